@@ -1,0 +1,144 @@
+//! Time that moves when a test moves it.
+
+use super::Moment;
+use super::timetable::{Target, Timetable};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The latest time that a manual clock reaches: one short of the end, so that what
+/// is due at [`Moment::END`] never is.
+const LAST: u64 = u64::MAX - 1;
+
+/// Time that moves when you move it, for tests. Clones share one time.
+///
+/// ```
+/// use requeue::{DelayingQueue, ManualClock, Options};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let queue = DelayingQueue::with(Options::new().clock(&clock));
+/// queue.add_after("order-7", Duration::from_secs(300));
+/// clock.advance(Duration::from_nanos(299_999_999_999));
+/// assert_eq!(queue.len(), 0);
+/// clock.advance(Duration::from_nanos(1));
+/// assert_eq!(queue.len(), 1);
+/// ```
+#[derive(Clone)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    now: AtomicU64,
+    timetable: Mutex<Timetable>,
+}
+
+impl ManualClock {
+    /// A clock that begins now, at 0.
+    pub fn new() -> Self {
+        let shared = Shared { now: AtomicU64::new(0), timetable: Mutex::new(Timetable::new()) };
+        ManualClock { shared: Arc::new(shared) }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Moment {
+        Moment::from_nanos(self.shared.now.load(Ordering::Acquire))
+    }
+
+    /// Moves time on. It does not jump: it goes from due time to due time, and what
+    /// is due happens at its own instant, in order, on this thread, before this
+    /// returns.
+    ///
+    /// The clock stops one nanosecond short of its [end](Moment::END).
+    ///
+    /// # Panics
+    ///
+    /// If the code of a key, an order, a waker or an inner queue panicked while
+    /// something fell due. Whatever else is due has happened by then.
+    pub fn advance(&self, by: Duration) {
+        self.advance_to(self.now().saturating_add(by));
+    }
+
+    /// Moves time on to the moment when something next falls due, and answers how
+    /// far that was. `None`, without moving: nothing waits.
+    ///
+    /// # Panics
+    ///
+    /// As [`advance`](Self::advance).
+    pub fn advance_to_next(&self) -> Option<Duration> {
+        let now = self.now();
+        let targets: Vec<_> = self.shared.timetable.lock().targets().cloned().collect();
+        let due = targets.into_iter().filter_map(|(target, armed)| match target {
+            Target::Queue(queue) => queue.upgrade()?.next_due(),
+            Target::Waker(_) => armed,
+        });
+        let next = due.min().filter(|&due| due < Moment::END)?;
+        self.advance_to(next);
+        Some(next.saturating_since(now))
+    }
+
+    fn advance_to(&self, end: Moment) {
+        let end = end.min(Moment::from_nanos(LAST));
+        let mut panic = None;
+        loop {
+            let mut timetable = self.shared.timetable.lock();
+            let Some((at, id, target)) = timetable.pop(end) else {
+                self.move_to(end);
+                break;
+            };
+            self.move_to(at);
+            drop(timetable);
+            match target.call(self.now()) {
+                Ok(None) => {}
+                Ok(Some(again)) => self.shared.timetable.lock().arm(id, again),
+                // It may have more to do: it is asked again.
+                Err(cause) => {
+                    panic.get_or_insert(cause);
+                    self.shared.timetable.lock().arm(id, at);
+                }
+            }
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Never back: another thread may have moved further. Called under the lock.
+    fn move_to(&self, at: Moment) {
+        let now = self.now().max(at);
+        self.shared.now.store(now.as_nanos(), Ordering::Release);
+    }
+
+    pub(super) fn register(&self, target: Target) -> u64 {
+        self.shared.timetable.lock().register(target)
+    }
+
+    pub(super) fn remove(&self, id: u64) -> Option<Target> {
+        self.shared.timetable.lock().remove(id)
+    }
+
+    pub(super) fn arm(&self, id: u64, at: Moment) {
+        self.shared.timetable.lock().arm(id, at);
+        // Another thread moved time past `at` meanwhile: nobody else would see to it.
+        let now = self.now();
+        if at <= now {
+            self.advance_to(now);
+        }
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        ManualClock::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is to be called when.
+
+use super::{Fire, Moment};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
+use std::task::Waker;
+
+/// Whom a clock calls.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// Held weakly: a timer keeps no queue alive.
+    Queue(Weak<dyn Fire>),
+    Waker(Waker),
+}
+
+impl Target {
+    /// Calls it. Answers when it wants to be called again, or the panic that came
+    /// out of somebody's code.
+    pub(super) fn call(self, now: Moment) -> std::thread::Result<Option<Moment>> {
+        catch_unwind(AssertUnwindSafe(|| match self {
+            Target::Queue(queue) => queue.upgrade().and_then(|queue| queue.fire(now)),
+            Target::Waker(waker) => {
+                waker.wake();
+                None
+            }
+        }))
+    }
+}
+
+/// Targets, each armed for one time or none.
+#[derive(Default)]
+pub(super) struct Timetable {
+    targets: BTreeMap<u64, (Target, Option<Moment>)>,
+    /// Invariant: exactly the targets that are armed, with their times.
+    armed: BTreeSet<(Moment, u64)>,
+    next_id: u64,
+}
+
+impl Timetable {
+    pub(super) const fn new() -> Self {
+        Timetable { targets: BTreeMap::new(), armed: BTreeSet::new(), next_id: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    pub(super) fn register(&mut self, target: Target) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.targets.insert(id, (target, None));
+        id
+    }
+
+    /// Answers the target, to be dropped once the lock is released.
+    pub(super) fn remove(&mut self, id: u64) -> Option<Target> {
+        let (target, at) = self.targets.remove(&id)?;
+        if let Some(at) = at {
+            self.armed.remove(&(at, id));
+        }
+        Some(target)
+    }
+
+    /// The sooner time wins.
+    pub(super) fn arm(&mut self, id: u64, at: Moment) {
+        let Some((_, armed)) = self.targets.get_mut(&id) else { return };
+        if armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        if let Some(later) = armed.replace(at) {
+            self.armed.remove(&(later, id));
+        }
+        self.armed.insert((at, id));
+    }
+
+    /// The soonest armed time.
+    pub(super) fn next(&self) -> Option<Moment> {
+        self.armed.first().map(|&(at, _)| at)
+    }
+
+    /// Disarms the soonest target armed for `now` or before, for the caller to call.
+    pub(super) fn pop(&mut self, now: Moment) -> Option<(Moment, u64, Target)> {
+        let &(at, id) = self.armed.first().filter(|&&(at, _)| at <= now)?;
+        self.armed.pop_first();
+        let (target, armed) = self.targets.get_mut(&id)?;
+        *armed = None;
+        Some((at, id, target.clone()))
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = &(Target, Option<Moment>)> {
+        self.targets.values()
+    }
+}

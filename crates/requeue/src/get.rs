@@ -1,0 +1,303 @@
+//! Waiting for keys, and for queues to end: in a task or on a thread.
+
+use crate::clock::{Alarm, Clock};
+use crate::held::{Handle, Held};
+use crate::park;
+use crate::snapshot::Remains;
+use crate::waiters::Waiter;
+use crate::work_queue::{StopMode, Taken, WorkQueue};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Waits for a key: `.await` it, or [`wait`](Self::wait) on a thread. `None`: shut down.
+///
+/// Cancel safe: a key is taken in the very poll that answers it, so dropping this
+/// loses none, and a wake-up that it had received is passed on. It should be
+/// polled or dropped soon after it was woken: as long as neither happens, one
+/// ready key may wait for it although others are idle.
+///
+/// Polled again after it answered, it answers `None`.
+#[must_use = "await it, or call wait()"]
+pub struct Get<'q, Q: WorkQueue> {
+    /// `None` once answered.
+    queue: Option<Handle<'q, Q>>,
+    waiter: Waiter,
+    /// A hold to end first.
+    finished: Option<Taken<Q::Key>>,
+}
+
+impl<'q, Q: WorkQueue> Get<'q, Q> {
+    #[inline]
+    pub(crate) fn new(queue: &'q Q) -> Self {
+        let queue = Some(Handle::Borrowed(queue));
+        Get { queue, waiter: Waiter::for_task(), finished: None }
+    }
+
+    #[inline]
+    pub(crate) fn after(queue: Handle<'q, Q>, finished: Taken<Q::Key>) -> Self {
+        Get { queue: Some(queue), waiter: Waiter::for_task(), finished: Some(finished) }
+    }
+
+    /// Blocks the thread until there is a key.
+    #[inline]
+    pub fn wait(mut self) -> Option<Held<'q, Q>> {
+        if let Poll::Ready(held) = self.poll_held(None) {
+            return held;
+        }
+        self.waiter = Waiter::for_thread();
+        park::wait(|waker| self.poll_held(Some(waker)))
+    }
+
+    /// Blocks the thread until there is a key, for at most `limit` of real time,
+    /// also under a manual clock: it is the caller who waits.
+    ///
+    /// ```
+    /// use requeue::{GetTimeoutError, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::<String>::new();
+    /// let error = queue.get().wait_timeout(Duration::ZERO).unwrap_err();
+    /// assert_eq!(error, GetTimeoutError::TimedOut);
+    /// ```
+    pub fn wait_timeout(mut self, limit: Duration) -> Result<Held<'q, Q>, GetTimeoutError> {
+        self.waiter = Waiter::for_thread();
+        match park::wait_timeout(limit, |waker| self.poll_held(Some(waker))) {
+            Some(Some(held)) => Ok(held),
+            Some(None) => Err(GetTimeoutError::ShutDown),
+            None => Err(GetTimeoutError::TimedOut),
+        }
+    }
+
+    #[inline]
+    fn poll_held(&mut self, waker: Option<&Waker>) -> Poll<Option<Held<'q, Q>>> {
+        let Some(queue) = &self.queue else {
+            return Poll::Ready(None);
+        };
+        let fused = self.finished.take().map(|finished| queue.done_and_take(finished));
+        let taken = match fused {
+            Some(Poll::Ready(taken)) => Poll::Ready(taken),
+            Some(Poll::Pending) | None => queue.poll_take(&mut self.waiter, waker),
+        };
+        taken.map(|taken| {
+            let queue = self.queue.take()?;
+            Some(Held::new(queue, taken?))
+        })
+    }
+}
+
+impl<'q, Q: WorkQueue> Future for Get<'q, Q> {
+    type Output = Option<Held<'q, Q>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_held(Some(cx.waker()))
+    }
+}
+
+impl<Q: WorkQueue> Unpin for Get<'_, Q> {}
+
+impl<Q: WorkQueue> Drop for Get<'_, Q> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(queue) = &self.queue else { return };
+        if let Some(finished) = self.finished.take() {
+            queue.done(finished);
+        }
+        if self.waiter.place() != 0 {
+            queue.leave(&mut self.waiter);
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn try_get<Q: WorkQueue>(queue: &Q) -> Result<Held<'_, Q>, TryGetError> {
+    match queue.poll_take(&mut Waiter::for_task(), None) {
+        Poll::Ready(Some(taken)) => Ok(Held::new(Handle::Borrowed(queue), taken)),
+        Poll::Ready(None) => Err(TryGetError::ShutDown),
+        Poll::Pending => Err(TryGetError::Empty),
+    }
+}
+
+/// As [`Get`], for several keys under one lock. Empty: shut down.
+#[must_use = "await it, or call wait()"]
+pub struct GetMany<'q, Q: WorkQueue> {
+    queue: &'q Q,
+    max: usize,
+    waiter: Waiter,
+}
+
+impl<'q, Q: WorkQueue> GetMany<'q, Q> {
+    pub(crate) fn new(queue: &'q Q, max: usize) -> Self {
+        GetMany { queue, max: max.max(1), waiter: Waiter::for_task() }
+    }
+
+    /// Blocks the thread until there is a key.
+    pub fn wait(mut self) -> Vec<Held<'q, Q>> {
+        self.waiter = Waiter::for_thread();
+        park::wait(|waker| self.poll_many(waker))
+    }
+
+    fn poll_many(&mut self, waker: &Waker) -> Poll<Vec<Held<'q, Q>>> {
+        let mut taken = Vec::new();
+        self.queue.take_ready(self.max, &mut taken);
+        if taken.is_empty() {
+            match self.queue.poll_take(&mut self.waiter, Some(waker)) {
+                Poll::Ready(first) => taken.extend(first),
+                Poll::Pending => return Poll::Pending,
+            }
+        } else if self.waiter.place() != 0 {
+            self.queue.leave(&mut self.waiter);
+        }
+        let queue = self.queue;
+        Poll::Ready(taken.into_iter().map(|t| Held::new(Handle::Borrowed(queue), t)).collect())
+    }
+}
+
+impl<'q, Q: WorkQueue> Future for GetMany<'q, Q> {
+    type Output = Vec<Held<'q, Q>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_many(cx.waker())
+    }
+}
+
+impl<Q: WorkQueue> Drop for GetMany<'_, Q> {
+    fn drop(&mut self) {
+        if self.waiter.place() != 0 {
+            self.queue.leave(&mut self.waiter);
+        }
+    }
+}
+
+/// Waits until no key is held. The queue was shut down by the call that made
+/// this, not by the first poll; dropping it only stops waiting.
+#[must_use = "await it, or call wait(); shut_down() does not wait"]
+pub struct ShutDownWithDrain<'q, Q: WorkQueue> {
+    queue: &'q Q,
+    waiter: Waiter,
+}
+
+impl<'q, Q: WorkQueue> ShutDownWithDrain<'q, Q> {
+    pub(crate) fn new(queue: &'q Q) -> Self {
+        queue.shut_down(StopMode::WithDrain);
+        ShutDownWithDrain { queue, waiter: Waiter::for_task() }
+    }
+
+    /// Blocks the thread until no key is held.
+    pub fn wait(mut self) {
+        park::wait(|waker| self.poll_drained(waker));
+    }
+
+    fn poll_drained(&mut self, waker: &Waker) -> Poll<()> {
+        self.queue.poll_drained(StopMode::WithDrain, &mut self.waiter, waker)
+    }
+}
+
+impl<Q: WorkQueue> Future for ShutDownWithDrain<'_, Q> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().poll_drained(cx.waker())
+    }
+}
+
+impl<Q: WorkQueue> Drop for ShutDownWithDrain<'_, Q> {
+    fn drop(&mut self) {
+        if self.waiter.place() != 0 {
+            self.queue.leave(&mut self.waiter);
+        }
+    }
+}
+
+/// Waits until nothing is ready or held, or the limit (on the queue's clock) has
+/// passed; then shuts down and answers what was left.
+///
+/// Begun by the call that made this. Dropped before it answered, the queue goes
+/// on draining, without a limit. Of several drains of one queue the first to end
+/// answers what was left, and ends the others.
+#[must_use = "await it, or call wait(): it answers the keys that were left"]
+pub struct Drain<'q, Q: WorkQueue> {
+    queue: &'q Q,
+    waiter: Waiter,
+    alarm: Alarm,
+}
+
+impl<'q, Q: WorkQueue> Drain<'q, Q> {
+    pub(crate) fn new(queue: &'q Q, clock: &Clock, limit: Duration) -> Self {
+        let alarm = Alarm::new(clock, clock.now().saturating_add(limit));
+        queue.shut_down(StopMode::WorkOff);
+        Drain { queue, waiter: Waiter::for_task(), alarm }
+    }
+
+    /// Blocks the thread until the drain ends.
+    pub fn wait(mut self) -> Remains<Q::Key> {
+        park::wait(|waker| self.poll_remains(waker))
+    }
+
+    fn poll_remains(&mut self, waker: &Waker) -> Poll<Remains<Q::Key>> {
+        let drained = self.queue.poll_drained(StopMode::WorkOff, &mut self.waiter, waker);
+        if drained.is_pending() && self.alarm.poll(waker).is_pending() {
+            return Poll::Pending;
+        }
+        self.queue.shut_down(StopMode::Now);
+        Poll::Ready(self.queue.take_remaining())
+    }
+}
+
+impl<Q: WorkQueue> Future for Drain<'_, Q> {
+    type Output = Remains<Q::Key>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_remains(cx.waker())
+    }
+}
+
+impl<Q: WorkQueue> Drop for Drain<'_, Q> {
+    fn drop(&mut self) {
+        if self.waiter.place() != 0 {
+            self.queue.leave(&mut self.waiter);
+        }
+    }
+}
+
+/// Why there is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryGetError {
+    /// None is ready now.
+    Empty,
+    /// None is ready, and the queue is shut down.
+    ShutDown,
+}
+
+/// Why there is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GetTimeoutError {
+    /// None became ready in time.
+    TimedOut,
+    /// None is ready, and the queue is shut down.
+    ShutDown,
+}
+
+impl fmt::Display for TryGetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TryGetError::Empty => "no key is ready",
+            TryGetError::ShutDown => "no key is ready and the queue is shut down",
+        })
+    }
+}
+
+impl fmt::Display for GetTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GetTimeoutError::TimedOut => "no key became ready in time",
+            GetTimeoutError::ShutDown => "no key is ready and the queue is shut down",
+        })
+    }
+}
+
+impl std::error::Error for TryGetError {}
+impl std::error::Error for GetTimeoutError {}

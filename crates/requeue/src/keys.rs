@@ -1,0 +1,243 @@
+//! Keys by hash, and by slot once found.
+//!
+//! Each key lives in a numbered slot, so that everything else (the ready order,
+//! a timer, a guard's token) refers to it by four bytes and reaches it without
+//! hashing. The table keeps the hash beside the slot number: a probe compares
+//! hashes before it touches a key, and growing touches no key at all.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::ops::{Index, IndexMut};
+
+/// No slot. Slot numbers stay below it.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Room for this many keys is kept when the last key leaves; more is given back,
+/// so that a storm does not hold its memory for ever. Growing back costs less
+/// per key than adding it did.
+const KEPT_CAPACITY: usize = 4096;
+
+/// How a queue hashes its keys. Seeded per process: not predictable from outside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hasher(RandomState);
+
+impl Hasher {
+    #[inline]
+    pub(crate) fn hash<B: ?Sized + Hash>(&self, key: &B) -> u32 {
+        let hash = self.0.hash_one(key);
+        (hash ^ (hash >> 32)) as u32
+    }
+}
+
+/// Spreads 32 bits of hash over the 64 that the table looks at: its position is
+/// taken from the low bits, its tag from the high ones.
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Keys in slots, each with a value.
+pub(crate) struct Keys<K, V> {
+    /// (hash, slot) of every key that can be found.
+    /// Invariant: exactly the slots whose `key` is present.
+    table: HashTable<(u32, u32)>,
+    slots: Vec<Slot<K, V>>,
+    /// Slots to use again. Invariant: their `key` is absent.
+    free: Vec<u32>,
+}
+
+struct Slot<K, V> {
+    key: Option<K>,
+    hash: u32,
+    value: V,
+}
+
+impl<K, V> Default for Keys<K, V> {
+    fn default() -> Self {
+        Keys { table: HashTable::new(), slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<K, V> Keys<K, V> {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    #[inline]
+    pub(crate) fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
+    where
+        K: Borrow<B>,
+        B: ?Sized + Eq,
+    {
+        let slots = &self.slots;
+        let same = |&(other, slot): &(u32, u32)| {
+            other == hash && slots[slot as usize].key.as_ref().is_some_and(|k| k.borrow() == key)
+        };
+        self.table.find(spread(hash), same).map(|&(_, slot)| slot)
+    }
+
+    /// Puts a key that is not there into a slot.
+    ///
+    /// # Panics
+    ///
+    /// When there are 2³² − 1 slots: several hundred gigabytes of keys.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u32, key: K, value: V) -> u32 {
+        let entry = Slot { key: Some(key), hash, value };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = entry;
+                slot
+            }
+            None => {
+                let slot = u32::try_from(self.slots.len()).unwrap_or(NIL);
+                assert!(slot != NIL, "a queue holds at most {NIL} keys");
+                self.slots.push(entry);
+                slot
+            }
+        };
+        self.table.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
+        slot
+    }
+
+    /// The key in `slot`, unless the slot is empty.
+    #[inline]
+    pub(crate) fn key(&self, slot: u32) -> Option<&K> {
+        self.slots.get(slot as usize)?.key.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> Option<&V> {
+        self.slots.get(slot as usize).map(|s| &s.value)
+    }
+
+    /// The hash that the key in `slot` was put in with.
+    #[inline]
+    pub(crate) fn hash_of(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].hash
+    }
+
+    /// Takes the key out of `slot`, and frees the slot.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
+        let key = self.detach(slot)?;
+        self.release(slot);
+        Some(key)
+    }
+
+    /// Takes the key out of `slot`; the slot is not used again before [`release`](Self::release).
+    #[inline]
+    pub(crate) fn detach(&mut self, slot: u32) -> Option<K> {
+        let entry = &mut self.slots[slot as usize];
+        let key = entry.key.take()?;
+        let found = self.table.find_entry(spread(entry.hash), |&(_, other)| other == slot);
+        debug_assert!(found.is_ok(), "a present key is in the table");
+        if let Ok(found) = found {
+            found.remove();
+        }
+        Some(key)
+    }
+
+    /// Frees a slot whose key was detached.
+    #[inline]
+    pub(crate) fn release(&mut self, slot: u32) {
+        debug_assert!(self.slots[slot as usize].key.is_none());
+        self.free.push(slot);
+        if self.slots.len() > KEPT_CAPACITY && self.free.len() == self.slots.len() {
+            *self = Keys::default();
+        }
+    }
+
+    /// Every slot that has a key, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &K, &V)> {
+        let slots = self.slots.iter().zip(0..);
+        slots.filter_map(|(s, slot)| Some((slot, s.key.as_ref()?, &s.value)))
+    }
+
+    /// Checks that table, slots and free list agree.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let present = self.slots.iter().filter(|s| s.key.is_some()).count();
+        assert_eq!(present, self.table.len());
+        for &(hash, slot) in &self.table {
+            assert!(self.slots[slot as usize].key.is_some());
+            assert_eq!(self.slots[slot as usize].hash, hash);
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        free.dedup();
+        assert_eq!(free.len(), self.free.len(), "a slot is free once");
+        assert!(free.iter().all(|&slot| self.slots[slot as usize].key.is_none()));
+    }
+}
+
+impl<K, V> Index<u32> for Keys<K, V> {
+    type Output = V;
+
+    #[inline]
+    fn index(&self, slot: u32) -> &V {
+        &self.slots[slot as usize].value
+    }
+}
+
+impl<K, V> IndexMut<u32> for Keys<K, V> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut V {
+        &mut self.slots[slot as usize].value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_by_its_borrowed_form_until_removed() {
+        let hasher = Hasher::default();
+        let mut keys = Keys::<String, u8>::default();
+        let slot = keys.insert(hasher.hash("a"), "a".to_owned(), 7);
+        assert_eq!(keys.find(hasher.hash("a"), "a"), Some(slot));
+        assert_eq!(keys[slot], 7);
+        assert_eq!(keys.remove(slot), Some("a".to_owned()));
+        assert_eq!(keys.find(hasher.hash("a"), "a"), None);
+        assert_eq!(keys.remove(slot), None);
+        keys.check();
+    }
+
+    #[test]
+    fn equal_hashes_are_told_apart_by_the_key() {
+        let mut keys = Keys::<&str, ()>::default();
+        let (a, b) = (keys.insert(1, "a", ()), keys.insert(1, "b", ()));
+        assert_eq!(keys.find(1, "a"), Some(a));
+        assert_eq!(keys.remove(a), Some("a"));
+        assert_eq!(keys.find(1, "b"), Some(b));
+        assert_eq!(keys.find(1, "a"), None);
+        keys.check();
+    }
+
+    #[test]
+    fn a_detached_slot_is_not_used_again_before_its_release() {
+        let mut keys = Keys::<&str, ()>::default();
+        let a = keys.insert(1, "a", ());
+        assert_eq!(keys.detach(a), Some("a"));
+        assert_eq!(keys.find(1, "a"), None);
+        assert_ne!(keys.insert(2, "b", ()), a);
+        keys.release(a);
+        assert_eq!(keys.insert(3, "c", ()), a);
+        keys.check();
+    }
+
+    #[test]
+    fn memory_of_a_storm_is_given_back_when_the_last_key_leaves() {
+        let mut keys = Keys::<u32, ()>::default();
+        let slots: Vec<u32> = (0..100_000).map(|k| keys.insert(k, k, ())).collect();
+        for slot in slots {
+            keys.remove(slot);
+        }
+        assert!(keys.slots.capacity() <= KEPT_CAPACITY);
+        assert!(keys.table.capacity() <= 2 * KEPT_CAPACITY);
+    }
+}

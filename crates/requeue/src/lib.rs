@@ -1,0 +1,69 @@
+//! Work queues in memory: add a key, and it is worked on — once at a time, when it is
+//! due, again when it fails.
+//!
+//! The semantics are those of Kubernetes client-go's `util/workqueue`, checked against
+//! what the real one answered. Runtime-agnostic: every getter can be awaited or waited
+//! for on a thread. No `unsafe`.
+//!
+//! ```
+//! use requeue::DelayingQueue;
+//! use std::time::Duration;
+//!
+//! let queue = DelayingQueue::new();
+//! queue.add("order-7");
+//! queue.add_after("order-8", Duration::from_secs(300));
+//!
+//! let held = queue.get().wait().expect("a key is ready"); // or .get().await
+//! assert_eq!(*held.key(), "order-7");
+//! queue.add("order-7"); // held: it runs once more afterwards
+//! held.done(); // as does dropping it
+//! assert_eq!(queue.len(), 1);
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`Queue`] | deduplicates, never hands a key to two workers |
+//! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after), on any inner queue |
+//! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
+//! | [`Get`] | waits for a key, in a task or on a thread |
+//! | [`Drain`] | works off what is ready, and answers what was left |
+//! | [`ManualClock`] | time that moves when a test moves it |
+//! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
+//!
+//! # Panics
+//!
+//! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
+//! once, and the first delayed key of a process whose system refuses to start a thread.
+//! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it and
+//! leaves the queue as it was; a waker that panics loses its turn to the next.
+
+mod clock;
+mod delaying;
+mod get;
+mod held;
+mod keys;
+mod options;
+mod order;
+mod park;
+mod queue;
+mod snapshot;
+mod sync;
+mod waiters;
+mod wheel;
+mod work_queue;
+
+pub use clock::{Clock, ManualClock, Moment};
+pub use delaying::DelayingQueue;
+pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
+pub use held::Held;
+pub use options::{Merge, Options};
+pub use order::{Order, Slot};
+pub use queue::Queue;
+pub use snapshot::{Added, Cancelled, HeldKey, KeyStatus, Remains, Snapshot, WaitingKey};
+pub use waiters::Waiter;
+pub use work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+
+/// The program in the README runs as a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,519 @@
+//! A key is held by at most one worker at a time.
+//!
+//! ```text
+//!           add            get                done
+//!   absent ------> ready ------> held -------------------> absent
+//!                    ^            | add
+//!                    |   done     v
+//!                    +------ held, to run again
+//! ```
+//!
+//! [`State`] has the rules. This file has the lock around it and those who wait;
+//! it wakes them after the lock is released.
+
+#[cfg(all(test, not(requeue_loom)))]
+mod model;
+mod state;
+
+use crate::clock::Clock;
+use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
+use crate::held::Held;
+use crate::keys::Hasher;
+use crate::options::Options;
+use crate::order::{Order, Ready};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
+use crate::sync::{Mutex, MutexGuard};
+use crate::waiters::{Line, Notice, Waiter, Waiters};
+use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+use state::{Finished, State};
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// A queue that deduplicates and never hands a key to two workers at once.
+///
+/// A key that is added while it is ready is not added twice; one that is added
+/// while a worker holds it runs once more afterwards. First in, first out.
+///
+/// This is a handle: clones share one queue. It lives as long as a handle or an
+/// owned guard does; dropping the last handle is not a shutdown, since whoever
+/// waits in `get` has a handle too.
+///
+/// ```
+/// use requeue::Queue;
+///
+/// let queue = Queue::new();
+/// queue.add("a");
+/// queue.add("a"); // ready already
+/// let held = queue.try_get()?;
+/// queue.add("a"); // held: to run once more
+/// assert!(queue.try_get().is_err()); // nobody else gets it meanwhile
+/// held.done();
+/// assert_eq!(*queue.try_get()?.key(), "a");
+/// # Ok::<(), requeue::TryGetError>(())
+/// ```
+pub struct Queue<K: Key> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    inner: Mutex<Inner<K>>,
+    hasher: Hasher,
+    clock: Clock,
+}
+
+struct Inner<K> {
+    state: State<K>,
+    getters: Waiters,
+    /// Those who wait until no key is held.
+    drains: Waiters,
+    /// Those who wait until nothing is ready or held.
+    work_offs: Waiters,
+}
+
+impl<K: 'static> Inner<K> {
+    /// Whom to tell that something left a queue which is shut down or being
+    /// worked off.
+    #[cold]
+    fn settle(&mut self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        self.state.end_work_off();
+        if self.state.is_drained(StopMode::WithDrain) {
+            notices.append(&mut self.drains.notify_all());
+        }
+        if self.state.is_drained(StopMode::WorkOff) {
+            notices.append(&mut self.work_offs.notify_all());
+        }
+        if self.state.is_down() {
+            notices.append(&mut self.getters.notify_all());
+        }
+        notices
+    }
+
+    fn waiters(&mut self, mode: StopMode) -> &mut Waiters {
+        match mode {
+            StopMode::Now | StopMode::WithDrain => &mut self.drains,
+            StopMode::WorkOff => &mut self.work_offs,
+        }
+    }
+}
+
+impl<K: 'static> Shared<K> {
+    /// Wakes a getter. Should its waker panic, the wake-up goes to the next one.
+    #[inline]
+    fn wake(&self, notice: Option<Notice>) {
+        if let Some(notice) = notice {
+            self.wake_getter(notice);
+        }
+    }
+
+    #[cold]
+    fn wake_getter(&self, notice: Notice) {
+        let mut next = Some(notice);
+        while let Some(Notice { place, waker }) = next.take() {
+            if wake(waker) {
+                return;
+            }
+            let mut inner = self.inner.lock();
+            let waker = inner.getters.leave_place(place);
+            let ready = inner.state.ready();
+            next = inner.getters.notify(ready);
+            drop(inner);
+            drop(waker);
+        }
+    }
+
+    #[inline]
+    fn done(&self, token: u64, again: bool) -> Added {
+        let mut inner = self.inner.lock();
+        let Finished { added, came_back, key } = inner.state.finish(token, again);
+        let ready = inner.state.ready();
+        let notice = if came_back { inner.getters.notify(ready) } else { None };
+        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
+        drop(inner);
+        drop(key);
+        self.wake(notice);
+        wake_all(settled);
+        added
+    }
+}
+
+/// Wakes, and answers whether the waker kept from panicking. The panic hook has
+/// reported it by then; the caller of `add` or `done` has nothing to do with it.
+fn wake(waker: Waker) -> bool {
+    catch_unwind(AssertUnwindSafe(|| waker.wake())).is_ok()
+}
+
+fn wake_all(notices: Vec<Notice>) {
+    for notice in notices {
+        wake(notice.waker);
+    }
+}
+
+impl<K: Key> Shared<K> {
+    #[inline]
+    fn add(&self, hash: u32, key: K) -> Added {
+        let mut inner = self.inner.lock();
+        let (added, unused) = inner.state.add(hash, key);
+        let ready = inner.state.ready();
+        let notice = if added == Added::Queued { inner.getters.notify(ready) } else { None };
+        drop(inner);
+        drop(unused);
+        self.wake(notice);
+        added
+    }
+
+    /// Lets go of the lock with `taken`: `waiter`, if it stood in line, leaves, and
+    /// if more is ready another is woken.
+    #[inline]
+    fn taken(
+        &self,
+        mut inner: MutexGuard<'_, Inner<K>>,
+        waiter: &mut Waiter,
+        taken: Taken<K>,
+    ) -> Taken<K> {
+        let waker = match waiter.place() {
+            0 => None,
+            _ => inner.getters.leave(waiter),
+        };
+        let ready = inner.state.ready();
+        let notice = inner.getters.notify(ready);
+        drop(inner);
+        drop(waker);
+        self.wake(notice);
+        taken
+    }
+}
+
+impl<K: Key> Queue<K> {
+    /// An empty queue, first in first out, on the system clock.
+    pub fn new() -> Self {
+        Queue::with(Options::new())
+    }
+
+    /// An empty queue with these settings.
+    pub fn with(options: Options) -> Self {
+        Queue::build(Ready::Fifo(VecDeque::new()), options)
+    }
+
+    /// An empty queue whose ready keys are handed out in an order of your own.
+    pub fn with_order(order: impl Order<K>, options: Options) -> Self {
+        Queue::build(Ready::Given(Box::new(order)), options)
+    }
+
+    fn build(order: Ready<K>, options: Options) -> Self {
+        let inner = Inner {
+            state: State::new(order),
+            getters: Waiters::new(Line::Getters),
+            drains: Waiters::new(Line::Drains),
+            work_offs: Waiters::new(Line::WorkOffs),
+        };
+        let shared =
+            Shared { inner: Mutex::new(inner), hasher: Hasher::default(), clock: options.clock };
+        Queue { shared: Arc::new(shared) }
+    }
+
+    /// Adds `key`, and wakes a getter if there is need.
+    ///
+    /// After a shutdown, and while draining, the answer is [`Added::Refused`].
+    #[inline]
+    pub fn add(&self, key: K) -> Added {
+        let hash = self.shared.hasher.hash(&key);
+        self.shared.add(hash, key)
+    }
+
+    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    ///
+    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
+    /// ready is handed out.
+    #[inline]
+    pub fn get(&self) -> Get<'_, Self> {
+        Get::new(self)
+    }
+
+    /// A key, if one is ready now.
+    #[inline]
+    pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
+        try_get(self)
+    }
+
+    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
+        GetMany::new(self, max)
+    }
+
+    /// How many keys are ready. Held keys do not count, nor their re-runs.
+    pub fn len(&self) -> usize {
+        self.shared.inner.lock().state.ready()
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes `key` if it is ready; if it is held, it will not run again after its holder.
+    pub fn cancel<B>(&self, key: &B) -> Cancelled
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let hash = self.shared.hasher.hash(key);
+        let mut inner = self.shared.inner.lock();
+        let (cancelled, key) = inner.state.cancel(hash, key);
+        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
+        drop(inner);
+        drop(key);
+        wake_all(settled);
+        cancelled
+    }
+
+    /// What is known of `key`.
+    pub fn status<B>(&self, key: &B) -> KeyStatus
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let hash = self.shared.hasher.hash(key);
+        self.shared.inner.lock().state.status(hash, key)
+    }
+
+    /// All keys at one instant. Clones every key under the lock: for people and
+    /// tests, not for a loop.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        self.shared.inner.lock().state.snapshot()
+    }
+
+    /// Refuses adds from now on, and tells waiting getters and drains. What is
+    /// ready is still handed out. Calling it again does no harm.
+    pub fn shut_down(&self) {
+        WorkQueue::shut_down(self, StopMode::Now);
+    }
+
+    /// client-go's drain: shuts down now, and waits until no key is held.
+    ///
+    /// It does not wait for keys that are ready; for that see [`drain`](Self::drain).
+    /// A [`shut_down`](Self::shut_down) ends the wait.
+    pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
+        ShutDownWithDrain::new(self)
+    }
+
+    /// Whether adds are refused: the queue is shut down or draining.
+    pub fn shutting_down(&self) -> bool {
+        !self.shared.inner.lock().state.is_open()
+    }
+
+    /// Refuses adds from now on, and waits until all that is ready or held is
+    /// worked off, or `limit` has passed; then shuts down and answers what was left.
+    ///
+    /// A key that was added while it was held still runs again. One that its guard
+    /// [`requeue`](Held::requeue)s does not: it is kept for the answer.
+    ///
+    /// ```
+    /// use requeue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a");
+    /// let drain = queue.drain(Duration::from_secs(20));
+    /// let held = queue.get().wait().expect("what was ready is worked off");
+    /// held.requeue();
+    /// assert_eq!(drain.wait().ready, ["a"]);
+    /// ```
+    pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
+        Drain::new(self, &self.shared.clock, limit)
+    }
+
+    pub(crate) fn hasher(&self) -> Hasher {
+        self.shared.hasher.clone()
+    }
+
+    /// Ends the hold that `token` names when it is dropped.
+    #[inline]
+    pub(crate) fn hold(&self, token: u64) -> impl Drop {
+        struct Done<'q, K: Key>(&'q Queue<K>, u64);
+        impl<K: Key> Drop for Done<'_, K> {
+            fn drop(&mut self) {
+                self.0.shared.done(self.1, false);
+            }
+        }
+        Done(self, token)
+    }
+
+    /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
+    pub(crate) fn add_due_hashed(&self, keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
+        let (mut unused, mut notices) = (Vec::new(), Vec::new());
+        let mut inner = self.shared.inner.lock();
+        let Inner { state, getters, .. } = &mut *inner;
+        for (hash, key) in keys {
+            // A key whose `Eq` panics is lost; those that fell due with it are not.
+            let added = catch_unwind(AssertUnwindSafe(|| state.add(hash, key)));
+            let Ok((added, key)) = added else { continue };
+            unused.extend(key);
+            if added == Added::Queued {
+                notices.extend(getters.notify(state.ready()));
+            }
+        }
+        drop(inner);
+        if notices.is_empty() && unused.is_empty() {
+            return Wakeups::default();
+        }
+        let shared = Arc::clone(&self.shared);
+        Wakeups(Some(Box::new(move || {
+            notices.into_iter().for_each(|notice| shared.wake_getter(notice));
+            drop(unused);
+        })))
+    }
+}
+
+impl<K: Key> WorkQueue for Queue<K> {
+    type Key = K;
+
+    fn add(&self, key: K) -> Added {
+        Queue::add(self, key)
+    }
+
+    #[inline]
+    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
+        let mut inner = self.shared.inner.lock();
+        if let Some(taken) = inner.state.take() {
+            return Poll::Ready(Some(self.shared.taken(inner, waiter, taken)));
+        }
+        if inner.state.is_down() {
+            let old = inner.getters.leave(waiter);
+            drop(inner);
+            drop(old);
+            return Poll::Ready(None);
+        }
+        if let Some(waker) = waker {
+            let old = inner.getters.register(waiter, waker);
+            drop(inner);
+            drop(old);
+        }
+        Poll::Pending
+    }
+
+    fn leave(&self, waiter: &mut Waiter) {
+        let mut inner = self.shared.inner.lock();
+        let Inner { state, getters, drains, work_offs } = &mut *inner;
+        let old = [drains, work_offs, &mut *getters].map(|line| line.leave(waiter));
+        let notice = getters.notify(state.ready());
+        drop(inner);
+        drop(old);
+        self.shared.wake(notice);
+    }
+
+    #[inline]
+    fn done(&self, taken: Taken<K>) {
+        self.shared.done(taken.token, false);
+    }
+
+    fn len(&self) -> usize {
+        Queue::len(self)
+    }
+
+    fn shut_down(&self, mode: StopMode) {
+        let mut inner = self.shared.inner.lock();
+        inner.state.shut_down(mode);
+        let mut notices = inner.settle();
+        if mode == StopMode::Now {
+            notices.append(&mut inner.work_offs.notify_all());
+        }
+        drop(inner);
+        wake_all(notices);
+    }
+
+    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
+        let mut inner = self.shared.inner.lock();
+        let drained = inner.state.is_drained(mode);
+        let waiters = inner.waiters(mode);
+        // Once told, it stays told: a key handed out since does not prolong the wait.
+        let (old, answer) = if drained || waiters.is_notified(waiter) {
+            (waiters.leave(waiter), Poll::Ready(()))
+        } else {
+            (waiters.register(waiter, waker), Poll::Pending)
+        };
+        drop(inner);
+        drop(old);
+        answer
+    }
+
+    fn shutting_down(&self) -> bool {
+        Queue::shutting_down(self)
+    }
+
+    #[inline]
+    fn requeue(&self, taken: Taken<K>) -> Added {
+        self.shared.done(taken.token, true)
+    }
+
+    fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
+        let mut inner = self.shared.inner.lock();
+        out.extend(std::iter::from_fn(|| inner.state.take()).take(max));
+        let ready = inner.state.ready();
+        let notice = inner.getters.notify(ready);
+        drop(inner);
+        self.shared.wake(notice);
+    }
+
+    #[inline]
+    fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
+        let mut inner = self.shared.inner.lock();
+        let Finished { key, .. } = inner.state.finish(taken.token, false);
+        // Between the two, as if they were two calls: a drain may end here.
+        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
+        let next = inner.state.take();
+        let down = inner.state.is_down();
+        let ready = inner.state.ready();
+        let notice = inner.getters.notify(ready);
+        drop(inner);
+        drop(key);
+        self.shared.wake(notice);
+        wake_all(settled);
+        match next {
+            None if !down => Poll::Pending,
+            next => Poll::Ready(next),
+        }
+    }
+
+    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
+        let hasher = &self.shared.hasher;
+        self.add_due_hashed(keys.map(|key| (hasher.hash(&key), key)))
+    }
+
+    fn take_remaining(&self) -> Remains<K> {
+        let mut inner = self.shared.inner.lock();
+        let remains = inner.state.take_remaining();
+        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
+        drop(inner);
+        wake_all(settled);
+        remains
+    }
+}
+
+impl<K: Key> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Queue { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Key> Default for Queue<K> {
+    fn default() -> Self {
+        Queue::new()
+    }
+}
+
+impl<K: Key> fmt::Debug for Queue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shutting_down = self.shutting_down();
+        f.debug_struct("Queue")
+            .field("len", &self.len())
+            .field("shutting_down", &shutting_down)
+            .finish_non_exhaustive()
+    }
+}

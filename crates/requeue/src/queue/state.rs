@@ -1,0 +1,389 @@
+//! The rules of the queue, without lock, clock or waiters.
+
+use crate::keys::Keys;
+use crate::order::{Ready, Slot};
+use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, Remains, Snapshot};
+use crate::work_queue::{Key, StopMode, Taken};
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Can be handed out; stands in the order once.
+const READY: u8 = 1;
+/// Was added while held: becomes ready when the hold ends.
+const RERUN: u8 = 2;
+/// Handed out, and not done.
+const HELD: u8 = 4;
+/// Cancelled, and still in the order: without a key, and passed over.
+const GONE: u8 = 8;
+
+/// Cancelled keys that the order may carry along before it is tidied up, so that
+/// small queues never are.
+const GONE_ALLOWED: usize = 32;
+
+/// What is known of a key. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or
+/// `GONE`; nothing in a free slot.
+#[derive(Clone, Copy)]
+struct Work {
+    flags: u8,
+    /// Which hold of this queue it is, where it is held.
+    hold: u32,
+}
+
+/// Whether the queue takes keys, and whether its getters should wait for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    Open,
+    /// Refuses adds; getters wait as long as a hold may still bring a key back.
+    WorkingOff,
+    /// Refuses adds; getters get what is ready and do not wait.
+    Down,
+}
+
+pub(super) struct State<K> {
+    keys: Keys<K, Work>,
+    /// Invariant: exactly the slots that are `READY` or `GONE`.
+    order: Ready<K>,
+    /// How many are `READY`.
+    ready: usize,
+    /// How many are `HELD`.
+    held: usize,
+    /// How many are `GONE`. Always 0 under an order that was given.
+    gone: usize,
+    /// Holds begun so far; wraps.
+    holds: u32,
+    /// Requeued by their holders while the queue was being worked off.
+    kept: Vec<K>,
+    stop: Stop,
+    /// Whether [`StopMode::WithDrain`] waits for holds to end.
+    draining: bool,
+}
+
+/// How a hold ended.
+pub(super) struct Finished<K> {
+    /// What became of the holder's wish to see the key again.
+    pub(super) added: Added,
+    /// The key is ready once more.
+    pub(super) came_back: bool,
+    /// To be dropped once the lock is released.
+    pub(super) key: Option<K>,
+}
+
+impl<K: 'static> State<K> {
+    pub(super) fn new(order: Ready<K>) -> Self {
+        State {
+            keys: Keys::default(),
+            order,
+            ready: 0,
+            held: 0,
+            gone: 0,
+            holds: 0,
+            kept: Vec::new(),
+            stop: Stop::Open,
+            draining: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.stop == Stop::Open
+    }
+
+    /// Whether getters that find nothing ready leave instead of waiting.
+    pub(super) fn is_down(&self) -> bool {
+        self.stop == Stop::Down
+    }
+
+    /// Whether what `mode` waits for has come about.
+    pub(super) fn is_drained(&self, mode: StopMode) -> bool {
+        match mode {
+            StopMode::Now => true,
+            StopMode::WithDrain => self.held == 0 || !self.draining,
+            StopMode::WorkOff => self.held == 0 && self.ready == 0,
+        }
+    }
+
+    pub(super) fn shut_down(&mut self, mode: StopMode) {
+        match (mode, self.stop) {
+            (StopMode::Now, _) => (self.stop, self.draining) = (Stop::Down, false),
+            (StopMode::WithDrain, stop) => {
+                self.draining = true;
+                if stop == Stop::Open {
+                    self.stop = Stop::Down;
+                }
+            }
+            (StopMode::WorkOff, Stop::Open) => self.stop = Stop::WorkingOff,
+            (StopMode::WorkOff, _) => {}
+        }
+        self.end_work_off();
+    }
+
+    /// Once all is worked off, getters need not wait any more.
+    pub(super) fn end_work_off(&mut self) {
+        if self.stop == Stop::WorkingOff && self.is_drained(StopMode::WorkOff) {
+            self.stop = Stop::Down;
+        }
+    }
+
+    /// An order that panics loses the key it was called for, until it is added again.
+    #[inline]
+    fn make_ready(&mut self, slot: u32) {
+        self.keys[slot].flags = 0;
+        if let Some(key) = self.keys.key(slot) {
+            self.order.push(key, slot);
+            self.keys[slot].flags = READY;
+            self.ready += 1;
+        }
+    }
+
+    /// Ends a hold. With `again`, as if the key had been added just before.
+    #[inline]
+    pub(super) fn finish(&mut self, token: u64, again: bool) -> Finished<K> {
+        let (slot, hold) = (token as u32, (token >> 32) as u32);
+        // A token that names no hold is stale or forged. Obeying it would put a
+        // ready key into the order twice, and two workers would hold it at once.
+        match self.keys.get(slot) {
+            Some(work) if work.flags & HELD != 0 && work.hold == hold => {}
+            _ => return Finished { added: Added::Refused, came_back: false, key: None },
+        }
+        self.held -= 1;
+        let rerun = self.keys[slot].flags & RERUN != 0;
+        let added = match (again, self.stop) {
+            (true, Stop::Open) if !rerun => Added::Queued,
+            (true, Stop::Open | Stop::WorkingOff) if rerun => Added::Coalesced,
+            (true, Stop::WorkingOff) => Added::Kept,
+            _ => Added::Refused,
+        };
+        if rerun || added == Added::Queued {
+            self.make_ready(slot);
+            return Finished { added, came_back: true, key: None };
+        }
+        self.keys[slot].flags = 0;
+        let mut key = self.keys.remove(slot);
+        if added == Added::Kept {
+            self.kept.extend(key.take());
+        }
+        Finished { added, came_back: false, key }
+    }
+}
+
+impl<K: Key> State<K> {
+    /// Adds a key. Answers it back where it was not needed, to be dropped
+    /// once the lock is released.
+    #[inline]
+    pub(super) fn add(&mut self, hash: u32, key: K) -> (Added, Option<K>) {
+        if self.stop != Stop::Open {
+            return (Added::Refused, Some(key));
+        }
+        let Some(slot) = self.keys.find(hash, &key) else {
+            let slot = self.keys.insert(hash, key, Work { flags: 0, hold: 0 });
+            self.make_ready(slot);
+            return (Added::Queued, None);
+        };
+        let work = &mut self.keys[slot];
+        if work.flags & READY != 0 {
+            if let Ready::Given(order) = &mut self.order {
+                order.touch(&key, Slot(slot));
+            }
+            return (Added::Coalesced, Some(key));
+        }
+        if work.flags & HELD == 0 {
+            self.make_ready(slot);
+            return (Added::Queued, Some(key));
+        }
+        let added = if work.flags & RERUN != 0 { Added::Coalesced } else { Added::Rerun };
+        work.flags |= RERUN;
+        (added, Some(key))
+    }
+
+    /// Hands out the next key.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Taken<K>> {
+        if self.ready == 0 {
+            return None;
+        }
+        let (slot, key) = self.pop()?;
+        self.ready -= 1;
+        self.held += 1;
+        self.holds = self.holds.wrapping_add(1);
+        self.keys[slot] = Work { flags: HELD, hold: self.holds };
+        Some(Taken { key, token: (u64::from(self.holds) << 32) | u64::from(slot) })
+    }
+
+    /// Takes the next slot out of the order, with a copy of its key. A `clone` that
+    /// panics leaves the order as it was.
+    #[inline]
+    fn pop(&mut self) -> Option<(u32, K)> {
+        match &mut self.order {
+            Ready::Fifo(slots) => loop {
+                let slot = *slots.front()?;
+                if let Some(key) = self.keys.key(slot) {
+                    let key = key.clone();
+                    slots.pop_front();
+                    return Some((slot, key));
+                }
+                slots.pop_front();
+                self.gone -= 1;
+                self.keys[slot].flags = 0;
+                self.keys.release(slot);
+            },
+            Ready::Given(order) => {
+                let slot = order.pop()?.0;
+                // An order that is not ours may answer anything.
+                if self.keys.get(slot)?.flags != READY {
+                    return None;
+                }
+                let key = self.keys.key(slot)?;
+                match catch_unwind(AssertUnwindSafe(|| key.clone())) {
+                    Ok(key) => Some((slot, key)),
+                    Err(panic) => {
+                        order.push(key, Slot(slot));
+                        resume_unwind(panic)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes a key that is ready, and forgets that a held one was to run again.
+    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let mut cancelled = Cancelled::default();
+        let Some(slot) = self.keys.find(hash, key) else {
+            return (cancelled, None);
+        };
+        let work = &mut self.keys[slot];
+        if work.flags & READY == 0 {
+            cancelled.rerun = work.flags & RERUN != 0;
+            work.flags &= !RERUN;
+            return (cancelled, None);
+        }
+        cancelled.ready = true;
+        let key = self.remove_ready(slot);
+        self.tidy();
+        (cancelled, key)
+    }
+
+    fn remove_ready(&mut self, slot: u32) -> Option<K> {
+        self.ready -= 1;
+        match &mut self.order {
+            Ready::Fifo(_) => {
+                self.keys[slot].flags = GONE;
+                self.gone += 1;
+                self.keys.detach(slot)
+            }
+            Ready::Given(order) => {
+                if let Some(key) = self.keys.key(slot) {
+                    order.remove(key, Slot(slot));
+                }
+                self.keys[slot].flags = 0;
+                self.keys.remove(slot)
+            }
+        }
+    }
+
+    /// Takes cancelled slots out of the order once they are the most of it: a
+    /// cancel costs O(1) on average, and cancelled keys do not pile up.
+    fn tidy(&mut self) {
+        let Ready::Fifo(slots) = &mut self.order else { return };
+        if self.gone <= GONE_ALLOWED || self.gone <= self.ready {
+            return;
+        }
+        let keys = &mut self.keys;
+        slots.retain(|&slot| {
+            let live = keys.key(slot).is_some();
+            if !live {
+                keys[slot].flags = 0;
+                keys.release(slot);
+            }
+            live
+        });
+        self.gone = 0;
+    }
+
+    pub(super) fn status<B>(&self, hash: u32, key: &B) -> KeyStatus
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let flags = self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].flags);
+        KeyStatus {
+            ready: flags & READY != 0,
+            held: flags & HELD != 0,
+            rerun: flags & RERUN != 0,
+            due_in: None,
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot<K> {
+        let ready = self.ready_slots().filter_map(|slot| self.keys.key(slot)).cloned().collect();
+        let held = (self.keys.iter())
+            .filter(|(_, _, work)| work.flags & HELD != 0)
+            .map(|(_, key, work)| HeldKey { key: key.clone(), rerun: work.flags & RERUN != 0 })
+            .collect();
+        Snapshot { ready, waiting: Vec::new(), held }
+    }
+
+    /// In order where that is known.
+    fn ready_slots(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        match &self.order {
+            Ready::Fifo(slots) => {
+                Box::new(slots.iter().copied().filter(|&slot| self.keys.key(slot).is_some()))
+            }
+            Ready::Given(_) => {
+                let all = self.keys.iter();
+                Box::new(all.filter(|(_, _, work)| work.flags == READY).map(|(slot, ..)| slot))
+            }
+        }
+    }
+
+    /// Takes out what nobody was handed. What is held stays, but runs no more.
+    pub(super) fn take_remaining(&mut self) -> Remains<K> {
+        let slots: Vec<u32> = self.ready_slots().collect();
+        let mut ready: Vec<K> =
+            slots.into_iter().filter_map(|slot| self.remove_ready(slot)).collect();
+        self.tidy();
+        ready.append(&mut self.kept);
+        let mut held = Vec::new();
+        let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
+        for slot in slots {
+            let Some(key) = self.keys.key(slot).cloned() else { continue };
+            if self.keys[slot].flags & RERUN != 0 {
+                ready.push(key.clone());
+                self.keys[slot].flags &= !RERUN;
+            }
+            held.push(key);
+        }
+        Remains { ready, waiting: Vec::new(), held }
+    }
+
+    /// Checks everything that the fields promise.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.keys.check();
+        let count = |flag| self.keys.iter().filter(|(_, _, work)| work.flags & flag != 0).count();
+        assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
+        for (_, _, work) in self.keys.iter() {
+            assert!(matches!(work.flags, READY | HELD) || work.flags == HELD | RERUN);
+        }
+        if let Ready::Fifo(slots) = &self.order {
+            let mut ready: Vec<u32> = slots.iter().copied().collect();
+            ready.sort_unstable();
+            ready.dedup();
+            assert_eq!(ready.len(), slots.len(), "a slot is in the order once");
+            let (live, gone): (Vec<u32>, Vec<u32>) =
+                ready.into_iter().partition(|&slot| self.keys.key(slot).is_some());
+            assert!(live.iter().all(|&slot| self.keys[slot].flags == READY));
+            assert!(gone.iter().all(|&slot| self.keys[slot].flags == GONE));
+            assert_eq!((live.len(), gone.len()), (self.ready, self.gone));
+        }
+    }
+}

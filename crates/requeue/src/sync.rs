@@ -1,0 +1,43 @@
+//! The lock and the thread parking that queues are built on: `parking_lot` and
+//! std, or loom's when the models run (`--cfg requeue_loom`).
+
+#[cfg(not(requeue_loom))]
+mod imp {
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread;
+
+    /// Parks until unparked or until `limit` has passed.
+    pub(crate) fn park_timeout(limit: std::time::Duration) {
+        thread::park_timeout(limit);
+    }
+}
+
+#[cfg(requeue_loom)]
+mod imp {
+    pub(crate) use loom::sync::atomic;
+    pub(crate) use loom::thread;
+
+    pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+    /// loom's mutex in `parking_lot`'s clothes: no poisoning.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    /// A model has no time: the limit passes at once.
+    pub(crate) fn park_timeout(_limit: std::time::Duration) {
+        thread::yield_now();
+    }
+}
+
+pub(crate) use imp::*;

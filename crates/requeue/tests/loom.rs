@@ -1,0 +1,215 @@
+//! Every interleaving of two or three threads around one question.
+//!
+//! Runs under `RUSTFLAGS="--cfg requeue_loom"` alone; `scripts/test` does so. The
+//! number of preemptions is bounded, since most bugs show with two or three.
+
+#![cfg(requeue_loom)]
+
+use loom::future::block_on;
+use loom::thread;
+use requeue::{DelayingQueue, ManualClock, Options, Queue, TryGetError};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(test);
+}
+
+#[test]
+fn add_racing_done_runs_the_key_once_more() {
+    model(|| {
+        let queue = Queue::new();
+        queue.add("a");
+        let held = queue.try_get().unwrap();
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add("a"))
+        };
+        drop(held);
+        adder.join().unwrap();
+        assert_eq!(*queue.try_get().unwrap().key(), "a");
+        assert!(queue.try_get().is_err());
+    });
+}
+
+#[test]
+fn two_getters_never_hold_one_key() {
+    model(|| {
+        let queue = Queue::new();
+        queue.add("a");
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.try_get().ok().map(|held| held.into_owned()))
+        };
+        let ours = queue.try_get().ok();
+        let theirs = other.join().unwrap();
+        assert_eq!([ours.is_some(), theirs.is_some()].iter().filter(|&&got| got).count(), 1);
+    });
+}
+
+#[test]
+fn an_add_wakes_a_thread_that_waits() {
+    model(|| {
+        let queue = Queue::new();
+        let getter = {
+            let queue = queue.clone();
+            thread::spawn(move || *queue.get().wait().unwrap().key())
+        };
+        queue.add("a");
+        assert_eq!(getter.join().unwrap(), "a");
+    });
+}
+
+#[test]
+fn an_add_wakes_a_task_that_waits() {
+    model(|| {
+        let queue = Queue::new();
+        let getter = {
+            let queue = queue.clone();
+            thread::spawn(move || block_on(async { *queue.get().await.unwrap().key() }))
+        };
+        queue.add("a");
+        assert_eq!(getter.join().unwrap(), "a");
+    });
+}
+
+#[test]
+fn two_adds_reach_two_threads_that_wait() {
+    model(|| {
+        let queue = Queue::new();
+        let getters = [(); 2].map(|()| {
+            let queue = queue.clone();
+            thread::spawn(move || *queue.get().wait().unwrap().key())
+        });
+        queue.add("a");
+        queue.add("b");
+        let mut got = getters.map(|getter| getter.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, ["a", "b"]);
+    });
+}
+
+#[test]
+fn a_get_racing_a_shutdown_ends() {
+    model(|| {
+        let queue = Queue::<&str>::new();
+        let getter = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.get().wait().is_none())
+        };
+        queue.shut_down();
+        assert!(getter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_cancelled_get_passes_its_wake_up_on() {
+    model(|| {
+        let queue = Queue::new();
+        let getter = {
+            let queue = queue.clone();
+            thread::spawn(move || *queue.get().wait().unwrap().key())
+        };
+        let canceller = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut get = pin!(queue.get());
+                match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    // It may be told from now on, and goes away without having looked.
+                    Poll::Pending => {}
+                    Poll::Ready(held) => drop(held.unwrap().requeue()),
+                }
+            })
+        };
+        queue.add("a");
+        canceller.join().unwrap();
+        assert_eq!(getter.join().unwrap(), "a");
+    });
+}
+
+#[test]
+fn a_guard_dropped_while_draining_ends_the_drain() {
+    model(|| {
+        let queue = Queue::new();
+        queue.add("a");
+        let held = queue.try_get().unwrap().into_owned();
+        let holder = thread::spawn(move || drop(held));
+        queue.shut_down_with_drain().wait();
+        assert_eq!(queue.snapshot().held.len(), 0);
+        holder.join().unwrap();
+    });
+}
+
+#[test]
+fn a_drain_works_off_what_is_ready_and_tells_the_worker() {
+    model(|| {
+        let clock = ManualClock::new();
+        let queue = Queue::with(Options::new().clock(&clock));
+        queue.add("a");
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut done = 0;
+                while let Some(held) = queue.get().wait() {
+                    held.done();
+                    done += 1;
+                }
+                done
+            })
+        };
+        let left = queue.drain(Duration::from_secs(1)).wait();
+        assert!(left.is_empty());
+        assert_eq!(worker.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_key_that_falls_due_wakes_who_waits_and_is_never_lost() {
+    model(|| {
+        let clock = ManualClock::new();
+        let queue = Arc::new(DelayingQueue::with(Options::new().clock(&clock)));
+        queue.add_after("a", Duration::from_secs(1));
+        let getter = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || *queue.get().wait().unwrap().key())
+        };
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(getter.join().unwrap(), "a");
+    });
+}
+
+#[test]
+fn a_key_put_off_while_the_clock_moves_still_comes() {
+    model(|| {
+        let clock = ManualClock::new();
+        let queue = DelayingQueue::with(Options::new().clock(&clock));
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after("a", Duration::from_secs(1)))
+        };
+        clock.advance(Duration::from_secs(1));
+        adder.join().unwrap();
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(queue.len(), 1);
+    });
+}
+
+#[test]
+fn a_cancel_racing_the_due_time_leaves_no_trace() {
+    model(|| {
+        let clock = ManualClock::new();
+        let queue = DelayingQueue::with(Options::new().clock(&clock));
+        queue.add_after("a", Duration::from_secs(1));
+        let mover = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        let cancelled = queue.cancel("a");
+        mover.join().unwrap();
+        assert!(cancelled.any());
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+        assert_eq!(queue.waiting(), 0);
+    });
+}
