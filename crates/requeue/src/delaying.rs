@@ -12,6 +12,7 @@
 //! that it is never in neither. Locks are taken outer first, inner second, and
 //! nobody is woken before both are released.
 
+mod failures;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 mod state;
@@ -20,9 +21,11 @@ use crate::clock::{Clock, Fire, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Handle, Held};
 use crate::keys::Hasher;
-use crate::options::{Merge, Options};
+use crate::limiter::RateLimiter;
+use crate::metrics::{Name, QueueMetrics, Report};
+use crate::options::{FailureBounds, Merge, Options};
 use crate::queue::Queue;
-use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
@@ -72,6 +75,7 @@ struct Shared<K: Key> {
     clock: Clock,
     /// Made when the first key is put off: a queue that never delays needs no timer.
     registration: OnceLock<Registration>,
+    name: Option<Name>,
 }
 
 /// The usual inner queue is called directly, and lends its hasher; one that was
@@ -110,6 +114,22 @@ impl<K: Key> Fire for Shared<K> {
     }
 }
 
+impl<K: Key> Report for Shared<K> {
+    fn report(&self) -> QueueMetrics {
+        let state = self.state.lock();
+        let mut metrics = match &self.inner {
+            Inner::Ours(queue) => queue.metrics().unwrap_or_default(),
+            Inner::Given(_) => QueueMetrics::default(),
+        };
+        metrics.retries = state.retries();
+        metrics.waiting = state.waiting() as u64;
+        if let Some(name) = &self.name {
+            metrics.name = name.as_str().to_owned();
+        }
+        metrics
+    }
+}
+
 impl<K: Key> DelayingQueue<K> {
     /// An empty queue on the system clock.
     pub fn new() -> Self {
@@ -118,7 +138,7 @@ impl<K: Key> DelayingQueue<K> {
 
     /// An empty queue with these settings.
     pub fn with(options: Options) -> Self {
-        let queue = Queue::with(options.clone());
+        let queue = Queue::beneath(options.clock.clone(), options.name.is_some());
         let hasher = queue.hasher();
         DelayingQueue::build(Inner::Ours(queue), hasher, options)
     }
@@ -126,8 +146,8 @@ impl<K: Key> DelayingQueue<K> {
     /// Delays on a queue of your own, or on one of ours with an order of your own.
     ///
     /// `inner` keeps its own settings. What this answers from
-    /// [`cancel`](Self::cancel), [`status`](Self::status) and
-    /// [`snapshot`](Self::snapshot) covers the keys that wait; ask `inner` for the others.
+    /// [`cancel`](Self::cancel), [`status`](Self::status), [`snapshot`](Self::snapshot) and
+    /// [`metrics`](Self::metrics) covers the keys that wait; ask `inner` for the others.
     ///
     /// ```
     /// use requeue::{DelayingQueue, Options, Queue};
@@ -149,8 +169,14 @@ impl<K: Key> DelayingQueue<K> {
             hasher,
             clock: options.clock,
             registration: OnceLock::new(),
+            name: options.name,
         };
-        DelayingQueue { shared: Arc::new(shared) }
+        let shared = Arc::new(shared);
+        if let Some(name) = &shared.name {
+            let reporter: Weak<Shared<K>> = Arc::downgrade(&shared);
+            name.reporter(reporter);
+        }
+        DelayingQueue { shared }
     }
 
     /// Adds `key` now. A later time that it waits for stays: it will come again.
@@ -172,10 +198,13 @@ impl<K: Key> DelayingQueue<K> {
     /// was added. It is started by the first queue that delays a key.
     #[inline]
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
-        if delay.is_zero() {
-            return self.add(key);
+        if !delay.is_zero() {
+            return self.put_off(key, delay, Merge::Earliest, By::Anyone);
         }
-        self.put_off(key, delay, Merge::Earliest, By::Anyone)
+        if self.shared.name.is_some() {
+            self.shared.state.lock().count_retry();
+        }
+        self.add(key)
     }
 
     /// As [`add_after`](Self::add_after), with a rule for a key that waits already.
@@ -206,22 +235,44 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     fn put_off(&self, key: K, delay: Duration, merge: Merge, by: By) -> Added {
-        let shared = &*self.shared;
-        let registration = shared.registration.get_or_init(|| {
-            let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
-            shared.clock.register(queue)
-        });
-        if let Inner::Given(queue) = &shared.inner {
-            // It may have been shut down by its other owner.
-            if queue.shutting_down() && by == By::Anyone {
-                return Added::Refused;
-            }
+        let hash = self.shared.hasher.hash(&key);
+        self.put_off_hashed(hash, key, delay, merge, by)
+    }
+
+    fn put_off_hashed(&self, hash: u32, key: K, delay: Duration, merge: Merge, by: By) -> Added {
+        if self.is_closed_below(by) {
+            return Added::Refused;
         }
-        let hash = shared.hasher.hash(&key);
-        let now = shared.clock.now();
-        let mut state = shared.state.lock();
-        let Outcome { added, arm, due, unused } = state.add_after(hash, key, now, delay, merge, by);
+        let registration = self.registration();
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let outcome = state.add_after(hash, key, now, delay, merge, by);
         drop(state);
+        self.carry_out(outcome, registration)
+    }
+
+    /// Made when first needed, before anything is changed: it may panic.
+    #[inline]
+    fn registration(&self) -> &Registration {
+        self.shared.registration.get_or_init(|| {
+            let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
+            self.shared.clock.register(queue)
+        })
+    }
+
+    /// A queue that was given may have been shut down by its other owner.
+    #[inline]
+    fn is_closed_below(&self, by: By) -> bool {
+        match &self.shared.inner {
+            Inner::Ours(_) => false,
+            Inner::Given(queue) => by == By::Anyone && queue.shutting_down(),
+        }
+    }
+
+    /// Does what the state asked for, now that its lock is released.
+    #[inline]
+    fn carry_out(&self, outcome: Outcome<K>, registration: &Registration) -> Added {
+        let Outcome { added, arm, due, unused } = outcome;
         drop(unused);
         if let Some(at) = arm {
             registration.arm(at);
@@ -235,19 +286,93 @@ impl<K: Key> DelayingQueue<K> {
     /// The guard's `requeue_after`. However it ends, also in a panic, the hold ends too.
     pub(crate) fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
         if delay.is_zero() {
+            if self.shared.name.is_some() {
+                self.shared.state.lock().count_retry();
+            }
             return WorkQueue::requeue(self, taken);
         }
+        self.finish_with(taken, |hash, key| {
+            self.put_off_hashed(hash, key, delay, Merge::Earliest, By::Holder)
+        })
+    }
+
+    /// Ends a hold after `then` has done something with its key.
+    #[inline]
+    fn finish_with<T>(&self, taken: Taken<K>, then: impl FnOnce(u32, K) -> T) -> T {
         match &self.shared.inner {
             Inner::Ours(queue) => {
-                let Taken { key, token } = taken;
+                let Taken { key, token, hash } = taken;
                 let _hold = queue.hold(token);
-                self.put_off(key, delay, Merge::Earliest, By::Holder)
+                then(hash, key)
             }
             Inner::Given(_) => {
                 let held = Held::new(Handle::Borrowed(self), taken);
-                self.put_off(held.key().clone(), delay, Merge::Earliest, By::Holder)
+                let key = held.key().clone();
+                then(self.shared.hasher.hash(&key), key)
             }
         }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// Makes this the delaying queue of a rate-limiting one, unless it is already.
+    pub(crate) fn limit(&self, limiter: Box<dyn RateLimiter<K>>, bounds: FailureBounds) -> bool {
+        self.shared.state.lock().limit(limiter, bounds)
+    }
+
+    pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
+        let hash = self.shared.hasher.hash(&key);
+        self.add_rate_limited_hashed(hash, key, By::Anyone)
+    }
+
+    /// The guard's `retry`. However it ends, also in a panic, the hold ends too.
+    pub(crate) fn retry(&self, taken: Taken<K>) -> Limited {
+        self.finish_with(taken, |hash, key| self.add_rate_limited_hashed(hash, key, By::Holder))
+    }
+
+    fn add_rate_limited_hashed(&self, hash: u32, key: K, by: By) -> Limited {
+        let registration = self.registration();
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let stale = state.forget_stale(now);
+        let (delay, outcome) = state.add_rate_limited(hash, key, now, by);
+        drop(state);
+        drop(stale);
+        Limited { delay, added: self.carry_out(outcome, registration) }
+    }
+
+    pub(crate) fn forget<B>(&self, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.forget_hashed(self.shared.hasher.hash(key), key);
+    }
+
+    fn forget_hashed<B>(&self, hash: u32, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let forgotten = self.shared.state.lock().forget(hash, key);
+        drop(forgotten);
+    }
+
+    pub(crate) fn num_requeues<B>(&self, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let hash = self.shared.hasher.hash(key);
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let stale = state.forget_stale(now);
+        let failures = state.failures(hash, key);
+        drop(state);
+        drop(stale);
+        failures
     }
 
     /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
@@ -293,12 +418,13 @@ impl<K: Key> DelayingQueue<K> {
         B: ?Sized + Hash + Eq,
     {
         let hash = self.shared.hasher.hash(key);
-        let removed = self.shared.state.lock().cancel(hash, key);
+        let (waited, removed) = self.shared.state.lock().cancel(hash, key);
+        drop(removed);
         let mut cancelled = match &self.shared.inner {
             Inner::Ours(queue) => queue.cancel(key),
             Inner::Given(_) => Cancelled::default(),
         };
-        cancelled.waiting = removed.is_some();
+        cancelled.waiting = waited;
         cancelled
     }
 
@@ -316,6 +442,7 @@ impl<K: Key> DelayingQueue<K> {
             Inner::Given(_) => KeyStatus::default(),
         };
         status.due_in = state.due_in(hash, key, now);
+        status.failures = state.failures(hash, key);
         status
     }
 
@@ -330,6 +457,11 @@ impl<K: Key> DelayingQueue<K> {
         };
         snapshot.waiting = state.snapshot(now);
         snapshot
+    }
+
+    /// What the queue reports. `None`: it has no name.
+    pub fn metrics(&self) -> Option<QueueMetrics> {
+        self.shared.name.is_some().then(|| self.shared.report())
     }
 
     /// Refuses adds from now on, and tells waiting getters and drains. Keys that wait

@@ -2,7 +2,8 @@
 
 use crate::delaying::DelayingQueue;
 use crate::get::Get;
-use crate::snapshot::Added;
+use crate::rate_limiting::RateLimitingQueue;
+use crate::snapshot::{Added, Limited};
 use crate::work_queue::{Key, Taken, WorkQueue};
 use std::fmt;
 use std::ops::Deref;
@@ -73,6 +74,11 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     #[inline]
     fn finish(mut self) -> Hold<'q, Q> {
         self.hold.take().expect(FINISHED)
+    }
+
+    #[inline]
+    fn queue(&self) -> &Q {
+        &self.hold.as_ref().expect(FINISHED).queue
     }
 
     /// The key.
@@ -149,6 +155,36 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     pub fn requeue_after(self, delay: Duration) -> Added {
         let Hold { queue, taken } = self.finish();
         queue.requeue_after(taken, delay)
+    }
+}
+
+impl<K: Key> Held<'_, RateLimitingQueue<K>> {
+    /// Done, and ready again once `delay` has passed. Does not forget its failures.
+    ///
+    /// Otherwise as `requeue_after` of a [`DelayingQueue`]'s guard.
+    pub fn requeue_after(self, delay: Duration) -> Added {
+        let Hold { queue, taken } = self.finish();
+        queue.delaying().requeue_after(taken, delay)
+    }
+
+    /// Done, and ready again after the delay that the limiter answers:
+    /// `add_rate_limited` and `done` in one, without hashing.
+    ///
+    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`]);
+    /// after a shutdown it is [`Added::Refused`].
+    pub fn retry(self) -> Limited {
+        let Hold { queue, taken } = self.finish();
+        queue.delaying().retry(taken)
+    }
+
+    /// The next `retry` of this key counts from zero. Still held.
+    pub fn forget(&self) {
+        self.queue().forget(self.key());
+    }
+
+    /// How often this key has failed since it was last forgotten.
+    pub fn num_requeues(&self) -> u32 {
+        self.queue().num_requeues(self.key())
     }
 }
 

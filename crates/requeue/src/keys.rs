@@ -61,11 +61,6 @@ impl<K, V> Default for Keys<K, V> {
 }
 
 impl<K, V> Keys<K, V> {
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
     #[inline]
     pub(crate) fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
     where

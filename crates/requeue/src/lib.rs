@@ -42,10 +42,13 @@ mod delaying;
 mod get;
 mod held;
 mod keys;
+pub mod limiter;
+mod metrics;
 mod options;
 mod order;
 mod park;
 mod queue;
+mod rate_limiting;
 mod snapshot;
 mod sync;
 mod waiters;
@@ -56,10 +59,14 @@ pub use clock::{Clock, ManualClock, Moment};
 pub use delaying::DelayingQueue;
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
+pub use metrics::{Histogram, Metrics, NameError, QueueMetrics};
 pub use options::{Merge, Options};
 pub use order::{Order, Slot};
 pub use queue::Queue;
-pub use snapshot::{Added, Cancelled, HeldKey, KeyStatus, Remains, Snapshot, WaitingKey};
+pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
+pub use snapshot::{
+    Added, Cancelled, HeldKey, KeyStatus, Limited, ReadyKey, Remains, Snapshot, WaitingKey,
+};
 pub use waiters::Waiter;
 pub use work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 

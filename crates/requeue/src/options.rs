@@ -1,6 +1,7 @@
 //! Settings of a queue.
 
 use crate::clock::Clock;
+use crate::metrics::{Metrics, Name, NameError};
 use std::time::Duration;
 
 /// Settings common to all queues.
@@ -12,9 +13,18 @@ use std::time::Duration;
 /// let queue = Queue::<String>::with(Options::new().clock(&clock));
 /// assert!(queue.is_empty());
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Options {
     pub(crate) clock: Clock,
+    pub(crate) name: Option<Name>,
+    pub(crate) failures: FailureBounds,
+}
+
+/// How long, and how many, failure counts are kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FailureBounds {
+    pub(crate) idle: Option<Duration>,
+    pub(crate) keys: Option<usize>,
 }
 
 impl Options {
@@ -27,6 +37,47 @@ impl Options {
     #[must_use]
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
+        self
+    }
+
+    /// A name to report under. The name is held from now until the queue, or these
+    /// options, are dropped; one that is held already is an error.
+    ///
+    /// ```
+    /// use requeue::{Metrics, Options};
+    ///
+    /// let metrics = Metrics::new();
+    /// let _orders = Options::new().metrics(&metrics, "orders")?;
+    /// let error = Options::new().metrics(&metrics, "orders").unwrap_err();
+    /// assert_eq!(error.to_string(), r#"a queue named "orders" already reports to these metrics"#);
+    /// # Ok::<(), requeue::NameError>(())
+    /// ```
+    pub fn metrics(
+        mut self,
+        registry: &Metrics,
+        name: impl Into<String>,
+    ) -> Result<Self, NameError> {
+        self.name = Some(registry.reserve(name.into())?);
+        Ok(self)
+    }
+
+    /// Forgets how often a key failed once this long has passed since it last did, so
+    /// that a forgotten `forget` is not a leak. Default: never, as in client-go.
+    ///
+    /// For [`RateLimitingQueue`](crate::RateLimitingQueue).
+    #[must_use]
+    pub fn forget_failures_after(mut self, idle: Duration) -> Self {
+        self.failures.idle = Some(idle);
+        self
+    }
+
+    /// Counts the failures of at most so many keys, forgetting those that failed longest
+    /// ago; of 0 keys, none. Default: of all, as in client-go.
+    ///
+    /// For [`RateLimitingQueue`](crate::RateLimitingQueue).
+    #[must_use]
+    pub fn max_failing_keys(mut self, keys: usize) -> Self {
+        self.failures.keys = Some(keys);
         self
     }
 }

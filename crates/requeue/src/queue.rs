@@ -15,10 +15,11 @@
 mod model;
 mod state;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::keys::Hasher;
+use crate::metrics::{Name, QueueMetrics, Recorder, Report};
 use crate::options::Options;
 use crate::order::{Order, Ready};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
@@ -31,7 +32,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -65,6 +66,9 @@ struct Shared<K> {
     inner: Mutex<Inner<K>>,
     hasher: Hasher,
     clock: Clock,
+    /// Whether times are noted, and the clock is read for them.
+    records: bool,
+    name: Option<Name>,
 }
 
 struct Inner<K> {
@@ -128,10 +132,17 @@ impl<K: 'static> Shared<K> {
         }
     }
 
+    /// The time, if anybody wants to know.
+    #[inline]
+    fn now(&self) -> Moment {
+        if self.records { self.clock.now() } else { Moment::default() }
+    }
+
     #[inline]
     fn done(&self, token: u64, again: bool) -> Added {
+        let now = self.now();
         let mut inner = self.inner.lock();
-        let Finished { added, came_back, key } = inner.state.finish(token, again);
+        let Finished { added, came_back, key } = inner.state.finish(token, again, now);
         let ready = inner.state.ready();
         let notice = if came_back { inner.getters.notify(ready) } else { None };
         let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
@@ -158,8 +169,9 @@ fn wake_all(notices: Vec<Notice>) {
 impl<K: Key> Shared<K> {
     #[inline]
     fn add(&self, hash: u32, key: K) -> Added {
+        let now = self.now();
         let mut inner = self.inner.lock();
-        let (added, unused) = inner.state.add(hash, key);
+        let (added, unused) = inner.state.add(hash, key, now);
         let ready = inner.state.ready();
         let notice = if added == Added::Queued { inner.getters.notify(ready) } else { None };
         drop(inner);
@@ -207,14 +219,29 @@ impl<K: Key> Queue<K> {
     }
 
     fn build(order: Ready<K>, options: Options) -> Self {
+        let Options { clock, name, .. } = options;
+        let queue = Queue::assemble(order, clock, name.is_some(), name);
+        if let Some(name) = &queue.shared.name {
+            let shared: Weak<Shared<K>> = Arc::downgrade(&queue.shared);
+            name.reporter(shared);
+        }
+        queue
+    }
+
+    /// For a layer above, which does the reporting.
+    pub(crate) fn beneath(clock: Clock, records: bool) -> Self {
+        Queue::assemble(Ready::Fifo(VecDeque::new()), clock, records, None)
+    }
+
+    fn assemble(order: Ready<K>, clock: Clock, records: bool, name: Option<Name>) -> Self {
         let inner = Inner {
-            state: State::new(order),
+            state: State::new(order, records.then(Box::<Recorder>::default)),
             getters: Waiters::new(Line::Getters),
             drains: Waiters::new(Line::Drains),
             work_offs: Waiters::new(Line::WorkOffs),
         };
-        let shared =
-            Shared { inner: Mutex::new(inner), hasher: Hasher::default(), clock: options.clock };
+        let hasher = Hasher::default();
+        let shared = Shared { inner: Mutex::new(inner), hasher, clock, records, name };
         Queue { shared: Arc::new(shared) }
     }
 
@@ -286,7 +313,13 @@ impl<K: Key> Queue<K> {
     /// All keys at one instant. Clones every key under the lock: for people and
     /// tests, not for a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
-        self.shared.inner.lock().state.snapshot()
+        let now = self.shared.now();
+        self.shared.inner.lock().state.snapshot(now)
+    }
+
+    /// What the queue reports. `None`: it has no name.
+    pub fn metrics(&self) -> Option<QueueMetrics> {
+        self.shared.records.then(|| self.shared.report())
     }
 
     /// Refuses adds from now on, and tells waiting getters and drains. What is
@@ -346,14 +379,18 @@ impl<K: Key> Queue<K> {
     }
 
     /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
-    pub(crate) fn add_due_hashed(&self, keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
+    pub(crate) fn add_due_hashed(&self, mut keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
         let (mut unused, mut notices) = (Vec::new(), Vec::new());
+        let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
         let Inner { state, getters, .. } = &mut *inner;
-        for (hash, key) in keys {
-            // A key whose `Eq` panics is lost; those that fell due with it are not.
-            let added = catch_unwind(AssertUnwindSafe(|| state.add(hash, key)));
-            let Ok((added, key)) = added else { continue };
+        loop {
+            // A key whose `Eq` or `Clone` panics is lost; those that fell due with it are not.
+            let added = catch_unwind(AssertUnwindSafe(|| {
+                keys.next().map(|(hash, key)| state.add(hash, key, now))
+            }));
+            let Ok(added) = added else { continue };
+            let Some((added, key)) = added else { break };
             unused.extend(key);
             if added == Added::Queued {
                 notices.extend(getters.notify(state.ready()));
@@ -380,8 +417,9 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
+        let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        if let Some(taken) = inner.state.take() {
+        if let Some(taken) = inner.state.take(now) {
             return Poll::Ready(Some(self.shared.taken(inner, waiter, taken)));
         }
         if inner.state.is_down() {
@@ -453,8 +491,9 @@ impl<K: Key> WorkQueue for Queue<K> {
     }
 
     fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
+        let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        out.extend(std::iter::from_fn(|| inner.state.take()).take(max));
+        out.extend(std::iter::from_fn(|| inner.state.take(now)).take(max));
         let ready = inner.state.ready();
         let notice = inner.getters.notify(ready);
         drop(inner);
@@ -463,11 +502,12 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
+        let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        let Finished { key, .. } = inner.state.finish(taken.token, false);
+        let Finished { key, .. } = inner.state.finish(taken.token, false, now);
         // Between the two, as if they were two calls: a drain may end here.
         let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
-        let next = inner.state.take();
+        let next = inner.state.take(now);
         let down = inner.state.is_down();
         let ready = inner.state.ready();
         let notice = inner.getters.notify(ready);
@@ -493,6 +533,17 @@ impl<K: Key> WorkQueue for Queue<K> {
         drop(inner);
         wake_all(settled);
         remains
+    }
+}
+
+impl<K: Key> Report for Shared<K> {
+    fn report(&self) -> QueueMetrics {
+        let now = self.now();
+        let mut metrics = self.inner.lock().state.metrics(now).unwrap_or_default();
+        if let Some(name) = &self.name {
+            metrics.name = name.as_str().to_owned();
+        }
+        metrics
     }
 }
 

@@ -21,6 +21,17 @@ pub enum Added {
     Refused,
 }
 
+/// What became of a rate-limited add, and the delay that the limiter answered.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limited {
+    /// How long until the key may come back. The limiter is asked, and the failure
+    /// counted, also where the key is refused.
+    pub delay: Duration,
+    /// What became of the add.
+    pub added: Added,
+}
+
 /// What a cancel removed. A holder is not disturbed.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,7 +92,7 @@ impl<K> Remains<K> {
 pub struct Snapshot<K> {
     /// Ready keys, next first. Under an [`Order`](crate::Order) of your own: in no
     /// particular order.
-    pub ready: Vec<K>,
+    pub ready: Vec<ReadyKey<K>>,
     /// Keys that are not due yet, soonest first.
     pub waiting: Vec<WaitingKey<K>>,
     /// Keys that workers hold, in no particular order.
@@ -92,6 +103,16 @@ impl<K> Default for Snapshot<K> {
     fn default() -> Self {
         Snapshot { ready: Vec::new(), waiting: Vec::new(), held: Vec::new() }
     }
+}
+
+/// A key that can be handed out.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyKey<K> {
+    /// The key.
+    pub key: K,
+    /// How long ago it was added. Only a queue with a name knows.
+    pub added_for: Option<Duration>,
 }
 
 /// A key that is not due yet.
@@ -110,6 +131,8 @@ pub struct WaitingKey<K> {
 pub struct HeldKey<K> {
     /// The key.
     pub key: K,
+    /// How long it has been held. Only a queue with a name knows.
+    pub held_for: Option<Duration>,
     /// Whether it was added again, and so runs once more afterwards.
     pub rerun: bool,
 }
@@ -126,4 +149,6 @@ pub struct KeyStatus {
     pub rerun: bool,
     /// It is to become ready later: in so long.
     pub due_in: Option<Duration>,
+    /// How often it has failed since it was last forgotten.
+    pub failures: u32,
 }

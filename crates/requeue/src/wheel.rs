@@ -39,11 +39,32 @@ const STALE_ALLOWED: usize = 64;
 /// are sorted in one go.
 const LOOK_AHEAD: u64 = 32;
 
+/// A `u64` aligned to four bytes, so that it packs with `u32`s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packed {
+    low: u32,
+    high: u32,
+}
+
+impl Packed {
+    #[inline]
+    pub(crate) fn get(self) -> u64 {
+        (u64::from(self.high) << 32) | u64::from(self.low)
+    }
+}
+
+impl From<u64> for Packed {
+    #[inline]
+    fn from(n: u64) -> Self {
+        Packed { low: n as u32, high: (n >> 32) as u32 }
+    }
+}
+
 /// What the wheel keeps with each timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     /// When, in nanoseconds.
-    due: u64,
+    due: Packed,
     /// Neighbours in the slot's list; in the heap, the halves of its number there.
     prev: u32,
     next: u32,
@@ -51,12 +72,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(due: u64) -> Self {
-        Node { due, prev: NIL, next: NIL }
+        Node { due: due.into(), prev: NIL, next: NIL }
     }
 
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        self.due
+        self.due.get()
     }
 
     fn number(&self) -> u64 {
@@ -147,7 +168,7 @@ impl Wheel {
 
     #[inline]
     fn put<N: Nodes>(&mut self, nodes: &mut N, index: u32) {
-        let due = nodes.node_mut(index).due;
+        let due = nodes.node_mut(index).due();
         if tick(due) < self.elapsed {
             self.push_near(nodes, index);
         } else {
@@ -160,12 +181,12 @@ impl Wheel {
     pub(crate) fn remove<N: Nodes>(&mut self, nodes: &mut N, index: u32) {
         self.len -= 1;
         let node = *nodes.node_mut(index);
-        if tick(node.due) < self.elapsed {
+        if tick(node.due()) < self.elapsed {
             self.near_live -= 1;
-            *nodes.node_mut(index) = Node::new(node.due);
+            *nodes.node_mut(index) = Node::new(node.due());
             return;
         }
-        let (level, slot) = self.place(tick(node.due));
+        let (level, slot) = self.place(tick(node.due()));
         let Level { occupied, lists } = &mut self.levels[level];
         let list = &mut lists[slot];
         match node.prev {
@@ -185,7 +206,7 @@ impl Wheel {
     #[inline]
     pub(crate) fn reset<N: Nodes>(&mut self, nodes: &mut N, index: u32, due: u64) {
         self.remove(nodes, index);
-        nodes.node_mut(index).due = due;
+        nodes.node_mut(index).due = due.into();
         self.len += 1;
         self.put(nodes, index);
     }
@@ -311,7 +332,7 @@ impl Wheel {
         self.numbered += 1;
         let node = nodes.node_mut(index);
         node.set_number(number);
-        let due = node.due;
+        let due = node.due();
         self.near.push(Reverse(Near { due, number, index }));
         self.near_live += 1;
         if self.near.len() > 2 * self.near_live + STALE_ALLOWED {
@@ -344,7 +365,7 @@ impl Wheel {
                 while index != NIL {
                     let node = nodes.node(index).expect("a listed node exists");
                     assert_eq!(node.prev, prev);
-                    assert_eq!(self.place(tick(node.due)), (number, slot));
+                    assert_eq!(self.place(tick(node.due())), (number, slot));
                     (prev, index) = (index, node.next);
                     listed += 1;
                 }
@@ -361,7 +382,7 @@ impl Wheel {
 impl Near {
     #[inline]
     fn is_live<N: Nodes>(&self, nodes: &N) -> bool {
-        nodes.node(self.index).is_some_and(|n| n.due == self.due && n.number() == self.number)
+        nodes.node(self.index).is_some_and(|n| n.due() == self.due && n.number() == self.number)
     }
 }
 

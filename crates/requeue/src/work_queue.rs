@@ -124,12 +124,14 @@ pub enum StopMode {
 pub struct Taken<K> {
     pub(crate) key: K,
     pub(crate) token: u64,
+    /// The key's hash by the hasher of the queue that made this, if it is one of ours.
+    pub(crate) hash: u32,
 }
 
 impl<K> Taken<K> {
     /// For queues of your own.
     pub fn new(key: K, token: u64) -> Self {
-        Taken { key, token }
+        Taken { key, token, hash: 0 }
     }
 
     /// The key.

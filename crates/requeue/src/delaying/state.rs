@@ -1,20 +1,40 @@
 //! The rules of delayed adds, without lock or clock.
 
+use super::failures::Stalest;
 use crate::clock::Moment;
 use crate::keys::Keys;
-use crate::options::Merge;
+use crate::limiter::RateLimiter;
+use crate::options::{FailureBounds, Merge};
 use crate::snapshot::{Added, WaitingKey};
-use crate::wheel::{Node, Nodes, Wheel};
+use crate::wheel::{Node, Nodes, Packed, Wheel};
 use crate::work_queue::{Key, StopMode};
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A key that waits.
+/// In a [`Timer`]'s `tally`: it waits. The other bits count its failures.
+const WAITS: u32 = 1 << 31;
+
+/// A key that waits, or has failed, or both. 28 bytes, and 48 with an `Arc<str>`.
 pub(super) struct Timer {
     node: Node,
     /// When it began to wait.
-    since: Moment,
+    since: Packed,
+    tally: u32,
+}
+
+impl Timer {
+    fn waits(&self) -> bool {
+        self.tally & WAITS != 0
+    }
+
+    fn failures(&self) -> u32 {
+        self.tally & !WAITS
+    }
+
+    fn due(&self) -> Moment {
+        Moment::from_nanos(self.node.due())
+    }
 }
 
 impl<K> Nodes for Keys<K, Timer> {
@@ -46,13 +66,19 @@ pub(super) enum By {
 }
 
 pub(super) struct State<K> {
-    /// Invariant: every key here has a timer in `wheel`, and `wheel` has no other.
+    /// Keys that wait or have failed.
+    /// Invariant: `wheel` has exactly those that wait.
     keys: Keys<K, Timer>,
     wheel: Wheel,
     phase: Phase,
     /// The soonest time that the clock was asked for and has not come back from.
     /// Invariant, while open: not after the soonest timer.
     armed: Option<Moment>,
+    /// Delayed and rate-limited adds so far.
+    retries: u64,
+    limiter: Option<Box<dyn RateLimiter<K>>>,
+    /// Invariant: has exactly the keys that have failed.
+    stalest: Option<Stalest>,
 }
 
 /// What an add asks of the shell around the state.
@@ -67,6 +93,10 @@ pub(super) struct Outcome<K> {
 }
 
 impl<K> Outcome<K> {
+    fn due(key: K, unused: Option<K>) -> Self {
+        Outcome { added: Added::Queued, arm: None, due: Some(key), unused }
+    }
+
     fn unchanged(added: Added, key: K) -> Self {
         Outcome { added, arm: None, due: None, unused: Some(key) }
     }
@@ -74,23 +104,44 @@ impl<K> Outcome<K> {
 
 impl<K> Default for State<K> {
     fn default() -> Self {
-        State { keys: Keys::default(), wheel: Wheel::default(), phase: Phase::Open, armed: None }
+        State {
+            keys: Keys::default(),
+            wheel: Wheel::default(),
+            phase: Phase::Open,
+            armed: None,
+            retries: 0,
+            limiter: None,
+            stalest: None,
+        }
     }
 }
 
 impl<K> State<K> {
-    pub(super) fn waiting(&self) -> usize {
-        self.wheel.len()
+    /// Whether it had none before.
+    pub(super) fn limit(
+        &mut self,
+        limiter: Box<dyn RateLimiter<K>>,
+        bounds: FailureBounds,
+    ) -> bool {
+        if self.limiter.is_some() {
+            return false;
+        }
+        self.stalest = Stalest::new(bounds);
+        self.limiter = Some(limiter);
+        true
     }
 
-    /// Takes out the soonest key that is due by `now`, with its hash.
-    pub(super) fn pop(&mut self, now: Moment) -> Option<(u32, K)> {
-        if self.phase != Phase::Open {
-            return None;
-        }
-        let slot = self.wheel.pop(&mut self.keys, now.as_nanos())?;
-        let hash = self.keys.hash_of(slot);
-        Some((hash, self.keys.remove(slot)?))
+    pub(super) fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Counts an add that the queue below takes without delay.
+    pub(super) fn count_retry(&mut self) {
+        self.retries += u64::from(self.phase == Phase::Open);
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.wheel.len()
     }
 
     /// When the clock should come back, now that it has come.
@@ -113,7 +164,7 @@ impl<K> State<K> {
     }
 
     /// Answers the keys that no longer wait, to be dropped once the lock is released.
-    pub(super) fn shut_down(&mut self, mode: StopMode) -> Option<Keys<K, Timer>> {
+    pub(super) fn shut_down(&mut self, mode: StopMode) -> Vec<K> {
         match (mode, self.phase) {
             (StopMode::WorkOff, Phase::Open) => self.phase = Phase::Draining,
             // The drain that goes on, or that this ends, will answer them.
@@ -121,15 +172,59 @@ impl<K> State<K> {
             (StopMode::WorkOff, Phase::Down) => {}
             (StopMode::Now | StopMode::WithDrain, _) => {
                 self.phase = Phase::Down;
-                self.wheel = Wheel::default();
-                return Some(std::mem::take(&mut self.keys));
+                return self.remove_waiting();
             }
         }
-        None
+        Vec::new()
+    }
+
+    fn remove_waiting(&mut self) -> Vec<K> {
+        self.wheel = Wheel::default();
+        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
+        waiting.into_iter().filter_map(|slot| self.stop_waiting(slot)).collect()
+    }
+
+    /// A key that left the wheel goes, unless it has failed. Answers it if so.
+    fn stop_waiting(&mut self, slot: u32) -> Option<K> {
+        self.keys[slot].tally &= !WAITS;
+        if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
+    }
+
+    /// Forgets the failures of a key, which goes, unless it waits.
+    fn forget_slot(&mut self, slot: u32) -> Option<K> {
+        if let Some(stalest) = &mut self.stalest {
+            stalest.forget(slot);
+        }
+        self.keys[slot].tally &= WAITS;
+        if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
+    }
+
+    /// Forgets what is too old or too much, and answers keys to be dropped.
+    pub(super) fn forget_stale(&mut self, now: Moment) -> Vec<K> {
+        let mut dropped = Vec::new();
+        while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
+            dropped.extend(self.forget_slot(slot));
+        }
+        dropped
     }
 }
 
 impl<K: Key> State<K> {
+    /// Takes out the soonest key that is due by `now`, with its hash.
+    pub(super) fn pop(&mut self, now: Moment) -> Option<(u32, K)> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let slot = self.wheel.pop(&mut self.keys, now.as_nanos())?;
+        let hash = self.keys.hash_of(slot);
+        if let Some(key) = self.stop_waiting(slot) {
+            return Some((hash, key));
+        }
+        // It has failed: the count stays here, and needs its key.
+        Some((hash, self.keys.key(slot)?.clone()))
+    }
+
     /// Lets `key` wait until `delay` after `now`.
     #[inline]
     pub(super) fn add_after(
@@ -141,41 +236,145 @@ impl<K: Key> State<K> {
         merge: Merge,
         by: By,
     ) -> Outcome<K> {
-        match (self.phase, by) {
-            (Phase::Open, _) | (Phase::Draining, By::Holder) => {}
-            _ => return Outcome::unchanged(Added::Refused, key),
+        if !self.accepts(by) {
+            return Outcome::unchanged(Added::Refused, key);
         }
+        self.retries += 1;
+        match self.keys.find(hash, &key) {
+            Some(slot) if self.keys[slot].waits() => self.merge(slot, key, now, delay, merge),
+            _ if delay.is_zero() => Outcome::due(key, None),
+            Some(slot) => self.start_waiting(slot, Some(key), now, delay),
+            None => {
+                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
+                let slot = self.keys.insert(hash, key, timer);
+                self.start_waiting(slot, None, now, delay)
+            }
+        }
+    }
+
+    /// Asks the limiter, counts, and lets `key` wait. Answers the delay too.
+    #[inline]
+    pub(super) fn add_rate_limited(
+        &mut self,
+        hash: u32,
+        key: K,
+        now: Moment,
+        by: By,
+    ) -> (Duration, Outcome<K>) {
+        let Some(limiter) = &mut self.limiter else {
+            return (
+                Duration::ZERO,
+                self.add_after(hash, key, now, Duration::ZERO, Merge::Earliest, by),
+            );
+        };
+        let found = self.keys.find(hash, &key);
+        let failures = found.map_or(0, |slot| self.keys[slot].failures());
+        let delay = limiter.when(&key, failures, now);
+        if !limiter.counts() {
+            return (delay, self.add_after(hash, key, now, delay, Merge::Earliest, by));
+        }
+        // Counted also where it is refused: client-go's limiter knows of no shutdown.
+        let accepted = self.accepts(by);
+        let (slot, mut key) = match found {
+            Some(slot) => (slot, Some(key)),
+            None if accepted && !delay.is_zero() => {
+                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
+                (self.keys.insert(hash, key, timer), None)
+            }
+            None => {
+                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
+                (self.keys.insert(hash, key.clone(), timer), Some(key))
+            }
+        };
+        self.keys[slot].tally += u32::from(failures < !WAITS);
+        if let Some(stalest) = &mut self.stalest {
+            stalest.failed(slot, now);
+        }
+        let outcome = match key.take() {
+            Some(key) if !accepted => Outcome::unchanged(Added::Refused, key),
+            Some(key) if self.keys[slot].waits() => {
+                self.merge(slot, key, now, delay, Merge::Earliest)
+            }
+            Some(key) if delay.is_zero() => Outcome::due(key, None),
+            key => self.start_waiting(slot, key, now, delay),
+        };
+        self.retries += u64::from(accepted);
+        (delay, outcome)
+    }
+
+    fn accepts(&self, by: By) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::Draining => by == By::Holder,
+            Phase::Down => false,
+        }
+    }
+
+    fn start_waiting(
+        &mut self,
+        slot: u32,
+        unused: Option<K>,
+        now: Moment,
+        delay: Duration,
+    ) -> Outcome<K> {
         let due = now.saturating_add(delay);
-        let Some(slot) = self.keys.find(hash, &key) else {
-            if delay.is_zero() {
-                return Outcome { added: Added::Queued, arm: None, due: Some(key), unused: None };
-            }
-            let timer = Timer { node: Node::new(due.as_nanos()), since: now };
-            let slot = self.keys.insert(hash, key, timer);
-            self.wheel.insert(&mut self.keys, slot, now.as_nanos());
-            return Outcome { added: self.waits(), arm: self.arm(due), due: None, unused: None };
-        };
-        let Timer { node, since } = &self.keys[slot];
-        let (old, since) = (Moment::from_nanos(node.due()), *since);
+        let timer = &mut self.keys[slot];
+        timer.node = Node::new(due.as_nanos());
+        timer.since = Packed::from(now.as_nanos());
+        timer.tally |= WAITS;
+        self.wheel.insert(&mut self.keys, slot, now.as_nanos());
+        Outcome { added: self.waits(), arm: self.arm(due), due: None, unused }
+    }
+
+    /// Another time for a key that waits.
+    fn merge(
+        &mut self,
+        slot: u32,
+        key: K,
+        now: Moment,
+        delay: Duration,
+        merge: Merge,
+    ) -> Outcome<K> {
+        let timer = &self.keys[slot];
+        let (old, asked) = (timer.due(), now.saturating_add(delay));
         let due = match merge {
-            Merge::Earliest if delay.is_zero() => {
-                return Outcome { added: Added::Queued, arm: None, due: Some(key), unused: None };
+            Merge::Earliest if delay.is_zero() => return Outcome::due(key, None),
+            Merge::Earliest => asked.min(old),
+            Merge::Latest => asked.max(old),
+            Merge::Replace => asked,
+            Merge::Debounce { max_wait } => {
+                asked.min(Moment::from_nanos(timer.since.get()).saturating_add(max_wait))
             }
-            Merge::Earliest => due.min(old),
-            Merge::Latest => due.max(old),
-            Merge::Replace => due,
-            Merge::Debounce { max_wait } => due.min(since.saturating_add(max_wait)),
         };
-        if due <= now && due != old {
-            self.wheel.remove(&mut self.keys, slot);
-            let unused = self.keys.remove(slot);
-            return Outcome { added: Added::Queued, arm: None, due: Some(key), unused };
-        }
         if due == old {
             return Outcome::unchanged(Added::Coalesced, key);
         }
+        if due <= now {
+            self.wheel.remove(&mut self.keys, slot);
+            let unused = self.stop_waiting(slot);
+            return Outcome::due(key, unused);
+        }
         self.wheel.reset(&mut self.keys, slot, due.as_nanos());
         Outcome { added: self.waits(), arm: self.arm(due), due: None, unused: Some(key) }
+    }
+
+    /// How often `key` has failed.
+    pub(super) fn failures<B>(&self, hash: u32, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].failures())
+    }
+
+    /// Forgets how often `key` has failed.
+    pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let slot = self.keys.find(hash, key)?;
+        self.forget_slot(slot)
     }
 
     fn waits(&self) -> Added {
@@ -190,15 +389,19 @@ impl<K: Key> State<K> {
         Some(due)
     }
 
-    /// Ends the wait of `key`.
-    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> Option<K>
+    /// Ends the wait of `key`, if it waits. Its failures stay.
+    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (bool, Option<K>)
     where
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let slot = self.keys.find(hash, key)?;
-        self.wheel.remove(&mut self.keys, slot);
-        self.keys.remove(slot)
+        match self.keys.find(hash, key) {
+            Some(slot) if self.keys[slot].waits() => {
+                self.wheel.remove(&mut self.keys, slot);
+                (true, self.stop_waiting(slot))
+            }
+            _ => (false, None),
+        }
     }
 
     /// How long `key` still waits.
@@ -207,16 +410,17 @@ impl<K: Key> State<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let slot = self.keys.find(hash, key)?;
-        Some(Moment::from_nanos(self.keys[slot].node.due()).saturating_since(now))
+        let timer = &self.keys[self.keys.find(hash, key)?];
+        timer.waits().then(|| timer.due().saturating_since(now))
     }
 
     /// All that wait, soonest first.
     pub(super) fn snapshot(&self, now: Moment) -> Vec<WaitingKey<K>> {
-        let due_in = |timer: &Timer| Moment::from_nanos(timer.node.due()).saturating_since(now);
-        let waiting = self.keys.iter();
-        let waiting =
-            waiting.map(|(_, key, timer)| WaitingKey { key: key.clone(), due_in: due_in(timer) });
+        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        let waiting = waiting.map(|(_, key, timer)| WaitingKey {
+            key: key.clone(),
+            due_in: timer.due().saturating_since(now),
+        });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|waiting| waiting.due_in);
         waiting
@@ -228,23 +432,28 @@ impl<K: Key> State<K> {
         self.armed = None;
         let mut remaining = Vec::with_capacity(self.wheel.len());
         while let Some(slot) = self.wheel.pop(&mut self.keys, u64::MAX) {
-            let due = Moment::from_nanos(self.keys[slot].node.due());
-            let key = self.keys.remove(slot);
-            remaining.extend(key.map(|key| (key, due.saturating_since(now))));
+            let due_in = self.keys[slot].due().saturating_since(now);
+            let failed = self.keys.key(slot).filter(|_| self.keys[slot].failures() > 0).cloned();
+            let key = self.stop_waiting(slot).or(failed);
+            remaining.extend(key.map(|key| (key, due_in)));
         }
         remaining
     }
 
     /// Checks everything that the fields promise.
     #[cfg(test)]
-    pub(super) fn check(&mut self) {
+    pub(super) fn check(&self) {
         self.keys.check();
-        assert_eq!(self.keys.len(), self.wheel.len());
         self.wheel.check(&self.keys);
-        if let (Phase::Open, Some(next)) =
-            (self.phase, self.keys.iter().map(|(_, _, t)| t.node.due()).min())
-        {
-            assert!(self.armed.is_some_and(|armed| armed.as_nanos() <= next));
+        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        let dues: Vec<Moment> = waiting.map(|(_, _, timer)| timer.due()).collect();
+        assert_eq!(dues.len(), self.wheel.len());
+        assert!(
+            self.keys.iter().all(|(_, _, timer)| timer.tally != 0),
+            "a key has a reason to be here"
+        );
+        if let (Phase::Open, Some(next)) = (self.phase, dues.iter().min()) {
+            assert!(self.armed.is_some_and(|armed| armed <= *next));
         }
     }
 }

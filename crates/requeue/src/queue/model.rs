@@ -231,7 +231,8 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
         assert_eq!(queue.len(), naive.ready.len());
         assert_eq!(queue.shutting_down(), naive.stop != Naively::Open);
         if ordered {
-            assert_eq!(queue.snapshot().ready, naive.ready);
+            let ready: Vec<u8> = queue.snapshot().ready.iter().map(|ready| ready.key).collect();
+            assert_eq!(ready, naive.ready);
         }
         let mut statuses = (0..100u8).map(|key| (key, queue.status(&key)));
         assert!(statuses.all(|(key, status)| {

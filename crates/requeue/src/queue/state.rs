@@ -1,8 +1,10 @@
 //! The rules of the queue, without lock, clock or waiters.
 
+use crate::clock::Moment;
 use crate::keys::Keys;
+use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
-use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, Remains, Snapshot};
+use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Remains, Snapshot};
 use crate::work_queue::{Key, StopMode, Taken};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -57,6 +59,8 @@ pub(super) struct State<K> {
     stop: Stop,
     /// Whether [`StopMode::WithDrain`] waits for holds to end.
     draining: bool,
+    /// Of a queue with a name.
+    recorder: Option<Box<Recorder>>,
 }
 
 /// How a hold ended.
@@ -70,7 +74,7 @@ pub(super) struct Finished<K> {
 }
 
 impl<K: 'static> State<K> {
-    pub(super) fn new(order: Ready<K>) -> Self {
+    pub(super) fn new(order: Ready<K>, recorder: Option<Box<Recorder>>) -> Self {
         State {
             keys: Keys::default(),
             order,
@@ -81,6 +85,7 @@ impl<K: 'static> State<K> {
             kept: Vec::new(),
             stop: Stop::Open,
             draining: false,
+            recorder,
         }
     }
 
@@ -141,9 +146,16 @@ impl<K: 'static> State<K> {
         }
     }
 
+    #[inline]
+    fn record_add(&mut self, slot: u32, now: Moment) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.added(slot, now);
+        }
+    }
+
     /// Ends a hold. With `again`, as if the key had been added just before.
     #[inline]
-    pub(super) fn finish(&mut self, token: u64, again: bool) -> Finished<K> {
+    pub(super) fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
         // A token that names no hold is stale or forged. Obeying it would put a
         // ready key into the order twice, and two workers would hold it at once.
@@ -152,6 +164,9 @@ impl<K: 'static> State<K> {
             _ => return Finished { added: Added::Refused, came_back: false, key: None },
         }
         self.held -= 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.done(slot, now);
+        }
         let rerun = self.keys[slot].flags & RERUN != 0;
         let added = match (again, self.stop) {
             (true, Stop::Open) if !rerun => Added::Queued,
@@ -160,6 +175,9 @@ impl<K: 'static> State<K> {
             _ => Added::Refused,
         };
         if rerun || added == Added::Queued {
+            if !rerun {
+                self.record_add(slot, now);
+            }
             self.make_ready(slot);
             return Finished { added, came_back: true, key: None };
         }
@@ -176,34 +194,46 @@ impl<K: Key> State<K> {
     /// Adds a key. Answers it back where it was not needed, to be dropped
     /// once the lock is released.
     #[inline]
-    pub(super) fn add(&mut self, hash: u32, key: K) -> (Added, Option<K>) {
+    pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
         if self.stop != Stop::Open {
             return (Added::Refused, Some(key));
         }
         let Some(slot) = self.keys.find(hash, &key) else {
             let slot = self.keys.insert(hash, key, Work { flags: 0, hold: 0 });
             self.make_ready(slot);
+            self.record_add(slot, now);
             return (Added::Queued, None);
         };
         let work = &mut self.keys[slot];
-        if work.flags & READY != 0 {
-            if let Ready::Given(order) = &mut self.order {
-                order.touch(&key, Slot(slot));
+        let added = match work.flags {
+            READY => {
+                if let Ready::Given(order) = &mut self.order {
+                    order.touch(&key, Slot(slot));
+                }
+                Added::Coalesced
             }
-            return (Added::Coalesced, Some(key));
+            HELD => {
+                work.flags |= RERUN;
+                Added::Rerun
+            }
+            flags if flags & RERUN != 0 => Added::Coalesced,
+            // An order panicked when it was to take it.
+            _ => {
+                self.make_ready(slot);
+                Added::Queued
+            }
+        };
+        match &mut self.recorder {
+            Some(recorder) if added == Added::Coalesced => recorder.coalesced(),
+            Some(recorder) => recorder.added(slot, now),
+            None => {}
         }
-        if work.flags & HELD == 0 {
-            self.make_ready(slot);
-            return (Added::Queued, Some(key));
-        }
-        let added = if work.flags & RERUN != 0 { Added::Coalesced } else { Added::Rerun };
-        work.flags |= RERUN;
         (added, Some(key))
     }
 
     /// Hands out the next key.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Taken<K>> {
+    pub(super) fn take(&mut self, now: Moment) -> Option<Taken<K>> {
         if self.ready == 0 {
             return None;
         }
@@ -212,7 +242,11 @@ impl<K: Key> State<K> {
         self.held += 1;
         self.holds = self.holds.wrapping_add(1);
         self.keys[slot] = Work { flags: HELD, hold: self.holds };
-        Some(Taken { key, token: (u64::from(self.holds) << 32) | u64::from(slot) })
+        if let Some(recorder) = &mut self.recorder {
+            recorder.taken(slot, now);
+        }
+        let token = (u64::from(self.holds) << 32) | u64::from(slot);
+        Some(Taken { key, token, hash: self.keys.hash_of(slot) })
     }
 
     /// Takes the next slot out of the order, with a copy of its key. A `clone` that
@@ -319,17 +353,46 @@ impl<K: Key> State<K> {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
             rerun: flags & RERUN != 0,
-            due_in: None,
+            ..KeyStatus::default()
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<K> {
-        let ready = self.ready_slots().filter_map(|slot| self.keys.key(slot)).cloned().collect();
-        let held = (self.keys.iter())
-            .filter(|(_, _, work)| work.flags & HELD != 0)
-            .map(|(_, key, work)| HeldKey { key: key.clone(), rerun: work.flags & RERUN != 0 })
-            .collect();
-        Snapshot { ready, waiting: Vec::new(), held }
+    pub(super) fn snapshot(&self, now: Moment) -> Snapshot<K> {
+        let recorder = self.recorder.as_ref();
+        let ready =
+            self.ready_slots().filter_map(|slot| Some((slot, self.keys.key(slot)?.clone())));
+        let ready = ready.map(|(slot, key)| {
+            let added_for = recorder.map(|recorder| recorder.since_added(slot, now));
+            ReadyKey { key, added_for }
+        });
+        let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
+        let held = held.map(|(slot, key, work)| HeldKey {
+            key: key.clone(),
+            held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
+            rerun: work.flags & RERUN != 0,
+        });
+        Snapshot { ready: ready.collect(), waiting: Vec::new(), held: held.collect() }
+    }
+
+    /// `None`: the queue has no name.
+    pub(super) fn metrics(&self, now: Moment) -> Option<QueueMetrics> {
+        let recorder = self.recorder.as_ref()?;
+        let mut metrics = recorder.counts();
+        for (slot, _, work) in self.keys.iter() {
+            if work.flags & (READY | RERUN) != 0 {
+                metrics.depth += 1;
+            }
+            if work.flags & READY != 0 {
+                let age = recorder.since_added(slot, now);
+                metrics.oldest_ready = metrics.oldest_ready.max(Some(age));
+            }
+            if work.flags & HELD != 0 {
+                let age = recorder.since_taken(slot, now);
+                metrics.unfinished_work += age;
+                metrics.longest_running = metrics.longest_running.max(age);
+            }
+        }
+        Some(metrics)
     }
 
     /// In order where that is known.

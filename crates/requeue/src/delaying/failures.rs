@@ -1,0 +1,89 @@
+//! Which keys have failed, stalest first, where their number or age is bounded.
+
+use crate::clock::Moment;
+use crate::options::FailureBounds;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Outdated entries that are let be, so that a short list is never tidied up.
+const STALE_ALLOWED: usize = 64;
+
+/// Keeps nothing unless a bound was asked for.
+pub(super) struct Stalest {
+    idle: Duration,
+    keys: usize,
+    /// Oldest first. An entry is outdated once its slot has another number.
+    order: VecDeque<Failure>,
+    /// By slot: the number of its latest failure, 0 for none.
+    latest: Vec<u64>,
+    /// Slots that have a number.
+    live: usize,
+    numbered: u64,
+}
+
+struct Failure {
+    at: Moment,
+    slot: u32,
+    number: u64,
+}
+
+impl Stalest {
+    pub(super) fn new(bounds: FailureBounds) -> Option<Self> {
+        let FailureBounds { idle, keys } = bounds;
+        if idle.is_none() && keys.is_none() {
+            return None;
+        }
+        Some(Stalest {
+            idle: idle.unwrap_or(Duration::MAX),
+            keys: keys.unwrap_or(usize::MAX),
+            order: VecDeque::new(),
+            latest: Vec::new(),
+            live: 0,
+            numbered: 0,
+        })
+    }
+
+    /// The key in `slot` failed.
+    pub(super) fn failed(&mut self, slot: u32, at: Moment) {
+        self.forget(slot);
+        let index = slot as usize;
+        if index >= self.latest.len() {
+            self.latest.resize((index + 1).next_power_of_two(), 0);
+        }
+        self.numbered += 1;
+        self.latest[index] = self.numbered;
+        self.live += 1;
+        self.order.push_back(Failure { at, slot, number: self.numbered });
+        if self.order.len() > 2 * self.live + STALE_ALLOWED {
+            let latest = &self.latest;
+            self.order.retain(|failure| latest[failure.slot as usize] == failure.number);
+        }
+    }
+
+    /// The failures of the key in `slot` are forgotten.
+    pub(super) fn forget(&mut self, slot: u32) {
+        if let Some(latest) = self.latest.get_mut(slot as usize)
+            && std::mem::take(latest) != 0
+        {
+            self.live -= 1;
+        }
+    }
+
+    /// The next slot whose failures are to be forgotten.
+    pub(super) fn pop(&mut self, now: Moment) -> Option<u32> {
+        loop {
+            let oldest = self.order.front()?;
+            let slot = oldest.slot;
+            if self.latest[slot as usize] == oldest.number {
+                let expired = now.saturating_since(oldest.at) >= self.idle;
+                if !expired && self.live <= self.keys {
+                    return None;
+                }
+                self.order.pop_front();
+                self.forget(slot);
+                return Some(slot);
+            }
+            self.order.pop_front();
+        }
+    }
+}

@@ -1,0 +1,50 @@
+use super::RateLimiter;
+use crate::clock::Moment;
+use std::time::Duration;
+
+/// From here on client-go answers its maximum.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// `base`, doubled with every failure, up to `max`: client-go's
+/// `ItemExponentialFailureRateLimiter`.
+///
+/// By default from 5 ms to 1000 s.
+///
+/// ```
+/// use requeue::limiter::{ExponentialFailure, KeyedLimiter};
+/// use std::time::Duration;
+///
+/// let mut limiter = KeyedLimiter::new(ExponentialFailure::default());
+/// let delays = [(); 4].map(|()| limiter.when(&"a", Default::default()));
+/// assert_eq!(delays, [5, 10, 20, 40].map(Duration::from_millis));
+/// ```
+#[derive(Debug, Clone)]
+pub struct ExponentialFailure {
+    base: f64,
+    max: Duration,
+}
+
+impl ExponentialFailure {
+    /// Doubles from `base` to `max`. A `max` below `base` is the only answer there is.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        ExponentialFailure { base: base.as_nanos() as f64, max }
+    }
+}
+
+impl Default for ExponentialFailure {
+    fn default() -> Self {
+        ExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
+    }
+}
+
+impl<K> RateLimiter<K> for ExponentialFailure {
+    fn when(&mut self, _key: &K, failures: u32, _now: Moment) -> Duration {
+        // A power of two is exact, and so is the product: as in client-go, to the last bit.
+        let power = f64::from_bits(u64::from(1023 + failures.min(1023)) << 52);
+        let backoff = self.base * power;
+        if backoff >= TWO_TO_63 {
+            return self.max;
+        }
+        Duration::from_nanos(backoff as u64).min(self.max)
+    }
+}

@@ -1,0 +1,157 @@
+//! What queues report: counted in the queue, read by pull.
+//!
+//! The seven of client-go, with its meaning, and a few of our own. A queue without a
+//! name reports nothing, keeps no times and reads no clock for them.
+
+mod histogram;
+mod recorder;
+
+pub use histogram::Histogram;
+pub(crate) use recorder::Recorder;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// The queues that report here, by name. Clones share one list.
+///
+/// ```
+/// use requeue::{Metrics, Options, Queue};
+///
+/// let metrics = Metrics::new();
+/// let queue = Queue::with(Options::new().metrics(&metrics, "orders")?);
+/// queue.add("order-7");
+/// queue.add("order-7");
+/// let report = &metrics.gather()[0];
+/// assert_eq!((report.name.as_str(), report.depth), ("orders", 1));
+/// assert_eq!((report.adds, report.coalesced), (1, 1));
+/// # Ok::<(), requeue::NameError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Metrics {
+    queues: Arc<Mutex<BTreeMap<String, Reporter>>>,
+}
+
+/// `None` until the queue is built.
+type Reporter = Option<Weak<dyn Report>>;
+
+impl Metrics {
+    /// No queues yet.
+    pub fn new() -> Self {
+        Metrics::default()
+    }
+
+    /// What every queue reports at this moment, by name. Takes each queue's lock in turn,
+    /// for a time that grows with the number of its keys that are ready or held.
+    pub fn gather(&self) -> Vec<QueueMetrics> {
+        let queues: Vec<_> = self.lock().values().flatten().cloned().collect();
+        // Not under the lock: this may be the last to let go of a queue.
+        queues.into_iter().filter_map(|queue| Some(queue.upgrade()?.report())).collect()
+    }
+
+    pub(crate) fn reserve(&self, name: String) -> Result<Name, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        let mut queues = self.lock();
+        if queues.contains_key(&name) {
+            return Err(NameError::Taken { name });
+        }
+        queues.insert(name.clone(), None);
+        drop(queues);
+        Ok(Name { name, registry: self.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Reporter>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lock().keys()).finish()
+    }
+}
+
+/// Why a queue cannot have a name.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameError {
+    /// It is empty.
+    Empty,
+    /// Another queue has it, and still lives.
+    Taken {
+        /// The name.
+        name: String,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Empty => f.write_str("the name of a queue must not be empty"),
+            NameError::Taken { name } => {
+                write!(f, "a queue named {name:?} already reports to these metrics")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// A queue that can be asked.
+pub(crate) trait Report: Send + Sync {
+    fn report(&self) -> QueueMetrics;
+}
+
+/// A name in a registry, held for a queue; dropping it frees the name.
+#[derive(Debug)]
+pub(crate) struct Name {
+    name: String,
+    registry: Metrics,
+}
+
+impl Name {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn reporter(&self, queue: Weak<dyn Report>) {
+        self.registry.lock().insert(self.name.clone(), Some(queue));
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.name);
+    }
+}
+
+/// What one queue reports. Counts are since the queue was made.
+#[non_exhaustive]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueMetrics {
+    /// The queue's name.
+    pub name: String,
+    /// Keys that need work: those that are ready, and those added while held.
+    pub depth: u64,
+    /// Adds that made a key ready, or made a held key run again.
+    pub adds: u64,
+    /// Adds that changed nothing, since the key was ready or to run again already.
+    pub coalesced: u64,
+    /// Delayed and rate-limited adds, whatever their delay.
+    pub retries: u64,
+    /// How long keys waited from their add until a worker took them.
+    pub queue_duration: Histogram,
+    /// How long workers held keys.
+    pub work_duration: Histogram,
+    /// How long the keys held now have been held, added up.
+    pub unfinished_work: Duration,
+    /// How long the key held longest has been held.
+    pub longest_running: Duration,
+    /// Keys that wait for their time.
+    pub waiting: u64,
+    /// How long ago the key was added that has been ready for longest.
+    pub oldest_ready: Option<Duration>,
+}

@@ -1,0 +1,72 @@
+use super::{Histogram, QueueMetrics};
+use crate::clock::Moment;
+use std::time::Duration;
+
+/// What a named queue notes, under its lock.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    /// By slot.
+    stamps: Vec<Stamp>,
+    adds: u64,
+    coalesced: u64,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+}
+
+/// When a key was last added, and when it was last handed out.
+#[derive(Clone, Copy, Default)]
+struct Stamp {
+    added_at: Moment,
+    taken_at: Moment,
+}
+
+impl Recorder {
+    #[inline]
+    pub(crate) fn added(&mut self, slot: u32, now: Moment) {
+        let slot = slot as usize;
+        if slot >= self.stamps.len() {
+            self.stamps.resize((slot + 1).next_power_of_two(), Stamp::default());
+        }
+        self.stamps[slot].added_at = now;
+        self.adds += 1;
+    }
+
+    pub(crate) fn coalesced(&mut self) {
+        self.coalesced += 1;
+    }
+
+    #[inline]
+    pub(crate) fn taken(&mut self, slot: u32, now: Moment) {
+        let stamp = &mut self.stamps[slot as usize];
+        stamp.taken_at = now;
+        self.queue_duration.observe(nanos(stamp.added_at, now));
+    }
+
+    #[inline]
+    pub(crate) fn done(&mut self, slot: u32, now: Moment) {
+        self.work_duration.observe(nanos(self.stamps[slot as usize].taken_at, now));
+    }
+
+    pub(crate) fn since_added(&self, slot: u32, now: Moment) -> Duration {
+        now.saturating_since(self.stamps[slot as usize].added_at)
+    }
+
+    pub(crate) fn since_taken(&self, slot: u32, now: Moment) -> Duration {
+        now.saturating_since(self.stamps[slot as usize].taken_at)
+    }
+
+    /// What it has counted; the queue adds what it can tell from its keys.
+    pub(crate) fn counts(&self) -> QueueMetrics {
+        QueueMetrics {
+            adds: self.adds,
+            coalesced: self.coalesced,
+            queue_duration: self.queue_duration.clone(),
+            work_duration: self.work_duration.clone(),
+            ..QueueMetrics::default()
+        }
+    }
+}
+
+fn nanos(since: Moment, now: Moment) -> u64 {
+    now.as_nanos().saturating_sub(since.as_nanos())
+}

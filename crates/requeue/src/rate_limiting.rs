@@ -1,0 +1,320 @@
+//! Failed keys that come back with backoff, on a delaying queue.
+//!
+//! ```text
+//!   add_rate_limited: the limiter answers a delay, the failure is counted, add_after
+//!   forget:           the next failure is the first
+//! ```
+//!
+//! This layer has no lock and no table of its own. A failure count lives beside the
+//! key's timer, under the delaying queue's lock: one lookup for both.
+
+use crate::delaying::DelayingQueue;
+use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
+use crate::held::Held;
+use crate::limiter::RateLimiter;
+use crate::metrics::QueueMetrics;
+use crate::options::{Merge, Options};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
+use crate::waiters::Waiter;
+use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// A [`DelayingQueue`] whose failed keys come back with backoff.
+///
+/// A [limiter](crate::limiter) says how long a key that failed stays away. The queue counts
+/// how often each key failed, until it is forgotten.
+///
+/// This is a handle: clones share one queue.
+///
+/// ```
+/// use requeue::limiter::ExponentialFailure;
+/// use requeue::{ManualClock, Options, RateLimitingQueue};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let backoff = ExponentialFailure::new(Duration::from_secs(1), Duration::from_secs(60));
+/// let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+/// queue.add("order-7");
+///
+/// assert_eq!(queue.try_get()?.retry().delay, Duration::from_secs(1)); // it failed
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(queue.try_get()?.retry().delay, Duration::from_secs(2)); // and failed again
+/// clock.advance(Duration::from_secs(2));
+/// queue.try_get()?.forget(); // it went well
+/// assert_eq!(queue.num_requeues("order-7"), 0);
+/// # Ok::<(), requeue::TryGetError>(())
+/// ```
+pub struct RateLimitingQueue<K: Key> {
+    delaying: DelayingQueue<K>,
+}
+
+/// The delaying queue is under a rate-limiting one already: its failure counts would be
+/// shared by two limiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AlreadyLimited;
+
+impl fmt::Display for AlreadyLimited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this delaying queue is under a rate-limiting queue already")
+    }
+}
+
+impl std::error::Error for AlreadyLimited {}
+
+impl<K: Key> RateLimitingQueue<K> {
+    /// An empty queue on the system clock.
+    pub fn new(limiter: impl RateLimiter<K>) -> Self {
+        RateLimitingQueue::with(limiter, Options::new())
+    }
+
+    /// An empty queue with these settings.
+    pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
+        let bounds = options.failures;
+        let delaying = DelayingQueue::with(options);
+        delaying.limit(Box::new(limiter), bounds);
+        RateLimitingQueue { delaying }
+    }
+
+    /// Backoff on a delaying queue, which keeps its clock and its name. Of `options`
+    /// only what bounds the failure counts matters here.
+    ///
+    /// ```
+    /// use requeue::limiter::default_controller;
+    /// use requeue::{AlreadyLimited, DelayingQueue, Options, RateLimitingQueue};
+    ///
+    /// let delaying = DelayingQueue::<String>::new();
+    /// let queue = RateLimitingQueue::over(delaying.clone(), default_controller(), Options::new())?;
+    /// let again = RateLimitingQueue::over(delaying, default_controller(), Options::new());
+    /// assert_eq!(again.unwrap_err(), AlreadyLimited);
+    /// # Ok::<(), AlreadyLimited>(())
+    /// ```
+    pub fn over(
+        delaying: DelayingQueue<K>,
+        limiter: impl RateLimiter<K>,
+        options: Options,
+    ) -> Result<Self, AlreadyLimited> {
+        if !delaying.limit(Box::new(limiter), options.failures) {
+            return Err(AlreadyLimited);
+        }
+        Ok(RateLimitingQueue { delaying })
+    }
+
+    /// Adds `key` after the delay that the limiter answers, and counts a failure of it.
+    ///
+    /// If it waits already, the sooner time wins. After a shutdown, and while draining, it
+    /// is refused, yet the limiter is asked and the failure counted, as in client-go.
+    ///
+    /// # Panics
+    ///
+    /// As [`DelayingQueue::add_after`].
+    pub fn add_rate_limited(&self, key: K) -> Limited {
+        self.delaying.add_rate_limited(key)
+    }
+
+    /// Forgets how often `key` has failed. Where it waits, it goes on waiting.
+    pub fn forget<B>(&self, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.delaying.forget(key);
+    }
+
+    /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
+    /// not [count](RateLimiter::counts).
+    pub fn num_requeues<B>(&self, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.delaying.num_requeues(key)
+    }
+
+    /// As [`DelayingQueue::add`].
+    #[inline]
+    pub fn add(&self, key: K) -> Added {
+        self.delaying.add(key)
+    }
+
+    /// As [`DelayingQueue::add_after`].
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    #[inline]
+    pub fn add_after(&self, key: K, delay: Duration) -> Added {
+        self.delaying.add_after(key, delay)
+    }
+
+    /// As [`DelayingQueue::add_after_with`].
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
+        self.delaying.add_after_with(key, delay, merge)
+    }
+
+    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    ///
+    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
+    /// ready is handed out; what waits is not.
+    #[inline]
+    pub fn get(&self) -> Get<'_, Self> {
+        Get::new(self)
+    }
+
+    /// A key, if one is ready now.
+    #[inline]
+    pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
+        try_get(self)
+    }
+
+    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
+        GetMany::new(self, max)
+    }
+
+    /// How many keys are ready. Those that wait do not count; see [`waiting`](Self::waiting).
+    pub fn len(&self) -> usize {
+        self.delaying.len()
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.delaying.is_empty()
+    }
+
+    /// How many keys wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.delaying.waiting()
+    }
+
+    /// As [`DelayingQueue::cancel`]. How often the key failed is not forgotten.
+    pub fn cancel<B>(&self, key: &B) -> Cancelled
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.delaying.cancel(key)
+    }
+
+    /// What is known of `key`.
+    pub fn status<B>(&self, key: &B) -> KeyStatus
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.delaying.status(key)
+    }
+
+    /// As [`DelayingQueue::snapshot`].
+    pub fn snapshot(&self) -> Snapshot<K> {
+        self.delaying.snapshot()
+    }
+
+    /// What the queue reports. `None`: it has no name.
+    pub fn metrics(&self) -> Option<QueueMetrics> {
+        self.delaying.metrics()
+    }
+
+    /// As [`DelayingQueue::shut_down`].
+    pub fn shut_down(&self) {
+        self.delaying.shut_down();
+    }
+
+    /// As [`DelayingQueue::shut_down_with_drain`].
+    pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
+        ShutDownWithDrain::new(self)
+    }
+
+    /// Whether adds are refused: the queue is shut down or draining.
+    pub fn shutting_down(&self) -> bool {
+        self.delaying.shutting_down()
+    }
+
+    /// As [`DelayingQueue::drain`]. What a guard retries is kept for the answer.
+    pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
+        Drain::new(self, self.delaying.clock(), limit)
+    }
+
+    pub(crate) fn delaying(&self) -> &DelayingQueue<K> {
+        &self.delaying
+    }
+}
+
+impl<K: Key> WorkQueue for RateLimitingQueue<K> {
+    type Key = K;
+
+    fn add(&self, key: K) -> Added {
+        self.delaying.add(key)
+    }
+
+    #[inline]
+    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
+        self.delaying.poll_take(waiter, waker)
+    }
+
+    fn leave(&self, waiter: &mut Waiter) {
+        self.delaying.leave(waiter);
+    }
+
+    #[inline]
+    fn done(&self, taken: Taken<K>) {
+        self.delaying.done(taken);
+    }
+
+    fn len(&self) -> usize {
+        self.delaying.len()
+    }
+
+    fn shut_down(&self, mode: StopMode) {
+        WorkQueue::shut_down(&self.delaying, mode);
+    }
+
+    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
+        self.delaying.poll_drained(mode, waiter, waker)
+    }
+
+    fn shutting_down(&self) -> bool {
+        self.delaying.shutting_down()
+    }
+
+    #[inline]
+    fn requeue(&self, taken: Taken<K>) -> Added {
+        self.delaying.requeue(taken)
+    }
+
+    fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
+        self.delaying.take_ready(max, taken);
+    }
+
+    #[inline]
+    fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
+        self.delaying.done_and_take(taken)
+    }
+
+    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
+        self.delaying.add_due(keys)
+    }
+
+    fn take_remaining(&self) -> Remains<K> {
+        self.delaying.take_remaining()
+    }
+}
+
+impl<K: Key> Clone for RateLimitingQueue<K> {
+    fn clone(&self) -> Self {
+        RateLimitingQueue { delaying: self.delaying.clone() }
+    }
+}
+
+impl<K: Key> fmt::Debug for RateLimitingQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RateLimitingQueue").field(&self.delaying).finish()
+    }
+}

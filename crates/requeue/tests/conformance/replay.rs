@@ -1,0 +1,223 @@
+//! Traces of queues.
+
+use crate::metrics::{Sampler, TICK};
+use crate::trace::{Got, Step};
+use requeue::{
+    DelayingQueue, Get, Held, ManualClock, Queue, QueueMetrics, RateLimitingQueue,
+    ShutDownWithDrain, Snapshot, StopMode, TryGetError, WorkQueue,
+};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// The calls that a trace makes, on whichever queue.
+pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
+    fn get(&self) -> Get<'_, Self>;
+    fn try_get(&self) -> Result<Held<'_, Self>, TryGetError>;
+    fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self>;
+    fn snapshot(&self) -> Snapshot<String>;
+    fn metrics(&self) -> Option<QueueMetrics>;
+    fn add_after(&self, key: String, delay: Duration);
+    fn add_rate_limited(&self, key: String) -> Duration;
+    fn forget(&self, key: &str);
+    fn num_requeues(&self, key: &str) -> u32;
+}
+
+macro_rules! subject {
+    ($queue:ident { $($rest:item)* }) => {
+        impl Subject for $queue<String> {
+            fn get(&self) -> Get<'_, Self> {
+                $queue::get(self)
+            }
+            fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
+                $queue::try_get(self)
+            }
+            fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
+                $queue::shut_down_with_drain(self)
+            }
+            fn snapshot(&self) -> Snapshot<String> {
+                $queue::snapshot(self)
+            }
+            fn metrics(&self) -> Option<QueueMetrics> {
+                $queue::metrics(self)
+            }
+            $($rest)*
+        }
+    };
+}
+
+subject!(Queue {
+    fn add_after(&self, _: String, _: Duration) { panic!("a plain queue does not delay") }
+    fn add_rate_limited(&self, _: String) -> Duration { panic!("nor does it limit") }
+    fn forget(&self, _: &str) { panic!("nor does it limit") }
+    fn num_requeues(&self, _: &str) -> u32 { panic!("nor does it limit") }
+});
+subject!(DelayingQueue {
+    fn add_after(&self, key: String, delay: Duration) { DelayingQueue::add_after(self, key, delay); }
+    fn add_rate_limited(&self, _: String) -> Duration { panic!("a delaying queue does not limit") }
+    fn forget(&self, _: &str) { panic!("a delaying queue does not limit") }
+    fn num_requeues(&self, _: &str) -> u32 { panic!("a delaying queue does not limit") }
+});
+subject!(RateLimitingQueue {
+    fn add_after(&self, key: String, delay: Duration) { RateLimitingQueue::add_after(self, key, delay); }
+    fn add_rate_limited(&self, key: String) -> Duration { RateLimitingQueue::add_rate_limited(self, key).delay }
+    fn forget(&self, key: &str) { RateLimitingQueue::forget(self, key); }
+    fn num_requeues(&self, key: &str) -> u32 { RateLimitingQueue::num_requeues(self, key) }
+});
+
+/// A future that is polled only when it was woken: a lost wake-up fails the replay.
+struct Parked<F> {
+    future: Pin<Box<F>>,
+    woken: Arc<Flag>,
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl<F: Future> Parked<F> {
+    fn new(future: F) -> Self {
+        Parked { future: Box::pin(future), woken: Arc::new(Flag(AtomicBool::new(true))) }
+    }
+
+    fn poll(&mut self) -> Poll<F::Output> {
+        if !self.woken.0.swap(false, Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+}
+
+/// A queue in the middle of a trace.
+struct World<'q, Q: Subject> {
+    queue: &'q Q,
+    clock: &'q ManualClock,
+    held: Vec<Held<'q, Q>>,
+    parked: Option<Parked<Get<'q, Q>>>,
+    /// `None`: it has returned.
+    drains: Vec<Option<Parked<ShutDownWithDrain<'q, Q>>>>,
+    sampler: Sampler,
+}
+
+pub(crate) fn replay<Q: Subject>(
+    queue: &Q,
+    clock: &ManualClock,
+    steps: &[Step],
+) -> Result<(), String> {
+    let (held, drains) = (Vec::new(), Vec::new());
+    let mut world = World { queue, clock, held, parked: None, drains, sampler: Sampler::default() };
+    for (number, step) in steps.iter().enumerate() {
+        let result = world.act(step).and_then(|()| world.compare(step));
+        result.map_err(|error| format!("step {number}: {error}\n  {step:?}"))?;
+    }
+    Ok(())
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, theirs: T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{what} is {ours:?}, not {theirs:?}")) }
+}
+
+impl<Q: Subject> World<'_, Q> {
+    /// Does the step, and checks its answer.
+    fn act(&mut self, step: &Step) -> Result<(), String> {
+        let queue = self.queue;
+        let key = step.key.clone().unwrap_or_default();
+        let ns = step.ns.unwrap_or_default();
+        match step.op.as_str() {
+            "add" => drop(queue.add(key)),
+            "add_after" => queue.add_after(key, Duration::from_nanos(ns.max(0) as u64)),
+            "add_rate_limited" => {
+                let delay = queue.add_rate_limited(key).as_nanos() as i64;
+                expect("the delay", vec![delay], step.when_ns.clone())?;
+            }
+            "forget" => queue.forget(&key),
+            "num_requeues" => {
+                expect("num_requeues", Some(queue.num_requeues(&key) as usize), step.n)?;
+            }
+            "advance" => self.advance(Duration::from_nanos(ns as u64)),
+            "get" if step.blocked => {
+                let mut get = Parked::new(queue.get());
+                expect("get", get.poll().is_pending(), true)?;
+                self.parked = Some(get);
+            }
+            "get" => {
+                let got = match queue.try_get() {
+                    Ok(held) => {
+                        let key = held.key().clone();
+                        self.held.push(held);
+                        Some(key)
+                    }
+                    Err(TryGetError::ShutDown) => None,
+                    Err(TryGetError::Empty) => return Err("get would block".to_owned()),
+                };
+                expect("shutdown", got.is_none(), step.shutdown)?;
+                expect("the key", &got, &step.key)?;
+            }
+            "done" => match self.held.iter().position(|held| *held.key() == key) {
+                Some(index) => self.held.remove(index).done(),
+                None => return Err("nobody holds it".to_owned()),
+            },
+            "len" => expect("len", Some(queue.len()), step.n)?,
+            "shut_down" => queue.shut_down(StopMode::Now),
+            "shut_down_with_drain" => {
+                self.drains.push(Some(Parked::new(queue.shut_down_with_drain())));
+            }
+            "shutting_down" => expect("shutting_down", Some(queue.shutting_down()), step.value)?,
+            other => return Err(format!("unknown operation {other:?}")),
+        }
+        Ok(())
+    }
+
+    /// From tick to tick, for the gauges that client-go refreshes there.
+    fn advance(&mut self, mut by: Duration) {
+        if self.queue.metrics().is_none() {
+            return self.clock.advance(by);
+        }
+        while !by.is_zero() {
+            let tick = TICK.as_nanos() as u64;
+            let next = tick - self.clock.now().as_nanos() % tick;
+            let step = by.min(Duration::from_nanos(next));
+            self.clock.advance(step);
+            by -= step;
+            let ticked = self.clock.now().as_nanos() % tick == 0;
+            if let (true, false, Some(metrics)) =
+                (ticked, self.queue.shutting_down(), self.queue.metrics())
+            {
+                self.sampler.tick(&metrics, &self.queue.snapshot());
+            }
+        }
+    }
+
+    /// Compares the state after the step.
+    fn compare(&mut self, step: &Step) -> Result<(), String> {
+        // A drain is let go before a getter runs on, as where it was recorded.
+        for drain in &mut self.drains {
+            if drain.as_mut().is_some_and(|drain| drain.poll().is_ready()) {
+                *drain = None;
+            }
+        }
+        let woke = match self.parked.as_mut().filter(|_| !step.blocked).map(Parked::poll) {
+            Some(Poll::Ready(got)) => {
+                self.parked = None;
+                let key = got.as_ref().map(|held| held.key().clone());
+                self.held.extend(got);
+                Some(Got { shutdown: key.is_none(), key, _priority: None })
+            }
+            Some(Poll::Pending) | None => None,
+        };
+        expect("woke", &woke, &step.woke)?;
+        expect("len", Some(self.queue.len()), step.len)?;
+        let drained: Vec<bool> = self.drains.iter().map(Option::is_none).collect();
+        expect("drained", &drained, &step.drained)?;
+        let measured = self.queue.metrics().map(|metrics| self.sampler.measure(metrics));
+        expect("the metrics", &measured.flatten(), &step.m)
+    }
+}
