@@ -187,7 +187,7 @@ impl<Q: Subject> World<'_, Q> {
             let step = by.min(Duration::from_nanos(next));
             self.clock.advance(step);
             by -= step;
-            let ticked = self.clock.now().as_nanos() % tick == 0;
+            let ticked = self.clock.now().as_nanos().is_multiple_of(tick);
             if let (true, false, Some(metrics)) =
                 (ticked, self.queue.shutting_down(), self.queue.metrics())
             {
