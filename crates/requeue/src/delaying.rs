@@ -29,7 +29,7 @@ use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
-use state::{By, Outcome, State};
+use state::{By, Caller, Outcome, State};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -198,13 +198,11 @@ impl<K: Key> DelayingQueue<K> {
     /// was added. It is started by the first queue that delays a key.
     #[inline]
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
-        if !delay.is_zero() {
-            return self.put_off(key, delay, Merge::Earliest, By::Anyone);
+        if delay.is_zero() {
+            self.count_retry();
+            return self.add(key);
         }
-        if self.shared.name.is_some() {
-            self.shared.state.lock().count_retry();
-        }
-        self.add(key)
+        self.put_off(key, delay, Merge::Earliest)
     }
 
     /// As [`add_after`](Self::add_after), with a rule for a key that waits already.
@@ -231,24 +229,37 @@ impl<K: Key> DelayingQueue<K> {
     ///
     /// As [`add_after`](Self::add_after).
     pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        self.put_off(key, delay, merge, By::Anyone)
+        self.put_off(key, delay, merge)
     }
 
-    fn put_off(&self, key: K, delay: Duration, merge: Merge, by: By) -> Added {
+    fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
         let hash = self.shared.hasher.hash(&key);
-        self.put_off_hashed(hash, key, delay, merge, by)
+        let (added, due) = self.ask(By::Anyone, |state, caller, now| {
+            state.add_after(hash, key, now, delay, merge, caller)
+        });
+        due.map_or(added, |key| self.add(key))
     }
 
-    fn put_off_hashed(&self, hash: u32, key: K, delay: Duration, merge: Merge, by: By) -> Added {
-        if self.is_closed_below(by) {
-            return Added::Refused;
-        }
+    /// Asks the state under its lock, and does what it asked for in turn. Answers the
+    /// key where that is due now, for the queue below.
+    #[inline]
+    fn ask(
+        &self,
+        by: By,
+        ask: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome<K>,
+    ) -> (Added, Option<K>) {
         let registration = self.registration();
+        let caller = Caller { by, closed_below: self.is_closed_below() };
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
-        let outcome = state.add_after(hash, key, now, delay, merge, by);
+        let stale = state.forget_stale(now);
+        let Outcome { added, arm, due, unused } = ask(&mut state, caller, now);
         drop(state);
-        self.carry_out(outcome, registration)
+        drop((unused, stale));
+        if let Some(at) = arm {
+            registration.arm(at);
+        }
+        (added, due)
     }
 
     /// Made when first needed, before anything is changed: it may panic.
@@ -262,53 +273,58 @@ impl<K: Key> DelayingQueue<K> {
 
     /// A queue that was given may have been shut down by its other owner.
     #[inline]
-    fn is_closed_below(&self, by: By) -> bool {
+    fn is_closed_below(&self) -> bool {
         match &self.shared.inner {
             Inner::Ours(_) => false,
-            Inner::Given(queue) => by == By::Anyone && queue.shutting_down(),
+            Inner::Given(queue) => queue.shutting_down(),
         }
     }
 
-    /// Does what the state asked for, now that its lock is released.
+    /// Counts an add without delay, where anybody will ask.
     #[inline]
-    fn carry_out(&self, outcome: Outcome<K>, registration: &Registration) -> Added {
-        let Outcome { added, arm, due, unused } = outcome;
-        drop(unused);
-        if let Some(at) = arm {
-            registration.arm(at);
-        }
-        match due {
-            Some(key) => self.add(key),
-            None => added,
+    fn count_retry(&self) {
+        if self.shared.name.is_some() && !self.is_closed_below() {
+            self.shared.state.lock().count_retry();
         }
     }
 
-    /// The guard's `requeue_after`. However it ends, also in a panic, the hold ends too.
+    /// The guard's `requeue_after`.
     pub(crate) fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
         if delay.is_zero() {
-            if self.shared.name.is_some() {
-                self.shared.state.lock().count_retry();
-            }
+            self.count_retry();
             return WorkQueue::requeue(self, taken);
         }
-        self.finish_with(taken, |hash, key| {
-            self.put_off_hashed(hash, key, delay, Merge::Earliest, By::Holder)
+        self.put_back(taken, |hash, key, state, caller, now| {
+            state.add_after(hash, key, now, delay, Merge::Earliest, caller)
         })
     }
 
-    /// Ends a hold after `then` has done something with its key.
+    /// Ends a hold with what `ask` makes of its key. However it ends, also in a panic,
+    /// the hold ends too.
     #[inline]
-    fn finish_with<T>(&self, taken: Taken<K>, then: impl FnOnce(u32, K) -> T) -> T {
+    fn put_back(
+        &self,
+        taken: Taken<K>,
+        ask: impl FnOnce(u32, K, &mut State<K>, Caller, Moment) -> Outcome<K>,
+    ) -> Added {
         match &self.shared.inner {
             Inner::Ours(queue) => {
                 let Taken { key, token, hash } = taken;
-                let _hold = queue.hold(token);
-                then(hash, key)
+                let hold = queue.hold(token);
+                match self.ask(By::Holder, |state, caller, now| ask(hash, key, state, caller, now))
+                {
+                    (added, None) => added,
+                    (_, Some(_)) => hold.requeue(),
+                }
             }
             Inner::Given(_) => {
                 let held = Held::new(Handle::Borrowed(self), taken);
-                let key = held.key().clone();
-                then(self.shared.hasher.hash(&key), key)
+                let (hash, key) = (self.shared.hasher.hash(held.key()), held.key().clone());
+                match self.ask(By::Holder, |state, caller, now| ask(hash, key, state, caller, now))
+                {
+                    (added, None) => added,
+                    (_, Some(_)) => held.requeue(),
+                }
             }
         }
     }
@@ -324,23 +340,20 @@ impl<K: Key> DelayingQueue<K> {
 
     pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
         let hash = self.shared.hasher.hash(&key);
-        self.add_rate_limited_hashed(hash, key, By::Anyone)
+        let mut delay = Duration::ZERO;
+        let (added, due) = self.ask(By::Anyone, |state, caller, now| {
+            state.add_rate_limited(hash, key, now, caller, &mut delay)
+        });
+        Limited { delay, added: due.map_or(added, |key| self.add(key)) }
     }
 
-    /// The guard's `retry`. However it ends, also in a panic, the hold ends too.
+    /// The guard's `retry`.
     pub(crate) fn retry(&self, taken: Taken<K>) -> Limited {
-        self.finish_with(taken, |hash, key| self.add_rate_limited_hashed(hash, key, By::Holder))
-    }
-
-    fn add_rate_limited_hashed(&self, hash: u32, key: K, by: By) -> Limited {
-        let registration = self.registration();
-        let now = self.shared.clock.now();
-        let mut state = self.shared.state.lock();
-        let stale = state.forget_stale(now);
-        let (delay, outcome) = state.add_rate_limited(hash, key, now, by);
-        drop(state);
-        drop(stale);
-        Limited { delay, added: self.carry_out(outcome, registration) }
+        let mut delay = Duration::ZERO;
+        let added = self.put_back(taken, |hash, key, state, caller, now| {
+            state.add_rate_limited(hash, key, now, caller, &mut delay)
+        });
+        Limited { delay, added }
     }
 
     pub(crate) fn forget<B>(&self, key: &B)
@@ -436,13 +449,16 @@ impl<K: Key> DelayingQueue<K> {
     {
         let hash = self.shared.hasher.hash(key);
         let now = self.shared.clock.now();
-        let state = self.shared.state.lock();
+        let mut state = self.shared.state.lock();
+        let stale = state.forget_stale(now);
         let mut status = match &self.shared.inner {
             Inner::Ours(queue) => queue.status(key),
             Inner::Given(_) => KeyStatus::default(),
         };
         status.due_in = state.due_in(hash, key, now);
         status.failures = state.failures(hash, key);
+        drop(state);
+        drop(stale);
         status
     }
 
@@ -536,6 +552,11 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     fn shutting_down(&self) -> bool {
         DelayingQueue::shutting_down(self)
+    }
+
+    #[inline]
+    fn done_into_key(&self, taken: Taken<K>) -> K {
+        inner!(self.shared, queue => queue.done_into_key(taken))
     }
 
     #[inline]

@@ -44,9 +44,14 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
     /// Blocks the thread until there is a key.
     #[inline]
     pub fn wait(mut self) -> Option<Held<'q, Q>> {
-        if let Poll::Ready(held) = self.poll_held(None) {
-            return held;
+        match self.poll_held(None) {
+            Poll::Ready(held) => held,
+            Poll::Pending => self.park(),
         }
+    }
+
+    #[cold]
+    fn park(mut self) -> Option<Held<'q, Q>> {
         self.waiter = Waiter::for_thread();
         park::wait(|waker| self.poll_held(Some(waker)))
     }

@@ -93,9 +93,11 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
         drop(self);
     }
 
-    /// Done, and the key is yours. Costs a clone.
+    /// Done, and the key is yours.
+    #[inline]
     pub fn done_into_key(self) -> Q::Key {
-        self.key().clone()
+        let Hold { queue, taken } = self.finish();
+        queue.done_into_key(taken)
     }
 
     /// Done, and ready again at once, behind what is ready already: `add` and `done`

@@ -44,19 +44,22 @@ pub(crate) struct Keys<K, V> {
     /// Invariant: exactly the slots whose `key` is present.
     table: HashTable<(u32, u32)>,
     slots: Vec<Slot<K, V>>,
-    /// Slots to use again. Invariant: their `key` is absent.
-    free: Vec<u32>,
+    /// The first of the slots to use again, `NIL` for none. They have no key, and are
+    /// linked by `link`.
+    free: u32,
+    free_len: usize,
 }
 
 struct Slot<K, V> {
     key: Option<K>,
-    hash: u32,
+    /// Of the key; in a free slot, the next one.
+    link: u32,
     value: V,
 }
 
 impl<K, V> Default for Keys<K, V> {
     fn default() -> Self {
-        Keys { table: HashTable::new(), slots: Vec::new(), free: Vec::new() }
+        Keys { table: HashTable::new(), slots: Vec::new(), free: NIL, free_len: 0 }
     }
 }
 
@@ -81,20 +84,26 @@ impl<K, V> Keys<K, V> {
     /// When there are 2³² − 1 slots: several hundred gigabytes of keys.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, key: K, value: V) -> u32 {
-        let entry = Slot { key: Some(key), hash, value };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = entry;
+        let entry = Slot { key: Some(key), link: hash, value };
+        let slot = self.free;
+        let slot = match self.slots.get_mut(slot as usize) {
+            Some(free) => {
+                self.free = free.link;
+                self.free_len -= 1;
+                *free = entry;
                 slot
             }
-            None => {
-                let slot = u32::try_from(self.slots.len()).unwrap_or(NIL);
-                assert!(slot != NIL, "a queue holds at most {NIL} keys");
-                self.slots.push(entry);
-                slot
-            }
+            None => self.grow(entry),
         };
         self.table.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
+        slot
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Slot<K, V>) -> u32 {
+        let slot = u32::try_from(self.slots.len()).unwrap_or(NIL);
+        assert!(slot != NIL, "a queue holds at most {NIL} keys");
+        self.slots.push(entry);
         slot
     }
 
@@ -109,10 +118,11 @@ impl<K, V> Keys<K, V> {
         self.slots.get(slot as usize).map(|s| &s.value)
     }
 
-    /// The hash that the key in `slot` was put in with.
+    /// Key, hash and value in `slot`, unless it is empty.
     #[inline]
-    pub(crate) fn hash_of(&self, slot: u32) -> u32 {
-        self.slots[slot as usize].hash
+    pub(crate) fn entry(&mut self, slot: u32) -> Option<(&K, u32, &mut V)> {
+        let Slot { key, link, value } = self.slots.get_mut(slot as usize)?;
+        Some((key.as_ref()?, *link, value))
     }
 
     /// Takes the key out of `slot`, and frees the slot.
@@ -128,7 +138,7 @@ impl<K, V> Keys<K, V> {
     pub(crate) fn detach(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.slots[slot as usize];
         let key = entry.key.take()?;
-        let found = self.table.find_entry(spread(entry.hash), |&(_, other)| other == slot);
+        let found = self.table.find_entry(spread(entry.link), |&(_, other)| other == slot);
         debug_assert!(found.is_ok(), "a present key is in the table");
         if let Ok(found) = found {
             found.remove();
@@ -139,11 +149,19 @@ impl<K, V> Keys<K, V> {
     /// Frees a slot whose key was detached.
     #[inline]
     pub(crate) fn release(&mut self, slot: u32) {
-        debug_assert!(self.slots[slot as usize].key.is_none());
-        self.free.push(slot);
-        if self.slots.len() > KEPT_CAPACITY && self.free.len() == self.slots.len() {
-            *self = Keys::default();
+        let entry = &mut self.slots[slot as usize];
+        debug_assert!(entry.key.is_none());
+        entry.link = self.free;
+        self.free = slot;
+        self.free_len += 1;
+        if self.free_len > KEPT_CAPACITY && self.free_len == self.slots.len() {
+            self.reset();
         }
+    }
+
+    #[cold]
+    fn reset(&mut self) {
+        *self = Keys::default();
     }
 
     /// Every slot that has a key, in no order that means anything.
@@ -159,13 +177,15 @@ impl<K, V> Keys<K, V> {
         assert_eq!(present, self.table.len());
         for &(hash, slot) in &self.table {
             assert!(self.slots[slot as usize].key.is_some());
-            assert_eq!(self.slots[slot as usize].hash, hash);
+            assert_eq!(self.slots[slot as usize].link, hash);
         }
-        let mut free = self.free.clone();
-        free.sort_unstable();
-        free.dedup();
-        assert_eq!(free.len(), self.free.len(), "a slot is free once");
-        assert!(free.iter().all(|&slot| self.slots[slot as usize].key.is_none()));
+        let (mut free, mut len) = (self.free, 0);
+        while free != NIL {
+            assert!(self.slots[free as usize].key.is_none());
+            (free, len) = (self.slots[free as usize].link, len + 1);
+            assert!(len <= self.free_len, "a slot is free once");
+        }
+        assert_eq!(len, self.free_len);
     }
 }
 

@@ -83,7 +83,6 @@ struct Inner<K> {
 impl<K: 'static> Inner<K> {
     /// Whom to tell that something left a queue which is shut down or being
     /// worked off.
-    #[cold]
     fn settle(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         self.state.end_work_off();
@@ -145,12 +144,18 @@ impl<K: 'static> Shared<K> {
         let Finished { added, came_back, key } = inner.state.finish(token, again, now);
         let ready = inner.state.ready();
         let notice = if came_back { inner.getters.notify(ready) } else { None };
-        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
-        drop(inner);
+        self.settle(inner);
         drop(key);
         self.wake(notice);
-        wake_all(settled);
         added
+    }
+
+    /// Lets go of the lock after something may have left the queue.
+    #[inline]
+    fn settle(&self, inner: MutexGuard<'_, Inner<K>>) {
+        if !inner.state.is_open() {
+            settle_stopped(inner);
+        }
     }
 }
 
@@ -158,6 +163,14 @@ impl<K: 'static> Shared<K> {
 /// reported it by then; the caller of `add` or `done` has nothing to do with it.
 fn wake(waker: Waker) -> bool {
     catch_unwind(AssertUnwindSafe(|| waker.wake())).is_ok()
+}
+
+/// Tells those who wait for a queue to end.
+#[cold]
+fn settle_stopped<K: 'static>(mut inner: MutexGuard<'_, Inner<K>>) {
+    let notices = inner.settle();
+    drop(inner);
+    wake_all(notices);
 }
 
 fn wake_all(notices: Vec<Notice>) {
@@ -293,10 +306,8 @@ impl<K: Key> Queue<K> {
         let hash = self.shared.hasher.hash(key);
         let mut inner = self.shared.inner.lock();
         let (cancelled, key) = inner.state.cancel(hash, key);
-        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
-        drop(inner);
+        self.shared.settle(inner);
         drop(key);
-        wake_all(settled);
         cancelled
     }
 
@@ -368,14 +379,8 @@ impl<K: Key> Queue<K> {
 
     /// Ends the hold that `token` names when it is dropped.
     #[inline]
-    pub(crate) fn hold(&self, token: u64) -> impl Drop {
-        struct Done<'q, K: Key>(&'q Queue<K>, u64);
-        impl<K: Key> Drop for Done<'_, K> {
-            fn drop(&mut self) {
-                self.0.shared.done(self.1, false);
-            }
-        }
-        Done(self, token)
+    pub(crate) fn hold(&self, token: u64) -> TokenHold<'_, K> {
+        TokenHold { queue: self, token }
     }
 
     /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
@@ -405,6 +410,27 @@ impl<K: Key> Queue<K> {
             notices.into_iter().for_each(|notice| shared.wake_getter(notice));
             drop(unused);
         })))
+    }
+}
+
+/// A hold without its key.
+pub(crate) struct TokenHold<'q, K: Key> {
+    queue: &'q Queue<K>,
+    token: u64,
+}
+
+impl<K: Key> TokenHold<'_, K> {
+    /// As [`WorkQueue::requeue`].
+    pub(crate) fn requeue(self) -> Added {
+        // What is dropped afterwards names no hold any more.
+        self.queue.shared.done(self.token, true)
+    }
+}
+
+impl<K: Key> Drop for TokenHold<'_, K> {
+    #[inline]
+    fn drop(&mut self) {
+        self.queue.shared.done(self.token, false);
     }
 }
 
@@ -486,6 +512,12 @@ impl<K: Key> WorkQueue for Queue<K> {
     }
 
     #[inline]
+    fn done_into_key(&self, taken: Taken<K>) -> K {
+        self.shared.done(taken.token, false);
+        taken.key
+    }
+
+    #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
         self.shared.done(taken.token, true)
     }
@@ -529,9 +561,7 @@ impl<K: Key> WorkQueue for Queue<K> {
     fn take_remaining(&self) -> Remains<K> {
         let mut inner = self.shared.inner.lock();
         let remains = inner.state.take_remaining();
-        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
-        drop(inner);
-        wake_all(settled);
+        self.shared.settle(inner);
         remains
     }
 }

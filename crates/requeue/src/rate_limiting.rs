@@ -285,6 +285,11 @@ impl<K: Key> WorkQueue for RateLimitingQueue<K> {
     }
 
     #[inline]
+    fn done_into_key(&self, taken: Taken<K>) -> K {
+        self.delaying.done_into_key(taken)
+    }
+
+    #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
         self.delaying.requeue(taken)
     }

@@ -64,6 +64,13 @@ pub trait WorkQueue: Send + Sync + 'static {
         self.len() == 0
     }
 
+    /// [`done`](Self::done), with the key for the caller.
+    fn done_into_key(&self, taken: Taken<Self::Key>) -> Self::Key {
+        let key = taken.key.clone();
+        self.done(taken);
+        key
+    }
+
     /// [`add`](Self::add), then [`done`](Self::done), for a key that its holder wants
     /// to see again. While the queue works off what it has
     /// ([`StopMode::WorkOff`]) the key is kept for [`take_remaining`](Self::take_remaining).

@@ -322,3 +322,52 @@ fn a_queue_without_a_name_reports_nothing() {
     let queue = RateLimitingQueue::<&str>::new(backoff());
     assert_eq!(queue.metrics(), None);
 }
+
+/// A zero delay once took another way than a longer one, past the drain's answer.
+#[test]
+fn a_retry_without_delay_is_kept_by_a_drain_too() {
+    for over_given in [false, true] {
+        let limiter = Bucket::new(10.0, 100).unwrap();
+        let queue = match over_given {
+            false => RateLimitingQueue::new(limiter),
+            true => {
+                let delaying = DelayingQueue::over(Arc::new(Queue::new()), Options::new());
+                RateLimitingQueue::over(delaying, limiter, Options::new()).unwrap()
+            }
+        };
+        queue.add("a");
+        let held = queue.try_get().unwrap();
+        assert_eq!(held.retry().added, Added::Queued);
+        let drain = queue.drain(SECOND);
+        assert_eq!(queue.try_get().unwrap().retry().added, Added::Kept);
+        assert_eq!(drain.wait().ready, ["a"]);
+    }
+}
+
+#[test]
+fn an_inner_queue_shut_down_by_its_other_owner_refuses_and_counts_no_retry() {
+    let (metrics, clock, inner) = (Metrics::new(), ManualClock::new(), Queue::new());
+    let options = Options::new().clock(&clock).metrics(&metrics, "limited").unwrap();
+    let delaying = DelayingQueue::over(Arc::new(inner.clone()), options);
+    let queue = RateLimitingQueue::over(delaying, backoff(), Options::new()).unwrap();
+    queue.add("held");
+    let held = queue.try_get().unwrap();
+    inner.shut_down();
+    let limited = queue.add_rate_limited("a");
+    assert_eq!((limited.delay, limited.added), (SECOND, Added::Refused));
+    assert_eq!(queue.num_requeues("a"), 1, "the limiter was asked");
+    assert_eq!(queue.add_after("a", SECOND), Added::Refused);
+    assert_eq!(queue.add_after("a", Duration::ZERO), Added::Refused);
+    assert_eq!(held.retry().added, Added::Refused);
+    assert_eq!((queue.waiting(), queue.metrics().unwrap().retries), (0, 0));
+}
+
+#[test]
+fn status_knows_what_is_forgotten() {
+    let (queue, clock) = queue(Options::new().forget_failures_after(SECOND).max_failing_keys(1));
+    queue.add_rate_limited("a");
+    queue.add_rate_limited("b");
+    assert_eq!((queue.status("a").failures, queue.status("b").failures), (0, 1));
+    clock.advance(SECOND);
+    assert_eq!(queue.status("b").failures, 0);
+}

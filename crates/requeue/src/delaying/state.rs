@@ -23,6 +23,12 @@ pub(super) struct Timer {
     tally: u32,
 }
 
+impl Default for Timer {
+    fn default() -> Self {
+        Timer { node: Node::new(0), since: Packed::default(), tally: 0 }
+    }
+}
+
 impl Timer {
     fn waits(&self) -> bool {
         self.tally & WAITS != 0
@@ -63,6 +69,14 @@ pub(super) enum By {
     Anyone,
     /// The guard of the key.
     Holder,
+}
+
+/// What is known of a call that adds.
+#[derive(Clone, Copy)]
+pub(super) struct Caller {
+    pub(super) by: By,
+    /// The queue below was shut down, and not by this one.
+    pub(super) closed_below: bool,
 }
 
 pub(super) struct State<K> {
@@ -217,12 +231,13 @@ impl<K: Key> State<K> {
             return None;
         }
         let slot = self.wheel.pop(&mut self.keys, now.as_nanos())?;
-        let hash = self.keys.hash_of(slot);
-        if let Some(key) = self.stop_waiting(slot) {
-            return Some((hash, key));
+        let (key, hash, timer) = self.keys.entry(slot)?;
+        timer.tally &= !WAITS;
+        if timer.tally != 0 {
+            // It has failed: the count stays here, and needs its key.
+            return Some((hash, key.clone()));
         }
-        // It has failed: the count stays here, and needs its key.
-        Some((hash, self.keys.key(slot)?.clone()))
+        Some((hash, self.keys.remove(slot)?))
     }
 
     /// Lets `key` wait until `delay` after `now`.
@@ -234,9 +249,9 @@ impl<K: Key> State<K> {
         now: Moment,
         delay: Duration,
         merge: Merge,
-        by: By,
+        caller: Caller,
     ) -> Outcome<K> {
-        if !self.accepts(by) {
+        if !self.accepts(caller) {
             return Outcome::unchanged(Added::Refused, key);
         }
         self.retries += 1;
@@ -245,67 +260,50 @@ impl<K: Key> State<K> {
             _ if delay.is_zero() => Outcome::due(key, None),
             Some(slot) => self.start_waiting(slot, Some(key), now, delay),
             None => {
-                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
-                let slot = self.keys.insert(hash, key, timer);
+                let slot = self.keys.insert(hash, key, Timer::default());
                 self.start_waiting(slot, None, now, delay)
             }
         }
     }
 
-    /// Asks the limiter, counts, and lets `key` wait. Answers the delay too.
+    /// Asks the limiter, counts, and lets `key` wait for what it answers.
     #[inline]
     pub(super) fn add_rate_limited(
         &mut self,
         hash: u32,
         key: K,
         now: Moment,
-        by: By,
-    ) -> (Duration, Outcome<K>) {
-        let Some(limiter) = &mut self.limiter else {
-            return (
-                Duration::ZERO,
-                self.add_after(hash, key, now, Duration::ZERO, Merge::Earliest, by),
-            );
-        };
+        caller: Caller,
+        delay: &mut Duration,
+    ) -> Outcome<K> {
         let found = self.keys.find(hash, &key);
         let failures = found.map_or(0, |slot| self.keys[slot].failures());
-        let delay = limiter.when(&key, failures, now);
-        if !limiter.counts() {
-            return (delay, self.add_after(hash, key, now, delay, Merge::Earliest, by));
+        if let Some(limiter) = &mut self.limiter {
+            *delay = limiter.when(&key, failures, now);
+            // Counted also where it is refused: client-go's limiter knows of no shutdown.
+            if limiter.counts() {
+                self.count_failure(found, hash, &key, now);
+            }
         }
-        // Counted also where it is refused: client-go's limiter knows of no shutdown.
-        let accepted = self.accepts(by);
-        let (slot, mut key) = match found {
-            Some(slot) => (slot, Some(key)),
-            None if accepted && !delay.is_zero() => {
-                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
-                (self.keys.insert(hash, key, timer), None)
-            }
-            None => {
-                let timer = Timer { node: Node::new(0), since: Packed::default(), tally: 0 };
-                (self.keys.insert(hash, key.clone(), timer), Some(key))
-            }
+        self.add_after(hash, key, now, *delay, Merge::Earliest, caller)
+    }
+
+    fn count_failure(&mut self, found: Option<u32>, hash: u32, key: &K, now: Moment) {
+        let slot = match found {
+            Some(slot) => slot,
+            None => self.keys.insert(hash, key.clone(), Timer::default()),
         };
-        self.keys[slot].tally += u32::from(failures < !WAITS);
+        let timer = &mut self.keys[slot];
+        timer.tally += u32::from(timer.failures() < !WAITS);
         if let Some(stalest) = &mut self.stalest {
             stalest.failed(slot, now);
         }
-        let outcome = match key.take() {
-            Some(key) if !accepted => Outcome::unchanged(Added::Refused, key),
-            Some(key) if self.keys[slot].waits() => {
-                self.merge(slot, key, now, delay, Merge::Earliest)
-            }
-            Some(key) if delay.is_zero() => Outcome::due(key, None),
-            key => self.start_waiting(slot, key, now, delay),
-        };
-        self.retries += u64::from(accepted);
-        (delay, outcome)
     }
 
-    fn accepts(&self, by: By) -> bool {
+    fn accepts(&self, caller: Caller) -> bool {
         match self.phase {
-            Phase::Open => true,
-            Phase::Draining => by == By::Holder,
+            Phase::Open => !caller.closed_below,
+            Phase::Draining => caller.by == By::Holder,
             Phase::Down => false,
         }
     }

@@ -2,7 +2,8 @@ use super::RateLimiter;
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// From here on client-go answers its maximum.
+/// Past this client-go answers its maximum; at this very number it overflows, to a
+/// negative delay on amd64. Here the maximum begins with it.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
 /// `base`, doubled with every failure, up to `max`: client-go's

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Upper bounds, in nanoseconds: 10 ns to 1000 s by tens, Kubernetes' buckets.
+/// Upper bounds, in nanoseconds: 10 ns to 1000 s by tens, as in controller-runtime.
+/// Kubernetes' component-base has the first ten of them.
 const BOUNDS: [u64; 12] = [
     10,
     100,

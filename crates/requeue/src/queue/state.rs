@@ -159,19 +159,27 @@ impl<K: 'static> State<K> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
         // A token that names no hold is stale or forged. Obeying it would put a
         // ready key into the order twice, and two workers would hold it at once.
-        match self.keys.get(slot) {
-            Some(work) if work.flags & HELD != 0 && work.hold == hold => {}
+        let flags = match self.keys.get(slot) {
+            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
             _ => return Finished { added: Added::Refused, came_back: false, key: None },
-        }
+        };
         self.held -= 1;
         if let Some(recorder) = &mut self.recorder {
             recorder.done(slot, now);
         }
-        let rerun = self.keys[slot].flags & RERUN != 0;
-        let added = match (again, self.stop) {
-            (true, Stop::Open) if !rerun => Added::Queued,
-            (true, Stop::Open | Stop::WorkingOff) if rerun => Added::Coalesced,
-            (true, Stop::WorkingOff) => Added::Kept,
+        if flags == HELD && !again {
+            self.keys[slot].flags = 0;
+            let key = self.keys.remove(slot);
+            return Finished { added: Added::Refused, came_back: false, key };
+        }
+        self.finish_again(slot, flags & RERUN != 0, again, now)
+    }
+
+    fn finish_again(&mut self, slot: u32, rerun: bool, again: bool, now: Moment) -> Finished<K> {
+        let added = match self.stop {
+            Stop::Open | Stop::WorkingOff if again && rerun => Added::Coalesced,
+            Stop::Open if again => Added::Queued,
+            Stop::WorkingOff if again => Added::Kept,
             _ => Added::Refused,
         };
         if rerun || added == Added::Queued {
@@ -199,16 +207,33 @@ impl<K: Key> State<K> {
             return (Added::Refused, Some(key));
         }
         let Some(slot) = self.keys.find(hash, &key) else {
-            let slot = self.keys.insert(hash, key, Work { flags: 0, hold: 0 });
-            self.make_ready(slot);
-            self.record_add(slot, now);
+            self.add_new(hash, key, now);
             return (Added::Queued, None);
         };
+        (self.add_again(slot, &key, now), Some(key))
+    }
+
+    #[inline]
+    fn add_new(&mut self, hash: u32, key: K, now: Moment) {
+        let slot = self.keys.insert(hash, key, Work { flags: READY, hold: 0 });
+        match &mut self.order {
+            Ready::Fifo(slots) => {
+                slots.push_back(slot);
+                self.ready += 1;
+            }
+            Ready::Given(_) => self.make_ready(slot),
+        }
+        self.record_add(slot, now);
+    }
+
+    /// Adds a key that is ready or held.
+    #[inline]
+    fn add_again(&mut self, slot: u32, key: &K, now: Moment) -> Added {
         let work = &mut self.keys[slot];
         let added = match work.flags {
             READY => {
                 if let Ready::Given(order) = &mut self.order {
-                    order.touch(&key, Slot(slot));
+                    order.touch(key, Slot(slot));
                 }
                 Added::Coalesced
             }
@@ -228,7 +253,7 @@ impl<K: Key> State<K> {
             Some(recorder) => recorder.added(slot, now),
             None => {}
         }
-        (added, Some(key))
+        added
     }
 
     /// Hands out the next key.
@@ -237,50 +262,62 @@ impl<K: Key> State<K> {
         if self.ready == 0 {
             return None;
         }
-        let (slot, key) = self.pop()?;
+        let slot = self.next_slot()?;
+        let hold = self.holds.wrapping_add(1);
+        let (key, hash, work) = self.keys.entry(slot)?;
+        // A `clone` that panics leaves everything as it was.
+        let key = match &mut self.order {
+            Ready::Fifo(slots) => {
+                let key = key.clone();
+                slots.pop_front();
+                key
+            }
+            Ready::Given(order) => match catch_unwind(AssertUnwindSafe(|| key.clone())) {
+                Ok(key) => key,
+                Err(panic) => {
+                    order.push(key, Slot(slot));
+                    resume_unwind(panic)
+                }
+            },
+        };
+        *work = Work { flags: HELD, hold };
+        self.holds = hold;
         self.ready -= 1;
         self.held += 1;
-        self.holds = self.holds.wrapping_add(1);
-        self.keys[slot] = Work { flags: HELD, hold: self.holds };
         if let Some(recorder) = &mut self.recorder {
             recorder.taken(slot, now);
         }
-        let token = (u64::from(self.holds) << 32) | u64::from(slot);
-        Some(Taken { key, token, hash: self.keys.hash_of(slot) })
+        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash })
     }
 
-    /// Takes the next slot out of the order, with a copy of its key. A `clone` that
-    /// panics leaves the order as it was.
+    /// The next ready slot; taken out of the order, if that was given.
     #[inline]
-    fn pop(&mut self) -> Option<(u32, K)> {
+    fn next_slot(&mut self) -> Option<u32> {
         match &mut self.order {
-            Ready::Fifo(slots) => loop {
+            Ready::Fifo(slots) => {
                 let slot = *slots.front()?;
-                if let Some(key) = self.keys.key(slot) {
-                    let key = key.clone();
-                    slots.pop_front();
-                    return Some((slot, key));
-                }
-                slots.pop_front();
-                self.gone -= 1;
-                self.keys[slot].flags = 0;
-                self.keys.release(slot);
-            },
+                if self.gone > 0 { self.pass_over_gone() } else { Some(slot) }
+            }
             Ready::Given(order) => {
                 let slot = order.pop()?.0;
                 // An order that is not ours may answer anything.
-                if self.keys.get(slot)?.flags != READY {
-                    return None;
-                }
-                let key = self.keys.key(slot)?;
-                match catch_unwind(AssertUnwindSafe(|| key.clone())) {
-                    Ok(key) => Some((slot, key)),
-                    Err(panic) => {
-                        order.push(key, Slot(slot));
-                        resume_unwind(panic)
-                    }
-                }
+                (self.keys.get(slot)?.flags == READY).then_some(slot)
             }
+        }
+    }
+
+    #[cold]
+    fn pass_over_gone(&mut self) -> Option<u32> {
+        let Ready::Fifo(slots) = &mut self.order else { return None };
+        loop {
+            let slot = *slots.front()?;
+            if self.keys.key(slot).is_some() {
+                return Some(slot);
+            }
+            slots.pop_front();
+            self.gone -= 1;
+            self.keys[slot].flags = 0;
+            self.keys.release(slot);
         }
     }
 
