@@ -19,7 +19,7 @@ mod state;
 
 use crate::clock::{Clock, Fire, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
-use crate::held::{Handle, Held};
+use crate::held::Held;
 use crate::keys::Hasher;
 use crate::limiter::RateLimiter;
 use crate::metrics::{Name, QueueMetrics, Report};
@@ -288,44 +288,36 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// The guard's `requeue_after`.
-    pub(crate) fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
+    /// `add_after` by the key's holder, with the hash that its guard carries. Answers
+    /// the key where that is due now, for the holder to requeue.
+    pub(crate) fn put_off_held(&self, hash: u32, key: K, delay: Duration) -> (Added, Option<K>) {
         if delay.is_zero() {
             self.count_retry();
-            return WorkQueue::requeue(self, taken);
+            return (Added::Queued, Some(key));
         }
-        self.put_back(taken, |hash, key, state, caller, now| {
+        let hash = self.hash_of_held(hash, &key);
+        self.ask(By::Holder, |state, caller, now| {
             state.add_after(hash, key, now, delay, Merge::Earliest, caller)
         })
     }
 
-    /// Ends a hold with what `ask` makes of its key. However it ends, also in a panic,
-    /// the hold ends too.
+    /// `add_rate_limited` by the key's holder; otherwise as [`put_off_held`](Self::put_off_held).
+    pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
+        let hash = self.hash_of_held(hash, &key);
+        let mut delay = Duration::ZERO;
+        let (added, due) = self.ask(By::Holder, |state, caller, now| {
+            state.add_rate_limited(hash, key, now, caller, &mut delay)
+        });
+        (Limited { delay, added }, due)
+    }
+
+    /// A guard carries the hash of the queue that it came from, which lends us its
+    /// hasher if it is ours.
     #[inline]
-    fn put_back(
-        &self,
-        taken: Taken<K>,
-        ask: impl FnOnce(u32, K, &mut State<K>, Caller, Moment) -> Outcome<K>,
-    ) -> Added {
+    fn hash_of_held(&self, hash: u32, key: &K) -> u32 {
         match &self.shared.inner {
-            Inner::Ours(queue) => {
-                let Taken { key, token, hash } = taken;
-                let hold = queue.hold(token);
-                match self.ask(By::Holder, |state, caller, now| ask(hash, key, state, caller, now))
-                {
-                    (added, None) => added,
-                    (_, Some(_)) => hold.requeue(),
-                }
-            }
-            Inner::Given(_) => {
-                let held = Held::new(Handle::Borrowed(self), taken);
-                let (hash, key) = (self.shared.hasher.hash(held.key()), held.key().clone());
-                match self.ask(By::Holder, |state, caller, now| ask(hash, key, state, caller, now))
-                {
-                    (added, None) => added,
-                    (_, Some(_)) => held.requeue(),
-                }
-            }
+            Inner::Ours(_) => hash,
+            Inner::Given(_) => self.shared.hasher.hash(key),
         }
     }
 
@@ -345,15 +337,6 @@ impl<K: Key> DelayingQueue<K> {
             state.add_rate_limited(hash, key, now, caller, &mut delay)
         });
         Limited { delay, added: due.map_or(added, |key| self.add(key)) }
-    }
-
-    /// The guard's `retry`.
-    pub(crate) fn retry(&self, taken: Taken<K>) -> Limited {
-        let mut delay = Duration::ZERO;
-        let added = self.put_back(taken, |hash, key, state, caller, now| {
-            state.add_rate_limited(hash, key, now, caller, &mut delay)
-        });
-        Limited { delay, added }
     }
 
     pub(crate) fn forget<B>(&self, key: &B)
@@ -529,8 +512,8 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
     }
 
     #[inline]
-    fn done(&self, taken: Taken<K>) {
-        inner!(self.shared, queue => queue.done(taken));
+    fn done(&self, token: u64) {
+        inner!(self.shared, queue => queue.done(token));
     }
 
     fn len(&self) -> usize {
@@ -555,11 +538,6 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
     }
 
     #[inline]
-    fn done_into_key(&self, taken: Taken<K>) -> K {
-        inner!(self.shared, queue => queue.done_into_key(taken))
-    }
-
-    #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
         inner!(self.shared, queue => queue.requeue(taken))
     }
@@ -568,9 +546,26 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
         inner!(self.shared, queue => queue.take_ready(max, taken));
     }
 
-    #[inline]
-    fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
-        inner!(self.shared, queue => queue.done_and_take(taken))
+    #[inline(always)]
+    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        match &self.shared.inner {
+            Inner::Ours(queue) => queue.take_now(make),
+            Inner::Given(queue) => match queue.poll_take(&mut Waiter::for_task(), None) {
+                Poll::Ready(taken) => taken.map(make),
+                Poll::Pending => None,
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        match &self.shared.inner {
+            Inner::Ours(queue) => queue.next_now(token, make),
+            Inner::Given(queue) => {
+                queue.done(token);
+                self.take_now(make)
+            }
+        }
     }
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {

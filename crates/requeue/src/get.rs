@@ -5,7 +5,7 @@ use crate::held::{Handle, Held};
 use crate::park;
 use crate::snapshot::Remains;
 use crate::waiters::Waiter;
-use crate::work_queue::{StopMode, Taken, WorkQueue};
+use crate::work_queue::{StopMode, WorkQueue};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,35 +25,43 @@ pub struct Get<'q, Q: WorkQueue> {
     /// `None` once answered.
     queue: Option<Handle<'q, Q>>,
     waiter: Waiter,
-    /// A hold to end first.
-    finished: Option<Taken<Q::Key>>,
+    /// The token of a hold to end first.
+    finished: Option<u64>,
 }
 
 impl<'q, Q: WorkQueue> Get<'q, Q> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(queue: &'q Q) -> Self {
         let queue = Some(Handle::Borrowed(queue));
         Get { queue, waiter: Waiter::for_task(), finished: None }
     }
 
-    #[inline]
-    pub(crate) fn after(queue: Handle<'q, Q>, finished: Taken<Q::Key>) -> Self {
+    #[inline(always)]
+    pub(crate) fn after(queue: Handle<'q, Q>, finished: u64) -> Self {
         Get { queue: Some(queue), waiter: Waiter::for_task(), finished: Some(finished) }
     }
 
     /// Blocks the thread until there is a key.
-    #[inline]
+    #[inline(always)]
     pub fn wait(mut self) -> Option<Held<'q, Q>> {
-        match self.poll_held(None) {
-            Poll::Ready(held) => held,
-            Poll::Pending => self.park(),
+        if let Some(Handle::Borrowed(queue)) = self.queue {
+            let make = |taken| Held::new(Handle::Borrowed(queue), taken);
+            let held = match self.finished.take() {
+                Some(token) => queue.next_now(token, make),
+                None => queue.take_now(make),
+            };
+            if held.is_some() {
+                self.queue = None;
+                return held;
+            }
         }
+        self.park()
     }
 
     #[cold]
     fn park(mut self) -> Option<Held<'q, Q>> {
         self.waiter = Waiter::for_thread();
-        park::wait(|waker| self.poll_held(Some(waker)))
+        park::wait(|waker| self.poll_held(waker))
     }
 
     /// Blocks the thread until there is a key, for at most `limit` of real time,
@@ -69,27 +77,23 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
     /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Held<'q, Q>, GetTimeoutError> {
         self.waiter = Waiter::for_thread();
-        match park::wait_timeout(limit, |waker| self.poll_held(Some(waker))) {
+        match park::wait_timeout(limit, |waker| self.poll_held(waker)) {
             Some(Some(held)) => Ok(held),
             Some(None) => Err(GetTimeoutError::ShutDown),
             None => Err(GetTimeoutError::TimedOut),
         }
     }
 
-    #[inline]
-    fn poll_held(&mut self, waker: Option<&Waker>) -> Poll<Option<Held<'q, Q>>> {
+    fn poll_held(&mut self, waker: &Waker) -> Poll<Option<Held<'q, Q>>> {
         let Some(queue) = &self.queue else {
             return Poll::Ready(None);
         };
-        let fused = self.finished.take().map(|finished| queue.done_and_take(finished));
-        let taken = match fused {
-            Some(Poll::Ready(taken)) => Poll::Ready(taken),
-            Some(Poll::Pending) | None => queue.poll_take(&mut self.waiter, waker),
+        let next = self.finished.take().and_then(|token| queue.next_now(token, |taken| taken));
+        let taken = match next {
+            Some(taken) => Poll::Ready(Some(taken)),
+            None => queue.poll_take(&mut self.waiter, Some(waker)),
         };
-        taken.map(|taken| {
-            let queue = self.queue.take()?;
-            Some(Held::new(queue, taken?))
-        })
+        taken.map(|taken| Some(Held::new(self.queue.take()?, taken?)))
     }
 }
 
@@ -98,14 +102,14 @@ impl<'q, Q: WorkQueue> Future for Get<'q, Q> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().poll_held(Some(cx.waker()))
+        self.get_mut().poll_held(cx.waker())
     }
 }
 
 impl<Q: WorkQueue> Unpin for Get<'_, Q> {}
 
 impl<Q: WorkQueue> Drop for Get<'_, Q> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let Some(queue) = &self.queue else { return };
         if let Some(finished) = self.finished.take() {

@@ -37,13 +37,21 @@ use std::time::Duration;
 /// ```
 #[must_use = "dropping a held key marks it done"]
 pub struct Held<'q, Q: WorkQueue> {
-    /// `None` only while being finished.
-    hold: Option<Hold<'q, Q>>,
+    // Dropped in this order: the hold ends before the key goes.
+    hold: Hold<'q, Q>,
+    key: Q::Key,
 }
 
-pub(crate) struct Hold<'q, Q: WorkQueue> {
-    pub(crate) queue: Handle<'q, Q>,
-    pub(crate) taken: Taken<Q::Key>,
+/// A hold, which ends when this is dropped.
+///
+/// Apart from the key, so that a guard can be taken apart without moving what it
+/// consists of more than once: copies of it were a third of a cycle's time.
+struct Hold<'q, Q: WorkQueue> {
+    /// `None` once ended.
+    queue: Option<Handle<'q, Q>>,
+    token: u64,
+    /// As in [`Taken`].
+    hash: u32,
 }
 
 pub(crate) enum Handle<'q, Q> {
@@ -54,7 +62,7 @@ pub(crate) enum Handle<'q, Q> {
 impl<Q> Deref for Handle<'_, Q> {
     type Target = Q;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &Q {
         match self {
             Handle::Borrowed(queue) => queue,
@@ -63,41 +71,61 @@ impl<Q> Deref for Handle<'_, Q> {
     }
 }
 
-const FINISHED: &str = "a guard that is finished is gone";
+impl<'q, Q: WorkQueue> Hold<'q, Q> {
+    /// Gives up the hold without ending it.
+    #[inline(always)]
+    fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
+        (self.queue.take().expect(ENDED), self.token)
+    }
+
+    #[inline(always)]
+    fn queue(&self) -> &Q {
+        self.queue.as_ref().expect(ENDED)
+    }
+
+    /// Ends it as [`WorkQueue::requeue`] does.
+    #[inline(always)]
+    fn requeue(self, key: Q::Key) -> Added {
+        let hash = self.hash;
+        let (queue, token) = self.into_parts();
+        queue.requeue(Taken { key, token, hash })
+    }
+}
+
+impl<Q: WorkQueue> Drop for Hold<'_, Q> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.done(self.token);
+        }
+    }
+}
+
+const ENDED: &str = "a hold that has ended is gone";
 
 impl<'q, Q: WorkQueue> Held<'q, Q> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(queue: Handle<'q, Q>, taken: Taken<Q::Key>) -> Self {
-        Held { hold: Some(Hold { queue, taken }) }
-    }
-
-    #[inline]
-    fn finish(mut self) -> Hold<'q, Q> {
-        self.hold.take().expect(FINISHED)
-    }
-
-    #[inline]
-    fn queue(&self) -> &Q {
-        &self.hold.as_ref().expect(FINISHED).queue
+        let Taken { key, token, hash } = taken;
+        Held { hold: Hold { queue: Some(queue), token, hash }, key }
     }
 
     /// The key.
-    #[inline]
+    #[inline(always)]
     pub fn key(&self) -> &Q::Key {
-        &self.hold.as_ref().expect(FINISHED).taken.key
+        &self.key
     }
 
     /// The same as dropping it, but reads like what it does.
-    #[inline]
+    #[inline(always)]
     pub fn done(self) {
         drop(self);
     }
 
     /// Done, and the key is yours.
-    #[inline]
+    #[inline(always)]
     pub fn done_into_key(self) -> Q::Key {
-        let Hold { queue, taken } = self.finish();
-        queue.done_into_key(taken)
+        self.key
     }
 
     /// Done, and ready again at once, behind what is ready already: `add` and `done`
@@ -107,8 +135,8 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     /// answer ([`Added::Kept`]); after a shutdown it is [`Added::Refused`].
     #[inline]
     pub fn requeue(self) -> Added {
-        let Hold { queue, taken } = self.finish();
-        queue.requeue(taken)
+        let Held { hold, key } = self;
+        hold.requeue(key)
     }
 
     /// Done, and the next key, under one lock instead of two.
@@ -127,11 +155,11 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     /// }
     /// assert_eq!(sum, 4950);
     /// ```
-    #[inline]
+    #[inline(always)]
     #[must_use = "await it, or call wait()"]
     pub fn next(self) -> Get<'q, Q> {
-        let Hold { queue, taken } = self.finish();
-        Get::after(queue, taken)
+        let (queue, token) = self.hold.into_parts();
+        Get::after(queue, token)
     }
 
     /// A guard with a queue handle of its own, for `spawn`.
@@ -139,12 +167,14 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     where
         Q: Clone,
     {
-        let Hold { queue, taken } = self.finish();
+        let Held { hold, key } = self;
+        let hash = hold.hash;
+        let (queue, token) = hold.into_parts();
         let queue = match queue {
             Handle::Borrowed(queue) => queue.clone(),
             Handle::Owned(queue) => queue,
         };
-        Held::new(Handle::Owned(queue), taken)
+        Held { hold: Hold { queue: Some(Handle::Owned(queue)), token, hash }, key }
     }
 }
 
@@ -155,8 +185,9 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     /// key is kept for the drain's answer ([`Added::Kept`]); after a shutdown it is
     /// [`Added::Refused`].
     pub fn requeue_after(self, delay: Duration) -> Added {
-        let Hold { queue, taken } = self.finish();
-        queue.requeue_after(taken, delay)
+        let Held { hold, key } = self;
+        let (added, due) = hold.queue().put_off_held(hold.hash, key, delay);
+        due.map_or(added, |key| hold.requeue(key))
     }
 }
 
@@ -165,8 +196,9 @@ impl<K: Key> Held<'_, RateLimitingQueue<K>> {
     ///
     /// Otherwise as `requeue_after` of a [`DelayingQueue`]'s guard.
     pub fn requeue_after(self, delay: Duration) -> Added {
-        let Hold { queue, taken } = self.finish();
-        queue.delaying().requeue_after(taken, delay)
+        let Held { hold, key } = self;
+        let (added, due) = hold.queue().delaying().put_off_held(hold.hash, key, delay);
+        due.map_or(added, |key| hold.requeue(key))
     }
 
     /// Done, and ready again after the delay that the limiter answers:
@@ -175,27 +207,22 @@ impl<K: Key> Held<'_, RateLimitingQueue<K>> {
     /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`]);
     /// after a shutdown it is [`Added::Refused`].
     pub fn retry(self) -> Limited {
-        let Hold { queue, taken } = self.finish();
-        queue.delaying().retry(taken)
+        let Held { hold, key } = self;
+        let (limited, due) = hold.queue().delaying().limit_held(hold.hash, key);
+        match due {
+            Some(key) => Limited { added: hold.requeue(key), ..limited },
+            None => limited,
+        }
     }
 
     /// The next `retry` of this key counts from zero. Still held.
     pub fn forget(&self) {
-        self.queue().forget(self.key());
+        self.hold.queue().forget(&self.key);
     }
 
     /// How often this key has failed since it was last forgotten.
     pub fn num_requeues(&self) -> u32 {
-        self.queue().num_requeues(self.key())
-    }
-}
-
-impl<Q: WorkQueue> Drop for Held<'_, Q> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(Hold { queue, taken }) = self.hold.take() {
-            queue.done(taken);
-        }
+        self.hold.queue().num_requeues(&self.key)
     }
 }
 

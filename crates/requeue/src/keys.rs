@@ -64,7 +64,7 @@ impl<K, V> Default for Keys<K, V> {
 }
 
 impl<K, V> Keys<K, V> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
     where
         K: Borrow<B>,
@@ -82,7 +82,7 @@ impl<K, V> Keys<K, V> {
     /// # Panics
     ///
     /// When there are 2³² − 1 slots: several hundred gigabytes of keys.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, hash: u32, key: K, value: V) -> u32 {
         let entry = Slot { key: Some(key), link: hash, value };
         let slot = self.free;
@@ -126,7 +126,7 @@ impl<K, V> Keys<K, V> {
     }
 
     /// Takes the key out of `slot`, and frees the slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let key = self.detach(slot)?;
         self.release(slot);
@@ -134,7 +134,7 @@ impl<K, V> Keys<K, V> {
     }
 
     /// Takes the key out of `slot`; the slot is not used again before [`release`](Self::release).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn detach(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.slots[slot as usize];
         let key = entry.key.take()?;
@@ -147,7 +147,7 @@ impl<K, V> Keys<K, V> {
     }
 
     /// Frees a slot whose key was detached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         debug_assert!(entry.key.is_none());

@@ -132,22 +132,32 @@ impl<K: 'static> Shared<K> {
     }
 
     /// The time, if anybody wants to know.
-    #[inline]
+    #[inline(always)]
     fn now(&self) -> Moment {
         if self.records { self.clock.now() } else { Moment::default() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn done(&self, token: u64, again: bool) -> Added {
         let now = self.now();
         let mut inner = self.inner.lock();
         let Finished { added, came_back, key } = inner.state.finish(token, again, now);
-        let ready = inner.state.ready();
-        let notice = if came_back { inner.getters.notify(ready) } else { None };
-        self.settle(inner);
+        if came_back && inner.getters.anyone() {
+            self.pass_on(inner);
+        } else {
+            self.settle(inner);
+        }
         drop(key);
-        self.wake(notice);
         added
+    }
+
+    /// Lets go of the lock, and wakes a getter if what is ready calls for one.
+    #[cold]
+    fn pass_on(&self, mut inner: MutexGuard<'_, Inner<K>>) {
+        let ready = inner.state.ready();
+        let notice = inner.getters.notify(ready);
+        self.settle(inner);
+        self.wake(notice);
     }
 
     /// Lets go of the lock after something may have left the queue.
@@ -180,38 +190,45 @@ fn wake_all(notices: Vec<Notice>) {
 }
 
 impl<K: Key> Shared<K> {
-    #[inline]
+    #[inline(always)]
     fn add(&self, hash: u32, key: K) -> Added {
         let now = self.now();
         let mut inner = self.inner.lock();
         let (added, unused) = inner.state.add(hash, key, now);
-        let ready = inner.state.ready();
-        let notice = if added == Added::Queued { inner.getters.notify(ready) } else { None };
-        drop(inner);
+        if added == Added::Queued && inner.getters.anyone() {
+            self.pass_on(inner);
+        } else {
+            drop(inner);
+        }
         drop(unused);
-        self.wake(notice);
         added
     }
 
-    /// Lets go of the lock with `taken`: `waiter`, if it stood in line, leaves, and
-    /// if more is ready another is woken.
-    #[inline]
-    fn taken(
+    /// Lets go of the lock after `waiter` got what it came for.
+    #[cold]
+    fn leave_with_key(&self, mut inner: MutexGuard<'_, Inner<K>>, waiter: &mut Waiter) {
+        let waker = inner.getters.leave(waiter);
+        self.pass_on(inner);
+        drop(waker);
+    }
+
+    /// Nothing is ready: stands in line, or leaves if the queue is shut down.
+    #[cold]
+    fn poll_nothing(
         &self,
         mut inner: MutexGuard<'_, Inner<K>>,
         waiter: &mut Waiter,
-        taken: Taken<K>,
-    ) -> Taken<K> {
-        let waker = match waiter.place() {
-            0 => None,
-            _ => inner.getters.leave(waiter),
+        waker: Option<&Waker>,
+    ) -> Poll<Option<Taken<K>>> {
+        let down = inner.state.is_down();
+        let old = match waker {
+            _ if down => inner.getters.leave(waiter),
+            Some(waker) => inner.getters.register(waiter, waker),
+            None => None,
         };
-        let ready = inner.state.ready();
-        let notice = inner.getters.notify(ready);
         drop(inner);
-        drop(waker);
-        self.wake(notice);
-        taken
+        drop(old);
+        if down { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 
@@ -261,7 +278,7 @@ impl<K: Key> Queue<K> {
     /// Adds `key`, and wakes a getter if there is need.
     ///
     /// After a shutdown, and while draining, the answer is [`Added::Refused`].
-    #[inline]
+    #[inline(always)]
     pub fn add(&self, key: K) -> Added {
         let hash = self.shared.hasher.hash(&key);
         self.shared.add(hash, key)
@@ -271,7 +288,7 @@ impl<K: Key> Queue<K> {
     ///
     /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
     /// ready is handed out.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
     }
@@ -377,12 +394,6 @@ impl<K: Key> Queue<K> {
         self.shared.hasher.clone()
     }
 
-    /// Ends the hold that `token` names when it is dropped.
-    #[inline]
-    pub(crate) fn hold(&self, token: u64) -> TokenHold<'_, K> {
-        TokenHold { queue: self, token }
-    }
-
     /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
     pub(crate) fn add_due_hashed(&self, mut keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
         let (mut unused, mut notices) = (Vec::new(), Vec::new());
@@ -413,27 +424,6 @@ impl<K: Key> Queue<K> {
     }
 }
 
-/// A hold without its key.
-pub(crate) struct TokenHold<'q, K: Key> {
-    queue: &'q Queue<K>,
-    token: u64,
-}
-
-impl<K: Key> TokenHold<'_, K> {
-    /// As [`WorkQueue::requeue`].
-    pub(crate) fn requeue(self) -> Added {
-        // What is dropped afterwards names no hold any more.
-        self.queue.shared.done(self.token, true)
-    }
-}
-
-impl<K: Key> Drop for TokenHold<'_, K> {
-    #[inline]
-    fn drop(&mut self) {
-        self.queue.shared.done(self.token, false);
-    }
-}
-
 impl<K: Key> WorkQueue for Queue<K> {
     type Key = K;
 
@@ -445,21 +435,14 @@ impl<K: Key> WorkQueue for Queue<K> {
     fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
         let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        if let Some(taken) = inner.state.take(now) {
-            return Poll::Ready(Some(self.shared.taken(inner, waiter, taken)));
+        let Some(taken) = inner.state.take(now) else {
+            return self.shared.poll_nothing(inner, waiter, waker);
+        };
+        let answer = Poll::Ready(Some(taken));
+        if waiter.place() != 0 || inner.getters.anyone() {
+            self.shared.leave_with_key(inner, waiter);
         }
-        if inner.state.is_down() {
-            let old = inner.getters.leave(waiter);
-            drop(inner);
-            drop(old);
-            return Poll::Ready(None);
-        }
-        if let Some(waker) = waker {
-            let old = inner.getters.register(waiter, waker);
-            drop(inner);
-            drop(old);
-        }
-        Poll::Pending
+        answer
     }
 
     fn leave(&self, waiter: &mut Waiter) {
@@ -472,9 +455,9 @@ impl<K: Key> WorkQueue for Queue<K> {
         self.shared.wake(notice);
     }
 
-    #[inline]
-    fn done(&self, taken: Taken<K>) {
-        self.shared.done(taken.token, false);
+    #[inline(always)]
+    fn done(&self, token: u64) {
+        self.shared.done(token, false);
     }
 
     fn len(&self) -> usize {
@@ -512,12 +495,6 @@ impl<K: Key> WorkQueue for Queue<K> {
     }
 
     #[inline]
-    fn done_into_key(&self, taken: Taken<K>) -> K {
-        self.shared.done(taken.token, false);
-        taken.key
-    }
-
-    #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
         self.shared.done(taken.token, true)
     }
@@ -526,31 +503,37 @@ impl<K: Key> WorkQueue for Queue<K> {
         let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
         out.extend(std::iter::from_fn(|| inner.state.take(now)).take(max));
-        let ready = inner.state.ready();
-        let notice = inner.getters.notify(ready);
-        drop(inner);
-        self.shared.wake(notice);
+        self.shared.pass_on(inner);
     }
 
-    #[inline]
-    fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
+    #[inline(always)]
+    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
         let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        let Finished { key, .. } = inner.state.finish(taken.token, false, now);
-        // Between the two, as if they were two calls: a drain may end here.
-        let settled = if inner.state.is_open() { Vec::new() } else { inner.settle() };
-        let next = inner.state.take(now);
-        let down = inner.state.is_down();
-        let ready = inner.state.ready();
-        let notice = inner.getters.notify(ready);
-        drop(inner);
-        drop(key);
-        self.shared.wake(notice);
-        wake_all(settled);
-        match next {
-            None if !down => Poll::Pending,
-            next => Poll::Ready(next),
+        let made = make(inner.state.take(now)?);
+        if inner.getters.anyone() {
+            self.shared.pass_on(inner);
         }
+        Some(made)
+    }
+
+    #[inline(always)]
+    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        let now = self.shared.now();
+        let mut inner = self.shared.inner.lock();
+        let _done = inner.state.finish(token, false, now).key;
+        if !inner.state.is_open() {
+            // As if they were two calls: a drain may end between them.
+            settle_stopped(inner);
+            return self.take_now(make);
+        }
+        let made = make(inner.state.take(now)?);
+        if inner.getters.anyone() {
+            self.shared.pass_on(inner);
+        } else {
+            drop(inner);
+        }
+        Some(made)
     }
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {

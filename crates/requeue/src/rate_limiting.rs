@@ -264,8 +264,8 @@ impl<K: Key> WorkQueue for RateLimitingQueue<K> {
     }
 
     #[inline]
-    fn done(&self, taken: Taken<K>) {
-        self.delaying.done(taken);
+    fn done(&self, token: u64) {
+        self.delaying.done(token);
     }
 
     fn len(&self) -> usize {
@@ -285,11 +285,6 @@ impl<K: Key> WorkQueue for RateLimitingQueue<K> {
     }
 
     #[inline]
-    fn done_into_key(&self, taken: Taken<K>) -> K {
-        self.delaying.done_into_key(taken)
-    }
-
-    #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
         self.delaying.requeue(taken)
     }
@@ -298,9 +293,14 @@ impl<K: Key> WorkQueue for RateLimitingQueue<K> {
         self.delaying.take_ready(max, taken);
     }
 
-    #[inline]
-    fn done_and_take(&self, taken: Taken<K>) -> Poll<Option<Taken<K>>> {
-        self.delaying.done_and_take(taken)
+    #[inline(always)]
+    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        self.delaying.take_now(make)
+    }
+
+    #[inline(always)]
+    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        self.delaying.next_now(token, make)
     }
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {

@@ -183,6 +183,12 @@ impl Waiters {
         matches!(stage, Some(Stage::Notified))
     }
 
+    /// Whether somebody stands in line.
+    #[inline]
+    pub(crate) fn anyone(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// The next one to tell that `ready` keys are there, if those already told do not suffice.
     #[inline]
     pub(crate) fn notify(&mut self, ready: usize) -> Option<Notice> {

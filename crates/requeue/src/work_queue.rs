@@ -42,9 +42,10 @@ pub trait WorkQueue: Send + Sync + 'static {
     /// wake-up spent on it must reach another.
     fn leave(&self, waiter: &mut Waiter);
 
-    /// Ends the hold. Each [`Taken`] comes back exactly once, here or through
-    /// [`requeue`](Self::requeue). Ours ignore a token that names no hold.
-    fn done(&self, taken: Taken<Self::Key>);
+    /// Ends the hold that `token` stands for. The token of each [`Taken`] comes back
+    /// exactly once, here or through [`requeue`](Self::requeue). Ours ignore one that
+    /// stands for no hold.
+    fn done(&self, token: u64);
 
     /// How many keys are ready.
     fn len(&self) -> usize;
@@ -64,19 +65,12 @@ pub trait WorkQueue: Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// [`done`](Self::done), with the key for the caller.
-    fn done_into_key(&self, taken: Taken<Self::Key>) -> Self::Key {
-        let key = taken.key.clone();
-        self.done(taken);
-        key
-    }
-
     /// [`add`](Self::add), then [`done`](Self::done), for a key that its holder wants
     /// to see again. While the queue works off what it has
     /// ([`StopMode::WorkOff`]) the key is kept for [`take_remaining`](Self::take_remaining).
     fn requeue(&self, taken: Taken<Self::Key>) -> Added {
-        let added = self.add(taken.key.clone());
-        self.done(taken);
+        let added = self.add(taken.key);
+        self.done(taken.token);
         added
     }
 
@@ -91,10 +85,28 @@ pub trait WorkQueue: Send + Sync + 'static {
         }
     }
 
-    /// [`done`](Self::done), then a try to take the next key. `Pending`: none is ready.
-    fn done_and_take(&self, taken: Taken<Self::Key>) -> Poll<Option<Taken<Self::Key>>> {
-        self.done(taken);
-        self.poll_take(&mut Waiter::for_task(), None)
+    /// Takes a ready key without waiting, and makes of it what the getter answers. Ours
+    /// do so before they unlock: the lock then waits for the stores, instead of the
+    /// copies that follow them. That was a fifth of a cycle's time.
+    #[doc(hidden)]
+    fn take_now<R>(&self, make: impl FnOnce(Taken<Self::Key>) -> R) -> Option<R>
+    where
+        Self: Sized,
+    {
+        match self.poll_take(&mut Waiter::for_task(), None) {
+            Poll::Ready(taken) => taken.map(make),
+            Poll::Pending => None,
+        }
+    }
+
+    /// [`done`](Self::done), and [`take_now`](Self::take_now), ours under one lock.
+    #[doc(hidden)]
+    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<Self::Key>) -> R) -> Option<R>
+    where
+        Self: Sized,
+    {
+        self.done(token);
+        self.take_now(make)
     }
 
     /// Adds keys that fell due, and answers whom to wake: the caller holds a lock
@@ -125,8 +137,8 @@ pub enum StopMode {
     WorkOff,
 }
 
-/// A key on its way out of a queue and back to it, with the queue's own token
-/// for the hold (ours: slot and hold number, so that `done` needs no hash).
+/// A key on its way out of a queue, with the queue's own token for the hold (ours:
+/// slot and hold number, so that `done` needs no hash).
 #[derive(Debug)]
 pub struct Taken<K> {
     pub(crate) key: K,

@@ -184,7 +184,7 @@ impl WorkQueue for Broken {
         Poll::Pending
     }
     fn leave(&self, _: &mut Waiter) {}
-    fn done(&self, _: Taken<&'static str>) {}
+    fn done(&self, _: u64) {}
     fn len(&self) -> usize {
         0
     }

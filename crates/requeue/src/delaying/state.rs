@@ -251,19 +251,8 @@ impl<K: Key> State<K> {
         merge: Merge,
         caller: Caller,
     ) -> Outcome<K> {
-        if !self.accepts(caller) {
-            return Outcome::unchanged(Added::Refused, key);
-        }
-        self.retries += 1;
-        match self.keys.find(hash, &key) {
-            Some(slot) if self.keys[slot].waits() => self.merge(slot, key, now, delay, merge),
-            _ if delay.is_zero() => Outcome::due(key, None),
-            Some(slot) => self.start_waiting(slot, Some(key), now, delay),
-            None => {
-                let slot = self.keys.insert(hash, key, Timer::default());
-                self.start_waiting(slot, None, now, delay)
-            }
-        }
+        let found = self.keys.find(hash, &key);
+        self.place(found, hash, key, now, delay, merge, caller)
     }
 
     /// Asks the limiter, counts, and lets `key` wait for what it answers.
@@ -276,27 +265,54 @@ impl<K: Key> State<K> {
         caller: Caller,
         delay: &mut Duration,
     ) -> Outcome<K> {
-        let found = self.keys.find(hash, &key);
+        let mut found = self.keys.find(hash, &key);
         let failures = found.map_or(0, |slot| self.keys[slot].failures());
         if let Some(limiter) = &mut self.limiter {
             *delay = limiter.when(&key, failures, now);
             // Counted also where it is refused: client-go's limiter knows of no shutdown.
             if limiter.counts() {
-                self.count_failure(found, hash, &key, now);
+                let slot = found
+                    .unwrap_or_else(|| self.keys.insert(hash, key.clone(), Timer::default()));
+                self.count_failure(slot, now);
+                found = Some(slot);
             }
         }
-        self.add_after(hash, key, now, *delay, Merge::Earliest, caller)
+        self.place(found, hash, key, now, *delay, Merge::Earliest, caller)
     }
 
-    fn count_failure(&mut self, found: Option<u32>, hash: u32, key: &K, now: Moment) {
-        let slot = match found {
-            Some(slot) => slot,
-            None => self.keys.insert(hash, key.clone(), Timer::default()),
-        };
+    fn count_failure(&mut self, slot: u32, now: Moment) {
         let timer = &mut self.keys[slot];
         timer.tally += u32::from(timer.failures() < !WAITS);
         if let Some(stalest) = &mut self.stalest {
             stalest.failed(slot, now);
+        }
+    }
+
+    /// Lets `key`, which is in slot `found` if it is here, wait.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "what an add consists of")]
+    fn place(
+        &mut self,
+        found: Option<u32>,
+        hash: u32,
+        key: K,
+        now: Moment,
+        delay: Duration,
+        merge: Merge,
+        caller: Caller,
+    ) -> Outcome<K> {
+        if !self.accepts(caller) {
+            return Outcome::unchanged(Added::Refused, key);
+        }
+        self.retries += 1;
+        match found {
+            Some(slot) if self.keys[slot].waits() => self.merge(slot, key, now, delay, merge),
+            _ if delay.is_zero() => Outcome::due(key, None),
+            Some(slot) => self.start_waiting(slot, Some(key), now, delay),
+            None => {
+                let slot = self.keys.insert(hash, key, Timer::default());
+                self.start_waiting(slot, None, now, delay)
+            }
         }
     }
 

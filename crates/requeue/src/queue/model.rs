@@ -188,15 +188,19 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
             }
             Op::Done(n) => {
                 if let Some(index) = index(n) {
-                    queue.done(held.remove(index));
+                    queue.done(held.remove(index).token);
                     naive.done(index);
                 }
             }
             Op::Next(n) => {
                 if let Some(index) = index(n) {
-                    let next = queue.done_and_take(held.remove(index));
+                    let next = queue.next_now(held.remove(index).token, |taken| taken);
                     naive.done(index);
-                    assert_eq!(note(&mut held, next), naive.get());
+                    let theirs = match naive.get() {
+                        Poll::Ready(key) => key,
+                        Poll::Pending => None,
+                    };
+                    assert_eq!(note(&mut held, Poll::Ready(next)), Poll::Ready(theirs));
                 }
             }
             Op::Requeue(n) => {

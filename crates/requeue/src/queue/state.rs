@@ -154,7 +154,7 @@ impl<K: 'static> State<K> {
     }
 
     /// Ends a hold. With `again`, as if the key had been added just before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
         // A token that names no hold is stale or forged. Obeying it would put a
@@ -175,6 +175,7 @@ impl<K: 'static> State<K> {
         self.finish_again(slot, flags & RERUN != 0, again, now)
     }
 
+    #[inline(never)]
     fn finish_again(&mut self, slot: u32, rerun: bool, again: bool, now: Moment) -> Finished<K> {
         let added = match self.stop {
             Stop::Open | Stop::WorkingOff if again && rerun => Added::Coalesced,
@@ -201,7 +202,7 @@ impl<K: 'static> State<K> {
 impl<K: Key> State<K> {
     /// Adds a key. Answers it back where it was not needed, to be dropped
     /// once the lock is released.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
         if self.stop != Stop::Open {
             return (Added::Refused, Some(key));
@@ -257,7 +258,7 @@ impl<K: Key> State<K> {
     }
 
     /// Hands out the next key.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, now: Moment) -> Option<Taken<K>> {
         if self.ready == 0 {
             return None;
