@@ -5,10 +5,12 @@
 //! targets and never call one with their lock held.
 
 mod manual;
+mod stopwatch;
 mod system;
 mod timetable;
 
 pub use manual::ManualClock;
+pub(crate) use stopwatch::Stopwatch;
 
 use std::sync::Weak;
 use std::task::{Poll, Waker};
@@ -73,6 +75,14 @@ impl Clock {
         match &self.0 {
             Source::System => system::now(),
             Source::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// A cheap way to measure durations, for metrics.
+    pub(crate) fn stopwatch(&self) -> Stopwatch {
+        match &self.0 {
+            Source::System => Stopwatch::counter(),
+            Source::Manual(clock) => Stopwatch::Manual(clock.clone()),
         }
     }
 

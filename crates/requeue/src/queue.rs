@@ -15,7 +15,7 @@
 mod model;
 mod state;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, Stopwatch};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::keys::Hasher;
@@ -66,8 +66,8 @@ struct Shared<K> {
     inner: Mutex<Inner<K>>,
     hasher: Hasher,
     clock: Clock,
-    /// Whether times are noted, and the clock is read for them.
-    records: bool,
+    /// Of a queue that notes times. No other reads a clock.
+    stopwatch: Option<Stopwatch>,
     name: Option<Name>,
 }
 
@@ -134,7 +134,7 @@ impl<K: 'static> Shared<K> {
     /// The time, if anybody wants to know.
     #[inline(always)]
     fn now(&self) -> Moment {
-        if self.records { self.clock.now() } else { Moment::default() }
+        self.stopwatch.as_ref().map_or(Moment::default(), Stopwatch::now)
     }
 
     #[inline(always)]
@@ -271,7 +271,8 @@ impl<K: Key> Queue<K> {
             work_offs: Waiters::new(Line::WorkOffs),
         };
         let hasher = Hasher::default();
-        let shared = Shared { inner: Mutex::new(inner), hasher, clock, records, name };
+        let stopwatch = records.then(|| clock.stopwatch());
+        let shared = Shared { inner: Mutex::new(inner), hasher, clock, stopwatch, name };
         Queue { shared: Arc::new(shared) }
     }
 
@@ -347,7 +348,7 @@ impl<K: Key> Queue<K> {
 
     /// What the queue reports. `None`: it has no name.
     pub fn metrics(&self) -> Option<QueueMetrics> {
-        self.shared.records.then(|| self.shared.report())
+        self.shared.stopwatch.is_some().then(|| self.shared.report())
     }
 
     /// Refuses adds from now on, and tells waiting getters and drains. What is

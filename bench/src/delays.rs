@@ -1,0 +1,122 @@
+//! Queues that put keys off, as the delayed workloads use them.
+
+use requeue::DelayingQueue;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::time::DelayQueue;
+use tokio_util::time::delay_queue::Key;
+
+/// A key, and for how long it is put off.
+pub type Timer = (Arc<str>, Duration);
+
+/// A queue that puts keys off.
+pub trait Delays {
+    /// An empty queue, for at most `n` timers.
+    fn empty(n: usize) -> Self;
+
+    /// Puts off the `i`-th key, which does not wait yet.
+    fn add_after(&mut self, i: usize, timer: &Timer);
+
+    /// Puts off the `i`-th key, which waits already, for a shorter time.
+    fn reschedule(&mut self, i: usize, timer: &Timer);
+
+    /// How many keys wait.
+    fn waiting(&self) -> usize;
+
+    /// Puts off all of them.
+    fn add_all(&mut self, timers: &[Timer]) {
+        for (i, timer) in timers.iter().enumerate() {
+            self.add_after(i, timer);
+        }
+        assert_eq!(self.waiting(), timers.len());
+    }
+}
+
+impl Delays for DelayingQueue<Arc<str>> {
+    fn empty(_: usize) -> Self {
+        DelayingQueue::new()
+    }
+
+    fn add_after(&mut self, _: usize, (key, delay): &Timer) {
+        DelayingQueue::add_after(self, key.clone(), *delay);
+    }
+
+    fn reschedule(&mut self, _: usize, (key, delay): &Timer) {
+        DelayingQueue::add_after(self, key.clone(), *delay);
+    }
+
+    fn waiting(&self) -> usize {
+        DelayingQueue::waiting(self)
+    }
+}
+
+/// tokio-util's `DelayQueue` as it is: one owner, no lock, and no keys. The caller
+/// keeps what `insert` answers; finding it is not counted.
+#[derive(Debug)]
+pub struct TokioUtil {
+    queue: DelayQueue<Arc<str>>,
+    handles: Vec<Key>,
+}
+
+impl Delays for TokioUtil {
+    fn empty(n: usize) -> Self {
+        TokioUtil { queue: DelayQueue::new(), handles: Vec::with_capacity(n) }
+    }
+
+    fn add_after(&mut self, _: usize, (key, delay): &Timer) {
+        self.handles.push(self.queue.insert(key.clone(), *delay));
+    }
+
+    fn reschedule(&mut self, i: usize, (_, delay): &Timer) {
+        self.queue.reset(&self.handles[i], *delay);
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// tokio-util's `DelayQueue` made to do what ours does: found by key, the sooner
+/// time wins, and shared behind a lock.
+#[derive(Debug)]
+pub struct TokioUtilKeyed(Mutex<Keyed>);
+
+#[derive(Debug, Default)]
+struct Keyed {
+    queue: DelayQueue<Arc<str>>,
+    handles: HashMap<Arc<str>, Key>,
+}
+
+const NO_PANIC: &str = "nothing panics under the lock";
+
+impl Delays for TokioUtilKeyed {
+    fn empty(_: usize) -> Self {
+        TokioUtilKeyed(Mutex::default())
+    }
+
+    fn add_after(&mut self, _: usize, (key, delay): &Timer) {
+        let due = Instant::now() + *delay;
+        // By `&self`, as whoever shares it would: `get_mut` would not lock.
+        let Keyed { queue, handles } = &mut *self.0.lock().expect(NO_PANIC);
+        match handles.entry(key.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(queue.insert_at(key.clone(), due));
+            }
+            Entry::Occupied(entry) if due < queue.deadline(entry.get()) => {
+                queue.reset_at(entry.get(), due);
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+
+    fn reschedule(&mut self, i: usize, timer: &Timer) {
+        self.add_after(i, timer);
+    }
+
+    fn waiting(&self) -> usize {
+        self.0.lock().expect(NO_PANIC).queue.len()
+    }
+}

@@ -1,0 +1,66 @@
+//! Keys and delays: the same in Rust, Go and Java.
+
+use crate::delays::Timer;
+use std::time::Duration;
+
+/// splitmix64: the same numbers in all three, from three lines each.
+#[derive(Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// Numbers that follow from `seed` alone.
+    pub fn new(seed: u64) -> Self {
+        Numbers(seed)
+    }
+
+    /// The next number, less than `bound`.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = self.0;
+        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// The keys that every system is given, in an order unlike that of their memory.
+pub fn make_keys<K: From<String>>(n: usize) -> Vec<K> {
+    let mut numbers = Numbers::new(42);
+    let mut keys: Vec<K> = (0..n)
+        .map(|i| {
+            let hex = numbers.below(1 << 24);
+            format!("namespace-{}/pod-{hex:06x}-{i:04}", i % 97).into()
+        })
+        .collect();
+    for i in (1..n).rev() {
+        keys.swap(i, numbers.below(i as u64 + 1) as usize);
+    }
+    keys
+}
+
+/// Delays from `from` to less than `from + spread`.
+pub fn make_delays(n: usize, from: Duration, spread: Duration) -> Vec<Duration> {
+    let mut numbers = Numbers::new(7);
+    let spread = spread.as_nanos() as u64;
+    (0..n).map(|_| from + Duration::from_nanos(numbers.below(spread))).collect()
+}
+
+/// Keys with delays of 1 to 61 minutes: nothing falls due while it is measured.
+pub fn make_timers(n: usize) -> Vec<Timer> {
+    let delays = make_delays(n, Duration::from_secs(60), Duration::from_secs(3600));
+    make_keys(n).into_iter().zip(delays).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_delays_are_those_of_go_and_java() {
+        let keys: Vec<String> = make_keys(2000);
+        assert_eq!(keys[7], "namespace-0/pod-d42412-0776");
+        let delays = make_delays(2, Duration::ZERO, Duration::from_secs(3600));
+        assert_eq!(delays[1], Duration::from_nanos(2_972_594_955_804));
+    }
+}

@@ -1,0 +1,100 @@
+//! Measures requeue and its peers on the same work. Started by `bench/run`.
+//!
+//! ```text
+//!   run --suite core --out FILE …              the driver: starts one process per measurement
+//!   measure SUITE SYSTEM WORKLOAD SECONDS      one of them
+//! ```
+
+mod driver;
+mod report;
+mod suite;
+mod system;
+mod workloads;
+
+use driver::Plan;
+use report::Origin;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use system::{Programs, System};
+
+const USAGE: &str = "usage:
+  requeue-bench run --suite core|wheel --out FILE [--quick] [--machine NAME] [--commit ID]
+                    [--client-go PROGRAM] [--java CLASSES]
+  requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let answer = match args[..] {
+        ["run", ref options @ ..] => run(options),
+        ["measure", suite, system, workload, seconds] => measure(suite, system, workload, seconds),
+        _ => Err(USAGE.to_owned()),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(suite: &str, system: &str, workload: &str, seconds: &str) -> Result<(), String> {
+    let system = System::named(system).ok_or_else(|| format!("unknown system {system:?}"))?;
+    let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
+    let budget = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    let measurement = workloads::measure(suite, system, workload, budget)
+        .ok_or_else(|| format!("{} does not do {workload:?} of suite {suite:?}", system.name()))?;
+    measurement.print();
+    Ok(())
+}
+
+struct Options {
+    suite: String,
+    out: PathBuf,
+    quick: bool,
+    machine: String,
+    commit: String,
+    programs: Programs,
+}
+
+fn options(args: &[&str]) -> Result<Options, String> {
+    let (mut suite, mut out, mut quick) = (None, None, false);
+    let (mut machine, mut commit) = ("unknown".to_owned(), "unknown".to_owned());
+    let mut programs = Programs::default();
+    let mut args = args.iter();
+    while let Some(&name) = args.next() {
+        if name == "--quick" {
+            quick = true;
+            continue;
+        }
+        let value = args.next().ok_or_else(|| format!("{name} needs a value\n{USAGE}"))?;
+        match name {
+            "--suite" => suite = Some((*value).to_owned()),
+            "--out" => out = Some(PathBuf::from(value)),
+            "--machine" => machine = (*value).to_owned(),
+            "--commit" => commit = (*value).to_owned(),
+            "--client-go" => programs.client_go = Some(PathBuf::from(value)),
+            "--java" => programs.java = Some(PathBuf::from(value)),
+            _ => return Err(format!("unknown option {name}\n{USAGE}")),
+        }
+    }
+    let (suite, out) = suite.zip(out).ok_or(USAGE)?;
+    Ok(Options { suite, out, quick, machine, commit, programs })
+}
+
+fn run(args: &[&str]) -> Result<(), String> {
+    let Options { suite, out, quick, machine, commit, programs } = options(args)?;
+    let workloads = suite::workloads(&suite, quick)
+        .ok_or_else(|| format!("unknown suite {suite:?}: there are core and wheel"))?;
+    let plan = if quick { Plan::QUICK } else { Plan::NORMAL };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("{suite} on {machine}, {cores} cores, commit {commit}");
+    let series =
+        driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;
+    report::print(&series);
+    let origin = Origin { suite, machine, cores, commit, quick };
+    report::write(&out, &origin, &series)
+        .map_err(|error| format!("could not write {}: {error}", out.display()))
+}

@@ -1,0 +1,190 @@
+//! Medians and ratios, as lines of JSON for programs and a table for people.
+
+use crate::driver::Series;
+use requeue_bench::Unit;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// The first line: where the figures come from.
+#[derive(Serialize)]
+pub(crate) struct Origin {
+    pub(crate) suite: String,
+    pub(crate) machine: String,
+    pub(crate) cores: usize,
+    pub(crate) commit: String,
+    pub(crate) quick: bool,
+}
+
+#[derive(Serialize)]
+struct MeasurementLine<'a> {
+    suite: &'a str,
+    workload: &'a str,
+    system: &'a str,
+    unit: Unit,
+    runs: Vec<f64>,
+    median: f64,
+}
+
+#[derive(Serialize)]
+struct ComparisonLine<'a> {
+    suite: &'a str,
+    workload: &'a str,
+    system: &'a str,
+    peer: &'a str,
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Theirs ÷ ours, round by round: above 1 we are better.
+struct Comparison<'a> {
+    ours: &'a Series,
+    peer: &'a Series,
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(ours: &'a Series, peer: &'a Series) -> Self {
+        let rounds = ours.runs.iter().zip(&peer.runs);
+        let mut ratios: Vec<f64> = rounds.map(|(ours, theirs)| theirs / ours).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+        Comparison { ours, peer, ratio: median(&ratios), low, high }
+    }
+}
+
+fn comparisons(series: &[Series]) -> Vec<Comparison<'_>> {
+    let ours = series.iter().filter(|series| series.system.is_ours());
+    let peers_of = |ours: &Series| {
+        let workload = ours.workload.clone();
+        series.iter().filter(move |s| s.workload == workload && !s.system.is_ours())
+    };
+    ours.flat_map(|ours| peers_of(ours).map(move |peer| Comparison::new(ours, peer))).collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+/// More digits would be noise.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// Writes the lines to `path`, replacing what was there.
+pub(crate) fn write(path: &Path, origin: &Origin, series: &[Series]) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let suite = origin.suite.as_str();
+    line(&mut file, origin)?;
+    for series in series {
+        let measurement = MeasurementLine {
+            suite,
+            workload: &series.workload,
+            system: series.system.name(),
+            unit: series.unit,
+            runs: series.runs.iter().copied().map(rounded).collect(),
+            median: rounded(median(&series.runs)),
+        };
+        line(&mut file, &measurement)?;
+    }
+    for Comparison { ours, peer, ratio, low, high } in comparisons(series) {
+        let comparison = ComparisonLine {
+            suite,
+            workload: &ours.workload,
+            system: ours.system.name(),
+            peer: peer.system.name(),
+            ratio: rounded(ratio),
+            low: rounded(low),
+            high: rounded(high),
+        };
+        line(&mut file, &comparison)?;
+    }
+    file.flush()
+}
+
+fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, value)?;
+    writeln!(file)
+}
+
+/// Prints ours against each peer; where there is no peer, ours alone.
+pub(crate) fn print(series: &[Series]) {
+    println!(
+        "{:<17}{:<16}{:>10}  {:<18}{:>10}{:>8}   low–high",
+        "workload", "system", "ours", "peer", "theirs", "ratio"
+    );
+    let comparisons = comparisons(series);
+    for ours in series.iter().filter(|series| series.system.is_ours()) {
+        let mut start =
+            format!("{:<17}{:<16}{:>10}", ours.workload, ours.system.name(), value(ours));
+        let with_peers = comparisons
+            .iter()
+            .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
+        let mut alone = true;
+        for Comparison { peer, ratio, low, high, .. } in with_peers {
+            let (name, theirs) = (peer.system.name(), value(peer));
+            println!("{start}  {name:<18}{theirs:>10}{ratio:>8.2}   {low:.2}–{high:.2}");
+            start = " ".repeat(43);
+            alone = false;
+        }
+        if alone {
+            println!("{start}");
+        }
+    }
+}
+
+fn value(series: &Series) -> String {
+    let median = median(&series.runs);
+    match series.unit {
+        Unit::Bytes => format!("{median:.1} B"),
+        Unit::Ns if median < 1e3 => format!("{median:.1} ns"),
+        Unit::Ns if median < 1e6 => format!("{:.1} µs", median / 1e3),
+        Unit::Ns => format!("{:.1} ms", median / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::System;
+
+    fn series(system: System, runs: &[f64]) -> Series {
+        Series { workload: "cycle-1".to_owned(), system, unit: Unit::Ns, runs: runs.to_vec() }
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_round() {
+        let (ours, peer) = (
+            series(System::Requeue, &[10.0, 20.0, 10.0]),
+            series(System::ClientGo, &[30.0, 60.0, 50.0]),
+        );
+        let Comparison { ratio, low, high, .. } = Comparison::new(&ours, &peer);
+        assert_eq!((ratio, low, high), (3.0, 3.0, 5.0));
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn each_of_ours_meets_each_peer() {
+        let all = [
+            series(System::Requeue, &[1.0]),
+            series(System::RequeueString, &[1.0]),
+            series(System::ClientGo, &[2.0]),
+        ];
+        assert_eq!(comparisons(&all).len(), 2);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is measured: each suite's workloads, and who does them.
+
+use crate::system::System::{self, *};
+
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    /// Ours first, then our peers: the order within a round.
+    pub(crate) systems: Vec<System>,
+    /// The answer is the same each time: once is enough.
+    pub(crate) exact: bool,
+}
+
+const BY_KEY: &[System] = &[Requeue, RequeueString, ClientGo];
+const READY: &[System] = &[Requeue, ClientGo];
+const DELAYED: &[System] = &[Requeue, ClientGo, TokioUtil, TokioUtilKeyed, Java];
+const LATE: &[System] = &[Requeue, ClientGo, TokioUtil, Java];
+const WHEEL: &[System] = &[Requeue, StdHeap];
+
+const CORE: &[(&str, &[System])] = &[
+    ("cycle-1", BY_KEY),
+    ("cycle-1k", BY_KEY),
+    ("cycle-100k", BY_KEY),
+    ("cycle-1k-fused", BY_KEY),
+    ("cycle-1k-metrics", BY_KEY),
+    ("dedupe-hot", BY_KEY),
+    ("dedupe-cold", BY_KEY),
+    ("contended-2x2", READY),
+    ("contended-8x8", READY),
+    ("contended-tokio", READY),
+    ("add-after-1m", DELAYED),
+    ("reschedule-1m", DELAYED),
+    ("timer-bytes", DELAYED),
+    ("lateness", LATE),
+    ("retry-loop", READY),
+    ("wake", READY),
+];
+
+/// How many timers are pending.
+pub(crate) const POPULATIONS: [(&str, usize); 5] =
+    [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
+/// The largest that a quick run measures.
+const QUICK_POPULATION: usize = 1_000_000;
+
+/// The workloads of a suite. `None`: there is no such suite.
+pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
+    match suite {
+        "core" => Some(core(quick)),
+        "wheel" => Some(wheel(quick)),
+        _ => None,
+    }
+}
+
+fn core(quick: bool) -> Vec<Workload> {
+    // It takes as long as client-go, and there is no time for both.
+    let in_time = |system: &System| !quick || *system != TokioUtilKeyed;
+    let workload = |&(name, systems): &(&str, &[System])| Workload {
+        name: name.to_owned(),
+        systems: systems.iter().copied().filter(in_time).collect(),
+        exact: name == "timer-bytes",
+    };
+    CORE.iter().map(workload).collect()
+}
+
+fn wheel(quick: bool) -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for verb in ["add", "reschedule", "fire"] {
+        for (label, n) in POPULATIONS {
+            if !quick || n <= QUICK_POPULATION {
+                let name = format!("{verb}-{label}");
+                workloads.push(Workload { name, systems: WHEEL.to_vec(), exact: false });
+            }
+        }
+    }
+    workloads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_suites_are_part_of_the_whole_ones() {
+        for suite in ["core", "wheel"] {
+            let names = |quick| -> Vec<String> {
+                let workloads = workloads(suite, quick).expect("there is such a suite");
+                workloads.into_iter().map(|workload| workload.name).collect()
+            };
+            assert!(names(true).iter().all(|name| names(false).contains(name)));
+        }
+        assert!(workloads("disc", true).is_none());
+    }
+
+    #[test]
+    fn each_workload_begins_with_ours() {
+        for suite in ["core", "wheel"] {
+            let workloads = workloads(suite, false).expect("there is such a suite");
+            assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
+        }
+    }
+}

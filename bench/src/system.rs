@@ -1,0 +1,101 @@
+//! Who is measured, and how each is started.
+
+use crate::driver::Error;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A queue under measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Ours, with `Arc<str>` keys.
+    Requeue,
+    /// Ours, with `String` keys.
+    RequeueString,
+    ClientGo,
+    TokioUtil,
+    /// With a map from key to timer, behind a lock.
+    TokioUtilKeyed,
+    Java,
+    /// std's `BinaryHeap` and `HashMap`.
+    StdHeap,
+}
+
+use System::*;
+
+impl System {
+    const ALL: [System; 7] =
+        [Requeue, RequeueString, ClientGo, TokioUtil, TokioUtilKeyed, Java, StdHeap];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Requeue => "requeue",
+            RequeueString => "requeue-string",
+            ClientGo => "client-go",
+            TokioUtil => "tokio-util",
+            TokioUtilKeyed => "tokio-util-keyed",
+            Java => "java",
+            StdHeap => "std-heap",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<System> {
+        System::ALL.into_iter().find(|system| system.name() == name)
+    }
+
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Requeue | RequeueString)
+    }
+}
+
+/// The programs of peers in other languages, as far as they could be built.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    pub(crate) client_go: Option<PathBuf>,
+    /// The folder with the classes.
+    pub(crate) java: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Whether `system` can be measured here.
+    pub(crate) fn can_run(&self, system: System) -> bool {
+        match system {
+            ClientGo => self.client_go.is_some(),
+            Java => self.java.is_some(),
+            Requeue | RequeueString | TokioUtil | TokioUtilKeyed | StdHeap => true,
+        }
+    }
+
+    /// The program that measures once and prints the answer.
+    pub(crate) fn command(
+        &self,
+        suite: &str,
+        system: System,
+        workload: &str,
+        seconds: f64,
+    ) -> Result<Command, Error> {
+        let mut command = match (system, &self.client_go, &self.java) {
+            (ClientGo, Some(program), _) => {
+                let mut command = Command::new(program);
+                command.arg(system.name());
+                command
+            }
+            (Java, _, Some(classes)) => {
+                let mut command = Command::new("java");
+                command.arg("-Xmx4g").arg("-cp").arg(classes).arg("DelayBench");
+                command
+            }
+            _ => {
+                let this = std::env::current_exe().map_err(Error::OwnProgram)?;
+                // Counting every allocation slows the others down, so it is a program of its own.
+                let mut command = match workload {
+                    "timer-bytes" => Command::new(this.with_file_name("requeue-bench-bytes")),
+                    _ => Command::new(this),
+                };
+                command.arg("measure").arg(suite).arg(system.name());
+                command
+            }
+        };
+        command.arg(workload).arg(seconds.to_string());
+        Ok(command)
+    }
+}

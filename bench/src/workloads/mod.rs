@@ -1,0 +1,94 @@
+//! The work itself, by name: one measurement per call.
+
+mod contended;
+mod cycle;
+mod dedupe;
+mod delayed;
+mod lateness;
+mod retry;
+mod std_heap;
+mod wake;
+mod wheel;
+
+use crate::system::System::{self, *};
+use requeue::DelayingQueue;
+use requeue_bench::Measurement;
+use requeue_bench::delays::{self, Delays};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Timers of the delayed workloads.
+const TIMERS: usize = 1_000_000;
+/// Worker threads of the tokio workloads.
+const TOKIO_WORKERS: usize = 2;
+
+/// Suites have workloads of the same name. `None`: `system` has no such workload.
+pub(crate) fn measure(
+    suite: &str,
+    system: System,
+    workload: &str,
+    budget: Duration,
+) -> Option<Measurement> {
+    let ns = match (suite, system) {
+        ("core", Requeue) => keyed::<Arc<str>>(workload, budget)
+            .or_else(|| ours(workload, budget))
+            .or_else(|| delayed::<DelayingQueue<Arc<str>>>(workload, budget)),
+        ("core", RequeueString) => keyed::<String>(workload, budget),
+        ("core", TokioUtil) => tokio_util(workload, budget),
+        ("core", TokioUtilKeyed) => delayed::<delays::TokioUtilKeyed>(workload, budget),
+        ("wheel", Requeue) => wheel::measure::<wheel::Ours>(workload, budget),
+        ("wheel", StdHeap) => wheel::measure::<std_heap::StdHeap>(workload, budget),
+        _ => None,
+    };
+    ns.map(Measurement::ns)
+}
+
+/// What both kinds of keys are measured on.
+fn keyed<K: requeue::Key + From<String>>(workload: &str, budget: Duration) -> Option<f64> {
+    Some(match workload {
+        "cycle-1" => cycle::cycle::<K>(1, budget),
+        "cycle-1k" => cycle::cycle::<K>(1_000, budget),
+        "cycle-100k" => cycle::cycle::<K>(100_000, budget),
+        "cycle-1k-fused" => cycle::fused::<K>(1_000, budget),
+        "cycle-1k-metrics" => cycle::metered::<K>(1_000, budget),
+        "dedupe-hot" => dedupe::dedupe::<K>(1, budget),
+        "dedupe-cold" => dedupe::dedupe::<K>(100_000, budget),
+        _ => return None,
+    })
+}
+
+fn ours(workload: &str, budget: Duration) -> Option<f64> {
+    Some(match workload {
+        "contended-2x2" => contended::threads(2, 2, budget),
+        "contended-8x8" => contended::threads(8, 8, budget),
+        "contended-tokio" => contended::tasks(8, 8, budget),
+        "wake" => wake::wake(budget),
+        "lateness" => lateness::lateness(budget, lateness::requeue),
+        "retry-loop" => retry::retry_loop(budget),
+        _ => return None,
+    })
+}
+
+/// What every queue with delays is measured on, in a runtime for those that need one.
+fn delayed<Q: Delays>(workload: &str, budget: Duration) -> Option<f64> {
+    let runtime = tokio();
+    let _context = runtime.enter();
+    Some(match workload {
+        "add-after-1m" => delayed::add_after::<Q>(TIMERS, budget),
+        "reschedule-1m" => delayed::reschedule::<Q>(TIMERS, budget),
+        _ => return None,
+    })
+}
+
+fn tokio_util(workload: &str, budget: Duration) -> Option<f64> {
+    match workload {
+        "lateness" => Some(lateness::lateness(budget, lateness::tokio_util)),
+        _ => delayed::<delays::TokioUtil>(workload, budget),
+    }
+}
+
+fn tokio() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(TOKIO_WORKERS).enable_time();
+    builder.build().expect("the system has two threads to spare")
+}

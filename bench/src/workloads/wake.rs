@@ -1,0 +1,34 @@
+//! `wake`: one key goes to and fro between two tasks over two queues.
+
+use requeue::Queue;
+use requeue_bench::keys::make_keys;
+use requeue_bench::meter::{BATCH, Meter};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) fn wake(budget: Duration) -> f64 {
+    let (there, back) = (Queue::new(), Queue::new());
+    let runtime = super::tokio();
+    runtime.spawn({
+        let (there, back) = (there.clone(), back.clone());
+        async move {
+            while let Some(held) = there.get().await {
+                back.add(held.done_into_key());
+            }
+        }
+    });
+    // Spawned too: the thread that blocks on a runtime is none of its workers.
+    let pinger = runtime.spawn(async move {
+        let mut key: Arc<str> = make_keys(1).remove(0);
+        let mut meter = Meter::new(budget);
+        while meter.more(BATCH) {
+            for _ in 0..BATCH {
+                there.add(key);
+                key = back.get().await.expect("it is not shut down").done_into_key();
+            }
+        }
+        there.shut_down();
+        meter.ns_per_op()
+    });
+    runtime.block_on(pinger).expect("it does not panic")
+}
