@@ -29,7 +29,7 @@ use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
-use state::{By, Caller, Outcome, State};
+use state::{By, Caller, Offer, Outcome, State};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -233,33 +233,37 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        let hash = self.shared.hasher.hash(&key);
-        let (added, due) = self.ask(By::Anyone, |state, caller, now| {
-            state.add_after(hash, key, now, delay, merge, caller)
+        let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
+        let outcome = self.ask(By::Anyone, |state, caller, now| {
+            state.add_after(&mut offer, now, delay, merge, caller)
         });
-        due.map_or(added, |key| self.add(key))
+        self.pass_on(outcome, offer)
     }
 
-    /// Asks the state under its lock, and does what it asked for in turn. Answers the
-    /// key where that is due now, for the queue below.
-    #[inline]
-    fn ask(
-        &self,
-        by: By,
-        ask: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome<K>,
-    ) -> (Added, Option<K>) {
+    /// Asks the state under its lock, and arms the clock as it asks in turn.
+    #[inline(always)]
+    fn ask(&self, by: By, ask: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome) -> Outcome {
         let registration = self.registration();
         let caller = Caller { by, closed_below: self.is_closed_below() };
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
         let stale = state.forget_stale(now);
-        let Outcome { added, arm, due, unused } = ask(&mut state, caller, now);
+        let outcome = ask(&mut state, caller, now);
         drop(state);
-        drop((unused, stale));
-        if let Some(at) = arm {
-            registration.arm(at);
+        drop(stale);
+        if outcome.arm < Moment::END {
+            registration.arm(outcome.arm);
         }
-        (added, due)
+        outcome
+    }
+
+    /// A key that is due now goes to the queue below.
+    #[inline]
+    fn pass_on(&self, outcome: Outcome, offer: Offer<K>) -> Added {
+        match offer.key {
+            Some(key) if outcome.due => self.add(key),
+            _ => outcome.added,
+        }
     }
 
     /// Made when first needed, before anything is changed: it may panic.
@@ -295,20 +299,21 @@ impl<K: Key> DelayingQueue<K> {
             self.count_retry();
             return (Added::Queued, Some(key));
         }
-        let hash = self.hash_of_held(hash, &key);
-        self.ask(By::Holder, |state, caller, now| {
-            state.add_after(hash, key, now, delay, Merge::Earliest, caller)
-        })
+        let mut offer = Offer::new(self.hash_of_held(hash, &key), key);
+        let outcome = self.ask(By::Holder, |state, caller, now| {
+            state.add_after(&mut offer, now, delay, Merge::Earliest, caller)
+        });
+        (outcome.added, offer.key.filter(|_| outcome.due))
     }
 
     /// `add_rate_limited` by the key's holder; otherwise as [`put_off_held`](Self::put_off_held).
     pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
-        let hash = self.hash_of_held(hash, &key);
+        let mut offer = Offer::new(self.hash_of_held(hash, &key), key);
         let mut delay = Duration::ZERO;
-        let (added, due) = self.ask(By::Holder, |state, caller, now| {
-            state.add_rate_limited(hash, key, now, caller, &mut delay)
+        let outcome = self.ask(By::Holder, |state, caller, now| {
+            state.add_rate_limited(&mut offer, now, caller, &mut delay)
         });
-        (Limited { delay, added }, due)
+        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
     }
 
     /// A guard carries the hash of the queue that it came from, which lends us its
@@ -331,12 +336,12 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
-        let hash = self.shared.hasher.hash(&key);
+        let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
         let mut delay = Duration::ZERO;
-        let (added, due) = self.ask(By::Anyone, |state, caller, now| {
-            state.add_rate_limited(hash, key, now, caller, &mut delay)
+        let outcome = self.ask(By::Anyone, |state, caller, now| {
+            state.add_rate_limited(&mut offer, now, caller, &mut delay)
         });
-        Limited { delay, added: due.map_or(added, |key| self.add(key)) }
+        Limited { delay, added: self.pass_on(outcome, offer) }
     }
 
     pub(crate) fn forget<B>(&self, key: &B)
@@ -345,6 +350,10 @@ impl<K: Key> DelayingQueue<K> {
         B: ?Sized + Hash + Eq,
     {
         self.forget_hashed(self.shared.hasher.hash(key), key);
+    }
+
+    pub(crate) fn forget_held(&self, hash: u32, key: &K) {
+        self.forget_hashed(self.hash_of_held(hash, key), key);
     }
 
     fn forget_hashed<B>(&self, hash: u32, key: &B)
@@ -361,10 +370,23 @@ impl<K: Key> DelayingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        let now = self.shared.clock.now();
+        self.failures(self.shared.hasher.hash(key), key)
+    }
+
+    pub(crate) fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
+        self.failures(self.hash_of_held(hash, key), key)
+    }
+
+    fn failures<B>(&self, hash: u32, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
         let mut state = self.shared.state.lock();
-        let stale = state.forget_stale(now);
+        let stale = match state.forgets_by_time() {
+            true => state.forget_stale(self.shared.clock.now()),
+            false => Vec::new(),
+        };
         let failures = state.failures(hash, key);
         drop(state);
         drop(stale);

@@ -217,12 +217,12 @@ impl<K: Key> Held<'_, RateLimitingQueue<K>> {
 
     /// The next `retry` of this key counts from zero. Still held.
     pub fn forget(&self) {
-        self.hold.queue().forget(&self.key);
+        self.hold.queue().delaying().forget_held(self.hold.hash, &self.key);
     }
 
     /// How often this key has failed since it was last forgotten.
     pub fn num_requeues(&self) -> u32 {
-        self.hold.queue().num_requeues(&self.key)
+        self.hold.queue().delaying().num_requeues_held(self.hold.hash, &self.key)
     }
 }
 

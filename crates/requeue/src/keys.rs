@@ -19,6 +19,11 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// per key than adding it did.
 const KEPT_CAPACITY: usize = 4096;
 
+/// From this many slots on, room for more grows by a sixteenth instead of doubling: half
+/// of a large queue's memory would stand empty otherwise. Memory of that size is moved
+/// by remapping it, and not by copying.
+const DOUBLE_UP_TO: usize = 1 << 17;
+
 /// How a queue hashes its keys. Seeded per process: not predictable from outside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hasher(RandomState);
@@ -103,6 +108,9 @@ impl<K, V> Keys<K, V> {
     fn grow(&mut self, entry: Slot<K, V>) -> u32 {
         let slot = u32::try_from(self.slots.len()).unwrap_or(NIL);
         assert!(slot != NIL, "a queue holds at most {NIL} keys");
+        if self.slots.len() == self.slots.capacity() && self.slots.len() >= DOUBLE_UP_TO {
+            self.slots.reserve_exact(self.slots.len() / 16);
+        }
         self.slots.push(entry);
         slot
     }
@@ -243,6 +251,16 @@ mod tests {
         keys.release(a);
         assert_eq!(keys.insert(3, "c", ()), a);
         keys.check();
+    }
+
+    #[test]
+    fn a_large_queue_keeps_little_more_than_it_needs() {
+        let mut keys = Keys::<u32, ()>::default();
+        for key in 0..300_000 {
+            keys.insert(key, key, ());
+        }
+        let room = keys.slots.capacity() as f64 / keys.slots.len() as f64;
+        assert!(room <= 1.07, "{room}");
     }
 
     #[test]
