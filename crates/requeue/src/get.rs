@@ -251,7 +251,6 @@ impl<'q, Q: WorkQueue> Drain<'q, Q> {
         if drained.is_pending() && self.alarm.poll(waker).is_pending() {
             return Poll::Pending;
         }
-        self.queue.shut_down(StopMode::Now);
         Poll::Ready(self.queue.take_remaining())
     }
 }

@@ -45,7 +45,7 @@ pub struct Held<'q, Q: WorkQueue> {
 /// A hold, which ends when this is dropped.
 ///
 /// Apart from the key, so that a guard can be taken apart without moving what it
-/// consists of more than once: copies of it were a third of a cycle's time.
+/// consists of more than once: copies of it were a quarter of a cycle's time.
 struct Hold<'q, Q: WorkQueue> {
     /// `None` once ended.
     queue: Option<Handle<'q, Q>>,

@@ -1,5 +1,5 @@
 //! Work queues in memory: add a key, and it is worked on — once at a time, when it is
-//! due, again when it fails.
+//! due, with backoff when it fails.
 //!
 //! The semantics are those of Kubernetes client-go's `util/workqueue`, checked against
 //! what the real one answered. Runtime-agnostic: every getter can be awaited or waited
@@ -24,16 +24,19 @@
 //! |---|---|
 //! | [`Queue`] | deduplicates, never hands a key to two workers |
 //! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after), on any inner queue |
+//! | [`RateLimitingQueue`] | [`retry`](Held::retry) with backoff, on any [`limiter`] |
 //! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
 //! | [`Get`] | waits for a key, in a task or on a thread |
 //! | [`Drain`] | works off what is ready, and answers what was left |
+//! | [`Metrics`] | what named queues report |
 //! | [`ManualClock`] | time that moves when a test moves it |
 //! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
 //!
 //! # Panics
 //!
 //! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
-//! once, and the first delayed key of a process whose system refuses to start a thread.
+//! once, and the first delayed key, or drain limit, of a process whose system refuses to
+//! start a thread.
 //! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it and
 //! leaves the queue as it was; a waker that panics loses its turn to the next.
 

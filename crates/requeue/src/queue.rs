@@ -98,6 +98,16 @@ impl<K: 'static> Inner<K> {
         notices
     }
 
+    /// Whom to tell that the queue stops.
+    fn shut_down(&mut self, mode: StopMode) -> Vec<Notice> {
+        self.state.shut_down(mode);
+        let mut notices = self.settle();
+        if mode == StopMode::Now {
+            notices.append(&mut self.work_offs.notify_all());
+        }
+        notices
+    }
+
     fn waiters(&mut self, mode: StopMode) -> &mut Waiters {
         match mode {
             StopMode::Now | StopMode::WithDrain => &mut self.drains,
@@ -376,6 +386,9 @@ impl<K: Key> Queue<K> {
     /// A key that was added while it was held still runs again. One that its guard
     /// [`requeue`](Held::requeue)s does not: it is kept for the answer.
     ///
+    /// The answer panics where it is awaited if the limit needs the process's timer
+    /// thread and the system refuses to start it.
+    ///
     /// ```
     /// use requeue::Queue;
     /// use std::time::Duration;
@@ -467,11 +480,7 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     fn shut_down(&self, mode: StopMode) {
         let mut inner = self.shared.inner.lock();
-        inner.state.shut_down(mode);
-        let mut notices = inner.settle();
-        if mode == StopMode::Now {
-            notices.append(&mut inner.work_offs.notify_all());
-        }
+        let notices = inner.shut_down(mode);
         drop(inner);
         wake_all(notices);
     }
@@ -544,8 +553,11 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     fn take_remaining(&self) -> Remains<K> {
         let mut inner = self.shared.inner.lock();
+        // Under one lock: what a guard requeues in between would be in nobody's hands.
+        let notices = inner.shut_down(StopMode::Now);
         let remains = inner.state.take_remaining();
-        self.shared.settle(inner);
+        drop(inner);
+        wake_all(notices);
         remains
     }
 }

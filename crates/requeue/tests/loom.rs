@@ -7,7 +7,7 @@
 
 use loom::future::block_on;
 use loom::thread;
-use requeue::{DelayingQueue, ManualClock, Options, Queue, TryGetError};
+use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, TryGetError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -165,6 +165,23 @@ fn a_drain_works_off_what_is_ready_and_tells_the_worker() {
         let left = queue.drain(Duration::from_secs(1)).wait();
         assert!(left.is_empty());
         assert_eq!(worker.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_key_requeued_as_a_drain_ends_is_in_its_answer() {
+    model(|| {
+        let clock = ManualClock::new();
+        let queue = Queue::with(Options::new().clock(&clock));
+        queue.add("a");
+        let held = queue.try_get().unwrap().into_owned();
+        let holder = thread::spawn(move || held.requeue());
+        let left = queue.drain(Duration::ZERO).wait();
+        match holder.join().unwrap() {
+            Added::Queued | Added::Kept => assert_eq!((left.ready.len(), left.held.len()), (1, 0)),
+            // Its holder was told, and the answer names it.
+            added => assert_eq!((added, &left.held[..]), (Added::Refused, &["a"][..])),
+        }
     });
 }
 

@@ -98,7 +98,7 @@ pub(super) struct State<K> {
 /// What is added. Where the state does not want it, it stays here, for the shell to
 /// pass on or to drop once the lock is released; and so does a key that left the state.
 ///
-/// Lent, and not passed to and fro: its copies were a fifth of the time of an add.
+/// Lent, and not passed to and fro: copying it was a twentieth of an add.
 pub(super) struct Offer<K> {
     pub(super) hash: u32,
     pub(super) key: Option<K>,

@@ -228,7 +228,7 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
                     ready.sort_unstable();
                 }
                 assert_eq!((remains.ready, remains.held), (ready, kept));
-                naive.settle();
+                naive.stop = Naively::Down;
             }
         }
         queue.shared.inner.lock().state.check();
