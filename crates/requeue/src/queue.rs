@@ -531,19 +531,21 @@ impl<K: Key> WorkQueue for Queue<K> {
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
         let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        let _done = inner.state.finish(token, false, now).key;
+        let done = inner.state.finish(token, false, now).key;
         if !inner.state.is_open() {
             // As if they were two calls: a drain may end between them.
             settle_stopped(inner);
+            drop(done);
             return self.take_now(make);
         }
-        let made = make(inner.state.take(now)?);
-        if inner.getters.anyone() {
+        let made = inner.state.take(now).map(make);
+        if made.is_some() && inner.getters.anyone() {
             self.shared.pass_on(inner);
         } else {
             drop(inner);
         }
-        Some(made)
+        drop(done);
+        made
     }
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
