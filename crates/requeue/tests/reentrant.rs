@@ -1,0 +1,158 @@
+//! Keys and wakers that use the queue while it deals with them: nothing of theirs is
+//! woken or dropped with a lock held. Where it is, these tests hang.
+
+#![cfg(not(requeue_loom))]
+
+use requeue::limiter::ExponentialFailure;
+use requeue::{ManualClock, Merge, Options, Queue, RateLimitingQueue};
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Look = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
+
+/// A key that looks at its queue as it is dropped.
+#[derive(Clone)]
+struct Nosy {
+    name: u32,
+    look: Look,
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        if let Some(look) = self.look.get() {
+            look();
+        }
+    }
+}
+
+impl PartialEq for Nosy {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Nosy {}
+
+impl Hash for Nosy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// A waker that looks at its queue as it is woken, and as it is dropped.
+struct NosyWaker(Look);
+
+impl Wake for NosyWaker {
+    fn wake(self: Arc<Self>) {
+        if let Some(look) = self.0.get() {
+            look();
+        }
+    }
+}
+
+impl Drop for NosyWaker {
+    fn drop(&mut self) {
+        if let Some(look) = self.0.get() {
+            look();
+        }
+    }
+}
+
+fn nosy_queue() -> (RateLimitingQueue<Nosy>, ManualClock, Look) {
+    let (clock, look) = (ManualClock::new(), Look::default());
+    let options = Options::new().clock(&clock).max_failing_keys(2);
+    let queue = RateLimitingQueue::with(ExponentialFailure::default(), options);
+    let (seen, now) = (queue.clone(), clock.clone());
+    let look_at = move || {
+        let _ = (seen.len(), seen.waiting(), seen.shutting_down(), now.now());
+    };
+    assert!(look.set(Box::new(look_at)).is_ok());
+    (queue, clock, look)
+}
+
+#[test]
+fn a_key_may_use_its_queue_as_it_is_dropped() {
+    let (queue, clock, look) = nosy_queue();
+    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    // Coalesced, re-run, done, cancelled.
+    queue.add(key(1));
+    queue.add(key(1));
+    let held = queue.try_get().unwrap();
+    queue.add(key(1));
+    held.done();
+    queue.cancel(&key(1));
+    // Done and the next, with and without one.
+    queue.add(key(1));
+    queue.add(key(2));
+    let held = queue.get().wait().unwrap();
+    let held = held.next().wait().unwrap();
+    assert!(held.next().wait_timeout(Duration::ZERO).is_err());
+    // Put off, merged, due into a ready key, cancelled while waiting.
+    queue.add_after(key(1), SECOND);
+    queue.add_after(key(1), 2 * SECOND);
+    queue.add_after_with(key(1), Duration::ZERO, Merge::Replace);
+    queue.add_after(key(1), SECOND);
+    queue.add_after(key(2), SECOND);
+    queue.cancel(&key(2));
+    clock.advance(SECOND);
+    queue.get().wait().unwrap().requeue();
+    queue.get().wait().unwrap().requeue_after(SECOND);
+    // Failed, forgotten, and forgotten because others failed since.
+    for name in 0..5 {
+        queue.add_rate_limited(key(name));
+    }
+    queue.forget(&key(4));
+    clock.advance(SECOND);
+    queue.get().wait().unwrap().retry();
+    // Refused, kept, left over, dropped by a shutdown.
+    let left = queue.drain(Duration::ZERO);
+    queue.add(key(9));
+    queue.add_after(key(9), SECOND);
+    drop(left.wait());
+    let (queue, _clock, look) = nosy_queue();
+    queue.add_after(Nosy { name: 1, look }, SECOND);
+    queue.shut_down();
+}
+
+#[test]
+fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
+    let (queue, clock, look) = nosy_queue();
+    let waker = || Waker::from(Arc::new(NosyWaker(Arc::clone(&look))));
+    let key = |name| Nosy { name, look: Look::default() };
+    // Woken by an add, by a due key and by a shutdown; replaced; dropped with its getter.
+    for wake in [0, 1, 2, 3] {
+        let mut get = pin!(queue.get());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        match wake {
+            0 => drop(queue.add(key(1))),
+            1 => {
+                queue.add_after(key(1), SECOND);
+                clock.advance(SECOND);
+            }
+            2 => continue,
+            _ => queue.shut_down(),
+        }
+        assert!(get.poll(&mut Context::from_waker(&waker())).is_ready());
+    }
+    // A drain's.
+    let queue = Queue::new();
+    let look = Look::default();
+    let seen = queue.clone();
+    let look_at = move || assert!(seen.len() <= 1);
+    assert!(look.set(Box::new(look_at)).is_ok());
+    queue.add("a");
+    let held = queue.try_get().unwrap();
+    let mut drain = pin!(queue.shut_down_with_drain());
+    let waker = Waker::from(Arc::new(NosyWaker(look)));
+    assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    held.done();
+    assert!(drain.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
