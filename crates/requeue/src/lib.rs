@@ -30,6 +30,7 @@
 //! | [`Drain`] | works off what is ready, and answers what was left |
 //! | [`Metrics`] | what named queues report |
 //! | [`ManualClock`] | time that moves when a test moves it |
+//! | [`Fair`] | an [`Order`] in which tenants take turns |
 //! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
 //!
 //! # Panics
@@ -64,7 +65,7 @@ pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetErr
 pub use held::Held;
 pub use metrics::{Histogram, Metrics, NameError, QueueMetrics};
 pub use options::{Merge, Options};
-pub use order::{Order, Slot};
+pub use order::{Fair, Order, Slot};
 pub use queue::Queue;
 pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 pub use snapshot::{

@@ -1,5 +1,9 @@
 //! Which ready key comes next.
 
+mod fair;
+
+pub use fair::Fair;
+
 use crate::keys::NIL;
 use std::collections::VecDeque;
 

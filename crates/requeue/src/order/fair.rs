@@ -1,0 +1,385 @@
+//! Tenants take turns, whatever one of them adds.
+//!
+//! ```text
+//!   turns: [ b ] [ c ] [ a ]        b is next, and may have `left` more keys in this turn
+//!            |     |     |
+//!           b1    c1    a1          first in, first out within a tenant
+//!            |           |
+//!           b2          a2
+//! ```
+//!
+//! Weighted deficit round robin, where every key costs the same: in its turn a tenant has
+//! as many keys handed out as it weighs, then goes to the end. One that runs out of keys
+//! leaves, and what was left of its turn is lost. So a key that stands `p`-th with its
+//! tenant of weight `w` is handed out within `⌈p / w⌉ + 1` rounds (its tenant may be in
+//! the middle of a turn), and a round is at most the sum of the weights of all who have
+//! keys.
+//!
+//! Every operation touches a few neighbours and one hash entry: its cost does not depend
+//! on how many tenants or keys there are.
+
+use super::{Order, Slot};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+const NONE: u32 = u32::MAX;
+
+/// An [`Order`] that is fair to tenants: they take turns, so that one who adds 50,000
+/// keys does not hold up the others'. First in, first out within a tenant.
+///
+/// ```
+/// use requeue::{Fair, Options, Queue};
+///
+/// let tenant = |key: &&str| key.split('/').next().unwrap_or_default().to_owned();
+/// let queue = Queue::with_order(Fair::by(tenant), Options::new());
+/// for key in ["noisy/1", "noisy/2", "noisy/3", "quiet/1"] {
+///     queue.add(key);
+/// }
+/// let order = queue.get_many(4).wait();
+/// let order: Vec<&str> = order.iter().map(|held| *held.key()).collect();
+/// assert_eq!(order, ["noisy/1", "quiet/1", "noisy/2", "noisy/3"]);
+/// ```
+pub struct Fair<T, F, W = fn(&T) -> u32> {
+    tenant_of: F,
+    weight_of: W,
+    /// Where each tenant that has keys is in `tenants`.
+    /// Invariant: exactly those that are linked into `turns`.
+    places: HashMap<T, u32>,
+    tenants: Vec<Tenant<T>>,
+    free_tenants: Vec<u32>,
+    /// Whose turn it is, and who comes last.
+    turns: Ends,
+    /// By slot: the neighbours of a ready key, and its tenant.
+    keys: Vec<Link>,
+}
+
+struct Tenant<T> {
+    name: Option<T>,
+    /// Its ready keys, by slot.
+    keys: Ends,
+    /// Keys that it may still have handed out in this turn.
+    left: u32,
+    before: u32,
+    behind: u32,
+}
+
+/// The first and the last of a list.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Ends = Ends { first: NONE, last: NONE };
+
+#[derive(Clone, Copy)]
+struct Link {
+    before: u32,
+    behind: u32,
+    tenant: u32,
+}
+
+const UNLINKED: Link = Link { before: NONE, behind: NONE, tenant: NONE };
+
+impl<T, F> Fair<T, F> {
+    /// Turns by what `tenant_of` answers for a key. It is called under the queue's lock,
+    /// and must always answer the same for the same key.
+    pub fn by<K>(tenant_of: F) -> Self
+    where
+        F: Fn(&K) -> T,
+    {
+        Fair {
+            tenant_of,
+            weight_of: |_| 1,
+            places: HashMap::new(),
+            tenants: Vec::new(),
+            free_tenants: Vec::new(),
+            turns: EMPTY,
+            keys: Vec::new(),
+        }
+    }
+
+    /// Gives a tenant as many keys in a turn as it weighs. It is asked whenever a turn
+    /// begins; a weight of 0 counts as 1. By default all weigh 1.
+    ///
+    /// ```
+    /// use requeue::{Fair, Options, Queue};
+    ///
+    /// let fair = Fair::by(|key: &(char, u32)| key.0).weighted(|&tenant| if tenant == 'a' { 2 } else { 1 });
+    /// let queue = Queue::with_order(fair, Options::new());
+    /// for n in 0..4 {
+    ///     queue.add(('a', n));
+    ///     queue.add(('b', n));
+    /// }
+    /// let order = queue.get_many(6).wait();
+    /// let order: String = order.iter().map(|held| held.key().0).collect();
+    /// assert_eq!(order, "aabaab");
+    /// ```
+    pub fn weighted<W: Fn(&T) -> u32>(self, weight_of: W) -> Fair<T, F, W> {
+        let Fair { tenant_of, places, tenants, free_tenants, turns, keys, .. } = self;
+        Fair { tenant_of, weight_of, places, tenants, free_tenants, turns, keys }
+    }
+}
+
+impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
+    /// Where `name` is, which has a turn from now on.
+    fn tenant(&mut self, name: T) -> u32 {
+        if let Some(&tenant) = self.places.get(&name) {
+            return tenant;
+        }
+        let left = (self.weight_of)(&name).max(1);
+        let new =
+            Tenant { name: Some(name.clone()), keys: EMPTY, left, before: NONE, behind: NONE };
+        let tenant = match self.free_tenants.pop() {
+            Some(free) => {
+                self.tenants[free as usize] = new;
+                free
+            }
+            None => {
+                self.tenants.push(new);
+                self.tenants.len() as u32 - 1
+            }
+        };
+        self.places.insert(name, tenant);
+        self.join(tenant);
+        tenant
+    }
+
+    /// To the end of the turns.
+    fn join(&mut self, tenant: u32) {
+        let before = std::mem::replace(&mut self.turns.last, tenant);
+        let joined = &mut self.tenants[tenant as usize];
+        (joined.before, joined.behind) = (before, NONE);
+        match self.tenants.get_mut(before as usize) {
+            Some(before) => before.behind = tenant,
+            None => self.turns.first = tenant,
+        }
+    }
+
+    fn leave(&mut self, tenant: u32) {
+        let Tenant { before, behind, .. } = self.tenants[tenant as usize];
+        match self.tenants.get_mut(before as usize) {
+            Some(before) => before.behind = behind,
+            None => self.turns.first = behind,
+        }
+        match self.tenants.get_mut(behind as usize) {
+            Some(behind) => behind.before = before,
+            None => self.turns.last = before,
+        }
+    }
+
+    /// Takes a ready key out of its tenant's list, and a tenant without keys out of the turns.
+    fn unlink(&mut self, slot: u32) {
+        let Some(link) = self.keys.get_mut(slot as usize) else { return };
+        let Link { before, behind, tenant } = std::mem::replace(link, UNLINKED);
+        if tenant == NONE {
+            return;
+        }
+        let keys = &mut self.tenants[tenant as usize].keys;
+        match self.keys.get_mut(before as usize) {
+            Some(before) => before.behind = behind,
+            None => keys.first = behind,
+        }
+        match self.keys.get_mut(behind as usize) {
+            Some(behind) => behind.before = before,
+            None => keys.last = before,
+        }
+        if keys.first == NONE {
+            self.leave(tenant);
+            self.free_tenants.push(tenant);
+            if let Some(name) = self.tenants[tenant as usize].name.take() {
+                self.places.remove(&name);
+            }
+        }
+    }
+}
+
+impl<K, T, F, W> Order<K> for Fair<T, F, W>
+where
+    T: Clone + Eq + Hash + Send + 'static,
+    F: Fn(&K) -> T + Send + 'static,
+    W: Fn(&T) -> u32 + Send + 'static,
+{
+    fn push(&mut self, key: &K, slot: Slot) {
+        let name = (self.tenant_of)(key);
+        let tenant = self.tenant(name);
+        let index = slot.0 as usize;
+        if index >= self.keys.len() {
+            self.keys.resize((index + 1).next_power_of_two(), UNLINKED);
+        }
+        let keys = &mut self.tenants[tenant as usize].keys;
+        let before = std::mem::replace(&mut keys.last, slot.0);
+        self.keys[index] = Link { before, behind: NONE, tenant };
+        match self.keys.get_mut(before as usize) {
+            Some(before) => before.behind = slot.0,
+            None => keys.first = slot.0,
+        }
+    }
+
+    fn pop(&mut self) -> Option<Slot> {
+        let turn = self.turns.first;
+        let tenant = self.tenants.get_mut(turn as usize)?;
+        let slot = tenant.keys.first;
+        tenant.left -= 1;
+        if tenant.left == 0 {
+            // Its turn ends with this key; the next begins when it comes round again.
+            tenant.left = tenant.name.as_ref().map_or(1, |name| (self.weight_of)(name).max(1));
+            self.leave(turn);
+            self.join(turn);
+        }
+        self.unlink(slot);
+        Some(Slot(slot))
+    }
+
+    fn remove(&mut self, _key: &K, slot: Slot) {
+        self.unlink(slot.0);
+    }
+}
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// (tenant, number)
+    type Key = (u8, u16);
+
+    fn weight(tenant: u8) -> u32 {
+        u32::from(tenant % 4)
+    }
+
+    /// Turns as a list of lists.
+    #[derive(Default)]
+    struct Naive {
+        turns: Vec<(u8, u32, Vec<Key>)>,
+    }
+
+    impl Naive {
+        fn push(&mut self, key: Key) {
+            match self.turns.iter_mut().find(|(tenant, ..)| *tenant == key.0) {
+                Some((_, _, keys)) => keys.push(key),
+                None => self.turns.push((key.0, weight(key.0).max(1), vec![key])),
+            }
+        }
+
+        fn pop(&mut self) -> Option<Key> {
+            let (tenant, left, keys) = self.turns.first_mut()?;
+            let key = keys.remove(0);
+            *left -= 1;
+            if keys.is_empty() {
+                self.turns.remove(0);
+            } else if *left == 0 {
+                *left = weight(*tenant).max(1);
+                self.turns.rotate_left(1);
+            }
+            Some(key)
+        }
+
+        fn remove(&mut self, key: Key) {
+            for (_, _, keys) in &mut self.turns {
+                keys.retain(|&other| other != key);
+            }
+            self.turns.retain(|(_, _, keys)| !keys.is_empty());
+        }
+
+        /// How many stand with `tenant`.
+        fn standing(&self, tenant: u8) -> usize {
+            self.turns.iter().find(|turn| turn.0 == tenant).map_or(0, |(_, _, keys)| keys.len())
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Push(Key),
+        Pop,
+        Remove(Key),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let key = (0..6u8, 0..12u16);
+        prop_oneof![
+            5 => key.clone().prop_map(Op::Push),
+            3 => Just(Op::Pop),
+            1 => key.prop_map(Op::Remove),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn tenants_take_turns_as_in_a_list_of_lists(ops in prop::collection::vec(op(), 1..300)) {
+            let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
+            let mut naive = Naive::default();
+            let slot = |(tenant, number): Key| Slot(u32::from(tenant) * 100 + u32::from(number));
+            let mut ready: Vec<Key> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Push(key) if !ready.contains(&key) => {
+                        ready.push(key);
+                        fair.push(&key, slot(key));
+                        naive.push(key);
+                    }
+                    Op::Remove(key) if ready.contains(&key) => {
+                        ready.retain(|&other| other != key);
+                        Order::remove(&mut fair, &key, slot(key));
+                        naive.remove(key);
+                    }
+                    Op::Pop => {
+                        let popped = naive.pop();
+                        prop_assert_eq!(Order::<Key>::pop(&mut fair), popped.map(slot));
+                        ready.retain(|&other| Some(other) != popped);
+                    }
+                    Op::Push(_) | Op::Remove(_) => {}
+                }
+                prop_assert_eq!(fair.places.len(), naive.turns.len(), "who has no keys is gone");
+            }
+        }
+
+        /// However much others add meanwhile, a key is handed out within its bound.
+        #[test]
+        fn nobody_waits_longer_than_the_bound(
+            backlog in prop::collection::vec(0..6u8, 1..200),
+            later in prop::collection::vec(0..6u8, 0..400),
+        ) {
+            let round: usize = (0..6).map(|tenant| weight(tenant).max(1) as usize).sum();
+            let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
+            let mut naive = Naive::default();
+            // Per slot: how many may have been handed out once it is.
+            let mut bounds: Vec<usize> = Vec::new();
+            let mut popped = 0;
+            let mut backlog = backlog.into_iter().chain(later);
+            let mut arriving = 200;
+            loop {
+                for tenant in backlog.by_ref().take(arriving) {
+                    let key = (tenant, bounds.len() as u16);
+                    Order::push(&mut fair, &key, Slot(bounds.len() as u32));
+                    naive.push(key);
+                    let rounds = naive.standing(tenant).div_ceil(weight(tenant).max(1) as usize) + 1;
+                    bounds.push(popped + rounds * round);
+                }
+                arriving = 2;
+                let Some(Slot(slot)) = Order::<Key>::pop(&mut fair) else { break };
+                naive.pop();
+                popped += 1;
+                let bound = bounds[slot as usize];
+                prop_assert!(popped <= bound, "slot {slot} was {popped}th, not {bound}th");
+            }
+            prop_assert_eq!(popped, bounds.len());
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_tenants_come_and_go_without_a_trace() {
+        let mut fair = Fair::by(|key: &u32| *key);
+        for round in 0..3 {
+            for key in 0..100_000 {
+                Order::push(&mut fair, &key, Slot(key));
+            }
+            for key in 0..100_000 {
+                assert_eq!(Order::<u32>::pop(&mut fair), Some(Slot(key)), "round {round}");
+            }
+            assert_eq!(Order::<u32>::pop(&mut fair), None);
+        }
+        assert!(fair.places.is_empty());
+        assert_eq!(fair.tenants.len(), 100_000, "places are used again");
+    }
+}
