@@ -44,7 +44,8 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
     /// Blocks the thread until there is a key.
     #[inline(always)]
     pub fn wait(mut self) -> Option<Held<'q, Q>> {
-        if let Some(Handle::Borrowed(queue)) = self.queue {
+        if let (Some(Handle::Borrowed(queue)), 0) = (&self.queue, self.waiter.place()) {
+            let queue: &'q Q = queue;
             let make = |taken| Held::new(Handle::Borrowed(queue), taken);
             let held = match self.finished.take() {
                 Some(token) => queue.next_now(token, make),
@@ -60,8 +61,16 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
 
     #[cold]
     fn park(mut self) -> Option<Held<'q, Q>> {
-        self.waiter = Waiter::for_thread();
+        self.wait_as_thread();
         park::wait(|waker| self.poll_held(waker))
+    }
+
+    /// From now on it is a thread that waits, also if a task did so before.
+    fn wait_as_thread(&mut self) {
+        if let (Some(queue), true) = (&self.queue, self.waiter.place() != 0) {
+            queue.leave(&mut self.waiter);
+        }
+        self.waiter = Waiter::for_thread();
     }
 
     /// Blocks the thread until there is a key, for at most `limit` of real time,
@@ -76,7 +85,7 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
     /// assert_eq!(error, GetTimeoutError::TimedOut);
     /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Held<'q, Q>, GetTimeoutError> {
-        self.waiter = Waiter::for_thread();
+        self.wait_as_thread();
         match park::wait_timeout(limit, |waker| self.poll_held(waker)) {
             Some(Some(held)) => Ok(held),
             Some(None) => Err(GetTimeoutError::ShutDown),
@@ -145,6 +154,9 @@ impl<'q, Q: WorkQueue> GetMany<'q, Q> {
 
     /// Blocks the thread until there is a key.
     pub fn wait(mut self) -> Vec<Held<'q, Q>> {
+        if self.waiter.place() != 0 {
+            self.queue.leave(&mut self.waiter);
+        }
         self.waiter = Waiter::for_thread();
         park::wait(|waker| self.poll_many(waker))
     }
