@@ -168,6 +168,14 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
         }
     }
 
+    /// Sends a tenant to the end of the turns; its next begins when it comes round again.
+    fn end_turn(&mut self, tenant: u32) {
+        let ending = &mut self.tenants[tenant as usize];
+        ending.left = ending.name.as_ref().map_or(1, |name| (self.weight_of)(name).max(1));
+        self.leave(tenant);
+        self.join(tenant);
+    }
+
     /// Takes a ready key out of its tenant's list, and a tenant without keys out of the turns.
     fn unlink(&mut self, slot: u32) {
         let Some(link) = self.keys.get_mut(slot as usize) else { return };
@@ -220,12 +228,10 @@ where
         let turn = self.turns.first;
         let tenant = self.tenants.get_mut(turn as usize)?;
         let slot = tenant.keys.first;
-        tenant.left -= 1;
-        if tenant.left == 0 {
-            // Its turn ends with this key; the next begins when it comes round again.
-            tenant.left = tenant.name.as_ref().map_or(1, |name| (self.weight_of)(name).max(1));
-            self.leave(turn);
-            self.join(turn);
+        if tenant.left == 1 {
+            self.end_turn(turn);
+        } else {
+            tenant.left -= 1;
         }
         self.unlink(slot);
         Some(Slot(slot))
@@ -365,6 +371,27 @@ mod tests {
             }
             prop_assert_eq!(popped, bounds.len());
         }
+    }
+
+    #[test]
+    fn a_weight_that_panics_changes_nothing() {
+        let fail = std::rc::Rc::new(std::cell::Cell::new(false));
+        let failing = std::rc::Rc::clone(&fail);
+        let weight = move |_: &u32| {
+            assert!(!failing.get(), "weight");
+            1
+        };
+        let mut fair = Fair::by(|key: &u32| *key).weighted(weight);
+        let tenant = fair.tenant(7);
+        fair.tenants[tenant as usize].keys = Ends { first: 0, last: 0 };
+        fair.keys.push(Link { before: NONE, behind: NONE, tenant });
+        fail.set(true);
+        // What `pop` does, without the bounds of an order that is sent to other threads.
+        let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            fair.end_turn(tenant);
+        }));
+        assert!(turn.is_err());
+        assert_eq!((fair.tenants[tenant as usize].left, fair.turns.first), (1, tenant));
     }
 
     #[test]
