@@ -12,7 +12,7 @@ mod timetable;
 pub use manual::ManualClock;
 pub(crate) use stopwatch::Stopwatch;
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use timetable::Target;
@@ -174,7 +174,7 @@ impl Alarm {
         }
         if self.set.as_ref().is_none_or(|(_, set)| !set.will_wake(waker)) {
             self.set = None;
-            let registration = self.clock.register_target(Target::Waker(waker.clone()));
+            let registration = self.clock.register_target(Target::Waker(Arc::new(waker.clone())));
             registration.arm(self.at);
             self.set = Some((registration, waker.clone()));
         }

@@ -53,12 +53,13 @@ impl ManualClock {
     /// is due happens at its own instant, in order, on this thread, before this
     /// returns.
     ///
-    /// The clock stops one nanosecond short of its [end](Moment::END).
+    /// The clock stops one nanosecond short of its [end](Moment::END). Two threads that
+    /// move it at once may overlap instead of adding up.
     ///
     /// # Panics
     ///
-    /// If the code of a key, an order, a waker or an inner queue panicked while
-    /// something fell due. Whatever else is due has happened by then.
+    /// If an inner queue of your own panicked while something fell due. Whatever else is
+    /// due has happened by then.
     pub fn advance(&self, by: Duration) {
         self.advance_to(self.now().saturating_add(by));
     }
@@ -86,6 +87,9 @@ impl ManualClock {
         let mut panic = None;
         loop {
             let mut timetable = self.shared.timetable.lock();
+            // Another thread may have moved further meanwhile, and found nobody to call
+            // while we were calling: then it is for us to see to it.
+            let end = end.max(self.now());
             let Some((at, id, target)) = timetable.pop(end) else {
                 self.move_to(end);
                 break;
@@ -140,5 +144,38 @@ impl Default for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::*;
+    use crate::{DelayingQueue, Options};
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Wake, Waker};
+
+    /// Moves the clock on, on another thread, while it is being moved.
+    struct Mover(ManualClock);
+
+    impl Wake for Mover {
+        fn wake(self: Arc<Self>) {
+            let mover = std::thread::spawn(move || self.0.advance(Duration::from_secs(15)));
+            mover.join().expect("it does not panic");
+        }
+    }
+
+    /// The second mover once found nobody to call, and the first stopped short.
+    #[test]
+    fn what_falls_due_while_two_move_the_clock_has_happened_when_both_are_done() {
+        let clock = ManualClock::new();
+        let queue = DelayingQueue::with(Options::new().clock(&clock));
+        queue.add_after("a", Duration::from_secs(5));
+        queue.add_after("b", Duration::from_secs(15));
+        let waker = Waker::from(Arc::new(Mover(clock.clone())));
+        let mut get = pin!(queue.get());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        clock.advance(Duration::from_secs(10));
+        assert_eq!((queue.len(), queue.waiting()), (2, 0));
     }
 }

@@ -3,7 +3,7 @@
 use super::{Fire, Moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 /// Whom a clock calls.
@@ -11,20 +11,26 @@ use std::task::Waker;
 pub(super) enum Target {
     /// Held weakly: a timer keeps no queue alive.
     Queue(Weak<dyn Fire>),
-    Waker(Waker),
+    /// Shared, so that no foreign code runs when it is cloned under the clock's lock.
+    Waker(Arc<Waker>),
 }
 
 impl Target {
     /// Calls it. Answers when it wants to be called again, or the panic that came
     /// out of somebody's code.
     pub(super) fn call(self, now: Moment) -> std::thread::Result<Option<Moment>> {
-        catch_unwind(AssertUnwindSafe(|| match self {
+        let called = catch_unwind(AssertUnwindSafe(|| match &self {
             Target::Queue(queue) => queue.upgrade().and_then(|queue| queue.fire(now)),
             Target::Waker(waker) => {
-                waker.wake();
+                waker.wake_by_ref();
                 None
             }
-        }))
+        }));
+        match self {
+            Target::Queue(_) => called,
+            // It is not asked again: it would only panic again.
+            Target::Waker(_) => Ok(None),
+        }
     }
 }
 
