@@ -98,10 +98,15 @@ macro_rules! inner {
 impl<K: Key> Fire for Shared<K> {
     fn fire(&self, now: Moment) -> Option<Moment> {
         let mut state = self.state.lock();
-        let mut due = std::iter::from_fn(|| state.pop(now)).take(BATCH);
+        let due = std::iter::from_fn(|| state.pop(now)).take(BATCH);
         let wakeups = match &self.inner {
             Inner::Ours(queue) => queue.add_due_hashed(due),
-            Inner::Given(queue) => queue.add_due(&mut due.by_ref().map(|(_, key)| key)),
+            Inner::Given(queue) => {
+                // Taken out first: a queue that panics, or leaves some, is not asked for
+                // the same keys for ever.
+                let due: Vec<K> = due.map(|(_, key)| key).collect();
+                queue.add_due(&mut due.into_iter())
+            }
         };
         let next = state.rearm(now);
         drop(state);
@@ -486,7 +491,8 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     /// Refuses adds from now on, and tells waiting getters and drains. Keys that wait
-    /// are dropped; what is ready is still handed out. Calling it again does no harm.
+    /// are dropped, or answered by a [`drain`](Self::drain) that this ends; what is ready is
+    /// still handed out. Calling it again does no harm.
     pub fn shut_down(&self) {
         WorkQueue::shut_down(self, StopMode::Now);
     }

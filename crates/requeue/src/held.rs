@@ -182,8 +182,8 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     /// Done, and ready again once `delay` has passed: `add_after` and `done` in one.
     ///
     /// If the key waits already, the sooner time wins. While the queue drains the
-    /// key is kept for the drain's answer ([`Added::Kept`]); after a shutdown it is
-    /// [`Added::Refused`].
+    /// key is kept for the drain's answer ([`Added::Kept`], or [`Added::Coalesced`] where
+    /// it was to be in it anyway); after a shutdown it is [`Added::Refused`].
     pub fn requeue_after(self, delay: Duration) -> Added {
         let Held { hold, key } = self;
         let (added, due) = hold.queue().put_off_held(hold.hash, key, delay);
@@ -204,8 +204,9 @@ impl<K: Key> Held<'_, RateLimitingQueue<K>> {
     /// Done, and ready again after the delay that the limiter answers:
     /// `add_rate_limited` and `done` in one, without hashing.
     ///
-    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`]);
-    /// after a shutdown it is [`Added::Refused`].
+    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`], or
+    /// [`Added::Coalesced`] where it was to be in it anyway); after a shutdown it is
+    /// [`Added::Refused`].
     pub fn retry(self) -> Limited {
         let Held { hold, key } = self;
         let (limited, due) = hold.queue().delaying().limit_held(hold.hash, key);

@@ -20,7 +20,7 @@
 //! assert_eq!(queue.len(), 1);
 //! ```
 //!
-//! | | |
+//! | type | what it is |
 //! |---|---|
 //! | [`Queue`] | deduplicates, never hands a key to two workers |
 //! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after), on any inner queue |
@@ -38,8 +38,9 @@
 //! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
 //! once, and the first delayed key, or drain limit, of a process whose system refuses to
 //! start a thread.
-//! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it and
-//! leaves the queue as it was; a waker that panics loses its turn to the next.
+//! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it, and
+//! neither it nor another key is lost, unless the key was just falling due. A waker that
+//! panics loses its turn to the next.
 
 mod clock;
 mod delaying;

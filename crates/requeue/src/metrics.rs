@@ -43,7 +43,7 @@ impl Metrics {
     }
 
     /// What every queue reports at this moment, by name. Takes each queue's lock in turn,
-    /// for a time that grows with the number of its keys that are ready or held.
+    /// for a time that grows with the number of keys it has, or had since it was last empty.
     pub fn gather(&self) -> Vec<QueueMetrics> {
         let queues: Vec<_> = self.lock().values().flatten().cloned().collect();
         // Not under the lock: this may be the last to let go of a queue.

@@ -31,7 +31,7 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -101,11 +101,7 @@ impl<K: 'static> Inner<K> {
     /// Whom to tell that the queue stops.
     fn shut_down(&mut self, mode: StopMode) -> Vec<Notice> {
         self.state.shut_down(mode);
-        let mut notices = self.settle();
-        if mode == StopMode::Now {
-            notices.append(&mut self.work_offs.notify_all());
-        }
-        notices
+        self.settle()
     }
 
     fn waiters(&mut self, mode: StopMode) -> &mut Waiters {
@@ -512,7 +508,19 @@ impl<K: Key> WorkQueue for Queue<K> {
     fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
         let now = self.shared.now();
         let mut inner = self.shared.inner.lock();
-        out.extend(std::iter::from_fn(|| inner.state.take(now)).take(max));
+        let before = out.len();
+        while out.len() - before < max {
+            match catch_unwind(AssertUnwindSafe(|| inner.state.take(now))) {
+                Ok(Some(taken)) => out.push(taken),
+                Ok(None) => break,
+                // What was taken before is not to be lost; who comes next meets the panic.
+                Err(_) if out.len() > before => break,
+                Err(panic) => {
+                    drop(inner);
+                    resume_unwind(panic);
+                }
+            }
+        }
         self.shared.pass_on(inner);
     }
 
@@ -530,12 +538,15 @@ impl<K: Key> WorkQueue for Queue<K> {
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
         let now = self.shared.now();
+        // Before the lock, so that it is dropped after it, also in a panic.
+        let done;
         let mut inner = self.shared.inner.lock();
-        let done = inner.state.finish(token, false, now).key;
-        if !inner.state.is_open() {
-            // As if they were two calls: a drain may end between them.
-            settle_stopped(inner);
-            drop(done);
+        let Finished { came_back, key, .. } = inner.state.finish(token, false, now);
+        done = key;
+        if came_back || !inner.state.is_open() {
+            // As if they were two calls: a drain may end between them, and what came
+            // back may be for another, should taking it panic here.
+            self.shared.pass_on(inner);
             return self.take_now(make);
         }
         let made = inner.state.take(now).map(make);
@@ -555,12 +566,15 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     fn take_remaining(&self) -> Remains<K> {
         let mut inner = self.shared.inner.lock();
+        // Cloned before anything changes: that may panic.
+        let (held, mut reruns) = inner.state.held_keys();
         // Under one lock: what a guard requeues in between would be in nobody's hands.
         let notices = inner.shut_down(StopMode::Now);
-        let remains = inner.state.take_remaining();
+        let mut ready = inner.state.take_ready();
         drop(inner);
         wake_all(notices);
-        remains
+        ready.append(&mut reruns);
+        Remains { ready, waiting: Vec::new(), held }
     }
 }
 

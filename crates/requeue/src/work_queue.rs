@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 /// `Sync`: a queue never shares a key between threads.
 ///
 /// `Hash`, `Eq` and `Clone` of a key are called under the queue's lock and must
-/// not use the queue. Should one panic, the call that needed it panics and
-/// changes nothing.
+/// not use the queue. Should one panic, the call that needed it panics, and no key
+/// is lost.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}

@@ -245,3 +245,28 @@ fn over_an_injected_queue_it_is_the_same() {
     assert_eq!(left(drain.wait()), (vec!["b"], vec![("c", SECOND), ("a", SECOND)], vec![]));
     assert!(inner.shutting_down());
 }
+
+/// A drain once heard of its end only if it was waiting already.
+#[test]
+fn a_drain_that_is_ended_before_it_is_first_polled_ends() {
+    let queue = Queue::new();
+    queue.add("a");
+    let _held = queue.try_get().unwrap();
+    let drain = queue.drain(LIMIT);
+    queue.shut_down();
+    assert_eq!(drain.wait().held, ["a"]);
+    let (first, mut second) = (queue.drain(Duration::ZERO), pin!(queue.drain(LIMIT)));
+    assert_eq!(first.wait().held, ["a"]);
+    assert!(poll(second.as_mut()).is_ready());
+}
+
+#[test]
+fn a_shutdown_after_an_abandoned_drain_refuses_what_holders_put_off() {
+    let (queue, _clock) = delaying();
+    queue.add("a");
+    let held = queue.try_get().unwrap();
+    drop(queue.drain(LIMIT));
+    queue.shut_down();
+    assert_eq!(held.requeue_after(SECOND), Added::Refused);
+    assert_eq!(queue.waiting(), 0);
+}

@@ -251,3 +251,143 @@ fn nothing_that_can_be_asked_for_panics() {
     queue.shut_down_with_drain().wait();
     assert_eq!(queue.drain(Duration::ZERO).wait(), Remains::default());
 }
+
+#[test]
+fn a_waker_that_panics_at_a_drains_limit_is_not_called_again() {
+    let clock = ManualClock::new();
+    for options in [Options::new().clock(&clock), Options::new()] {
+        let queue = Queue::with(options);
+        queue.add("a");
+        let _held = queue.try_get().unwrap();
+        let mut drain = pin!(queue.drain(Duration::from_millis(1)));
+        let bad = Waker::from(Arc::new(PanickingWaker));
+        assert!(drain.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
+        clock.advance(SECOND);
+        // On the system clock another queue's timers go on.
+        let other = DelayingQueue::new();
+        other.add_after("b", Duration::from_millis(2));
+        assert_eq!(*other.get().wait_timeout(FOREVER).unwrap().key(), "b");
+    }
+}
+
+#[test]
+fn a_clone_that_panics_in_a_batch_loses_no_hold() {
+    let queue = Queue::new();
+    let bad = touchy("b");
+    let on_clone = Arc::clone(&bad.on_clone);
+    queue.add(touchy("a"));
+    queue.add(bad);
+    on_clone.store(true, SeqCst);
+    assert_eq!(queue.get_many(2).wait().len(), 1, "the first, and the second stays");
+    assert!(panics(|| queue.get_many(2).wait().len()), "who comes next meets the panic");
+    on_clone.store(false, SeqCst);
+    assert_eq!(names(&queue), ["b"]);
+    assert!(!queue.status(&touchy("a")).held);
+}
+
+#[test]
+fn a_clone_that_panics_in_next_leaves_the_key_to_another() {
+    let queue = Queue::new();
+    let key = touchy("a");
+    let on_clone = Arc::clone(&key.on_clone);
+    queue.add(key);
+    let held = queue.try_get().unwrap();
+    queue.add(touchy("a"));
+    let woken = Arc::new(Woken::default());
+    let mut other = pin!(queue.get());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(other.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    on_clone.store(true, SeqCst);
+    assert!(panics(|| held.next().wait().map(|held| held.key().name)));
+    on_clone.store(false, SeqCst);
+    assert!(woken.0.load(SeqCst), "the key that came back is for whoever waits");
+    assert!(other.poll(&mut Context::from_waker(&waker)).is_ready());
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_clone_that_panics_as_a_drain_ends_loses_nothing() {
+    let clock = ManualClock::new();
+    let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
+    let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+    let key = touchy("a");
+    let on_clone = Arc::clone(&key.on_clone);
+    queue.add(key);
+    queue.add(touchy("b"));
+    let held = queue.try_get().unwrap();
+    on_clone.store(true, SeqCst);
+    assert!(panics(|| drop(queue.drain(Duration::ZERO).wait())), "a held key is cloned");
+    on_clone.store(false, SeqCst);
+    assert_eq!(queue.len(), 1, "the ready one is still there");
+    held.done();
+    let left = queue.drain(Duration::ZERO).wait();
+    assert_eq!(left.ready.iter().map(|key| key.name).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn a_clone_that_panics_as_failed_keys_are_answered_leaves_them_waiting() {
+    let clock = ManualClock::new();
+    let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
+    let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+    let key = touchy("a");
+    let on_clone = Arc::clone(&key.on_clone);
+    queue.add_rate_limited(touchy("b"));
+    queue.add_rate_limited(key);
+    on_clone.store(true, SeqCst);
+    assert!(panics(|| drop(queue.drain(Duration::ZERO).wait())));
+    on_clone.store(false, SeqCst);
+    assert_eq!(queue.waiting(), 2);
+    assert!(queue.cancel(&touchy("a")).waiting && queue.cancel(&touchy("b")).waiting);
+    assert_eq!(queue.waiting(), 0);
+}
+
+/// An order that panics when it is told to, and otherwise is last in, first out.
+struct TouchyOrder(Vec<requeue::Slot>, Arc<AtomicBool>);
+
+impl<K> requeue::Order<K> for TouchyOrder {
+    fn push(&mut self, _: &K, slot: requeue::Slot) {
+        assert!(!self.1.load(SeqCst), "push");
+        self.0.push(slot);
+    }
+    fn pop(&mut self) -> Option<requeue::Slot> {
+        self.0.pop()
+    }
+    fn remove(&mut self, _: &K, slot: requeue::Slot) {
+        assert!(!self.1.load(SeqCst), "remove");
+        self.0.retain(|&other| other != slot);
+    }
+}
+
+#[test]
+fn an_order_that_panics_loses_a_key_at_the_most_and_no_drain() {
+    let fail = Arc::new(AtomicBool::new(false));
+    let queue = Queue::with_order(TouchyOrder(Vec::new(), Arc::clone(&fail)), Options::new());
+    // In a cancel: the key is gone, and can be added anew.
+    queue.add("a");
+    fail.store(true, SeqCst);
+    assert!(panics(|| queue.cancel("a")));
+    fail.store(false, SeqCst);
+    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.add("a"), Added::Queued);
+    // In the done of a key that was to run again: the drain ends all the same.
+    let held = queue.try_get().unwrap();
+    queue.add("a");
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| queue.shut_down_with_drain().wait());
+        while !queue.shutting_down() {
+            std::thread::yield_now();
+        }
+        fail.store(true, SeqCst);
+        held.done();
+        drain.join().unwrap();
+    });
+    assert_eq!((queue.len(), queue.snapshot().held.len()), (0, 0));
+}

@@ -9,6 +9,7 @@ use crate::snapshot::{Added, WaitingKey};
 use crate::wheel::{Node, Nodes, Packed, Wheel};
 use crate::work_queue::{Key, StopMode};
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub(super) enum Phase {
     Open,
     /// Nothing falls due any more; holders may still put keys off, for the drain's answer.
     Draining,
+    /// Shut down in the middle of a drain, whose answer will list what waits.
+    Ending,
     Down,
 }
 
@@ -176,7 +179,7 @@ impl<K> State<K> {
             Phase::Open => {
                 self.wheel.next_wake(&mut self.keys, now.as_nanos()).map(Moment::from_nanos)
             }
-            Phase::Draining | Phase::Down => None,
+            Phase::Draining | Phase::Ending | Phase::Down => None,
         };
         self.armed
     }
@@ -185,7 +188,7 @@ impl<K> State<K> {
     pub(super) fn next_due(&mut self) -> Option<Moment> {
         match self.phase {
             Phase::Open => self.wheel.next_due(&mut self.keys).map(Moment::from_nanos),
-            Phase::Draining | Phase::Down => None,
+            Phase::Draining | Phase::Ending | Phase::Down => None,
         }
     }
 
@@ -193,13 +196,12 @@ impl<K> State<K> {
     pub(super) fn shut_down(&mut self, mode: StopMode) -> Vec<K> {
         match (mode, self.phase) {
             (StopMode::WorkOff, Phase::Open) => self.phase = Phase::Draining,
-            // The drain that goes on, or that this ends, will answer them.
-            (_, Phase::Draining) => {}
-            (StopMode::WorkOff, Phase::Down) => {}
-            (StopMode::Now | StopMode::WithDrain, _) => {
+            (StopMode::Now, Phase::Draining) => self.phase = Phase::Ending,
+            (StopMode::Now | StopMode::WithDrain, Phase::Open) => {
                 self.phase = Phase::Down;
                 return self.remove_waiting();
             }
+            _ => {}
         }
         Vec::new()
     }
@@ -312,7 +314,7 @@ impl<K: Key> State<K> {
         match self.phase {
             Phase::Open => !caller.closed_below,
             Phase::Draining => caller.by == By::Holder,
-            Phase::Down => false,
+            Phase::Ending | Phase::Down => false,
         }
     }
 
@@ -458,13 +460,16 @@ impl<K: Key> State<K> {
 
     /// Takes out all that still wait at the end of a drain, soonest first.
     pub(super) fn take_remaining(&mut self, now: Moment) -> Vec<(K, Duration)> {
+        // Keys that stay, for their failures, are cloned before anything changes: that
+        // may panic.
+        let stay = self.keys.iter().filter(|(_, _, t)| t.waits() && t.failures() > 0);
+        let mut stay: HashMap<u32, K> = stay.map(|(slot, key, _)| (slot, key.clone())).collect();
         self.phase = Phase::Down;
         self.armed = None;
         let mut remaining = Vec::with_capacity(self.wheel.len());
         while let Some(slot) = self.wheel.pop(&mut self.keys, u64::MAX) {
             let due_in = self.keys[slot].due().saturating_since(now);
-            let failed = self.keys.key(slot).filter(|_| self.keys[slot].failures() > 0).cloned();
-            let key = self.stop_waiting(slot).or(failed);
+            let key = self.stop_waiting(slot).or_else(|| stay.remove(&slot));
             remaining.extend(key.map(|key| (key, due_in)));
         }
         remaining

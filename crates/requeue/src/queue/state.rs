@@ -4,7 +4,7 @@ use crate::clock::Moment;
 use crate::keys::Keys;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
-use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Remains, Snapshot};
+use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Snapshot};
 use crate::work_queue::{Key, StopMode, Taken};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -59,6 +59,8 @@ pub(super) struct State<K> {
     stop: Stop,
     /// Whether [`StopMode::WithDrain`] waits for holds to end.
     draining: bool,
+    /// Whether [`StopMode::WorkOff`] waits for all to be worked off.
+    working_off: bool,
     /// Of a queue with a name.
     recorder: Option<Box<Recorder>>,
 }
@@ -85,6 +87,7 @@ impl<K: 'static> State<K> {
             kept: Vec::new(),
             stop: Stop::Open,
             draining: false,
+            working_off: false,
             recorder,
         }
     }
@@ -109,28 +112,31 @@ impl<K: 'static> State<K> {
         match mode {
             StopMode::Now => true,
             StopMode::WithDrain => self.held == 0 || !self.draining,
-            StopMode::WorkOff => self.held == 0 && self.ready == 0,
+            StopMode::WorkOff => self.is_worked_off() || !self.working_off,
         }
     }
 
+    fn is_worked_off(&self) -> bool {
+        self.held == 0 && self.ready == 0
+    }
+
     pub(super) fn shut_down(&mut self, mode: StopMode) {
-        match (mode, self.stop) {
-            (StopMode::Now, _) => (self.stop, self.draining) = (Stop::Down, false),
-            (StopMode::WithDrain, stop) => {
-                self.draining = true;
-                if stop == Stop::Open {
-                    self.stop = Stop::Down;
-                }
-            }
-            (StopMode::WorkOff, Stop::Open) => self.stop = Stop::WorkingOff,
-            (StopMode::WorkOff, _) => {}
+        match mode {
+            StopMode::Now => (self.draining, self.working_off) = (false, false),
+            StopMode::WithDrain => self.draining = true,
+            StopMode::WorkOff => self.working_off = true,
         }
+        self.stop = match (mode, self.stop) {
+            (StopMode::Now, _) | (StopMode::WithDrain, Stop::Open) => Stop::Down,
+            (StopMode::WorkOff, Stop::Open) => Stop::WorkingOff,
+            (_, stop) => stop,
+        };
         self.end_work_off();
     }
 
     /// Once all is worked off, getters need not wait any more.
     pub(super) fn end_work_off(&mut self) {
-        if self.stop == Stop::WorkingOff && self.is_drained(StopMode::WorkOff) {
+        if self.stop == Stop::WorkingOff && self.is_worked_off() {
             self.stop = Stop::Down;
         }
     }
@@ -187,8 +193,12 @@ impl<K: 'static> State<K> {
             if !rerun {
                 self.record_add(slot, now);
             }
-            self.make_ready(slot);
-            return Finished { added, came_back: true, key: None };
+            // This runs as a guard is dropped: an order that panics loses the key, and
+            // the panic stays with the panic hook.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.make_ready(slot)));
+            if self.keys[slot].flags == READY {
+                return Finished { added, came_back: true, key: None };
+            }
         }
         self.keys[slot].flags = 0;
         let mut key = self.keys.remove(slot);
@@ -333,6 +343,10 @@ impl<K: Key> State<K> {
             return (cancelled, None);
         };
         let work = &mut self.keys[slot];
+        if work.flags == 0 {
+            // An order panicked over it.
+            return (cancelled, self.keys.remove(slot));
+        }
         if work.flags & READY == 0 {
             cancelled.rerun = work.flags & RERUN != 0;
             work.flags &= !RERUN;
@@ -353,10 +367,10 @@ impl<K: Key> State<K> {
                 self.keys.detach(slot)
             }
             Ready::Given(order) => {
+                self.keys[slot].flags = 0;
                 if let Some(key) = self.keys.key(slot) {
                     order.remove(key, Slot(slot));
                 }
-                self.keys[slot].flags = 0;
                 self.keys.remove(slot)
             }
         }
@@ -446,24 +460,27 @@ impl<K: Key> State<K> {
         }
     }
 
+    /// The keys that are held, and again those of them that are to run again.
+    pub(super) fn held_keys(&self) -> (Vec<K>, Vec<K>) {
+        let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
+        let held: Vec<(&K, &Work)> = held.map(|(_, key, work)| (key, work)).collect();
+        let reruns = held.iter().filter(|(_, work)| work.flags & RERUN != 0);
+        let reruns = reruns.map(|&(key, _)| key.clone()).collect();
+        (held.into_iter().map(|(key, _)| key.clone()).collect(), reruns)
+    }
+
     /// Takes out what nobody was handed. What is held stays, but runs no more.
-    pub(super) fn take_remaining(&mut self) -> Remains<K> {
+    pub(super) fn take_ready(&mut self) -> Vec<K> {
         let slots: Vec<u32> = self.ready_slots().collect();
         let mut ready: Vec<K> =
             slots.into_iter().filter_map(|slot| self.remove_ready(slot)).collect();
         self.tidy();
         ready.append(&mut self.kept);
-        let mut held = Vec::new();
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
         for slot in slots {
-            let Some(key) = self.keys.key(slot).cloned() else { continue };
-            if self.keys[slot].flags & RERUN != 0 {
-                ready.push(key.clone());
-                self.keys[slot].flags &= !RERUN;
-            }
-            held.push(key);
+            self.keys[slot].flags &= !RERUN;
         }
-        Remains { ready, waiting: Vec::new(), held }
+        ready
     }
 
     /// Checks everything that the fields promise.
