@@ -65,12 +65,10 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
         park::wait(|waker| self.poll_held(waker))
     }
 
-    /// From now on it is a thread that waits, also if a task did so before.
     fn wait_as_thread(&mut self) {
-        if let (Some(queue), true) = (&self.queue, self.waiter.place() != 0) {
-            queue.leave(&mut self.waiter);
+        if let Some(queue) = &self.queue {
+            become_thread(&**queue, &mut self.waiter);
         }
-        self.waiter = Waiter::for_thread();
     }
 
     /// Blocks the thread until there is a key, for at most `limit` of real time,
@@ -124,10 +122,22 @@ impl<Q: WorkQueue> Drop for Get<'_, Q> {
         if let Some(finished) = self.finished.take() {
             queue.done(finished);
         }
-        if self.waiter.place() != 0 {
-            queue.leave(&mut self.waiter);
-        }
+        leave(&**queue, &mut self.waiter);
     }
+}
+
+/// Gives up a place in line, where there is one.
+#[inline(always)]
+fn leave<Q: WorkQueue>(queue: &Q, waiter: &mut Waiter) {
+    if waiter.place() != 0 {
+        queue.leave(waiter);
+    }
+}
+
+/// From now on it is a thread that waits, also if a task did so before.
+fn become_thread<Q: WorkQueue>(queue: &Q, waiter: &mut Waiter) {
+    leave(queue, waiter);
+    *waiter = Waiter::for_thread();
 }
 
 #[inline]
@@ -154,10 +164,7 @@ impl<'q, Q: WorkQueue> GetMany<'q, Q> {
 
     /// Blocks the thread until there is a key.
     pub fn wait(mut self) -> Vec<Held<'q, Q>> {
-        if self.waiter.place() != 0 {
-            self.queue.leave(&mut self.waiter);
-        }
-        self.waiter = Waiter::for_thread();
+        become_thread(self.queue, &mut self.waiter);
         park::wait(|waker| self.poll_many(waker))
     }
 
@@ -169,8 +176,8 @@ impl<'q, Q: WorkQueue> GetMany<'q, Q> {
                 Poll::Ready(first) => taken.extend(first),
                 Poll::Pending => return Poll::Pending,
             }
-        } else if self.waiter.place() != 0 {
-            self.queue.leave(&mut self.waiter);
+        } else {
+            leave(self.queue, &mut self.waiter);
         }
         let queue = self.queue;
         Poll::Ready(taken.into_iter().map(|t| Held::new(Handle::Borrowed(queue), t)).collect())
@@ -187,9 +194,7 @@ impl<'q, Q: WorkQueue> Future for GetMany<'q, Q> {
 
 impl<Q: WorkQueue> Drop for GetMany<'_, Q> {
     fn drop(&mut self) {
-        if self.waiter.place() != 0 {
-            self.queue.leave(&mut self.waiter);
-        }
+        leave(self.queue, &mut self.waiter);
     }
 }
 
@@ -227,9 +232,7 @@ impl<Q: WorkQueue> Future for ShutDownWithDrain<'_, Q> {
 
 impl<Q: WorkQueue> Drop for ShutDownWithDrain<'_, Q> {
     fn drop(&mut self) {
-        if self.waiter.place() != 0 {
-            self.queue.leave(&mut self.waiter);
-        }
+        leave(self.queue, &mut self.waiter);
     }
 }
 
@@ -277,9 +280,7 @@ impl<Q: WorkQueue> Future for Drain<'_, Q> {
 
 impl<Q: WorkQueue> Drop for Drain<'_, Q> {
     fn drop(&mut self) {
-        if self.waiter.place() != 0 {
-            self.queue.leave(&mut self.waiter);
-        }
+        leave(self.queue, &mut self.waiter);
     }
 }
 
