@@ -238,11 +238,33 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
-        let outcome = self.ask(By::Anyone, |state, caller, now| {
-            state.add_after(&mut offer, now, delay, merge, caller)
+        let offer = Offer::new(self.shared.hasher.hash(&key), key);
+        let (added, due) = self.delay(By::Anyone, offer, delay, merge);
+        due.map_or(added, |key| self.add(key))
+    }
+
+    /// Lets a key wait. Answers it where it is due now, for the caller to pass on.
+    #[inline(always)]
+    fn delay(
+        &self,
+        by: By,
+        mut offer: Offer<K>,
+        delay: Duration,
+        merge: Merge,
+    ) -> (Added, Option<K>) {
+        let outcome = self
+            .ask(by, |state, caller, now| state.add_after(&mut offer, now, delay, merge, caller));
+        (outcome.added, offer.key.filter(|_| outcome.due))
+    }
+
+    /// Lets a key wait for as long as the limiter answers; otherwise as [`delay`](Self::delay).
+    #[inline(always)]
+    fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
+        let mut delay = Duration::ZERO;
+        let outcome = self.ask(by, |state, caller, now| {
+            state.add_rate_limited(&mut offer, now, caller, &mut delay)
         });
-        self.pass_on(outcome, offer)
+        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
     }
 
     /// Asks the state under its lock, and arms the clock as it asks in turn.
@@ -260,15 +282,6 @@ impl<K: Key> DelayingQueue<K> {
             registration.arm(outcome.arm);
         }
         outcome
-    }
-
-    /// A key that is due now goes to the queue below.
-    #[inline]
-    fn pass_on(&self, outcome: Outcome, offer: Offer<K>) -> Added {
-        match offer.key {
-            Some(key) if outcome.due => self.add(key),
-            _ => outcome.added,
-        }
     }
 
     /// Made when first needed, before anything is changed: it may panic.
@@ -304,21 +317,14 @@ impl<K: Key> DelayingQueue<K> {
             self.count_retry();
             return (Added::Queued, Some(key));
         }
-        let mut offer = Offer::new(self.hash_of_held(hash, &key), key);
-        let outcome = self.ask(By::Holder, |state, caller, now| {
-            state.add_after(&mut offer, now, delay, Merge::Earliest, caller)
-        });
-        (outcome.added, offer.key.filter(|_| outcome.due))
+        let offer = Offer::new(self.hash_of_held(hash, &key), key);
+        self.delay(By::Holder, offer, delay, Merge::Earliest)
     }
 
     /// `add_rate_limited` by the key's holder; otherwise as [`put_off_held`](Self::put_off_held).
     pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
-        let mut offer = Offer::new(self.hash_of_held(hash, &key), key);
-        let mut delay = Duration::ZERO;
-        let outcome = self.ask(By::Holder, |state, caller, now| {
-            state.add_rate_limited(&mut offer, now, caller, &mut delay)
-        });
-        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
+        let offer = Offer::new(self.hash_of_held(hash, &key), key);
+        self.rate_limit(By::Holder, offer)
     }
 
     /// A guard carries the hash of the queue that it came from, which lends us its
@@ -341,12 +347,11 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
-        let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
-        let mut delay = Duration::ZERO;
-        let outcome = self.ask(By::Anyone, |state, caller, now| {
-            state.add_rate_limited(&mut offer, now, caller, &mut delay)
-        });
-        Limited { delay, added: self.pass_on(outcome, offer) }
+        let offer = Offer::new(self.shared.hasher.hash(&key), key);
+        match self.rate_limit(By::Anyone, offer) {
+            (limited, Some(key)) => Limited { added: self.add(key), ..limited },
+            (limited, None) => limited,
+        }
     }
 
     pub(crate) fn forget<B>(&self, key: &B)

@@ -216,6 +216,11 @@ impl<K> State<K> {
     /// A key that left the wheel goes, unless it has failed. Answers it if so.
     fn stop_waiting(&mut self, slot: u32) -> Option<K> {
         self.keys[slot].tally &= !WAITS;
+        self.remove_idle(slot)
+    }
+
+    /// A key that neither waits nor has failed has no reason to be here.
+    fn remove_idle(&mut self, slot: u32) -> Option<K> {
         if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
     }
 
@@ -225,7 +230,7 @@ impl<K> State<K> {
             stalest.forget(slot);
         }
         self.keys[slot].tally &= WAITS;
-        if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
+        self.remove_idle(slot)
     }
 
     /// Whether there is anything to forget as time goes by.
