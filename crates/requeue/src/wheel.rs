@@ -241,25 +241,25 @@ impl Wheel {
     /// A time to call [`pop`](Self::pop) again: not after the soonest timer, and
     /// that timer's own if it is near.
     pub(crate) fn next_wake<N: Nodes>(&mut self, nodes: &mut N, now: u64) -> Option<u64> {
-        loop {
-            if let Some(near) = self.peek_near(nodes) {
-                return Some(near.due);
-            }
-            let (level, slot, start) = self.first_slot()?;
-            if start > tick(now) + LOOK_AHEAD {
-                return Some(start << TICK_BITS);
-            }
-            self.enter(nodes, level, slot, start);
-        }
+        self.next_from(nodes, tick(now) + LOOK_AHEAD)
     }
 
     /// The soonest timer's time.
     pub(crate) fn next_due<N: Nodes>(&mut self, nodes: &mut N) -> Option<u64> {
+        self.next_from(nodes, u64::MAX)
+    }
+
+    /// The soonest timer's time, if its slot begins by tick `last`; otherwise when that
+    /// slot begins.
+    fn next_from<N: Nodes>(&mut self, nodes: &mut N, last: u64) -> Option<u64> {
         loop {
             if let Some(near) = self.peek_near(nodes) {
                 return Some(near.due);
             }
             let (level, slot, start) = self.first_slot()?;
+            if start > last {
+                return Some(start << TICK_BITS);
+            }
             self.enter(nodes, level, slot, start);
         }
     }
