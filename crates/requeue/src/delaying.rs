@@ -346,6 +346,11 @@ impl<K: Key> DelayingQueue<K> {
         self.shared.state.lock().limit(limiter, bounds)
     }
 
+    /// Counts failures also under a limiter that has no use for the count.
+    pub(crate) fn count_failures(&self) {
+        self.shared.state.lock().count_failures();
+    }
+
     pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         match self.rate_limit(By::Anyone, offer) {

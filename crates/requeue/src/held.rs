@@ -2,7 +2,7 @@
 
 use crate::delaying::DelayingQueue;
 use crate::get::Get;
-use crate::rate_limiting::RateLimitingQueue;
+use crate::retry::Retry;
 use crate::snapshot::{Added, Limited};
 use crate::work_queue::{Key, Taken, WorkQueue};
 use std::fmt;
@@ -46,7 +46,7 @@ pub struct Held<'q, Q: WorkQueue> {
 ///
 /// Apart from the key, so that a guard can be taken apart without moving what it
 /// consists of more than once: copies of it were a quarter of a cycle's time.
-struct Hold<'q, Q: WorkQueue> {
+pub(crate) struct Hold<'q, Q: WorkQueue> {
     /// `None` once ended.
     queue: Option<Handle<'q, Q>>,
     token: u64,
@@ -72,6 +72,13 @@ impl<Q> Deref for Handle<'_, Q> {
 }
 
 impl<'q, Q: WorkQueue> Hold<'q, Q> {
+    /// Takes over the hold, and gives back the key.
+    #[inline(always)]
+    pub(crate) fn of(queue: &'q Q, taken: Taken<Q::Key>) -> (Self, Q::Key) {
+        let Taken { key, token, hash } = taken;
+        (Hold { queue: Some(Handle::Borrowed(queue)), token, hash }, key)
+    }
+
     /// Gives up the hold without ending it.
     #[inline(always)]
     fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
@@ -85,7 +92,7 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
 
     /// Ends it as [`WorkQueue::requeue`] does.
     #[inline(always)]
-    fn requeue(self, key: Q::Key) -> Added {
+    pub(crate) fn requeue(self, key: Q::Key) -> Added {
         let hash = self.hash;
         let (queue, token) = self.into_parts();
         queue.requeue(Taken { key, token, hash })
@@ -108,6 +115,15 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     pub(crate) fn new(queue: Handle<'q, Q>, taken: Taken<Q::Key>) -> Self {
         let Taken { key, token, hash } = taken;
         Held { hold: Hold { queue: Some(queue), token, hash }, key }
+    }
+
+    /// Gives up the hold without ending it.
+    #[inline(always)]
+    fn into_parts(self) -> (Handle<'q, Q>, Taken<Q::Key>) {
+        let Held { hold, key } = self;
+        let hash = hold.hash;
+        let (queue, token) = hold.into_parts();
+        (queue, Taken { key, token, hash })
     }
 
     /// The key.
@@ -135,8 +151,8 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     /// answer ([`Added::Kept`]); after a shutdown it is [`Added::Refused`].
     #[inline]
     pub fn requeue(self) -> Added {
-        let Held { hold, key } = self;
-        hold.requeue(key)
+        let (queue, taken) = self.into_parts();
+        queue.requeue(taken)
     }
 
     /// Done, and the next key, under one lock instead of two.
@@ -167,14 +183,12 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
     where
         Q: Clone,
     {
-        let Held { hold, key } = self;
-        let hash = hold.hash;
-        let (queue, token) = hold.into_parts();
+        let (queue, taken) = self.into_parts();
         let queue = match queue {
             Handle::Borrowed(queue) => queue.clone(),
             Handle::Owned(queue) => queue,
         };
-        Held { hold: Hold { queue: Some(Handle::Owned(queue)), token, hash }, key }
+        Held::new(Handle::Owned(queue), taken)
     }
 }
 
@@ -191,14 +205,15 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     }
 }
 
-impl<K: Key> Held<'_, RateLimitingQueue<K>> {
+/// Of a [`RateLimitingQueue`](crate::RateLimitingQueue) and a
+/// `PriorityQueue`, which keeps the key's priority.
+impl<Q: Retry> Held<'_, Q> {
     /// Done, and ready again once `delay` has passed. Does not forget its failures.
     ///
     /// Otherwise as `requeue_after` of a [`DelayingQueue`]'s guard.
     pub fn requeue_after(self, delay: Duration) -> Added {
-        let Held { hold, key } = self;
-        let (added, due) = hold.queue().delaying().put_off_held(hold.hash, key, delay);
-        due.map_or(added, |key| hold.requeue(key))
+        let (queue, taken) = self.into_parts();
+        queue.requeue_after(taken, delay)
     }
 
     /// Done, and ready again after the delay that the limiter answers:
@@ -208,22 +223,18 @@ impl<K: Key> Held<'_, RateLimitingQueue<K>> {
     /// [`Added::Coalesced`] where it was to be in it anyway); after a shutdown it is
     /// [`Added::Refused`].
     pub fn retry(self) -> Limited {
-        let Held { hold, key } = self;
-        let (limited, due) = hold.queue().delaying().limit_held(hold.hash, key);
-        match due {
-            Some(key) => Limited { added: hold.requeue(key), ..limited },
-            None => limited,
-        }
+        let (queue, taken) = self.into_parts();
+        queue.retry(taken)
     }
 
     /// The next `retry` of this key counts from zero. Still held.
     pub fn forget(&self) {
-        self.hold.queue().delaying().forget_held(self.hold.hash, &self.key);
+        self.hold.queue().forget_held(self.hold.hash, &self.key);
     }
 
     /// How often this key has failed since it was last forgotten.
     pub fn num_requeues(&self) -> u32 {
-        self.hold.queue().delaying().num_requeues_held(self.hold.hash, &self.key)
+        self.hold.queue().num_requeues_held(self.hold.hash, &self.key)
     }
 }
 

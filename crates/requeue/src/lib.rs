@@ -54,6 +54,7 @@ mod order;
 mod park;
 mod queue;
 mod rate_limiting;
+mod retry;
 mod snapshot;
 mod sync;
 mod waiters;
@@ -69,6 +70,7 @@ pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};
 pub use queue::Queue;
 pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
+pub use retry::Retry;
 pub use snapshot::{
     Added, Cancelled, HeldKey, KeyStatus, Limited, ReadyKey, Remains, Snapshot, WaitingKey,
 };

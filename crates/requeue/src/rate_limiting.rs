@@ -8,12 +8,14 @@
 //! This layer has no lock and no table of its own. A failure count lives beside the
 //! key's timer, under the delaying queue's lock: one lookup for both.
 
+use crate::clock::Clock;
 use crate::delaying::DelayingQueue;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
-use crate::held::Held;
+use crate::held::{Held, Hold};
 use crate::limiter::RateLimiter;
 use crate::metrics::QueueMetrics;
 use crate::options::{Merge, Options};
+use crate::retry::{Retry, sealed::Sealed};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
@@ -241,10 +243,6 @@ impl<K: Key> RateLimitingQueue<K> {
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, self.delaying.clock(), limit)
     }
-
-    pub(crate) fn delaying(&self) -> &DelayingQueue<K> {
-        &self.delaying
-    }
 }
 
 impl<K: Key> WorkQueue for RateLimitingQueue<K> {
@@ -309,6 +307,44 @@ impl<K: Key> WorkQueue for RateLimitingQueue<K> {
 
     fn take_remaining(&self) -> Remains<K> {
         self.delaying.take_remaining()
+    }
+}
+
+impl<K: Key> Sealed for RateLimitingQueue<K> {}
+
+impl<K: Key> Retry for RateLimitingQueue<K> {
+    fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
+        let hash = taken.hash;
+        let (hold, key) = Hold::of(self, taken);
+        let (added, due) = self.delaying.put_off_held(hash, key, delay);
+        due.map_or(added, |key| hold.requeue(key))
+    }
+
+    #[inline]
+    fn retry(&self, taken: Taken<K>) -> Limited {
+        let hash = taken.hash;
+        let (hold, key) = Hold::of(self, taken);
+        let (limited, due) = self.delaying.limit_held(hash, key);
+        match due {
+            Some(key) => Limited { added: hold.requeue(key), ..limited },
+            None => limited,
+        }
+    }
+
+    fn forget_held(&self, hash: u32, key: &K) {
+        self.delaying.forget_held(hash, key);
+    }
+
+    fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
+        self.delaying.num_requeues_held(hash, key)
+    }
+
+    fn count_failures(&self) {
+        self.delaying.count_failures();
+    }
+
+    fn clock(&self) -> &Clock {
+        self.delaying.clock()
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct State<K> {
     /// Delayed and rate-limited adds so far.
     retries: u64,
     limiter: Option<Box<dyn RateLimiter<K>>>,
+    /// Counts failures also where the limiter has no use for them.
+    counts: bool,
     /// Invariant: has exactly the keys that have failed.
     stalest: Option<Stalest>,
 }
@@ -140,6 +142,7 @@ impl<K> Default for State<K> {
             armed: None,
             retries: 0,
             limiter: None,
+            counts: false,
             stalest: None,
         }
     }
@@ -158,6 +161,10 @@ impl<K> State<K> {
         self.stalest = Stalest::new(bounds);
         self.limiter = Some(limiter);
         true
+    }
+
+    pub(super) fn count_failures(&mut self) {
+        self.counts = true;
     }
 
     pub(super) fn retries(&self) -> u64 {
@@ -297,7 +304,7 @@ impl<K: Key> State<K> {
         if let (Some(limiter), Some(key)) = (&mut self.limiter, &offer.key) {
             *delay = limiter.when(key, failures, now);
             // Counted also where it is refused: client-go's limiter knows of no shutdown.
-            if limiter.counts() {
+            if limiter.counts() || self.counts {
                 let insert = || self.keys.insert(offer.hash, key.clone(), Timer::default());
                 let slot = found.unwrap_or_else(insert);
                 self.count_failure(slot, now);
