@@ -44,6 +44,7 @@
 
 mod clock;
 mod delaying;
+mod ending;
 mod get;
 mod held;
 mod keys;
@@ -55,6 +56,7 @@ mod park;
 mod queue;
 mod rate_limiting;
 mod retry;
+mod shell;
 mod snapshot;
 mod sync;
 mod waiters;

@@ -8,30 +8,29 @@
 //!                    +------ held, to run again
 //! ```
 //!
-//! [`State`] has the rules. This file has the lock around it and those who wait;
-//! it wakes them after the lock is released.
+//! [`State`] has the rules, [`Shell`] the lock around them and those who wait.
 
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 mod state;
 
-use crate::clock::{Clock, Moment, Stopwatch};
+use crate::clock::Clock;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::keys::Hasher;
 use crate::metrics::{Name, QueueMetrics, Recorder, Report};
 use crate::options::Options;
 use crate::order::{Order, Ready};
+use crate::shell::{Rules, Shell, wake_all};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
-use crate::sync::{Mutex, MutexGuard};
-use crate::waiters::{Line, Notice, Waiter, Waiters};
+use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
-use state::{Finished, State};
+use state::State;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -62,180 +61,11 @@ pub struct Queue<K: Key> {
     shared: Arc<Shared<K>>,
 }
 
-struct Shared<K> {
-    inner: Mutex<Inner<K>>,
+struct Shared<K: Key> {
+    shell: Shell<State<K>>,
     hasher: Hasher,
     clock: Clock,
-    /// Of a queue that notes times. No other reads a clock.
-    stopwatch: Option<Stopwatch>,
     name: Option<Name>,
-}
-
-struct Inner<K> {
-    state: State<K>,
-    getters: Waiters,
-    /// Those who wait until no key is held.
-    drains: Waiters,
-    /// Those who wait until nothing is ready or held.
-    work_offs: Waiters,
-}
-
-impl<K: 'static> Inner<K> {
-    /// Whom to tell that something left a queue which is shut down or being
-    /// worked off.
-    fn settle(&mut self) -> Vec<Notice> {
-        let mut notices = Vec::new();
-        self.state.end_work_off();
-        if self.state.is_drained(StopMode::WithDrain) {
-            notices.append(&mut self.drains.notify_all());
-        }
-        if self.state.is_drained(StopMode::WorkOff) {
-            notices.append(&mut self.work_offs.notify_all());
-        }
-        if self.state.is_down() {
-            notices.append(&mut self.getters.notify_all());
-        }
-        notices
-    }
-
-    /// Whom to tell that the queue stops.
-    fn shut_down(&mut self, mode: StopMode) -> Vec<Notice> {
-        self.state.shut_down(mode);
-        self.settle()
-    }
-
-    fn waiters(&mut self, mode: StopMode) -> &mut Waiters {
-        match mode {
-            StopMode::Now | StopMode::WithDrain => &mut self.drains,
-            StopMode::WorkOff => &mut self.work_offs,
-        }
-    }
-}
-
-impl<K: 'static> Shared<K> {
-    /// Wakes a getter. Should its waker panic, the wake-up goes to the next one.
-    #[inline]
-    fn wake(&self, notice: Option<Notice>) {
-        if let Some(notice) = notice {
-            self.wake_getter(notice);
-        }
-    }
-
-    #[cold]
-    fn wake_getter(&self, notice: Notice) {
-        let mut next = Some(notice);
-        while let Some(Notice { place, waker }) = next.take() {
-            if wake(waker) {
-                return;
-            }
-            let mut inner = self.inner.lock();
-            let waker = inner.getters.leave_place(place);
-            let ready = inner.state.ready();
-            next = inner.getters.notify(ready);
-            drop(inner);
-            drop(waker);
-        }
-    }
-
-    /// The time, if anybody wants to know.
-    #[inline(always)]
-    fn now(&self) -> Moment {
-        self.stopwatch.as_ref().map_or(Moment::default(), Stopwatch::now)
-    }
-
-    #[inline(always)]
-    fn done(&self, token: u64, again: bool) -> Added {
-        let now = self.now();
-        let mut inner = self.inner.lock();
-        let Finished { added, came_back, key } = inner.state.finish(token, again, now);
-        if came_back && inner.getters.anyone() {
-            self.pass_on(inner);
-        } else {
-            self.settle(inner);
-        }
-        drop(key);
-        added
-    }
-
-    /// Lets go of the lock, and wakes a getter if what is ready calls for one.
-    #[cold]
-    fn pass_on(&self, mut inner: MutexGuard<'_, Inner<K>>) {
-        let ready = inner.state.ready();
-        let notice = inner.getters.notify(ready);
-        self.settle(inner);
-        self.wake(notice);
-    }
-
-    /// Lets go of the lock after something may have left the queue.
-    #[inline]
-    fn settle(&self, inner: MutexGuard<'_, Inner<K>>) {
-        if !inner.state.is_open() {
-            settle_stopped(inner);
-        }
-    }
-}
-
-/// Wakes, and answers whether the waker kept from panicking. The panic hook has
-/// reported it by then; the caller of `add` or `done` has nothing to do with it.
-fn wake(waker: Waker) -> bool {
-    catch_unwind(AssertUnwindSafe(|| waker.wake())).is_ok()
-}
-
-/// Tells those who wait for a queue to end.
-#[cold]
-fn settle_stopped<K: 'static>(mut inner: MutexGuard<'_, Inner<K>>) {
-    let notices = inner.settle();
-    drop(inner);
-    wake_all(notices);
-}
-
-fn wake_all(notices: Vec<Notice>) {
-    for notice in notices {
-        wake(notice.waker);
-    }
-}
-
-impl<K: Key> Shared<K> {
-    #[inline(always)]
-    fn add(&self, hash: u32, key: K) -> Added {
-        let now = self.now();
-        let mut inner = self.inner.lock();
-        let (added, unused) = inner.state.add(hash, key, now);
-        if added == Added::Queued && inner.getters.anyone() {
-            self.pass_on(inner);
-        } else {
-            drop(inner);
-        }
-        drop(unused);
-        added
-    }
-
-    /// Lets go of the lock after `waiter` got what it came for.
-    #[cold]
-    fn leave_with_key(&self, mut inner: MutexGuard<'_, Inner<K>>, waiter: &mut Waiter) {
-        let waker = inner.getters.leave(waiter);
-        self.pass_on(inner);
-        drop(waker);
-    }
-
-    /// Nothing is ready: stands in line, or leaves if the queue is shut down.
-    #[cold]
-    fn poll_nothing(
-        &self,
-        mut inner: MutexGuard<'_, Inner<K>>,
-        waiter: &mut Waiter,
-        waker: Option<&Waker>,
-    ) -> Poll<Option<Taken<K>>> {
-        let down = inner.state.is_down();
-        let old = match waker {
-            _ if down => inner.getters.leave(waiter),
-            Some(waker) => inner.getters.register(waiter, waker),
-            None => None,
-        };
-        drop(inner);
-        drop(old);
-        if down { Poll::Ready(None) } else { Poll::Pending }
-    }
 }
 
 impl<K: Key> Queue<K> {
@@ -270,15 +100,9 @@ impl<K: Key> Queue<K> {
     }
 
     fn assemble(order: Ready<K>, clock: Clock, records: bool, name: Option<Name>) -> Self {
-        let inner = Inner {
-            state: State::new(order, records.then(Box::<Recorder>::default)),
-            getters: Waiters::new(Line::Getters),
-            drains: Waiters::new(Line::Drains),
-            work_offs: Waiters::new(Line::WorkOffs),
-        };
-        let hasher = Hasher::default();
-        let stopwatch = records.then(|| clock.stopwatch());
-        let shared = Shared { inner: Mutex::new(inner), hasher, clock, stopwatch, name };
+        let state = State::new(order, records.then(Box::<Recorder>::default));
+        let shell = Shell::new(state, records.then(|| clock.stopwatch()));
+        let shared = Shared { shell, hasher: Hasher::default(), clock, name };
         Queue { shared: Arc::new(shared) }
     }
 
@@ -287,8 +111,18 @@ impl<K: Key> Queue<K> {
     /// After a shutdown, and while draining, the answer is [`Added::Refused`].
     #[inline(always)]
     pub fn add(&self, key: K) -> Added {
-        let hash = self.shared.hasher.hash(&key);
-        self.shared.add(hash, key)
+        let Shared { shell, hasher, .. } = &*self.shared;
+        let hash = hasher.hash(&key);
+        let now = shell.now();
+        let mut inner = shell.lock();
+        let (added, unused) = inner.state.add(hash, key, now);
+        if added == Added::Queued && inner.getters.anyone() {
+            shell.pass_on(inner);
+        } else {
+            drop(inner);
+        }
+        drop(unused);
+        added
     }
 
     /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
@@ -313,7 +147,7 @@ impl<K: Key> Queue<K> {
 
     /// How many keys are ready. Held keys do not count, nor their re-runs.
     pub fn len(&self) -> usize {
-        self.shared.inner.lock().state.ready()
+        self.shared.shell.lock().state.load().ready
     }
 
     /// Whether no key is ready.
@@ -328,9 +162,9 @@ impl<K: Key> Queue<K> {
         B: ?Sized + Hash + Eq,
     {
         let hash = self.shared.hasher.hash(key);
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.shared.shell.lock();
         let (cancelled, key) = inner.state.cancel(hash, key);
-        self.shared.settle(inner);
+        self.shared.shell.settle(inner);
         drop(key);
         cancelled
     }
@@ -342,19 +176,19 @@ impl<K: Key> Queue<K> {
         B: ?Sized + Hash + Eq,
     {
         let hash = self.shared.hasher.hash(key);
-        self.shared.inner.lock().state.status(hash, key)
+        self.shared.shell.lock().state.status(hash, key)
     }
 
     /// All keys at one instant. Clones every key under the lock: for people and
     /// tests, not for a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
-        let now = self.shared.now();
-        self.shared.inner.lock().state.snapshot(now)
+        let now = self.shared.shell.now();
+        self.shared.shell.lock().state.snapshot(now)
     }
 
     /// What the queue reports. `None`: it has no name.
     pub fn metrics(&self) -> Option<QueueMetrics> {
-        self.shared.stopwatch.is_some().then(|| self.shared.report())
+        self.shared.shell.keeps_time().then(|| self.shared.report())
     }
 
     /// Refuses adds from now on, and tells waiting getters and drains. What is
@@ -373,7 +207,7 @@ impl<K: Key> Queue<K> {
 
     /// Whether adds are refused: the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
-        !self.shared.inner.lock().state.is_open()
+        !self.shared.shell.lock().state.ending().is_open()
     }
 
     /// Refuses adds from now on, and waits until all that is ready or held is
@@ -407,19 +241,19 @@ impl<K: Key> Queue<K> {
     /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
     pub(crate) fn add_due_hashed(&self, mut keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
         let (mut unused, mut notices) = (Vec::new(), Vec::new());
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.lock();
-        let Inner { state, getters, .. } = &mut *inner;
+        let shell = &self.shared.shell;
+        let now = shell.now();
+        let mut inner = shell.lock();
         loop {
             // A key whose `Eq` or `Clone` panics is lost; those that fell due with it are not.
             let added = catch_unwind(AssertUnwindSafe(|| {
-                keys.next().map(|(hash, key)| state.add(hash, key, now))
+                keys.next().map(|(hash, key)| inner.state.add(hash, key, now))
             }));
             let Ok(added) = added else { continue };
             let Some((added, key)) = added else { break };
             unused.extend(key);
             if added == Added::Queued {
-                notices.extend(getters.notify(state.ready()));
+                notices.extend(inner.notify());
             }
         }
         drop(inner);
@@ -428,7 +262,7 @@ impl<K: Key> Queue<K> {
         }
         let shared = Arc::clone(&self.shared);
         Wakeups(Some(Box::new(move || {
-            notices.into_iter().for_each(|notice| shared.wake_getter(notice));
+            notices.into_iter().for_each(|notice| shared.shell.wake(Some(notice)));
             drop(unused);
         })))
     }
@@ -443,31 +277,16 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.lock();
-        let Some(taken) = inner.state.take(now) else {
-            return self.shared.poll_nothing(inner, waiter, waker);
-        };
-        let answer = Poll::Ready(Some(taken));
-        if waiter.place() != 0 || inner.getters.anyone() {
-            self.shared.leave_with_key(inner, waiter);
-        }
-        answer
+        self.shared.shell.poll_take(waiter, waker)
     }
 
     fn leave(&self, waiter: &mut Waiter) {
-        let mut inner = self.shared.inner.lock();
-        let Inner { state, getters, drains, work_offs } = &mut *inner;
-        let old = [drains, work_offs, &mut *getters].map(|line| line.leave(waiter));
-        let notice = getters.notify(state.ready());
-        drop(inner);
-        drop(old);
-        self.shared.wake(notice);
+        self.shared.shell.leave(waiter);
     }
 
     #[inline(always)]
     fn done(&self, token: u64) {
-        self.shared.done(token, false);
+        self.shared.shell.done(token, false);
     }
 
     fn len(&self) -> usize {
@@ -475,25 +294,12 @@ impl<K: Key> WorkQueue for Queue<K> {
     }
 
     fn shut_down(&self, mode: StopMode) {
-        let mut inner = self.shared.inner.lock();
-        let notices = inner.shut_down(mode);
-        drop(inner);
+        let notices = self.shared.shell.lock().shut_down(mode);
         wake_all(notices);
     }
 
     fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
-        let mut inner = self.shared.inner.lock();
-        let drained = inner.state.is_drained(mode);
-        let waiters = inner.waiters(mode);
-        // Once told, it stays told: a key handed out since does not prolong the wait.
-        let (old, answer) = if drained || waiters.is_notified(waiter) {
-            (waiters.leave(waiter), Poll::Ready(()))
-        } else {
-            (waiters.register(waiter, waker), Poll::Pending)
-        };
-        drop(inner);
-        drop(old);
-        answer
+        self.shared.shell.poll_drained(mode, waiter, waker)
     }
 
     fn shutting_down(&self) -> bool {
@@ -502,61 +308,21 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
-        self.shared.done(taken.token, true)
+        self.shared.shell.done(taken.token, true)
     }
 
     fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.lock();
-        let before = out.len();
-        while out.len() - before < max {
-            match catch_unwind(AssertUnwindSafe(|| inner.state.take(now))) {
-                Ok(Some(taken)) => out.push(taken),
-                Ok(None) => break,
-                // What was taken before is not to be lost; who comes next meets the panic.
-                Err(_) if out.len() > before => break,
-                Err(panic) => {
-                    drop(inner);
-                    resume_unwind(panic);
-                }
-            }
-        }
-        self.shared.pass_on(inner);
+        self.shared.shell.take_ready(max, out);
     }
 
     #[inline(always)]
     fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.lock();
-        let made = make(inner.state.take(now)?);
-        if inner.getters.anyone() {
-            self.shared.pass_on(inner);
-        }
-        Some(made)
+        self.shared.shell.take_now(make)
     }
 
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        let now = self.shared.now();
-        // Before the lock, so that it is dropped after it, also in a panic.
-        let done;
-        let mut inner = self.shared.inner.lock();
-        let Finished { came_back, key, .. } = inner.state.finish(token, false, now);
-        done = key;
-        if came_back || !inner.state.is_open() {
-            // As if they were two calls: a drain may end between them, and what came
-            // back may be for another, should taking it panic here.
-            self.shared.pass_on(inner);
-            return self.take_now(make);
-        }
-        let made = inner.state.take(now).map(make);
-        if made.is_some() && inner.getters.anyone() {
-            self.shared.pass_on(inner);
-        } else {
-            drop(inner);
-        }
-        drop(done);
-        made
+        self.shared.shell.next_now(token, make)
     }
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
@@ -565,7 +331,7 @@ impl<K: Key> WorkQueue for Queue<K> {
     }
 
     fn take_remaining(&self) -> Remains<K> {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.shared.shell.lock();
         // Cloned before anything changes: that may panic.
         let (held, mut reruns) = inner.state.held_keys();
         // Under one lock: what a guard requeues in between would be in nobody's hands.
@@ -580,8 +346,8 @@ impl<K: Key> WorkQueue for Queue<K> {
 
 impl<K: Key> Report for Shared<K> {
     fn report(&self) -> QueueMetrics {
-        let now = self.now();
-        let mut metrics = self.inner.lock().state.metrics(now).unwrap_or_default();
+        let now = self.shell.now();
+        let mut metrics = self.shell.lock().state.metrics(now).unwrap_or_default();
         if let Some(name) = &self.name {
             metrics.name = name.as_str().to_owned();
         }

@@ -231,7 +231,7 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
                 naive.stop = Naively::Down;
             }
         }
-        queue.shared.inner.lock().state.check();
+        queue.shared.shell.lock().state.check();
         assert_eq!(queue.len(), naive.ready.len());
         assert_eq!(queue.shutting_down(), naive.stop != Naively::Open);
         if ordered {

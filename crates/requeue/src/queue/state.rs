@@ -1,11 +1,13 @@
 //! The rules of the queue, without lock, clock or waiters.
 
 use crate::clock::Moment;
+use crate::ending::{Ending, Load, Stop};
 use crate::keys::Keys;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
+use crate::shell::{Finished, Rules};
 use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Snapshot};
-use crate::work_queue::{Key, StopMode, Taken};
+use crate::work_queue::{Key, Taken};
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,16 +34,6 @@ struct Work {
     hold: u32,
 }
 
-/// Whether the queue takes keys, and whether its getters should wait for more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stop {
-    Open,
-    /// Refuses adds; getters wait as long as a hold may still bring a key back.
-    WorkingOff,
-    /// Refuses adds; getters get what is ready and do not wait.
-    Down,
-}
-
 pub(super) struct State<K> {
     keys: Keys<K, Work>,
     /// Invariant: exactly the slots that are `READY` or `GONE`.
@@ -56,26 +48,84 @@ pub(super) struct State<K> {
     holds: u32,
     /// Requeued by their holders while the queue was being worked off.
     kept: Vec<K>,
-    stop: Stop,
-    /// Whether [`StopMode::WithDrain`] waits for holds to end.
-    draining: bool,
-    /// Whether [`StopMode::WorkOff`] waits for all to be worked off.
-    working_off: bool,
+    ending: Ending,
     /// Of a queue with a name.
     recorder: Option<Box<Recorder>>,
 }
 
-/// How a hold ended.
-pub(super) struct Finished<K> {
-    /// What became of the holder's wish to see the key again.
-    pub(super) added: Added,
-    /// The key is ready once more.
-    pub(super) came_back: bool,
-    /// To be dropped once the lock is released.
-    pub(super) key: Option<K>,
+impl<K: Key> Rules for State<K> {
+    type Key = K;
+
+    #[inline]
+    fn load(&self) -> Load {
+        Load { ready: self.ready, held: self.held }
+    }
+
+    #[inline]
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    fn ending_mut(&mut self) -> &mut Ending {
+        &mut self.ending
+    }
+
+    #[inline(always)]
+    fn take(&mut self, now: Moment) -> Option<Taken<K>> {
+        if self.ready == 0 {
+            return None;
+        }
+        let slot = self.next_slot()?;
+        let hold = self.holds.wrapping_add(1);
+        let (key, hash, work) = self.keys.entry(slot)?;
+        // A `clone` that panics leaves everything as it was.
+        let key = match &mut self.order {
+            Ready::Fifo(slots) => {
+                let key = key.clone();
+                slots.pop_front();
+                key
+            }
+            Ready::Given(order) => match catch_unwind(AssertUnwindSafe(|| key.clone())) {
+                Ok(key) => key,
+                Err(panic) => {
+                    order.push(key, Slot(slot));
+                    resume_unwind(panic)
+                }
+            },
+        };
+        *work = Work { flags: HELD, hold };
+        self.holds = hold;
+        self.ready -= 1;
+        self.held += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.taken(slot, now);
+        }
+        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash })
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
+        let (slot, hold) = (token as u32, (token >> 32) as u32);
+        // A token that names no hold is stale or forged. Obeying it would put a
+        // ready key into the order twice, and two workers would hold it at once.
+        let flags = match self.keys.get(slot) {
+            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
+            _ => return Finished { added: Added::Refused, came_back: false, key: None },
+        };
+        self.held -= 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.done(slot, now);
+        }
+        if flags == HELD && !again {
+            self.keys[slot].flags = 0;
+            let key = self.keys.remove(slot);
+            return Finished { added: Added::Refused, came_back: false, key };
+        }
+        self.finish_again(slot, flags & RERUN != 0, again, now)
+    }
 }
 
-impl<K: 'static> State<K> {
+impl<K: Key> State<K> {
     pub(super) fn new(order: Ready<K>, recorder: Option<Box<Recorder>>) -> Self {
         State {
             keys: Keys::default(),
@@ -85,59 +135,8 @@ impl<K: 'static> State<K> {
             gone: 0,
             holds: 0,
             kept: Vec::new(),
-            stop: Stop::Open,
-            draining: false,
-            working_off: false,
+            ending: Ending::new(),
             recorder,
-        }
-    }
-
-    #[inline]
-    pub(super) fn ready(&self) -> usize {
-        self.ready
-    }
-
-    #[inline]
-    pub(super) fn is_open(&self) -> bool {
-        self.stop == Stop::Open
-    }
-
-    /// Whether getters that find nothing ready leave instead of waiting.
-    pub(super) fn is_down(&self) -> bool {
-        self.stop == Stop::Down
-    }
-
-    /// Whether what `mode` waits for has come about.
-    pub(super) fn is_drained(&self, mode: StopMode) -> bool {
-        match mode {
-            StopMode::Now => true,
-            StopMode::WithDrain => self.held == 0 || !self.draining,
-            StopMode::WorkOff => self.is_worked_off() || !self.working_off,
-        }
-    }
-
-    fn is_worked_off(&self) -> bool {
-        self.held == 0 && self.ready == 0
-    }
-
-    pub(super) fn shut_down(&mut self, mode: StopMode) {
-        match mode {
-            StopMode::Now => (self.draining, self.working_off) = (false, false),
-            StopMode::WithDrain => self.draining = true,
-            StopMode::WorkOff => self.working_off = true,
-        }
-        self.stop = match (mode, self.stop) {
-            (StopMode::Now, _) | (StopMode::WithDrain, Stop::Open) => Stop::Down,
-            (StopMode::WorkOff, Stop::Open) => Stop::WorkingOff,
-            (_, stop) => stop,
-        };
-        self.end_work_off();
-    }
-
-    /// Once all is worked off, getters need not wait any more.
-    pub(super) fn end_work_off(&mut self) {
-        if self.stop == Stop::WorkingOff && self.is_worked_off() {
-            self.stop = Stop::Down;
         }
     }
 
@@ -159,31 +158,9 @@ impl<K: 'static> State<K> {
         }
     }
 
-    /// Ends a hold. With `again`, as if the key had been added just before.
-    #[inline(always)]
-    pub(super) fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
-        let (slot, hold) = (token as u32, (token >> 32) as u32);
-        // A token that names no hold is stale or forged. Obeying it would put a
-        // ready key into the order twice, and two workers would hold it at once.
-        let flags = match self.keys.get(slot) {
-            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
-            _ => return Finished { added: Added::Refused, came_back: false, key: None },
-        };
-        self.held -= 1;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.done(slot, now);
-        }
-        if flags == HELD && !again {
-            self.keys[slot].flags = 0;
-            let key = self.keys.remove(slot);
-            return Finished { added: Added::Refused, came_back: false, key };
-        }
-        self.finish_again(slot, flags & RERUN != 0, again, now)
-    }
-
     #[inline(never)]
     fn finish_again(&mut self, slot: u32, rerun: bool, again: bool, now: Moment) -> Finished<K> {
-        let added = match self.stop {
+        let added = match self.ending.stop() {
             Stop::Open | Stop::WorkingOff if again && rerun => Added::Coalesced,
             Stop::Open if again => Added::Queued,
             Stop::WorkingOff if again => Added::Kept,
@@ -207,14 +184,12 @@ impl<K: 'static> State<K> {
         }
         Finished { added, came_back: false, key }
     }
-}
 
-impl<K: Key> State<K> {
     /// Adds a key. Answers it back where it was not needed, to be dropped
     /// once the lock is released.
     #[inline(always)]
     pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
-        if self.stop != Stop::Open {
+        if !self.ending.is_open() {
             return (Added::Refused, Some(key));
         }
         let Some(slot) = self.keys.find(hash, &key) else {
@@ -265,40 +240,6 @@ impl<K: Key> State<K> {
             None => {}
         }
         added
-    }
-
-    /// Hands out the next key.
-    #[inline(always)]
-    pub(super) fn take(&mut self, now: Moment) -> Option<Taken<K>> {
-        if self.ready == 0 {
-            return None;
-        }
-        let slot = self.next_slot()?;
-        let hold = self.holds.wrapping_add(1);
-        let (key, hash, work) = self.keys.entry(slot)?;
-        // A `clone` that panics leaves everything as it was.
-        let key = match &mut self.order {
-            Ready::Fifo(slots) => {
-                let key = key.clone();
-                slots.pop_front();
-                key
-            }
-            Ready::Given(order) => match catch_unwind(AssertUnwindSafe(|| key.clone())) {
-                Ok(key) => key,
-                Err(panic) => {
-                    order.push(key, Slot(slot));
-                    resume_unwind(panic)
-                }
-            },
-        };
-        *work = Work { flags: HELD, hold };
-        self.holds = hold;
-        self.ready -= 1;
-        self.held += 1;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.taken(slot, now);
-        }
-        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash })
     }
 
     /// The next ready slot; taken out of the order, if that was given.

@@ -1,0 +1,92 @@
+//! How a queue ends.
+//!
+//! ```text
+//!          drain                  worked off, or
+//!          (WorkOff)              shut_down (Now)
+//!   open ------------> working off --------------> down
+//!     |                                             ^
+//!     +---------------------------------------------+
+//!          shut_down, shut_down_with_drain
+//! ```
+
+use crate::work_queue::StopMode;
+
+/// Whether a queue takes keys, whether its getters wait for more, and who waits for
+/// its end.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    stop: Stop,
+    /// Whether [`StopMode::WithDrain`] waits for holds to end.
+    draining: bool,
+    /// Whether [`StopMode::WorkOff`] waits for all to be worked off.
+    working_off: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Open,
+    /// Refuses adds; getters wait as long as a hold may still bring a key back.
+    WorkingOff,
+    /// Refuses adds; getters get what is ready and do not wait.
+    Down,
+}
+
+/// How many keys a queue still has to do with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Can be handed out.
+    pub(crate) ready: usize,
+    pub(crate) held: usize,
+}
+
+impl Load {
+    fn is_worked_off(self) -> bool {
+        self.held == 0 && self.ready == 0
+    }
+}
+
+impl Ending {
+    pub(crate) const fn new() -> Self {
+        Ending { stop: Stop::Open, draining: false, working_off: false }
+    }
+
+    #[inline]
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.stop == Stop::Open
+    }
+
+    pub(crate) fn shut_down(&mut self, mode: StopMode, load: Load) {
+        match mode {
+            StopMode::Now => (self.draining, self.working_off) = (false, false),
+            StopMode::WithDrain => self.draining = true,
+            StopMode::WorkOff => self.working_off = true,
+        }
+        self.stop = match (mode, self.stop) {
+            (StopMode::Now, _) | (StopMode::WithDrain, Stop::Open) => Stop::Down,
+            (StopMode::WorkOff, Stop::Open) => Stop::WorkingOff,
+            (_, stop) => stop,
+        };
+        self.settle(load);
+    }
+
+    /// Once all is worked off, getters need not wait any more.
+    pub(crate) fn settle(&mut self, load: Load) {
+        if self.stop == Stop::WorkingOff && load.is_worked_off() {
+            self.stop = Stop::Down;
+        }
+    }
+
+    /// Whether what `mode` waits for has come about.
+    pub(crate) fn is_drained(&self, mode: StopMode, load: Load) -> bool {
+        match mode {
+            StopMode::Now => true,
+            StopMode::WithDrain => load.held == 0 || !self.draining,
+            StopMode::WorkOff => load.is_worked_off() || !self.working_off,
+        }
+    }
+}
