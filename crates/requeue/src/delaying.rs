@@ -12,7 +12,6 @@
 //! that it is never in neither. Locks are taken outer first, inner second, and
 //! nobody is woken before both are released.
 
-mod failures;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 mod state;

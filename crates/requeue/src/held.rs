@@ -2,6 +2,7 @@
 
 use crate::delaying::DelayingQueue;
 use crate::get::Get;
+use crate::priority::PriorityQueue;
 use crate::retry::Retry;
 use crate::snapshot::{Added, Limited};
 use crate::work_queue::{Key, Taken, WorkQueue};
@@ -52,6 +53,7 @@ pub(crate) struct Hold<'q, Q: WorkQueue> {
     token: u64,
     /// As in [`Taken`].
     hash: u32,
+    priority: i32,
 }
 
 pub(crate) enum Handle<'q, Q> {
@@ -75,14 +77,19 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
     /// Takes over the hold, and gives back the key.
     #[inline(always)]
     pub(crate) fn of(queue: &'q Q, taken: Taken<Q::Key>) -> (Self, Q::Key) {
-        let Taken { key, token, hash } = taken;
-        (Hold { queue: Some(Handle::Borrowed(queue)), token, hash }, key)
+        let Taken { key, token, hash, priority } = taken;
+        (Hold { queue: Some(Handle::Borrowed(queue)), token, hash, priority }, key)
     }
 
     /// Gives up the hold without ending it.
     #[inline(always)]
     fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
         (self.queue.take().expect(ENDED), self.token)
+    }
+
+    /// It has been ended by other means.
+    pub(crate) fn disarm(mut self) {
+        self.queue = None;
     }
 
     #[inline(always)]
@@ -93,9 +100,9 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
     /// Ends it as [`WorkQueue::requeue`] does.
     #[inline(always)]
     pub(crate) fn requeue(self, key: Q::Key) -> Added {
-        let hash = self.hash;
+        let Hold { hash, priority, .. } = self;
         let (queue, token) = self.into_parts();
-        queue.requeue(Taken { key, token, hash })
+        queue.requeue(Taken { key, token, hash, priority })
     }
 }
 
@@ -113,17 +120,17 @@ const ENDED: &str = "a hold that has ended is gone";
 impl<'q, Q: WorkQueue> Held<'q, Q> {
     #[inline(always)]
     pub(crate) fn new(queue: Handle<'q, Q>, taken: Taken<Q::Key>) -> Self {
-        let Taken { key, token, hash } = taken;
-        Held { hold: Hold { queue: Some(queue), token, hash }, key }
+        let Taken { key, token, hash, priority } = taken;
+        Held { hold: Hold { queue: Some(queue), token, hash, priority }, key }
     }
 
     /// Gives up the hold without ending it.
     #[inline(always)]
     fn into_parts(self) -> (Handle<'q, Q>, Taken<Q::Key>) {
         let Held { hold, key } = self;
-        let hash = hold.hash;
+        let Hold { hash, priority, .. } = hold;
         let (queue, token) = hold.into_parts();
-        (queue, Taken { key, token, hash })
+        (queue, Taken { key, token, hash, priority })
     }
 
     /// The key.
@@ -205,8 +212,14 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     }
 }
 
-/// Of a [`RateLimitingQueue`](crate::RateLimitingQueue) and a
-/// `PriorityQueue`, which keeps the key's priority.
+impl<K: Key> Held<'_, PriorityQueue<K>> {
+    /// The priority with which the key was handed out.
+    pub fn priority(&self) -> i32 {
+        self.hold.priority
+    }
+}
+
+/// Of a [`RateLimitingQueue`](crate::RateLimitingQueue) and a [`PriorityQueue`], which keeps the key's priority.
 impl<Q: Retry> Held<'_, Q> {
     /// Done, and ready again once `delay` has passed. Does not forget its failures.
     ///

@@ -25,6 +25,7 @@
 //! | [`Queue`] | deduplicates, never hands a key to two workers |
 //! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after), on any inner queue |
 //! | [`RateLimitingQueue`] | [`retry`](Held::retry) with backoff, on any [`limiter`] |
+//! | [`PriorityQueue`] | the same, with priorities: live events before the resync |
 //! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
 //! | [`Get`] | waits for a key, in a task or on a thread |
 //! | [`Drain`] | works off what is ready, and answers what was left |
@@ -45,6 +46,7 @@
 mod clock;
 mod delaying;
 mod ending;
+mod failures;
 mod get;
 mod held;
 mod keys;
@@ -53,6 +55,7 @@ mod metrics;
 mod options;
 mod order;
 mod park;
+mod priority;
 mod queue;
 mod rate_limiting;
 mod retry;
@@ -70,6 +73,7 @@ pub use held::Held;
 pub use metrics::{Histogram, Metrics, NameError, QueueMetrics};
 pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};
+pub use priority::{AddOptions, PriorityQueue};
 pub use queue::Queue;
 pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 pub use retry::Retry;

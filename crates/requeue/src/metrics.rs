@@ -136,6 +136,9 @@ pub struct QueueMetrics {
     pub name: String,
     /// Keys that need work: those that are ready, and those added while held.
     pub depth: u64,
+    /// The same by priority, lowest first. Empty unless it is a
+    /// [`PriorityQueue`](crate::PriorityQueue).
+    pub depth_by_priority: Vec<(i32, u64)>,
     /// Adds that made a key ready, or made a held key run again.
     pub adds: u64,
     /// Adds that changed nothing, since the key was ready or to run again already.

@@ -18,6 +18,7 @@ pub struct Options {
     pub(crate) clock: Clock,
     pub(crate) name: Option<Name>,
     pub(crate) failures: FailureBounds,
+    pub(crate) ageing: Option<Duration>,
 }
 
 /// How long, and how many, failure counts are kept.
@@ -64,7 +65,8 @@ impl Options {
     /// Forgets how often a key failed once this long has passed since it last did, so
     /// that a forgotten `forget` is not a leak. Default: never, as in client-go.
     ///
-    /// For [`RateLimitingQueue`](crate::RateLimitingQueue).
+    /// For [`RateLimitingQueue`](crate::RateLimitingQueue) and
+    /// [`PriorityQueue`](crate::PriorityQueue).
     #[must_use]
     pub fn forget_failures_after(mut self, idle: Duration) -> Self {
         self.failures.idle = Some(idle);
@@ -74,10 +76,38 @@ impl Options {
     /// Counts the failures of at most so many keys, forgetting those that failed longest
     /// ago; of 0 keys, none. Default: of all, as in client-go.
     ///
-    /// For [`RateLimitingQueue`](crate::RateLimitingQueue).
+    /// For [`RateLimitingQueue`](crate::RateLimitingQueue) and
+    /// [`PriorityQueue`](crate::PriorityQueue).
     #[must_use]
     pub fn max_failing_keys(mut self, keys: usize) -> Self {
         self.failures.keys = Some(keys);
+        self
+    }
+
+    /// Lets a ready key count as one priority higher for every `step` that it has been
+    /// ready, so that none starves: a key is overtaken only by keys of a higher priority
+    /// that became ready less than `step` times the difference after it. With a step of
+    /// zero, first in, first out, whatever the priority. Default: keys do not age.
+    ///
+    /// For [`PriorityQueue`](crate::PriorityQueue).
+    ///
+    /// ```
+    /// use requeue::limiter::default_item_based;
+    /// use requeue::{AddOptions, ManualClock, Options, PriorityQueue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let options = Options::new().clock(&clock).ageing(Duration::from_secs(1));
+    /// let queue = PriorityQueue::with(default_item_based(), options);
+    /// queue.add("old");
+    /// clock.advance(Duration::from_secs(3));
+    /// queue.add_with("new", AddOptions::new().priority(2));
+    /// assert_eq!(*queue.try_get()?.key(), "old"); // ready for 3 s: it counts as 3
+    /// # Ok::<(), requeue::TryGetError>(())
+    /// ```
+    #[must_use]
+    pub fn ageing(mut self, step: Duration) -> Self {
+        self.ageing = Some(step);
         self
     }
 }

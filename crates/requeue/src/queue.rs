@@ -286,7 +286,7 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline(always)]
     fn done(&self, token: u64) {
-        self.shared.shell.done(token, false);
+        self.shared.shell.done(token);
     }
 
     fn len(&self) -> usize {
@@ -308,7 +308,11 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
-        self.shared.shell.done(taken.token, true)
+        let shell = &self.shared.shell;
+        let now = shell.now();
+        let mut inner = shell.lock();
+        let finished = inner.state.finish_and_add(taken.token, now);
+        shell.finished(inner, finished)
     }
 
     fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {

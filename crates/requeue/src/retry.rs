@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A queue that brings a key back later, and counts its failures:
 /// [`RateLimitingQueue`](crate::RateLimitingQueue) and
-/// `PriorityQueue`.
+/// [`PriorityQueue`](crate::PriorityQueue).
 ///
 /// Sealed. Its verbs are methods of the guard: [`Held::retry`](crate::Held::retry),
 /// [`requeue_after`](crate::Held::requeue_after), [`forget`](crate::Held::forget),

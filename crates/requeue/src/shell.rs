@@ -24,8 +24,8 @@ pub(crate) trait Rules: Send + 'static {
     /// Hands out the next key.
     fn take(&mut self, now: Moment) -> Option<Taken<Self::Key>>;
 
-    /// Ends a hold. With `again`, as if the key had been added just before.
-    fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<Self::Key>;
+    /// Ends the hold that `token` stands for, if it stands for one.
+    fn finish(&mut self, token: u64, now: Moment) -> Finished<Self::Key>;
 }
 
 /// How a hold ended.
@@ -183,11 +183,11 @@ impl<S: Rules> Shell<S> {
     }
 
     #[inline(always)]
-    pub(crate) fn done(&self, token: u64, again: bool) -> Added {
+    pub(crate) fn done(&self, token: u64) {
         let now = self.now();
         let mut inner = self.lock();
-        let finished = inner.state.finish(token, again, now);
-        self.finished(inner, finished)
+        let finished = inner.state.finish(token, now);
+        self.finished(inner, finished);
     }
 
     /// Lets go of the lock after a hold ended.
@@ -322,7 +322,7 @@ impl<S: Rules> Shell<S> {
         // Before the lock, so that it is dropped after it, also in a panic.
         let done;
         let mut inner = self.lock();
-        let Finished { came_back, key, .. } = inner.state.finish(token, false, now);
+        let Finished { came_back, key, .. } = inner.state.finish(token, now);
         done = key;
         if came_back || !inner.state.ending().is_open() {
             // As if they were two calls: a drain may end between them, and what came

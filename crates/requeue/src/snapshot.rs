@@ -113,6 +113,8 @@ pub struct ReadyKey<K> {
     pub key: K,
     /// How long ago it was added. Only a queue with a name knows.
     pub added_for: Option<Duration>,
+    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    pub priority: i32,
 }
 
 /// A key that is not due yet.
@@ -123,6 +125,8 @@ pub struct WaitingKey<K> {
     pub key: K,
     /// How long until it is due.
     pub due_in: Duration,
+    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    pub priority: i32,
 }
 
 /// A key that a worker holds.
@@ -135,6 +139,8 @@ pub struct HeldKey<K> {
     pub held_for: Option<Duration>,
     /// Whether it was added again, and so runs once more afterwards.
     pub rerun: bool,
+    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    pub priority: i32,
 }
 
 /// What is known of one key.
@@ -151,4 +157,6 @@ pub struct KeyStatus {
     pub due_in: Option<Duration>,
     /// How often it has failed since it was last forgotten.
     pub failures: u32,
+    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    pub priority: i32,
 }

@@ -147,17 +147,23 @@ pub struct Taken<K> {
     pub(crate) token: u64,
     /// The key's hash by the hasher of the queue that made this, if it is one of ours.
     pub(crate) hash: u32,
+    pub(crate) priority: i32,
 }
 
 impl<K> Taken<K> {
     /// For queues of your own.
     pub fn new(key: K, token: u64) -> Self {
-        Taken { key, token, hash: 0 }
+        Taken { key, token, hash: 0, priority: 0 }
     }
 
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
+    }
+
+    /// The priority with which it was handed out; 0 where there are none.
+    pub fn priority(&self) -> i32 {
+        self.priority
     }
 
     /// What the queue that made this knows the hold by.

@@ -168,7 +168,7 @@ proptest! {
             let Snapshot { ready: ours, waiting, .. } = queue.snapshot();
             prop_assert_eq!(keys(ours), keys(naive.inner.snapshot().ready));
             prop_assert_eq!(waiting.len(), naive.waiting.len());
-            for WaitingKey { key, due_in } in waiting {
+            for WaitingKey { key, due_in, .. } in waiting {
                 let due = naive.waiting.iter().find(|&&(_, _, waiting, _)| waiting == key);
                 let theirs = due.map(|&(due, ..)| Duration::from_nanos(due - naive.now));
                 prop_assert_eq!(Some(due_in), theirs);

@@ -1,7 +1,7 @@
 //! The rules of delayed adds, without lock or clock.
 
-use super::failures::Stalest;
 use crate::clock::Moment;
+use crate::failures::Stalest;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::options::{FailureBounds, Merge};
@@ -464,6 +464,7 @@ impl<K: Key> State<K> {
         let waiting = waiting.map(|(_, key, timer)| WaitingKey {
             key: key.clone(),
             due_in: timer.due().saturating_since(now),
+            priority: 0,
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|waiting| waiting.due_in);

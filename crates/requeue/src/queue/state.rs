@@ -100,28 +100,12 @@ impl<K: Key> Rules for State<K> {
         if let Some(recorder) = &mut self.recorder {
             recorder.taken(slot, now);
         }
-        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash })
+        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash, priority: 0 })
     }
 
     #[inline(always)]
-    fn finish(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
-        let (slot, hold) = (token as u32, (token >> 32) as u32);
-        // A token that names no hold is stale or forged. Obeying it would put a
-        // ready key into the order twice, and two workers would hold it at once.
-        let flags = match self.keys.get(slot) {
-            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
-            _ => return Finished { added: Added::Refused, came_back: false, key: None },
-        };
-        self.held -= 1;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.done(slot, now);
-        }
-        if flags == HELD && !again {
-            self.keys[slot].flags = 0;
-            let key = self.keys.remove(slot);
-            return Finished { added: Added::Refused, came_back: false, key };
-        }
-        self.finish_again(slot, flags & RERUN != 0, again, now)
+    fn finish(&mut self, token: u64, now: Moment) -> Finished<K> {
+        self.end_hold(token, false, now)
     }
 }
 
@@ -156,6 +140,32 @@ impl<K: Key> State<K> {
         if let Some(recorder) = &mut self.recorder {
             recorder.added(slot, now);
         }
+    }
+
+    /// Ends a hold as if the key had been added just before.
+    pub(super) fn finish_and_add(&mut self, token: u64, now: Moment) -> Finished<K> {
+        self.end_hold(token, true, now)
+    }
+
+    #[inline(always)]
+    fn end_hold(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
+        let (slot, hold) = (token as u32, (token >> 32) as u32);
+        // A token that names no hold is stale or forged. Obeying it would put a
+        // ready key into the order twice, and two workers would hold it at once.
+        let flags = match self.keys.get(slot) {
+            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
+            _ => return Finished { added: Added::Refused, came_back: false, key: None },
+        };
+        self.held -= 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.done(slot, now);
+        }
+        if flags == HELD && !again {
+            self.keys[slot].flags = 0;
+            let key = self.keys.remove(slot);
+            return Finished { added: Added::Refused, came_back: false, key };
+        }
+        self.finish_again(slot, flags & RERUN != 0, again, now)
     }
 
     #[inline(never)]
@@ -356,13 +366,14 @@ impl<K: Key> State<K> {
             self.ready_slots().filter_map(|slot| Some((slot, self.keys.key(slot)?.clone())));
         let ready = ready.map(|(slot, key)| {
             let added_for = recorder.map(|recorder| recorder.since_added(slot, now));
-            ReadyKey { key, added_for }
+            ReadyKey { key, added_for, priority: 0 }
         });
         let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
         let held = held.map(|(slot, key, work)| HeldKey {
             key: key.clone(),
             held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
             rerun: work.flags & RERUN != 0,
+            priority: 0,
         });
         Snapshot { ready: ready.collect(), waiting: Vec::new(), held: held.collect() }
     }

@@ -5,7 +5,8 @@ use requeue::limiter::{
     Bucket, Chain, ExponentialFailure, FastSlow, KeyedLimiter, RateLimiter, default_controller,
     default_item_based,
 };
-use requeue::{Clock, ManualClock};
+use requeue::{Clock, ManualClock, Moment};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 type Boxed = Box<dyn RateLimiter<String>>;
@@ -31,6 +32,40 @@ pub(crate) fn build(tree: Tree) -> Boxed {
             limiters.into_iter().map(build).fold(none, |all, next| Box::new(all.and(next)))
         }
         Tree::WithMaxWait { limiter, max_ns } => Box::new(build(*limiter).at_most(nanos(max_ns))),
+    }
+}
+
+/// What a queue's limiter was asked and answered, in nanoseconds.
+#[derive(Default, Clone)]
+pub(crate) struct Asked(Arc<Mutex<Vec<i64>>>);
+
+impl Asked {
+    /// The same limiter, listened to.
+    pub(crate) fn listen(&self, limiter: Boxed) -> impl RateLimiter<String> + use<> {
+        Listener { limiter, asked: self.clone() }
+    }
+
+    /// The answers since this was last called.
+    pub(crate) fn take(&self) -> Vec<i64> {
+        std::mem::take(&mut *self.0.lock().expect("nobody panics with the lock held"))
+    }
+}
+
+struct Listener {
+    limiter: Boxed,
+    asked: Asked,
+}
+
+impl RateLimiter<String> for Listener {
+    fn when(&mut self, key: &String, failures: u32, now: Moment) -> Duration {
+        let delay = self.limiter.when(key, failures, now);
+        let mut asked = self.asked.0.lock().expect("nobody panics with the lock held");
+        asked.push(delay.as_nanos() as i64);
+        delay
+    }
+
+    fn counts(&self) -> bool {
+        self.limiter.counts()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Traces of queues.
 
+use crate::limiter::Asked;
 use crate::metrics::{Sampler, TICK};
 use crate::trace::{Got, Step};
 use requeue::{
-    DelayingQueue, Get, Held, ManualClock, Queue, QueueMetrics, RateLimitingQueue,
-    ShutDownWithDrain, Snapshot, StopMode, TryGetError, WorkQueue,
+    AddOptions, DelayingQueue, Get, Held, ManualClock, PriorityQueue, Queue, QueueMetrics,
+    RateLimitingQueue, ShutDownWithDrain, Snapshot, StopMode, TryGetError, WorkQueue,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -21,9 +22,20 @@ pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
     fn snapshot(&self) -> Snapshot<String>;
     fn metrics(&self) -> Option<QueueMetrics>;
     fn add_after(&self, key: String, delay: Duration);
-    fn add_rate_limited(&self, key: String) -> Duration;
+    fn add_rate_limited(&self, key: String);
     fn forget(&self, key: &str);
     fn num_requeues(&self, key: &str) -> u32;
+
+    /// Only a priority queue has these.
+    fn add_many(&self, _: Vec<String>, _: AddOptions) {
+        panic!("a queue without priorities takes no options")
+    }
+    fn priority(_: &Held<'_, Self>) -> Option<i32> {
+        None
+    }
+
+    /// Whether the traces may end a hold that nobody has.
+    const TAKES_STRAY_DONE: bool = false;
 }
 
 macro_rules! subject {
@@ -51,21 +63,32 @@ macro_rules! subject {
 
 subject!(Queue {
     fn add_after(&self, _: String, _: Duration) { panic!("a plain queue does not delay") }
-    fn add_rate_limited(&self, _: String) -> Duration { panic!("nor does it limit") }
+    fn add_rate_limited(&self, _: String) { panic!("nor does it limit") }
     fn forget(&self, _: &str) { panic!("nor does it limit") }
     fn num_requeues(&self, _: &str) -> u32 { panic!("nor does it limit") }
 });
 subject!(DelayingQueue {
     fn add_after(&self, key: String, delay: Duration) { DelayingQueue::add_after(self, key, delay); }
-    fn add_rate_limited(&self, _: String) -> Duration { panic!("a delaying queue does not limit") }
+    fn add_rate_limited(&self, _: String) { panic!("a delaying queue does not limit") }
     fn forget(&self, _: &str) { panic!("a delaying queue does not limit") }
     fn num_requeues(&self, _: &str) -> u32 { panic!("a delaying queue does not limit") }
 });
 subject!(RateLimitingQueue {
     fn add_after(&self, key: String, delay: Duration) { RateLimitingQueue::add_after(self, key, delay); }
-    fn add_rate_limited(&self, key: String) -> Duration { RateLimitingQueue::add_rate_limited(self, key).delay }
+    fn add_rate_limited(&self, key: String) { RateLimitingQueue::add_rate_limited(self, key); }
     fn forget(&self, key: &str) { RateLimitingQueue::forget(self, key); }
     fn num_requeues(&self, key: &str) -> u32 { RateLimitingQueue::num_requeues(self, key) }
+});
+subject!(PriorityQueue {
+    fn add_after(&self, key: String, delay: Duration) { PriorityQueue::add_after(self, key, delay); }
+    fn add_rate_limited(&self, key: String) { PriorityQueue::add_rate_limited(self, key); }
+    fn forget(&self, key: &str) { PriorityQueue::forget(self, key); }
+    fn num_requeues(&self, key: &str) -> u32 { PriorityQueue::num_requeues(self, key) }
+    fn add_many(&self, keys: Vec<String>, options: AddOptions) {
+        PriorityQueue::add_many(self, keys, options);
+    }
+    fn priority(held: &Held<'_, Self>) -> Option<i32> { Some(held.priority()) }
+    const TAKES_STRAY_DONE: bool = true;
 });
 
 /// A future that is polled only when it was woken: a lost wake-up fails the replay.
@@ -105,15 +128,17 @@ struct World<'q, Q: Subject> {
     /// `None`: it has returned.
     drains: Vec<Option<Parked<ShutDownWithDrain<'q, Q>>>>,
     sampler: Sampler,
+    asked: &'q Asked,
 }
 
 pub(crate) fn replay<Q: Subject>(
     queue: &Q,
     clock: &ManualClock,
+    asked: &Asked,
     steps: &[Step],
 ) -> Result<(), String> {
-    let (held, drains) = (Vec::new(), Vec::new());
-    let mut world = World { queue, clock, held, parked: None, drains, sampler: Sampler::default() };
+    let (held, drains, sampler) = (Vec::new(), Vec::new(), Sampler::default());
+    let mut world = World { queue, clock, held, parked: None, drains, sampler, asked };
     for (number, step) in steps.iter().enumerate() {
         let result = world.act(step).and_then(|()| world.compare(step));
         result.map_err(|error| format!("step {number}: {error}\n  {step:?}"))?;
@@ -125,6 +150,15 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, theirs: T) -> Res
     if ours == theirs { Ok(()) } else { Err(format!("{what} is {ours:?}, not {theirs:?}")) }
 }
 
+/// In Go no delay is 0, and one below 0 is now, whatever the limiter answers.
+fn options(step: &Step) -> AddOptions {
+    let mut options = AddOptions::new().priority(step.priority.unwrap_or(0));
+    if let Some(ns) = step.ns.filter(|&ns| ns != 0) {
+        options = options.after(Duration::from_nanos(ns.max(0) as u64));
+    }
+    if step.rate_limited { options.rate_limited() } else { options }
+}
+
 impl<Q: Subject> World<'_, Q> {
     /// Does the step, and checks its answer.
     fn act(&mut self, step: &Step) -> Result<(), String> {
@@ -134,10 +168,8 @@ impl<Q: Subject> World<'_, Q> {
         match step.op.as_str() {
             "add" => drop(queue.add(key)),
             "add_after" => queue.add_after(key, Duration::from_nanos(ns.max(0) as u64)),
-            "add_rate_limited" => {
-                let delay = queue.add_rate_limited(key).as_nanos() as i64;
-                expect("the delay", vec![delay], step.when_ns.clone())?;
-            }
+            "add_rate_limited" => queue.add_rate_limited(key),
+            "add_with_opts" => queue.add_many(step.keys.clone(), options(step)),
             "forget" => queue.forget(&key),
             "num_requeues" => {
                 expect("num_requeues", Some(queue.num_requeues(&key) as usize), step.n)?;
@@ -151,18 +183,21 @@ impl<Q: Subject> World<'_, Q> {
             "get" => {
                 let got = match queue.try_get() {
                     Ok(held) => {
-                        let key = held.key().clone();
+                        let got = (held.key().clone(), Q::priority(&held));
                         self.held.push(held);
-                        Some(key)
+                        Some(got)
                     }
                     Err(TryGetError::ShutDown) => None,
                     Err(TryGetError::Empty) => return Err("get would block".to_owned()),
                 };
                 expect("shutdown", got.is_none(), step.shutdown)?;
-                expect("the key", &got, &step.key)?;
+                let (key, priority) = got.unzip();
+                expect("the key", &key, &step.key)?;
+                expect("the priority", priority.flatten(), step.priority)?;
             }
             "done" => match self.held.iter().position(|held| *held.key() == key) {
                 Some(index) => self.held.remove(index).done(),
+                None if Q::TAKES_STRAY_DONE => {}
                 None => return Err("nobody holds it".to_owned()),
             },
             "len" => expect("len", Some(queue.len()), step.n)?,
@@ -208,12 +243,14 @@ impl<Q: Subject> World<'_, Q> {
             Some(Poll::Ready(got)) => {
                 self.parked = None;
                 let key = got.as_ref().map(|held| held.key().clone());
+                let priority = got.as_ref().and_then(Q::priority);
                 self.held.extend(got);
-                Some(Got { shutdown: key.is_none(), key, _priority: None })
+                Some(Got { shutdown: key.is_none(), key, priority })
             }
             Some(Poll::Pending) | None => None,
         };
         expect("woke", &woke, &step.woke)?;
+        expect("the limiter's answers", self.asked.take(), step.when_ns.clone())?;
         expect("len", Some(self.queue.len()), step.len)?;
         let drained: Vec<bool> = self.drains.iter().map(Option::is_none).collect();
         expect("drained", &drained, &step.drained)?;

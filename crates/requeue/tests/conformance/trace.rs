@@ -38,12 +38,11 @@ pub(crate) struct Step {
     pub(crate) drained: Vec<bool>,
     pub(crate) m: Option<Measured>,
     // Of the priority kind.
-    #[serde(default, rename = "keys")]
-    _keys: Vec<String>,
-    #[serde(rename = "priority")]
-    _priority: Option<i32>,
-    #[serde(default, rename = "rate_limited")]
-    _rate_limited: bool,
+    #[serde(default)]
+    pub(crate) keys: Vec<String>,
+    pub(crate) priority: Option<i32>,
+    #[serde(default)]
+    pub(crate) rate_limited: bool,
 }
 
 /// The answer of a get.
@@ -53,8 +52,7 @@ pub(crate) struct Got {
     pub(crate) key: Option<String>,
     #[serde(default)]
     pub(crate) shutdown: bool,
-    #[serde(default, rename = "priority")]
-    pub(crate) _priority: Option<i32>,
+    pub(crate) priority: Option<i32>,
 }
 
 /// The metrics after a step, and what was observed during it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 const STALE_ALLOWED: usize = 64;
 
 /// Keeps nothing unless a bound was asked for.
-pub(super) struct Stalest {
+pub(crate) struct Stalest {
     idle: Duration,
     keys: usize,
     /// Oldest first. An entry is outdated once its slot has another number.
@@ -28,7 +28,7 @@ struct Failure {
 }
 
 impl Stalest {
-    pub(super) fn new(bounds: FailureBounds) -> Option<Self> {
+    pub(crate) fn new(bounds: FailureBounds) -> Option<Self> {
         let FailureBounds { idle, keys } = bounds;
         if idle.is_none() && keys.is_none() {
             return None;
@@ -44,7 +44,7 @@ impl Stalest {
     }
 
     /// The key in `slot` failed.
-    pub(super) fn failed(&mut self, slot: u32, at: Moment) {
+    pub(crate) fn failed(&mut self, slot: u32, at: Moment) {
         self.forget(slot);
         let index = slot as usize;
         if index >= self.latest.len() {
@@ -61,7 +61,7 @@ impl Stalest {
     }
 
     /// The failures of the key in `slot` are forgotten.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(latest) = self.latest.get_mut(slot as usize)
             && std::mem::take(latest) != 0
         {
@@ -70,7 +70,7 @@ impl Stalest {
     }
 
     /// The next slot whose failures are to be forgotten.
-    pub(super) fn pop(&mut self, now: Moment) -> Option<u32> {
+    pub(crate) fn pop(&mut self, now: Moment) -> Option<u32> {
         loop {
             let oldest = self.order.front()?;
             let slot = oldest.slot;

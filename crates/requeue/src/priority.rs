@@ -1,0 +1,609 @@
+//! Priority, delay and limit in one queue: controller-runtime's.
+//!
+//! ```text
+//!                                    add, or due
+//!           add, later     +---------------------------+
+//!   absent ----------> waiting                         v
+//!      |                   ^      add               ready -----> held -----> absent
+//!      +-------------------|----------------------->   ^   get     |   done
+//!                          |                           |  done     | add
+//!                          +--- held, and again later, or again ---+
+//! ```
+//!
+//! A key is added with a priority and a time. Added again before it is handed out, it
+//! keeps the higher priority and the sooner time. While it is held, what is added
+//! stands for the next run.
+//!
+//! One lock and one entry per key, where three layers would have three: [`State`] has
+//! the rules, [`Line`] who is next, [`Shell`] the lock and those who wait.
+
+mod line;
+#[cfg(all(test, not(requeue_loom)))]
+mod model;
+mod state;
+mod view;
+
+use crate::clock::{Clock, Fire, Moment, Registration};
+use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
+use crate::held::{Held, Hold};
+use crate::keys::Hasher;
+use crate::limiter::RateLimiter;
+use crate::metrics::{Name, QueueMetrics, Recorder, Report};
+use crate::options::Options;
+use crate::retry::{Retry, sealed::Sealed};
+use crate::shell::{Rules, Shell, wake_all};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
+use crate::waiters::{Notice, Waiter};
+use crate::work_queue::{Key, StopMode, Taken, WorkQueue};
+use line::Line;
+use state::{Again, Outcome, State, Time};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Keys that are added, or made ready, in one go. Between two goes others get the lock.
+const BATCH: usize = 64;
+
+/// A queue whose keys have priorities: controller-runtime's.
+///
+/// A key with a higher priority is handed out first; among equals, first in, first out.
+/// Otherwise it is a [`RateLimitingQueue`](crate::RateLimitingQueue): it deduplicates,
+/// delays and backs off. Three things differ, as they do in controller-runtime: an
+/// [`add`](Self::add) makes a waiting key ready, which then waits no longer;
+/// [`len`](Self::len) counts keys that are held and to run again; and a key that is ready
+/// takes no notice of a delay.
+///
+/// A key of low priority starves as long as there are others, unless the queue is told to
+/// let keys [age](Options::ageing).
+///
+/// This is a handle: clones share one queue.
+///
+/// ```
+/// use requeue::limiter::default_controller;
+/// use requeue::{AddOptions, PriorityQueue};
+///
+/// let queue = PriorityQueue::new(default_controller());
+/// queue.add_many(["pod-1", "pod-2", "pod-3"], AddOptions::new().priority(-100)); // a resync
+/// queue.add("pod-3"); // an event
+/// let held = queue.try_get()?;
+/// assert_eq!((*held.key(), held.priority()), ("pod-3", 0));
+/// # Ok::<(), requeue::TryGetError>(())
+/// ```
+pub struct PriorityQueue<K: Key> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K: Key> {
+    shell: Shell<State<K>>,
+    hasher: Hasher,
+    clock: Clock,
+    ages: bool,
+    /// Made when the first key is put off: a queue that never delays needs no timer.
+    registration: OnceLock<Registration>,
+    name: Option<Name>,
+}
+
+/// How a key is added to a [`PriorityQueue`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AddOptions {
+    priority: i32,
+    after: Option<Duration>,
+    rate_limited: bool,
+}
+
+impl AddOptions {
+    /// Now, with priority 0.
+    pub fn new() -> Self {
+        AddOptions::default()
+    }
+
+    /// Higher is sooner. Default: 0.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Not before `delay` has passed. A delay of zero is now, whatever the limiter answers.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.after = Some(delay);
+        self
+    }
+
+    /// Counts a failure, and waits for as long as the limiter answers. With
+    /// [`after`](Self::after), the shorter delay counts.
+    #[must_use]
+    pub fn rate_limited(mut self) -> Self {
+        self.rate_limited = true;
+        self
+    }
+
+    /// Whether the answer may be a delay.
+    fn may_wait(self) -> bool {
+        self.rate_limited || self.after.is_some_and(|after| !after.is_zero())
+    }
+}
+
+impl<K: Key> Fire for Shared<K> {
+    fn fire(&self, now: Moment) -> Option<Moment> {
+        let time = Time { now, stamp: self.shell.now() };
+        let mut inner = self.shell.lock();
+        let fired = inner.state.fire(BATCH, time);
+        let notices: Vec<Notice> = (0..fired).map_while(|_| inner.notify()).collect();
+        let next = inner.state.rearm(now);
+        drop(inner);
+        notices.into_iter().for_each(|notice| self.shell.wake(Some(notice)));
+        next
+    }
+
+    fn next_due(&self) -> Option<Moment> {
+        self.shell.lock().state.next_due()
+    }
+}
+
+impl<K: Key> Report for Shared<K> {
+    fn report(&self) -> QueueMetrics {
+        let stamp = self.shell.now();
+        let mut metrics = self.shell.lock().state.metrics(stamp).unwrap_or_default();
+        if let Some(name) = &self.name {
+            metrics.name = name.as_str().to_owned();
+        }
+        metrics
+    }
+}
+
+impl<K: Key> Shared<K> {
+    /// What time it is, as far as anybody will look.
+    #[inline]
+    fn time(&self, may_wait: bool) -> Time {
+        let now = if may_wait || self.ages { self.clock.now() } else { Moment::default() };
+        Time { now, stamp: self.shell.now() }
+    }
+}
+
+impl<K: Key> PriorityQueue<K> {
+    /// An empty queue on the system clock.
+    pub fn new(limiter: impl RateLimiter<K>) -> Self {
+        PriorityQueue::with(limiter, Options::new())
+    }
+
+    /// An empty queue with these settings.
+    pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
+        let Options { clock, name, failures, ageing, .. } = options;
+        let recorder = name.is_some().then(Box::<Recorder>::default);
+        let stopwatch = name.is_some().then(|| clock.stopwatch());
+        let state = State::new(Box::new(limiter), failures, Line::new(ageing), recorder);
+        let shared = Arc::new(Shared {
+            shell: Shell::new(state, stopwatch),
+            hasher: Hasher::default(),
+            clock,
+            ages: ageing.is_some(),
+            registration: OnceLock::new(),
+            name,
+        });
+        if let Some(name) = &shared.name {
+            let reporter: Weak<Shared<K>> = Arc::downgrade(&shared);
+            name.reporter(reporter);
+        }
+        PriorityQueue { shared }
+    }
+
+    /// Adds `key` now, with priority 0. If it waits, it waits no longer.
+    ///
+    /// After a shutdown, and while draining, the answer is [`Added::Refused`].
+    #[inline]
+    pub fn add(&self, key: K) -> Added {
+        self.add_with(key, AddOptions::new()).added
+    }
+
+    /// Adds `key` once `delay` has passed, with priority 0. If it waits already, the sooner
+    /// time wins; if it is ready, it stays so.
+    ///
+    /// # Panics
+    ///
+    /// As [`add_with`](Self::add_with).
+    pub fn add_after(&self, key: K, delay: Duration) -> Added {
+        self.add_with(key, AddOptions::new().after(delay)).added
+    }
+
+    /// Adds `key` after the delay that the limiter answers, with priority 0, and counts a
+    /// failure of it.
+    ///
+    /// # Panics
+    ///
+    /// As [`add_with`](Self::add_with).
+    pub fn add_rate_limited(&self, key: K) -> Limited {
+        self.add_with(key, AddOptions::new().rate_limited())
+    }
+
+    /// Adds `key`, and answers what became of it and the delay that it was given.
+    ///
+    /// Added again before it is handed out, a key has the higher of its priorities and the
+    /// sooner of its times. One that is raised goes last among those of its new priority.
+    /// After a shutdown, and while draining, it is [`Added::Refused`], and the limiter is
+    /// not asked.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses to start the process's timer thread, before anything
+    /// was added. It is started by the first queue that delays a key.
+    ///
+    /// ```
+    /// use requeue::limiter::default_item_based;
+    /// use requeue::{AddOptions, ManualClock, Options, PriorityQueue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = PriorityQueue::with(default_item_based(), Options::new().clock(&clock));
+    /// queue.add_with("a", AddOptions::new().after(Duration::from_secs(60)));
+    /// queue.add_with("a", AddOptions::new().after(Duration::from_secs(90)).priority(7));
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(queue.try_get()?.priority(), 7);
+    /// # Ok::<(), requeue::TryGetError>(())
+    /// ```
+    #[inline]
+    pub fn add_with(&self, key: K, options: AddOptions) -> Limited {
+        let Shared { shell, hasher, .. } = &*self.shared;
+        let hash = hasher.hash(&key);
+        let may_wait = options.may_wait();
+        let registration = may_wait.then(|| self.registration());
+        let time = self.shared.time(may_wait);
+        let mut inner = shell.lock();
+        let stale = inner.state.forget_stale(time.now);
+        let Outcome { limited, came_ready, arm, unused } =
+            inner.state.add(hash, key, options, time);
+        if came_ready && inner.getters.anyone() {
+            shell.pass_on(inner);
+        } else {
+            drop(inner);
+        }
+        if let (Some(registration), Some(at)) = (registration, arm) {
+            registration.arm(at);
+        }
+        drop((stale, unused));
+        limited
+    }
+
+    /// As [`add_with`](Self::add_with), for many keys: the lock is taken once for several,
+    /// and delays count from one instant.
+    ///
+    /// # Panics
+    ///
+    /// As [`add_with`](Self::add_with).
+    pub fn add_many(&self, keys: impl IntoIterator<Item = K>, options: AddOptions) -> Vec<Limited> {
+        // First: the iterator may want to use the queue.
+        let hasher = &self.shared.hasher;
+        let keys: Vec<(u32, K)> = keys.into_iter().map(|key| (hasher.hash(&key), key)).collect();
+        let mut answers = Vec::with_capacity(keys.len());
+        let may_wait = options.may_wait();
+        let registration = may_wait.then(|| self.registration());
+        let time = self.shared.time(may_wait);
+        let mut keys = keys.into_iter();
+        while keys.len() > 0 {
+            let (mut arm, mut notices, mut unused) = (None::<Moment>, Vec::new(), Vec::new());
+            let mut inner = self.shared.shell.lock();
+            unused.append(&mut inner.state.forget_stale(time.now));
+            // Whoever was to be told is told, also if `Eq` of a key or the limiter panics.
+            let added = catch_unwind(AssertUnwindSafe(|| {
+                for (hash, key) in keys.by_ref().take(BATCH) {
+                    let outcome = inner.state.add(hash, key, options, time);
+                    answers.push(outcome.limited);
+                    unused.extend(outcome.unused);
+                    arm = [arm, outcome.arm].into_iter().flatten().min();
+                    if outcome.came_ready {
+                        notices.extend(inner.notify());
+                    }
+                }
+            }));
+            drop(inner);
+            notices.into_iter().for_each(|notice| self.shared.shell.wake(Some(notice)));
+            if let (Some(registration), Some(at)) = (registration, arm) {
+                registration.arm(at);
+            }
+            if let Err(panic) = added {
+                resume_unwind(panic);
+            }
+        }
+        answers
+    }
+
+    /// Made when first needed, before anything is changed: it may panic.
+    #[inline]
+    fn registration(&self) -> &Registration {
+        self.shared.registration.get_or_init(|| {
+            let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
+            self.shared.clock.register(queue)
+        })
+    }
+
+    /// Ends a hold, and adds the key again in the same step.
+    fn again(&self, taken: Taken<K>, again: Again) -> Limited {
+        // Ends the hold should the limiter panic.
+        let token = taken.token;
+        let (hold, key) = Hold::of(self, taken);
+        let may_wait = !matches!(again, Again::After(Duration::ZERO));
+        let registration = may_wait.then(|| self.registration());
+        let time = self.shared.time(may_wait);
+        let mut inner = self.shared.shell.lock();
+        let stale = inner.state.forget_stale(time.now);
+        let (outcome, finished) = inner.state.finish_again(token, again, time);
+        self.shared.shell.finished(inner, finished);
+        hold.disarm();
+        if let (Some(registration), Some(at)) = (registration, outcome.arm) {
+            registration.arm(at);
+        }
+        drop((stale, key));
+        outcome.limited
+    }
+
+    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    ///
+    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
+    /// ready is handed out; what waits is not.
+    #[inline]
+    pub fn get(&self) -> Get<'_, Self> {
+        Get::new(self)
+    }
+
+    /// A key, if one is ready now.
+    #[inline]
+    pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
+        try_get(self)
+    }
+
+    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
+        GetMany::new(self, max)
+    }
+
+    /// Forgets how often `key` has failed. Where it waits, it goes on waiting.
+    pub fn forget<B>(&self, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.forget_hashed(self.shared.hasher.hash(key), key);
+    }
+
+    fn forget_hashed<B>(&self, hash: u32, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let forgotten = self.shared.shell.lock().state.forget(hash, key);
+        drop(forgotten);
+    }
+
+    /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
+    /// not [count](RateLimiter::counts).
+    pub fn num_requeues<B>(&self, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.failures(self.shared.hasher.hash(key), key)
+    }
+
+    fn failures<B>(&self, hash: u32, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let mut inner = self.shared.shell.lock();
+        let now = match inner.state.forgets_by_time() {
+            true => self.shared.clock.now(),
+            false => Moment::default(),
+        };
+        let stale = inner.state.forget_stale(now);
+        let failures = inner.state.status(hash, key, now).failures;
+        drop(inner);
+        drop(stale);
+        failures
+    }
+
+    /// How many keys are to run: those that are ready, and those that are held and were
+    /// added again. Those that wait do not count; see [`waiting`](Self::waiting).
+    pub fn len(&self) -> usize {
+        self.shared.shell.lock().state.len()
+    }
+
+    /// Whether no key is to run.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.shared.shell.lock().state.waiting()
+    }
+
+    /// Removes `key` where it waits or is ready; if it is held, it will not run again
+    /// after its holder. How often the key failed is not forgotten.
+    pub fn cancel<B>(&self, key: &B) -> Cancelled
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let hash = self.shared.hasher.hash(key);
+        let mut inner = self.shared.shell.lock();
+        let (cancelled, key) = inner.state.cancel(hash, key);
+        self.shared.shell.settle(inner);
+        drop(key);
+        cancelled
+    }
+
+    /// What is known of `key`.
+    pub fn status<B>(&self, key: &B) -> KeyStatus
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let hash = self.shared.hasher.hash(key);
+        let now = self.shared.clock.now();
+        let mut inner = self.shared.shell.lock();
+        let stale = inner.state.forget_stale(now);
+        let status = inner.state.status(hash, key, now);
+        drop(inner);
+        drop(stale);
+        status
+    }
+
+    /// All keys at one instant. Clones every key under the lock: for people and
+    /// tests, not for a loop.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        let time = self.shared.time(true);
+        self.shared.shell.lock().state.snapshot(time)
+    }
+
+    /// What the queue reports. `None`: it has no name.
+    pub fn metrics(&self) -> Option<QueueMetrics> {
+        self.shared.name.is_some().then(|| self.shared.report())
+    }
+
+    /// Refuses adds from now on, and tells waiting getters and drains. Keys that wait
+    /// are dropped, or answered by a [`drain`](Self::drain) that this ends; what is ready is
+    /// still handed out. Calling it again does no harm.
+    pub fn shut_down(&self) {
+        WorkQueue::shut_down(self, StopMode::Now);
+    }
+
+    /// client-go's drain: shuts down now, and waits until no key is held.
+    ///
+    /// It does not wait for keys that are ready, and drops those that wait for their
+    /// time; for that see [`drain`](Self::drain). A [`shut_down`](Self::shut_down) ends
+    /// the wait.
+    pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
+        ShutDownWithDrain::new(self)
+    }
+
+    /// Whether adds are refused: the queue is shut down or draining.
+    pub fn shutting_down(&self) -> bool {
+        !self.shared.shell.lock().state.ending().is_open()
+    }
+
+    /// As [`RateLimitingQueue::drain`](crate::RateLimitingQueue::drain).
+    pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
+        Drain::new(self, &self.shared.clock, limit)
+    }
+}
+
+impl<K: Key> WorkQueue for PriorityQueue<K> {
+    type Key = K;
+
+    fn add(&self, key: K) -> Added {
+        PriorityQueue::add(self, key)
+    }
+
+    #[inline]
+    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
+        self.shared.shell.poll_take(waiter, waker)
+    }
+
+    fn leave(&self, waiter: &mut Waiter) {
+        self.shared.shell.leave(waiter);
+    }
+
+    #[inline]
+    fn done(&self, token: u64) {
+        self.shared.shell.done(token);
+    }
+
+    fn len(&self) -> usize {
+        PriorityQueue::len(self)
+    }
+
+    fn shut_down(&self, mode: StopMode) {
+        let mut inner = self.shared.shell.lock();
+        let dropped = inner.state.stop_waiting(mode);
+        let notices = inner.shut_down(mode);
+        drop(inner);
+        drop(dropped);
+        wake_all(notices);
+    }
+
+    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
+        self.shared.shell.poll_drained(mode, waiter, waker)
+    }
+
+    fn shutting_down(&self) -> bool {
+        PriorityQueue::shutting_down(self)
+    }
+
+    fn requeue(&self, taken: Taken<K>) -> Added {
+        self.again(taken, Again::After(Duration::ZERO)).added
+    }
+
+    fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
+        self.shared.shell.take_ready(max, taken);
+    }
+
+    #[inline(always)]
+    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        self.shared.shell.take_now(make)
+    }
+
+    #[inline(always)]
+    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        self.shared.shell.next_now(token, make)
+    }
+
+    fn take_remaining(&self) -> Remains<K> {
+        let now = self.shared.clock.now();
+        let mut inner = self.shared.shell.lock();
+        let remains = inner.state.take_remaining(now);
+        // Under one lock: what a guard requeues in between would be in nobody's hands.
+        let notices = inner.shut_down(StopMode::Now);
+        drop(inner);
+        wake_all(notices);
+        remains
+    }
+}
+
+impl<K: Key> Sealed for PriorityQueue<K> {}
+
+impl<K: Key> Retry for PriorityQueue<K> {
+    fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
+        self.again(taken, Again::After(delay)).added
+    }
+
+    fn retry(&self, taken: Taken<K>) -> Limited {
+        self.again(taken, Again::Limited)
+    }
+
+    fn forget_held(&self, hash: u32, key: &K) {
+        self.forget_hashed(hash, key);
+    }
+
+    fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
+        self.failures(hash, key)
+    }
+
+    fn count_failures(&self) {
+        self.shared.shell.lock().state.count_failures();
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+}
+
+impl<K: Key> Clone for PriorityQueue<K> {
+    fn clone(&self) -> Self {
+        PriorityQueue { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Key> fmt::Debug for PriorityQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PriorityQueue")
+            .field("len", &self.len())
+            .field("waiting", &self.waiting())
+            .field("shutting_down", &self.shutting_down())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,582 @@
+//! The rules of the priority queue, without lock, clock or waiters.
+
+use super::AddOptions;
+use super::line::{Line, Place};
+use crate::clock::Moment;
+use crate::ending::{Ending, Load, Stop};
+use crate::failures::Stalest;
+use crate::keys::Keys;
+use crate::limiter::RateLimiter;
+use crate::metrics::Recorder;
+use crate::options::FailureBounds;
+use crate::shell::{Finished, Rules};
+use crate::snapshot::{Added, Cancelled, Limited, Remains};
+use crate::wheel::{Node, Nodes, Wheel};
+use crate::work_queue::{Key, StopMode, Taken};
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Is to run. Stands in line, unless it is held.
+pub(super) const READY: u8 = 1;
+/// Is to become ready later: in the wheel.
+pub(super) const WAITS: u8 = 2;
+/// Handed out, and not done.
+pub(super) const HELD: u8 = 4;
+
+/// What is known of a key. Invariant: not both `READY` and `WAITS`; some flag or some
+/// failures, or it would not be here.
+pub(super) struct Item {
+    /// Its time is when the key falls due, or when it became ready.
+    node: Node,
+    /// Its place among keys of one priority.
+    pub(super) number: u64,
+    pub(super) priority: i32,
+    /// What it was when the key was handed out.
+    pub(super) held_priority: i32,
+    /// Which hold of this queue it is, where it is held.
+    hold: u32,
+    pub(super) failures: u32,
+    pub(super) flags: u8,
+}
+
+impl Item {
+    fn new() -> Self {
+        let node = Node::new(0);
+        Item { node, number: 0, priority: 0, held_priority: 0, hold: 0, failures: 0, flags: 0 }
+    }
+
+    pub(super) fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn time(&self) -> Moment {
+        Moment::from_nanos(self.node.due())
+    }
+}
+
+impl<K> Nodes for Keys<K, Item> {
+    #[inline]
+    fn node(&self, index: u32) -> Option<&Node> {
+        self.get(index).map(|item| &item.node)
+    }
+
+    #[inline]
+    fn node_mut(&mut self, index: u32) -> &mut Node {
+        &mut self[index].node
+    }
+}
+
+/// What time it is.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
+    /// For delays and ageing. Nobody looks at it where there is neither.
+    pub(super) now: Moment,
+    /// For the metrics of a queue with a name.
+    pub(super) stamp: Moment,
+}
+
+pub(super) struct State<K> {
+    pub(super) keys: Keys<K, Item>,
+    /// Invariant: exactly the keys that are `READY` and not `HELD`.
+    pub(super) line: Line,
+    /// Invariant: exactly the keys that are `WAITS`.
+    pub(super) wheel: Wheel,
+    /// How many are `READY`, held or not.
+    pub(super) ready: usize,
+    /// How many are `HELD`.
+    held: usize,
+    /// Holds begun so far; wraps.
+    holds: u32,
+    /// Places given so far.
+    numbered: u64,
+    /// Requeued by their holders while the queue was being worked off.
+    kept: Vec<K>,
+    ending: Ending,
+    /// The soonest time that the clock was asked for and has not come back from.
+    /// Invariant, while open: not after the soonest timer.
+    armed: Option<Moment>,
+    limiter: Box<dyn RateLimiter<K>>,
+    /// Counts failures also where the limiter has no use for them.
+    counts: bool,
+    /// Invariant: has exactly the keys that have failed.
+    stalest: Option<Stalest>,
+    /// Adds that had to wait so far.
+    pub(super) retries: u64,
+    /// Of a queue with a name.
+    pub(super) recorder: Option<Box<Recorder>>,
+}
+
+/// What an add asks of the shell around the state.
+pub(super) struct Outcome<K> {
+    pub(super) limited: Limited,
+    /// A key can be handed out that could not before.
+    pub(super) came_ready: bool,
+    /// The clock must be asked to come back at this time.
+    pub(super) arm: Option<Moment>,
+    /// To be dropped once the lock is released.
+    pub(super) unused: Option<K>,
+}
+
+impl<K: Key> Rules for State<K> {
+    type Key = K;
+
+    #[inline]
+    fn load(&self) -> Load {
+        Load { ready: self.line.len(), held: self.held }
+    }
+
+    #[inline]
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    fn ending_mut(&mut self) -> &mut Ending {
+        &mut self.ending
+    }
+
+    #[inline]
+    fn take(&mut self, stamp: Moment) -> Option<Taken<K>> {
+        let slot = self.line.first()?;
+        let (key, hash, item) = self.keys.entry(slot)?;
+        // A `clone` that panics leaves everything as it was.
+        let key = key.clone();
+        let hold = self.holds.wrapping_add(1);
+        let priority = item.priority;
+        (item.flags, item.hold, item.held_priority) = (HELD, hold, priority);
+        self.holds = hold;
+        self.line.pop_first();
+        self.ready -= 1;
+        self.held += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.taken(slot, stamp);
+        }
+        let token = (u64::from(hold) << 32) | u64::from(slot);
+        Some(Taken { key, token, hash, priority })
+    }
+
+    #[inline]
+    fn finish(&mut self, token: u64, stamp: Moment) -> Finished<K> {
+        let Some(slot) = self.held_slot(token) else {
+            return Finished { added: Added::Refused, came_back: false, key: None };
+        };
+        self.held -= 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.done(slot, stamp);
+        }
+        let item = &mut self.keys[slot];
+        item.flags &= !HELD;
+        let came_back = item.is(READY);
+        if came_back {
+            self.line.insert(self.place_of(slot));
+        }
+        Finished { added: Added::Refused, came_back, key: self.remove_idle(slot) }
+    }
+}
+
+impl<K: Key> State<K> {
+    pub(super) fn new(
+        limiter: Box<dyn RateLimiter<K>>,
+        bounds: FailureBounds,
+        line: Line,
+        recorder: Option<Box<Recorder>>,
+    ) -> Self {
+        State {
+            keys: Keys::default(),
+            line,
+            wheel: Wheel::default(),
+            ready: 0,
+            held: 0,
+            holds: 0,
+            numbered: 0,
+            kept: Vec::new(),
+            ending: Ending::new(),
+            armed: None,
+            limiter,
+            counts: false,
+            stalest: Stalest::new(bounds),
+            retries: 0,
+            recorder,
+        }
+    }
+
+    /// How many are to run, those that are held meanwhile included.
+    pub(super) fn len(&self) -> usize {
+        self.ready
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// Adds a key.
+    #[inline]
+    pub(super) fn add(&mut self, hash: u32, key: K, options: AddOptions, time: Time) -> Outcome<K> {
+        if !self.ending.is_open() {
+            return self.refuse(Some(key));
+        }
+        let found = self.keys.find(hash, &key);
+        let failures = found.map_or(0, |slot| self.keys[slot].failures);
+        let AddOptions { priority, after, rate_limited } = options;
+        let limit = rate_limited.then(|| self.limiter.when(&key, failures, time.now));
+        let (slot, unused) = match found {
+            Some(slot) => (slot, Some(key)),
+            None => (self.keys.insert(hash, key, Item::new()), None),
+        };
+        if limit.is_some() {
+            self.count_failure(slot, time.now);
+        }
+        let delay = shorter(after, limit);
+        Outcome { unused, ..self.place(slot, priority, delay, time) }
+    }
+
+    /// Ends a hold, and adds the key again in the same step, with the priority it had.
+    pub(super) fn finish_again(
+        &mut self,
+        token: u64,
+        again: Again,
+        time: Time,
+    ) -> (Outcome<K>, Finished<K>) {
+        let wish = match (self.held_slot(token), self.ending.stop()) {
+            (None, _) | (_, Stop::Down) => self.refuse(None),
+            (Some(slot), stop) => self.wish(slot, again, stop == Stop::Open, time),
+        };
+        (wish, self.finish(token, time.stamp))
+    }
+
+    fn wish(&mut self, slot: u32, again: Again, open: bool, time: Time) -> Outcome<K> {
+        let Item { held_priority, failures, flags, .. } = self.keys[slot];
+        let delay = match (again, self.keys.key(slot)) {
+            (Again::Limited, Some(key)) => {
+                let delay = self.limiter.when(key, failures, time.now);
+                self.count_failure(slot, time.now);
+                delay
+            }
+            (Again::After(delay), _) => delay,
+            (Again::Limited, None) => Duration::ZERO,
+        };
+        if !open && delay.is_zero() && flags & (READY | WAITS) == 0 {
+            self.kept.extend(self.keys.key(slot).cloned());
+            return Outcome {
+                limited: Limited { delay, added: Added::Kept },
+                came_ready: false,
+                arm: None,
+                unused: None,
+            };
+        }
+        let mut outcome = self.place(slot, held_priority, delay, time);
+        outcome.limited.added = match outcome.limited.added {
+            Added::Rerun => Added::Queued,
+            Added::Waiting if !open => Added::Kept,
+            added => added,
+        };
+        outcome
+    }
+
+    fn refuse(&mut self, unused: Option<K>) -> Outcome<K> {
+        let limited = Limited { delay: Duration::ZERO, added: Added::Refused };
+        Outcome { limited, came_ready: false, arm: None, unused }
+    }
+
+    fn count_failure(&mut self, slot: u32, now: Moment) {
+        if !self.limiter.counts() && !self.counts {
+            return;
+        }
+        let item = &mut self.keys[slot];
+        item.failures = item.failures.saturating_add(1);
+        if let Some(stalest) = &mut self.stalest {
+            stalest.failed(slot, now);
+        }
+    }
+
+    pub(super) fn count_failures(&mut self) {
+        self.counts = true;
+    }
+
+    /// Lets the key in `slot` run after `delay`: a higher priority and a sooner time win
+    /// over those it has.
+    #[inline]
+    fn place(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome<K> {
+        self.retries += u64::from(!delay.is_zero());
+        let due = time.now.saturating_add(delay);
+        let item = &self.keys[slot];
+        let (held, was) = (item.is(HELD), item.flags & (READY | WAITS));
+        if was == 0 {
+            self.set_priority(slot, priority);
+        } else if priority > item.priority {
+            self.raise(slot, priority);
+        }
+        let added = match was {
+            READY => Added::Coalesced,
+            WAITS if delay.is_zero() => {
+                self.wheel.remove(&mut self.keys, slot);
+                self.make_ready(slot, time);
+                Added::Queued
+            }
+            WAITS if due < self.keys[slot].time() => {
+                self.wheel.reset(&mut self.keys, slot, due.as_nanos());
+                Added::Waiting
+            }
+            WAITS => Added::Coalesced,
+            _ if delay.is_zero() => {
+                self.make_ready(slot, time);
+                Added::Queued
+            }
+            _ => {
+                let item = &mut self.keys[slot];
+                item.node = Node::new(due.as_nanos());
+                item.flags |= WAITS;
+                self.wheel.insert(&mut self.keys, slot, time.now.as_nanos());
+                Added::Waiting
+            }
+        };
+        let arm = if added == Added::Waiting { self.arm(due) } else { None };
+        if let (Added::Coalesced, Some(recorder)) = (added, &mut self.recorder) {
+            recorder.coalesced();
+        }
+        let added = if held && added == Added::Queued { Added::Rerun } else { added };
+        let came_ready = added == Added::Queued;
+        Outcome { limited: Limited { delay, added }, came_ready, arm, unused: None }
+    }
+
+    fn set_priority(&mut self, slot: u32, priority: i32) {
+        self.numbered += 1;
+        let item = &mut self.keys[slot];
+        (item.priority, item.number) = (priority, self.numbered);
+    }
+
+    /// A raised key goes last among those of its new priority.
+    fn raise(&mut self, slot: u32, priority: i32) {
+        let in_line = self.keys[slot].flags == READY;
+        if in_line {
+            self.line.remove(self.place_of(slot));
+        }
+        self.set_priority(slot, priority);
+        if in_line {
+            self.line.insert(self.place_of(slot));
+        }
+    }
+
+    #[inline]
+    fn place_of(&self, slot: u32) -> Place {
+        let item = &self.keys[slot];
+        self.line.place(item.priority, item.time(), item.number, slot)
+    }
+
+    #[inline]
+    fn make_ready(&mut self, slot: u32, time: Time) {
+        let item = &mut self.keys[slot];
+        item.node = Node::new(time.now.as_nanos());
+        item.flags = (item.flags & !WAITS) | READY;
+        self.ready += 1;
+        if self.keys[slot].flags == READY {
+            self.line.insert(self.place_of(slot));
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.added(slot, time.stamp);
+        }
+    }
+
+    fn arm(&mut self, due: Moment) -> Option<Moment> {
+        let armed = self.armed.is_some_and(|armed| armed <= due);
+        if armed || due == Moment::END || !self.ending.is_open() {
+            return None;
+        }
+        self.armed = Some(due);
+        self.armed
+    }
+
+    /// Makes ready up to `max` of the keys that are due. Answers how many there were.
+    pub(super) fn fire(&mut self, max: usize, time: Time) -> usize {
+        if !self.ending.is_open() {
+            return 0;
+        }
+        let now = time.now.as_nanos();
+        let due = std::iter::from_fn(|| self.wheel.pop(&mut self.keys, now));
+        let mut due: Vec<u32> = due.take(max).collect();
+        // As controller-runtime has it. The wheel knows who was put off first, and not
+        // who was added first.
+        let keys = &self.keys;
+        due.sort_by_key(|&slot| {
+            (keys[slot].time(), -i64::from(keys[slot].priority), keys[slot].number)
+        });
+        for &slot in &due {
+            self.numbered += 1;
+            self.keys[slot].number = self.numbered;
+            self.make_ready(slot, time);
+        }
+        due.len()
+    }
+
+    /// When the clock should come back, now that it has come.
+    pub(super) fn rearm(&mut self, now: Moment) -> Option<Moment> {
+        self.armed = match self.ending.is_open() {
+            true => self.wheel.next_wake(&mut self.keys, now.as_nanos()).map(Moment::from_nanos),
+            false => None,
+        };
+        self.armed
+    }
+
+    /// When the next key falls due.
+    pub(super) fn next_due(&mut self) -> Option<Moment> {
+        if !self.ending.is_open() {
+            return None;
+        }
+        self.wheel.next_due(&mut self.keys).map(Moment::from_nanos)
+    }
+
+    /// The slot that `token` names. A token that names no hold is stale or forged.
+    #[inline]
+    fn held_slot(&self, token: u64) -> Option<u32> {
+        let (slot, hold) = (token as u32, (token >> 32) as u32);
+        let item = self.keys.get(slot)?;
+        (item.is(HELD) && item.hold == hold).then_some(slot)
+    }
+
+    /// A key that is neither to run nor held, and has not failed, has no reason to be here.
+    #[inline]
+    fn remove_idle(&mut self, slot: u32) -> Option<K> {
+        let item = &self.keys[slot];
+        if item.flags == 0 && item.failures == 0 { self.keys.remove(slot) } else { None }
+    }
+
+    /// Answers the keys that no longer wait, to be dropped once the lock is released.
+    /// Those that a drain will answer stay.
+    pub(super) fn stop_waiting(&mut self, mode: StopMode) -> Vec<K> {
+        if mode == StopMode::WorkOff || !self.ending.is_open() {
+            return Vec::new();
+        }
+        self.wheel = Wheel::default();
+        let waiting = self.keys.iter().filter(|(_, _, item)| item.is(WAITS));
+        let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
+        let stopped = waiting.into_iter().filter_map(|slot| {
+            self.keys[slot].flags &= !WAITS;
+            self.remove_idle(slot)
+        });
+        stopped.collect()
+    }
+
+    /// Takes out what nobody was handed, and what waits. What is held stays, but runs no
+    /// more.
+    pub(super) fn take_remaining(&mut self, now: Moment) -> Remains<K> {
+        // Cloned before anything changes: that may panic.
+        let mut remains = Remains::default();
+        remains
+            .held
+            .extend(self.keys.iter().filter(|(.., i)| i.is(HELD)).map(|(_, k, _)| k.clone()));
+        let ready = self.line.iter().filter_map(|slot| self.keys.key(slot)).cloned();
+        remains.ready.extend(ready);
+        let reruns = self.keys.iter().filter(|(.., item)| item.flags == HELD | READY);
+        let reruns: Vec<K> = reruns.map(|(_, key, _)| key.clone()).collect();
+        remains.waiting.extend(self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)));
+        remains.ready.append(&mut self.kept);
+        remains.ready.extend(reruns);
+        self.wheel = Wheel::default();
+        self.line.clear();
+        self.ready = 0;
+        let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
+        for slot in slots {
+            self.keys[slot].flags &= HELD;
+            self.remove_idle(slot);
+        }
+        remains
+    }
+
+    /// Ends the wait of `key`, or takes it out of the line; a held one will not run again.
+    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let mut cancelled = Cancelled::default();
+        let Some(slot) = self.keys.find(hash, key) else {
+            return (cancelled, None);
+        };
+        let flags = self.keys[slot].flags;
+        if flags & WAITS != 0 {
+            cancelled.waiting = true;
+            self.wheel.remove(&mut self.keys, slot);
+        }
+        if flags & READY != 0 {
+            (cancelled.ready, cancelled.rerun) = (flags == READY, flags != READY);
+            self.ready -= 1;
+            if flags == READY {
+                self.line.remove(self.place_of(slot));
+            }
+        }
+        self.keys[slot].flags &= HELD;
+        (cancelled, self.remove_idle(slot))
+    }
+
+    /// Forgets how often `key` has failed.
+    pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let slot = self.keys.find(hash, key)?;
+        self.forget_slot(slot)
+    }
+
+    fn forget_slot(&mut self, slot: u32) -> Option<K> {
+        if let Some(stalest) = &mut self.stalest {
+            stalest.forget(slot);
+        }
+        self.keys[slot].failures = 0;
+        self.remove_idle(slot)
+    }
+
+    /// Whether there is anything to forget as time goes by.
+    pub(super) fn forgets_by_time(&self) -> bool {
+        self.stalest.is_some()
+    }
+
+    /// Forgets what is too old or too much, and answers keys to be dropped.
+    pub(super) fn forget_stale(&mut self, now: Moment) -> Vec<K> {
+        let mut dropped = Vec::new();
+        while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
+            dropped.extend(self.forget_slot(slot));
+        }
+        dropped
+    }
+
+    /// Checks everything that the fields promise.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.keys.check();
+        self.wheel.check(&self.keys);
+        let count = |flag| self.keys.iter().filter(|(.., item)| item.is(flag)).count();
+        assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
+        assert_eq!(count(WAITS), self.wheel.len());
+        let mut in_line: Vec<u32> = self.line.iter().collect();
+        in_line.sort_unstable();
+        let ready = self.keys.iter().filter(|(.., item)| item.flags == READY);
+        assert_eq!(in_line, ready.map(|(slot, ..)| slot).collect::<Vec<_>>());
+        for (slot, _, item) in self.keys.iter() {
+            assert!(item.flags & (READY | WAITS) != READY | WAITS);
+            assert!(item.flags != 0 || item.failures > 0, "a key has a reason to be here");
+            assert!(item.flags != READY || self.line.contains(self.place_of(slot)));
+        }
+        let dues = self.keys.iter().filter(|(.., item)| item.is(WAITS)).map(|(.., i)| i.time());
+        if let (true, Some(next)) = (self.ending.is_open(), dues.min().filter(|&d| d < Moment::END))
+        {
+            assert!(self.armed.is_some_and(|armed| armed <= next));
+        }
+    }
+}
+
+/// How a holder wants to see its key again.
+#[derive(Clone, Copy)]
+pub(super) enum Again {
+    After(Duration),
+    Limited,
+}
+
+/// What an add waits for: the shorter, where both were asked for.
+#[inline]
+fn shorter(after: Option<Duration>, limit: Option<Duration>) -> Duration {
+    match (after, limit) {
+        (Some(after), Some(limit)) => after.min(limit),
+        (after, limit) => after.or(limit).unwrap_or_default(),
+    }
+}
