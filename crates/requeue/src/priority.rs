@@ -331,13 +331,13 @@ impl<K: Key> PriorityQueue<K> {
         let time = self.shared.time(may_wait);
         let mut inner = self.shared.shell.lock();
         let stale = inner.state.forget_stale(time.now);
-        let (outcome, finished) = inner.state.finish_again(token, again, time);
+        let (outcome, finished) = inner.state.finish_again(token, key, again, time);
         self.shared.shell.finished(inner, finished);
         hold.disarm();
         if let (Some(registration), Some(at)) = (registration, outcome.arm) {
             registration.arm(at);
         }
-        drop((stale, key));
+        drop((stale, outcome.unused));
         outcome.limited
     }
 
@@ -555,10 +555,11 @@ impl<K: Key> WorkQueue for PriorityQueue<K> {
     fn take_remaining(&self) -> Remains<K> {
         let now = self.shared.clock.now();
         let mut inner = self.shared.shell.lock();
-        let remains = inner.state.take_remaining(now);
+        let (remains, gone) = inner.state.take_remaining(now);
         // Under one lock: what a guard requeues in between would be in nobody's hands.
         let notices = inner.shut_down(StopMode::Now);
         drop(inner);
+        drop(gone);
         wake_all(notices);
         remains
     }

@@ -7,7 +7,8 @@
 
 use loom::future::block_on;
 use loom::thread;
-use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, TryGetError};
+use requeue::limiter::ExponentialFailure;
+use requeue::{Added, DelayingQueue, ManualClock, Options, PriorityQueue, Queue, TryGetError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -231,5 +232,41 @@ fn a_cancel_racing_the_due_time_leaves_no_trace() {
         assert!(cancelled.any());
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
         assert_eq!(queue.waiting(), 0);
+    });
+}
+
+#[test]
+fn a_retry_racing_an_add_runs_the_key_once_more() {
+    model(|| {
+        let clock = ManualClock::new();
+        let limiter = ExponentialFailure::default();
+        let queue = PriorityQueue::with(limiter, Options::new().clock(&clock));
+        queue.add("a");
+        let held = queue.try_get().unwrap();
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add("a"))
+        };
+        held.retry();
+        adder.join().unwrap();
+        // In either order the add wins: the key is ready, and waits no longer.
+        assert_eq!((queue.len(), queue.waiting()), (1, 0));
+        assert_eq!(*queue.try_get().unwrap().key(), "a");
+    });
+}
+
+#[test]
+fn a_key_of_a_priority_queue_that_falls_due_wakes_who_waits() {
+    model(|| {
+        let clock = ManualClock::new();
+        let limiter = ExponentialFailure::default();
+        let queue = PriorityQueue::with(limiter, Options::new().clock(&clock));
+        queue.add_after("a", Duration::from_secs(1));
+        let getter = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.get().wait().map(|held| held.done_into_key()))
+        };
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(getter.join().unwrap(), Some("a"));
     });
 }

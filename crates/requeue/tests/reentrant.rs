@@ -4,7 +4,7 @@
 #![cfg(not(requeue_loom))]
 
 use requeue::limiter::ExponentialFailure;
-use requeue::{ManualClock, Merge, Options, Queue, RateLimitingQueue};
+use requeue::{AddOptions, ManualClock, Merge, Options, PriorityQueue, Queue, RateLimitingQueue};
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
@@ -116,6 +116,54 @@ fn a_key_may_use_its_queue_as_it_is_dropped() {
     queue.add_after(key(9), SECOND);
     drop(left.wait());
     let (queue, _clock, look) = nosy_queue();
+    queue.add_after(Nosy { name: 1, look }, SECOND);
+    queue.shut_down();
+}
+
+#[test]
+fn so_it_may_under_priorities() {
+    let look = Look::default();
+    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    let clock = ManualClock::new();
+    let options = Options::new().clock(&clock).max_failing_keys(2);
+    let queue = PriorityQueue::with(ExponentialFailure::default(), options);
+    let seen = queue.clone();
+    let look_at = move || assert!(seen.len() + seen.waiting() < 100);
+    assert!(look.set(Box::new(look_at)).is_ok());
+    // Coalesced, raised, re-run, done, cancelled.
+    queue.add_many([key(1), key(1)], AddOptions::new());
+    queue.add_with(key(1), AddOptions::new().priority(1));
+    let held = queue.try_get().unwrap();
+    queue.add(key(1));
+    held.done();
+    queue.cancel(&key(1));
+    // Put off, merged, made ready, due.
+    queue.add_after(key(1), SECOND);
+    queue.add_after(key(1), SECOND / 2);
+    queue.add(key(1));
+    queue.add_after(key(2), SECOND);
+    clock.advance(SECOND);
+    queue.get().wait().unwrap().requeue();
+    queue.get().wait().unwrap().requeue_after(SECOND);
+    assert!(queue.get().wait().unwrap().next().wait_timeout(Duration::ZERO).is_err());
+    // Failed, forgotten, and forgotten because others failed since.
+    for name in 0..5 {
+        queue.add_rate_limited(key(name));
+    }
+    queue.forget(&key(4));
+    clock.advance(SECOND);
+    queue.get().wait().unwrap().retry();
+    // Refused, kept, left over, dropped by a shutdown.
+    queue.add_after(key(8), SECOND);
+    let held = queue.get().wait().unwrap();
+    let left = queue.drain(Duration::ZERO);
+    held.requeue();
+    queue.add(key(9));
+    drop(left.wait());
+    let queue = PriorityQueue::with(ExponentialFailure::default(), Options::new().clock(&clock));
+    let seen = queue.clone();
+    let look = Look::default();
+    assert!(look.set(Box::new(move || assert!(seen.is_empty()))).is_ok());
     queue.add_after(Nosy { name: 1, look }, SECOND);
     queue.shut_down();
 }

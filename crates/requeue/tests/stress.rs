@@ -3,7 +3,10 @@
 
 #![cfg(not(requeue_loom))]
 
-use requeue::{DelayingQueue, GetTimeoutError, Held};
+use requeue::limiter::default_item_based;
+use requeue::{
+    AddOptions, DelayingQueue, Drain, Get, GetMany, GetTimeoutError, Held, PriorityQueue, WorkQueue,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
@@ -36,6 +39,46 @@ impl Random {
     }
 }
 
+/// The calls that are made, on whichever queue.
+trait Subject: WorkQueue<Key = usize> + Clone {
+    fn get(&self) -> Get<'_, Self>;
+    fn get_many(&self, max: usize) -> GetMany<'_, Self>;
+    fn waiting(&self) -> usize;
+    fn drain(&self, limit: Duration) -> Drain<'_, Self>;
+    fn add_after(&self, key: usize, delay: Duration);
+    fn requeue_after(held: Held<'_, Self>, delay: Duration);
+}
+
+macro_rules! subject {
+    ($queue:ident, $add_after:expr) => {
+        impl Subject for $queue<usize> {
+            fn get(&self) -> Get<'_, Self> {
+                $queue::get(self)
+            }
+            fn get_many(&self, max: usize) -> GetMany<'_, Self> {
+                $queue::get_many(self, max)
+            }
+            fn waiting(&self) -> usize {
+                $queue::waiting(self)
+            }
+            fn drain(&self, limit: Duration) -> Drain<'_, Self> {
+                $queue::drain(self, limit)
+            }
+            fn add_after(&self, key: usize, delay: Duration) {
+                $add_after(self, key, delay);
+            }
+            fn requeue_after(held: Held<'_, Self>, delay: Duration) {
+                held.requeue_after(delay);
+            }
+        }
+    };
+}
+
+subject!(DelayingQueue, DelayingQueue::add_after);
+subject!(PriorityQueue, |queue: &PriorityQueue<usize>, key, delay| {
+    queue.add_with(key, AddOptions::new().after(delay).priority(key as i32 % 3))
+});
+
 /// What the world knows of each key.
 #[derive(Default)]
 struct Ledger {
@@ -52,17 +95,17 @@ impl Ledger {
         self.served[key].store(self.asked[key].load(SeqCst), SeqCst);
     }
 
-    fn end(&self, held: Held<'_, DelayingQueue<usize>>, random: &mut Random) {
+    fn end<Q: Subject>(&self, held: Held<'_, Q>, random: &mut Random) {
         assert!(self.held[*held.key()].swap(false, SeqCst));
         match random.below(20) {
             0 => drop(held.requeue()),
-            1 => drop(held.requeue_after(Duration::from_micros(random.below(300)))),
+            1 => Q::requeue_after(held, Duration::from_micros(random.below(300))),
             _ => held.done(),
         }
     }
 }
 
-async fn task(queue: DelayingQueue<usize>, ledger: &'static Ledger, mut random: Random) {
+async fn task<Q: Subject>(queue: Q, ledger: &'static Ledger, mut random: Random) {
     loop {
         // A get that loses against a ready future is cancelled, woken or not.
         let cancel = random.below(2) == 0;
@@ -87,7 +130,7 @@ async fn task(queue: DelayingQueue<usize>, ledger: &'static Ledger, mut random: 
     }
 }
 
-fn thread(queue: &DelayingQueue<usize>, ledger: &Ledger, mut random: Random) {
+fn thread<Q: Subject>(queue: &Q, ledger: &Ledger, mut random: Random) {
     loop {
         let held = match random.below(3) {
             0 => queue.get_many(3).wait(),
@@ -105,24 +148,33 @@ fn thread(queue: &DelayingQueue<usize>, ledger: &Ledger, mut random: Random) {
     }
 }
 
-fn produce(queue: &DelayingQueue<usize>, ledger: &Ledger, mut random: Random) {
+fn produce<Q: Subject>(queue: &Q, ledger: &Ledger, mut random: Random) {
     for _ in 0..adds() {
         let key = random.below(KEYS as u64) as usize;
         ledger.asked[key].fetch_add(1, SeqCst);
         match random.below(3) {
             0 => queue.add_after(key, Duration::from_micros(random.below(500))),
             1 => queue.add_after(key, Duration::ZERO),
-            _ => queue.add(key),
-        };
+            _ => drop(queue.add(key)),
+        }
     }
 }
 
 #[test]
 fn no_key_is_held_twice_and_none_is_lost() {
+    stress(DelayingQueue::new());
+}
+
+#[test]
+fn nor_under_priorities() {
+    stress(PriorityQueue::new(default_item_based()));
+}
+
+fn stress<Q: Subject>(queue: Q) {
     let seed = seed();
     let ledger: &'static Ledger = Box::leak(Box::default());
-    let queue = DelayingQueue::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+    let runtime = runtime.expect("the system has threads to give");
     let tasks: Vec<_> =
         (0..4).map(|n| runtime.spawn(task(queue.clone(), ledger, Random(seed ^ n)))).collect();
     std::thread::scope(|scope| {
@@ -142,17 +194,17 @@ fn no_key_is_held_twice_and_none_is_lost() {
                 })
             })
             .collect();
-        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        producers.into_iter().for_each(|producer| producer.join().expect("no producer panics"));
         while queue.waiting() > 0 {
             std::thread::yield_now();
         }
         let left = queue.drain(Duration::from_secs(60)).wait();
         assert!(left.held.is_empty(), "{left:?}");
         // What holders asked to see again was kept, and had been served before.
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        workers.into_iter().for_each(|worker| worker.join().expect("no worker panics"));
     });
     for task in tasks {
-        runtime.block_on(task).unwrap();
+        runtime.block_on(task).expect("no task panics");
     }
     for key in 0..KEYS {
         let (asked, served) = (ledger.asked[key].load(SeqCst), ledger.served[key].load(SeqCst));

@@ -146,8 +146,9 @@ impl Naive {
             Stop::Down => (Added::Refused, 0),
             stop => {
                 let delay = delay.unwrap_or_else(|| self.limit(key));
-                let known = self.items.iter().any(|item| item.key == key);
-                if stop == Stop::WorkingOff && delay == 0 && !known {
+                let ready = |item: &Item| item.key == key && item.due.is_none();
+                if stop == Stop::WorkingOff && delay == 0 && !self.items.iter().any(ready) {
+                    self.items.retain(|item| item.key != key);
                     self.kept.push(key);
                     (Added::Kept, delay)
                 } else {

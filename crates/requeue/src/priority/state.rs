@@ -118,6 +118,12 @@ pub(super) struct Outcome<K> {
     pub(super) unused: Option<K>,
 }
 
+impl<K> Outcome<K> {
+    fn unchanged(limited: Limited, unused: Option<K>) -> Self {
+        Outcome { limited, came_ready: false, arm: None, unused }
+    }
+}
+
 impl<K: Key> Rules for State<K> {
     type Key = K;
 
@@ -234,35 +240,36 @@ impl<K: Key> State<K> {
     pub(super) fn finish_again(
         &mut self,
         token: u64,
+        key: K,
         again: Again,
         time: Time,
     ) -> (Outcome<K>, Finished<K>) {
-        let wish = match (self.held_slot(token), self.ending.stop()) {
-            (None, _) | (_, Stop::Down) => self.refuse(None),
-            (Some(slot), stop) => self.wish(slot, again, stop == Stop::Open, time),
+        let outcome = match (self.held_slot(token), self.ending.stop()) {
+            (None, _) | (_, Stop::Down) => self.refuse(Some(key)),
+            (Some(slot), stop) => self.add_held(slot, key, again, stop == Stop::Open, time),
         };
-        (wish, self.finish(token, time.stamp))
+        (outcome, self.finish(token, time.stamp))
     }
 
-    fn wish(&mut self, slot: u32, again: Again, open: bool, time: Time) -> Outcome<K> {
+    /// Adds a key for its holder. While all is being worked off it does not run again, but
+    /// is kept for the answer.
+    fn add_held(&mut self, slot: u32, key: K, again: Again, open: bool, time: Time) -> Outcome<K> {
         let Item { held_priority, failures, flags, .. } = self.keys[slot];
-        let delay = match (again, self.keys.key(slot)) {
-            (Again::Limited, Some(key)) => {
-                let delay = self.limiter.when(key, failures, time.now);
+        let delay = match again {
+            Again::After(delay) => delay,
+            Again::Limited => {
+                let delay = self.limiter.when(&key, failures, time.now);
                 self.count_failure(slot, time.now);
                 delay
             }
-            (Again::After(delay), _) => delay,
-            (Again::Limited, None) => Duration::ZERO,
         };
-        if !open && delay.is_zero() && flags & (READY | WAITS) == 0 {
-            self.kept.extend(self.keys.key(slot).cloned());
-            return Outcome {
-                limited: Limited { delay, added: Added::Kept },
-                came_ready: false,
-                arm: None,
-                unused: None,
-            };
+        if !open && delay.is_zero() && flags & READY == 0 {
+            if flags & WAITS != 0 {
+                self.wheel.remove(&mut self.keys, slot);
+                self.keys[slot].flags &= !WAITS;
+            }
+            self.kept.push(key);
+            return Outcome::unchanged(Limited { delay, added: Added::Kept }, None);
         }
         let mut outcome = self.place(slot, held_priority, delay, time);
         outcome.limited.added = match outcome.limited.added {
@@ -270,12 +277,11 @@ impl<K: Key> State<K> {
             Added::Waiting if !open => Added::Kept,
             added => added,
         };
-        outcome
+        Outcome { unused: Some(key), ..outcome }
     }
 
     fn refuse(&mut self, unused: Option<K>) -> Outcome<K> {
-        let limited = Limited { delay: Duration::ZERO, added: Added::Refused };
-        Outcome { limited, came_ready: false, arm: None, unused }
+        Outcome::unchanged(Limited { delay: Duration::ZERO, added: Added::Refused }, unused)
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
@@ -457,29 +463,29 @@ impl<K: Key> State<K> {
     }
 
     /// Takes out what nobody was handed, and what waits. What is held stays, but runs no
-    /// more.
-    pub(super) fn take_remaining(&mut self, now: Moment) -> Remains<K> {
+    /// more. Answers also keys to be dropped once the lock is released.
+    pub(super) fn take_remaining(&mut self, now: Moment) -> (Remains<K>, Vec<K>) {
         // Cloned before anything changes: that may panic.
-        let mut remains = Remains::default();
-        remains
-            .held
-            .extend(self.keys.iter().filter(|(.., i)| i.is(HELD)).map(|(_, k, _)| k.clone()));
-        let ready = self.line.iter().filter_map(|slot| self.keys.key(slot)).cloned();
-        remains.ready.extend(ready);
-        let reruns = self.keys.iter().filter(|(.., item)| item.flags == HELD | READY);
-        let reruns: Vec<K> = reruns.map(|(_, key, _)| key.clone()).collect();
-        remains.waiting.extend(self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)));
-        remains.ready.append(&mut self.kept);
-        remains.ready.extend(reruns);
+        let with = |flags| {
+            let keys = self.keys.iter().filter(move |(.., item)| item.flags & flags == flags);
+            keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
+        };
+        let (held, reruns) = (with(HELD), with(HELD | READY));
+        let line = self.line.iter().filter_map(|slot| self.keys.key(slot));
+        let mut ready: Vec<K> = line.cloned().collect();
+        let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
+        ready.append(&mut self.kept);
+        ready.extend(reruns);
         self.wheel = Wheel::default();
         self.line.clear();
         self.ready = 0;
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
-        for slot in slots {
+        let gone = slots.into_iter().filter_map(|slot| {
             self.keys[slot].flags &= HELD;
-            self.remove_idle(slot);
-        }
-        remains
+            self.remove_idle(slot)
+        });
+        let gone = gone.collect();
+        (Remains { ready, waiting, held }, gone)
     }
 
     /// Ends the wait of `key`, or takes it out of the line; a held one will not run again.
