@@ -29,7 +29,7 @@
 //! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
 //! | [`Get`] | waits for a key, in a task or on a thread |
 //! | [`Drain`] | works off what is ready, and answers what was left |
-//! | [`Metrics`] | what named queues report |
+//! | [`Metrics`] | what named queues and workers report |
 //! | [`ManualClock`] | time that moves when a test moves it |
 //! | [`Fair`] | an [`Order`] in which tenants take turns |
 //! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
@@ -70,7 +70,7 @@ pub use clock::{Clock, ManualClock, Moment};
 pub use delaying::DelayingQueue;
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
-pub use metrics::{Histogram, Metrics, NameError, QueueMetrics};
+pub use metrics::{Histogram, Metrics, NameError, QueueMetrics, WorkerMetrics};
 pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};
 pub use priority::{AddOptions, PriorityQueue};

@@ -1,20 +1,30 @@
-//! What queues report: counted in the queue, read by pull.
+//! What queues and workers report: counted where it happens, read by pull.
 //!
-//! The seven of client-go, with its meaning, and a few of our own. A queue without a
-//! name reports nothing, keeps no times and reads no clock for them.
+//! The seven of client-go, with its meaning, those of a controller-runtime controller, and
+//! a few of our own. A queue without a name reports nothing, keeps no times and reads no
+//! clock for them.
 
 mod histogram;
 mod recorder;
+#[cfg_attr(not(test), expect(dead_code, reason = "the worker that reports here is to come"))]
+mod worker;
 
 pub use histogram::Histogram;
+pub(crate) use histogram::Tens;
 pub(crate) use recorder::Recorder;
+#[expect(unused_imports, reason = "the worker that reports here is to come")]
+pub(crate) use worker::RunResult;
+pub use worker::WorkerMetrics;
+pub(crate) use worker::WorkerRecorder;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// The queues that report here, by name. Clones share one list.
+/// The queues and workers that report here, by name. Clones share one list.
+///
+/// A queue and a worker may have the same name; two queues may not, nor two workers.
 ///
 /// ```
 /// use requeue::{Metrics, Options, Queue};
@@ -30,14 +40,21 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Default)]
 pub struct Metrics {
-    queues: Arc<Mutex<BTreeMap<String, Reporter>>>,
+    names: Arc<Mutex<Names>>,
+}
+
+#[derive(Default)]
+struct Names {
+    queues: BTreeMap<String, Reporter>,
+    /// A worker's name is free once its recorder is gone.
+    workers: BTreeMap<String, Weak<WorkerRecorder>>,
 }
 
 /// `None` until the queue is built.
 type Reporter = Option<Weak<dyn Report>>;
 
 impl Metrics {
-    /// No queues yet.
+    /// No queues and no workers yet.
     pub fn new() -> Self {
         Metrics::default()
     }
@@ -45,36 +62,61 @@ impl Metrics {
     /// What every queue reports at this moment, by name. Takes each queue's lock in turn,
     /// for a time that grows with the number of keys it has, or had since it was last empty.
     pub fn gather(&self) -> Vec<QueueMetrics> {
-        let queues: Vec<_> = self.lock().values().flatten().cloned().collect();
+        let queues: Vec<_> = self.lock().queues.values().flatten().cloned().collect();
         // Not under the lock: this may be the last to let go of a queue.
         queues.into_iter().filter_map(|queue| Some(queue.upgrade()?.report())).collect()
+    }
+
+    /// What every worker reports at this moment, by name.
+    pub fn gather_workers(&self) -> Vec<WorkerMetrics> {
+        let workers: Vec<_> = self.lock().workers.values().cloned().collect();
+        workers.into_iter().filter_map(|worker| Some(worker.upgrade()?.report())).collect()
+    }
+
+    /// A recorder for a worker, which has the name until the last handle to it is dropped.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the worker that reports here is to come"))]
+    pub(crate) fn worker(&self, name: String) -> Result<Arc<WorkerRecorder>, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        let workers = &mut self.lock().workers;
+        workers.retain(|_, worker| worker.strong_count() > 0);
+        if workers.contains_key(&name) {
+            return Err(NameError::WorkerTaken { name });
+        }
+        let worker = Arc::new(WorkerRecorder::new(name.clone()));
+        workers.insert(name, Arc::downgrade(&worker));
+        Ok(worker)
     }
 
     pub(crate) fn reserve(&self, name: String) -> Result<Name, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
-        let mut queues = self.lock();
+        let queues = &mut self.lock().queues;
         if queues.contains_key(&name) {
             return Err(NameError::Taken { name });
         }
         queues.insert(name.clone(), None);
-        drop(queues);
         Ok(Name { name, registry: self.clone() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Reporter>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.lock().keys()).finish()
+        let names = self.lock();
+        f.debug_struct("Metrics")
+            .field("queues", &names.queues.keys())
+            .field("workers", &names.workers.keys())
+            .finish()
     }
 }
 
-/// Why a queue cannot have a name.
+/// Why a queue or a worker cannot have a name.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameError {
@@ -85,14 +127,22 @@ pub enum NameError {
         /// The name.
         name: String,
     },
+    /// Another worker has it, and still lives.
+    WorkerTaken {
+        /// The name.
+        name: String,
+    },
 }
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameError::Empty => f.write_str("the name of a queue must not be empty"),
+            NameError::Empty => f.write_str("a name must not be empty"),
             NameError::Taken { name } => {
                 write!(f, "a queue named {name:?} already reports to these metrics")
+            }
+            NameError::WorkerTaken { name } => {
+                write!(f, "a worker named {name:?} already reports to these metrics")
             }
         }
     }
@@ -118,13 +168,13 @@ impl Name {
     }
 
     pub(crate) fn reporter(&self, queue: Weak<dyn Report>) {
-        self.registry.lock().insert(self.name.clone(), Some(queue));
+        self.registry.lock().queues.insert(self.name.clone(), Some(queue));
     }
 }
 
 impl Drop for Name {
     fn drop(&mut self) {
-        self.registry.lock().remove(&self.name);
+        self.registry.lock().queues.remove(&self.name);
     }
 }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 /// Upper bounds, in nanoseconds: 10 ns to 1000 s by tens, as in controller-runtime.
 /// Kubernetes' component-base has the first ten of them.
-const BOUNDS: [u64; 12] = [
+const TENS: [u64; 12] = [
     10,
     100,
     1_000,
@@ -20,26 +20,29 @@ const BOUNDS: [u64; 12] = [
 /// How long things took.
 ///
 /// The sum is of whole nanoseconds: the difference of two reads is exact.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// Not cumulative; the last is of what is above all bounds.
-    counts: [u64; BOUNDS.len() + 1],
+    /// Upper bounds, in nanoseconds, rising.
+    bounds: &'static [u64],
+    /// Not cumulative; one more than there are bounds: the last is of what is above them.
+    counts: Vec<u64>,
     sum_nanos: u128,
 }
 
 impl Histogram {
-    #[inline]
+    pub(crate) fn new(bounds: &'static [u64]) -> Self {
+        Histogram { bounds, counts: vec![0; bounds.len() + 1], sum_nanos: 0 }
+    }
+
     pub(crate) fn observe(&mut self, nanos: u64) {
-        // The power of ten that is not below it, less one.
-        let bucket = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
-        self.counts[bucket.min(BOUNDS.len())] += 1;
+        self.counts[self.bounds.partition_point(|&bound| bound < nanos)] += 1;
         self.sum_nanos += u128::from(nanos);
     }
 
     /// Upper bounds, and how many took at most so long.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let mut total = 0;
-        BOUNDS.iter().zip(&self.counts).map(move |(&bound, count)| {
+        self.bounds.iter().zip(&self.counts).map(move |(&bound, count)| {
             total += count;
             (Duration::from_nanos(bound), total)
         })
@@ -57,16 +60,48 @@ impl Histogram {
     }
 }
 
+/// 10 ns to 1000 s by tens, and nothing observed.
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram::new(&TENS)
+    }
+}
+
+/// A [`Histogram`] by tens, while a queue fills it: its bucket is computed, and not searched.
+#[derive(Default)]
+pub(crate) struct Tens {
+    counts: [u64; TENS.len() + 1],
+    sum_nanos: u128,
+}
+
+impl Tens {
+    #[inline]
+    pub(crate) fn observe(&mut self, nanos: u64) {
+        // The power of ten that is not below it, less one.
+        let bucket = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
+        self.counts[bucket.min(TENS.len())] += 1;
+        self.sum_nanos += u128::from(nanos);
+    }
+
+    pub(crate) fn read(&self) -> Histogram {
+        Histogram { bounds: &TENS, counts: self.counts.to_vec(), sum_nanos: self.sum_nanos }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_observation_is_counted_from_the_first_bound_that_is_not_below_it() {
-        let edges = BOUNDS.iter().flat_map(|&bound| [bound - 1, bound, bound + 1]);
+        let edges = TENS.iter().flat_map(|&bound| [bound - 1, bound, bound + 1]);
         for nanos in edges.chain([0, 1, u64::MAX]) {
-            let mut histogram = Histogram::default();
-            histogram.observe(nanos);
+            let mut tens = Tens::default();
+            tens.observe(nanos);
+            let mut searched = Histogram::default();
+            searched.observe(nanos);
+            let histogram = tens.read();
+            assert_eq!(histogram, searched, "{nanos}");
             for (bound, count) in histogram.buckets() {
                 assert_eq!(count, u64::from(nanos <= bound.as_nanos() as u64), "{nanos} {bound:?}");
             }

@@ -1,4 +1,4 @@
-use super::{Histogram, QueueMetrics};
+use super::{QueueMetrics, Tens};
 use crate::clock::Moment;
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ pub(crate) struct Recorder {
     stamps: Vec<Stamp>,
     adds: u64,
     coalesced: u64,
-    queue_duration: Histogram,
-    work_duration: Histogram,
+    queue_duration: Tens,
+    work_duration: Tens,
 }
 
 /// When a key was last added, and when it was last handed out.
@@ -60,8 +60,8 @@ impl Recorder {
         QueueMetrics {
             adds: self.adds,
             coalesced: self.coalesced,
-            queue_duration: self.queue_duration.clone(),
-            work_duration: self.work_duration.clone(),
+            queue_duration: self.queue_duration.read(),
+            work_duration: self.work_duration.read(),
             ..QueueMetrics::default()
         }
     }

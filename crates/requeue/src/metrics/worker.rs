@@ -1,0 +1,191 @@
+//! What a worker reports, in controller-runtime's words.
+
+use super::Histogram;
+use crate::sync::Mutex;
+use std::time::Duration;
+
+/// Upper bounds, in nanoseconds: 5 ms to 60 s, as in controller-runtime.
+const RUN_BOUNDS: [u64; 40] = millis([
+    5, 10, 25, 50, 100, 150, 200, 250, 300, 350, 400, 450, 500, 600, 700, 800, 900, 1000, 1250,
+    1500, 1750, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 6000, 7000, 8000, 9000, 10_000, 15_000,
+    20_000, 25_000, 30_000, 40_000, 50_000, 60_000,
+]);
+
+const fn millis(mut bounds: [u64; 40]) -> [u64; 40] {
+    let mut i = 0;
+    while i < bounds.len() {
+        bounds[i] *= 1_000_000;
+        i += 1;
+    }
+    bounds
+}
+
+/// What one worker reports. Counts are since the worker was made.
+///
+/// A run ends in one of four ways: [`success`](Self::success), [`error`](Self::error),
+/// [`requeue`](Self::requeue) or [`requeue_after`](Self::requeue_after). One that was
+/// cancelled half way is none of them.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerMetrics {
+    /// The worker's name.
+    pub name: String,
+    /// Runs that went well.
+    pub success: u64,
+    /// Runs that failed, also by a panic or a timeout.
+    pub error: u64,
+    /// Runs that asked for another, by the queue's limiter.
+    pub requeue: u64,
+    /// Runs that asked for another after a time of their own.
+    pub requeue_after: u64,
+    /// Runs that panicked. They are in `error` too.
+    pub panics: u64,
+    /// Runs that took longer than they may. They are in `error` too.
+    pub timeouts: u64,
+    /// Keys that failed for good, and are not tried again. The run is in `error` too.
+    pub given_up: u64,
+    /// Runs under way.
+    pub active: u64,
+    /// How many runs there may be at once.
+    pub concurrency: u64,
+    /// How long runs took, however they ended.
+    pub run_duration: Histogram,
+}
+
+/// How a run ended, in controller-runtime's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunResult {
+    Success,
+    Error,
+    Requeue,
+    RequeueAfter,
+}
+
+/// What a named worker notes. All who run its handler share one.
+///
+/// One lock for all of it: a run takes it twice, and whoever reads sees no run half
+/// counted.
+pub(crate) struct WorkerRecorder {
+    metrics: Mutex<WorkerMetrics>,
+}
+
+impl WorkerRecorder {
+    pub(super) fn new(name: String) -> Self {
+        let metrics = WorkerMetrics {
+            name,
+            success: 0,
+            error: 0,
+            requeue: 0,
+            requeue_after: 0,
+            panics: 0,
+            timeouts: 0,
+            given_up: 0,
+            active: 0,
+            concurrency: 0,
+            run_duration: Histogram::new(&RUN_BOUNDS),
+        };
+        WorkerRecorder { metrics: Mutex::new(metrics) }
+    }
+
+    pub(super) fn report(&self) -> WorkerMetrics {
+        self.metrics.lock().clone()
+    }
+
+    pub(crate) fn set_concurrency(&self, n: usize) {
+        self.metrics.lock().concurrency = n as u64;
+    }
+
+    /// A run begins. It ends by one of [`finished`](Self::finished) and
+    /// [`cancelled`](Self::cancelled).
+    pub(crate) fn started(&self) {
+        self.metrics.lock().active += 1;
+    }
+
+    pub(crate) fn finished(&self, result: RunResult, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let mut metrics = self.metrics.lock();
+        metrics.active -= 1;
+        metrics.run_duration.observe(nanos);
+        *match result {
+            RunResult::Success => &mut metrics.success,
+            RunResult::Error => &mut metrics.error,
+            RunResult::Requeue => &mut metrics.requeue,
+            RunResult::RequeueAfter => &mut metrics.requeue_after,
+        } += 1;
+    }
+
+    /// A run was dropped half way.
+    pub(crate) fn cancelled(&self) {
+        self.metrics.lock().active -= 1;
+    }
+
+    /// Besides [`finished`](Self::finished) with an error, as are the next two.
+    pub(crate) fn panicked(&self) {
+        self.metrics.lock().panics += 1;
+    }
+
+    pub(crate) fn timed_out(&self) {
+        self.metrics.lock().timeouts += 1;
+    }
+
+    /// The key failed for good, and is not tried again.
+    pub(crate) fn gave_up(&self) {
+        self.metrics.lock().given_up += 1;
+    }
+}
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::super::{Metrics, NameError};
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_run_is_under_way_and_then_counted_once_by_how_it_ended() {
+        let metrics = Metrics::new();
+        let worker = metrics.worker("orders".to_owned()).unwrap();
+        worker.set_concurrency(4);
+        let ends = [
+            RunResult::Success,
+            RunResult::Error,
+            RunResult::Error,
+            RunResult::Requeue,
+            RunResult::Requeue,
+            RunResult::Requeue,
+            RunResult::RequeueAfter,
+        ];
+        ends.iter().for_each(|_| worker.started());
+        worker.started();
+        worker.cancelled();
+        assert_eq!(metrics.gather_workers()[0].active, 7);
+        ends.into_iter().for_each(|end| worker.finished(end, Duration::from_millis(5)));
+        worker.panicked();
+        (0..2).for_each(|_| worker.timed_out());
+        (0..3).for_each(|_| worker.gave_up());
+
+        let report = metrics.gather_workers().remove(0);
+        assert_eq!((report.name.as_str(), report.active, report.concurrency), ("orders", 0, 4));
+        assert_eq!((report.success, report.error), (1, 2));
+        assert_eq!((report.requeue, report.requeue_after), (3, 1));
+        assert_eq!((report.panics, report.timeouts, report.given_up), (1, 2, 3));
+        assert_eq!((report.run_duration.count(), report.run_duration.sum().as_millis()), (7, 35));
+        assert_eq!(report.run_duration.buckets().next(), Some((Duration::from_millis(5), 7)));
+    }
+
+    #[test]
+    fn a_worker_may_have_the_name_of_a_queue_but_not_of_another_worker() {
+        let metrics = Metrics::new();
+        let _queue = metrics.reserve("orders".to_owned()).unwrap();
+        let worker = metrics.worker("orders".to_owned()).unwrap();
+        let taken = metrics.worker("orders".to_owned()).err();
+        assert_eq!(taken, Some(NameError::WorkerTaken { name: "orders".to_owned() }));
+        assert_eq!(metrics.worker(String::new()).err(), Some(NameError::Empty));
+
+        let other_handle = Arc::clone(&worker);
+        drop(worker);
+        assert!(metrics.worker("orders".to_owned()).is_err());
+        drop(other_handle);
+        assert!(metrics.gather_workers().is_empty());
+        assert!(metrics.worker("orders".to_owned()).is_ok());
+    }
+}
