@@ -125,8 +125,7 @@ impl<K: Key> Report for Shared<K> {
             Inner::Ours(queue) => queue.metrics().unwrap_or_default(),
             Inner::Given(_) => QueueMetrics::default(),
         };
-        metrics.retries = state.retries();
-        metrics.waiting = state.waiting() as u64;
+        state.report(&mut metrics);
         if let Some(name) = &self.name {
             metrics.name = name.as_str().to_owned();
         }
@@ -169,7 +168,7 @@ impl<K: Key> DelayingQueue<K> {
     fn build(inner: Inner<K>, hasher: Hasher, options: Options) -> Self {
         let shared = Shared {
             inner,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State::new(options.name.is_some())),
             hasher,
             clock: options.clock,
             registration: OnceLock::new(),

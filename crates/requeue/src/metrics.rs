@@ -195,10 +195,15 @@ pub struct QueueMetrics {
     pub coalesced: u64,
     /// Delayed and rate-limited adds, whatever their delay.
     pub retries: u64,
+    /// Adds refused since the queue is shut down or draining, and waiting keys that a
+    /// shutdown dropped. What a drain answers is not dropped.
+    pub dropped: u64,
     /// How long keys waited from their add until a worker took them.
     pub queue_duration: Histogram,
     /// How long workers held keys.
     pub work_duration: Histogram,
+    /// How long after their time delayed keys became ready.
+    pub lateness: Histogram,
     /// How long the keys held now have been held, added up.
     pub unfinished_work: Duration,
     /// How long the key held longest has been held.

@@ -226,6 +226,22 @@ fn depth_is_reported_by_priority() {
 }
 
 #[test]
+fn what_is_dropped_is_counted_and_how_late_keys_are() {
+    let metrics = Metrics::new();
+    let (queue, clock) = with(|options| options.metrics(&metrics, "pods").expect("a free name"));
+    queue.add_after("a", SECOND);
+    clock.advance(2 * SECOND);
+    let held = queue.try_get().unwrap();
+    queue.add_after("b", SECOND);
+    queue.shut_down(); // drops "b"
+    queue.add("c");
+    held.retry();
+    let report = queue.metrics().unwrap();
+    assert_eq!((report.lateness.count(), report.lateness.sum()), (1, Duration::ZERO));
+    assert_eq!(report.dropped, 3);
+}
+
+#[test]
 fn keys_may_come_from_an_iterator_that_uses_the_queue() {
     let (queue, _clock) = queue();
     let seen = queue.clone();

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::failures::Stalest;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
+use crate::metrics::{QueueMetrics, Tens};
 use crate::options::{FailureBounds, Merge};
 use crate::snapshot::{Added, WaitingKey};
 use crate::wheel::{Node, Nodes, Packed, Wheel};
@@ -93,6 +94,10 @@ pub(super) struct State<K> {
     armed: Option<Moment>,
     /// Delayed and rate-limited adds so far.
     retries: u64,
+    /// Adds refused here, and waiting keys that a shutdown dropped.
+    dropped: u64,
+    /// How long after their time keys were let go. Of a queue with a name.
+    lateness: Option<Box<Tens>>,
     limiter: Option<Box<dyn RateLimiter<K>>>,
     /// Counts failures also where the limiter has no use for them.
     counts: bool,
@@ -133,22 +138,23 @@ impl Outcome {
     }
 }
 
-impl<K> Default for State<K> {
-    fn default() -> Self {
+impl<K> State<K> {
+    /// `records`: the queue has a name.
+    pub(super) fn new(records: bool) -> Self {
         State {
             keys: Keys::default(),
             wheel: Wheel::default(),
             phase: Phase::Open,
             armed: None,
             retries: 0,
+            dropped: 0,
+            lateness: records.then(Box::default),
             limiter: None,
             counts: false,
             stalest: None,
         }
     }
-}
 
-impl<K> State<K> {
     /// Whether it had none before.
     pub(super) fn limit(
         &mut self,
@@ -167,8 +173,12 @@ impl<K> State<K> {
         self.counts = true;
     }
 
-    pub(super) fn retries(&self) -> u64 {
-        self.retries
+    /// Adds what this layer counts to what the queue below answered.
+    pub(super) fn report(&self, metrics: &mut QueueMetrics) {
+        metrics.retries = self.retries;
+        metrics.waiting = self.waiting() as u64;
+        metrics.dropped += self.dropped;
+        metrics.lateness = self.lateness.as_ref().map_or_else(Default::default, |l| l.read());
     }
 
     /// Counts an add that the queue below takes without delay.
@@ -214,6 +224,7 @@ impl<K> State<K> {
     }
 
     fn remove_waiting(&mut self) -> Vec<K> {
+        self.dropped += self.wheel.len() as u64;
         self.wheel = Wheel::default();
         let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
         let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
@@ -263,6 +274,9 @@ impl<K: Key> State<K> {
         }
         let slot = self.wheel.pop(&mut self.keys, now.as_nanos())?;
         let (key, hash, timer) = self.keys.entry(slot)?;
+        if let Some(lateness) = &mut self.lateness {
+            lateness.observe(now.as_nanos().saturating_sub(timer.node.due()));
+        }
         timer.tally &= !WAITS;
         if timer.tally != 0 {
             // It has failed: the count stays here, and needs its key.
@@ -342,6 +356,7 @@ impl<K: Key> State<K> {
         caller: Caller,
     ) -> Outcome {
         if !self.accepts(caller) {
+            self.dropped += 1;
             return Outcome::unchanged(Added::Refused);
         }
         self.retries += 1;
@@ -503,5 +518,26 @@ impl<K: Key> State<K> {
         if let (Phase::Open, Some(next)) = (self.phase, dues.iter().min()) {
             assert!(self.armed.is_some_and(|armed| armed <= *next));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_as_late_as_the_time_between_its_due_time_and_its_leaving() {
+        let at = Moment::from_nanos;
+        let mut state = State::new(true);
+        for (key, delay) in [("a", 100), ("b", 90)] {
+            let (mut offer, delay) = (Offer::new(0, key), Duration::from_nanos(delay));
+            let caller = Caller { by: By::Anyone, closed_below: false };
+            state.add_after(&mut offer, at(0), delay, Merge::Earliest, caller);
+        }
+        assert_eq!(state.pop(at(90)), Some((0, "b")));
+        assert_eq!(state.pop(at(107)), Some((0, "a")));
+        let mut metrics = QueueMetrics::default();
+        state.report(&mut metrics);
+        assert_eq!((metrics.lateness.count(), metrics.lateness.sum().as_nanos()), (2, 7));
     }
 }

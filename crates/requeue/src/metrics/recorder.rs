@@ -9,8 +9,11 @@ pub(crate) struct Recorder {
     stamps: Vec<Stamp>,
     adds: u64,
     coalesced: u64,
+    dropped: u64,
     queue_duration: Tens,
     work_duration: Tens,
+    /// Of a queue that delays keys itself.
+    lateness: Tens,
 }
 
 /// When a key was last added, and when it was last handed out.
@@ -33,6 +36,14 @@ impl Recorder {
 
     pub(crate) fn coalesced(&mut self) {
         self.coalesced += 1;
+    }
+
+    pub(crate) fn dropped(&mut self, keys: usize) {
+        self.dropped += keys as u64;
+    }
+
+    pub(crate) fn late(&mut self, due: Moment, now: Moment) {
+        self.lateness.observe(nanos(due, now));
     }
 
     #[inline]
@@ -60,8 +71,10 @@ impl Recorder {
         QueueMetrics {
             adds: self.adds,
             coalesced: self.coalesced,
+            dropped: self.dropped,
             queue_duration: self.queue_duration.read(),
             work_duration: self.work_duration.read(),
+            lateness: self.lateness.read(),
             ..QueueMetrics::default()
         }
     }

@@ -280,7 +280,11 @@ impl<K: Key> State<K> {
         Outcome { unused: Some(key), ..outcome }
     }
 
+    #[cold]
     fn refuse(&mut self, unused: Option<K>) -> Outcome<K> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(1);
+        }
         Outcome::unchanged(Limited { delay: Duration::ZERO, added: Added::Refused }, unused)
     }
 
@@ -407,6 +411,9 @@ impl<K: Key> State<K> {
             (keys[slot].time(), -i64::from(keys[slot].priority), keys[slot].number)
         });
         for &slot in &due {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.late(self.keys[slot].time(), time.now);
+            }
             self.numbered += 1;
             self.keys[slot].number = self.numbered;
             self.make_ready(slot, time);
@@ -451,6 +458,9 @@ impl<K: Key> State<K> {
     pub(super) fn stop_waiting(&mut self, mode: StopMode) -> Vec<K> {
         if mode == StopMode::WorkOff || !self.ending.is_open() {
             return Vec::new();
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(self.wheel.len());
         }
         self.wheel = Wheel::default();
         let waiting = self.keys.iter().filter(|(_, _, item)| item.is(WAITS));

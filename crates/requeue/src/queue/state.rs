@@ -142,6 +142,13 @@ impl<K: Key> State<K> {
         }
     }
 
+    #[cold]
+    fn record_refused(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(1);
+        }
+    }
+
     /// Ends a hold as if the key had been added just before.
     pub(super) fn finish_and_add(&mut self, token: u64, now: Moment) -> Finished<K> {
         self.end_hold(token, true, now)
@@ -176,6 +183,9 @@ impl<K: Key> State<K> {
             Stop::WorkingOff if again => Added::Kept,
             _ => Added::Refused,
         };
+        if again && added == Added::Refused {
+            self.record_refused();
+        }
         if rerun || added == Added::Queued {
             if !rerun {
                 self.record_add(slot, now);
@@ -200,6 +210,7 @@ impl<K: Key> State<K> {
     #[inline(always)]
     pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
         if !self.ending.is_open() {
+            self.record_refused();
             return (Added::Refused, Some(key));
         }
         let Some(slot) = self.keys.find(hash, &key) else {
