@@ -17,6 +17,7 @@
 //! One lock and one entry per key, where three layers would have three: [`State`] has
 //! the rules, [`Line`] who is next, [`Shell`] the lock and those who wait.
 
+mod lanes;
 mod line;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;

@@ -13,76 +13,101 @@
 //! overtaken only by keys of a priority `q > p` that become ready less than
 //! `(q − p) × step` after it.
 
+use super::lanes::Lanes;
 use crate::clock::Moment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(super) struct Line {
-    places: BTreeSet<Place>,
-    /// Nanoseconds. `None`: keys do not age.
-    step: Option<u64>,
+pub(super) enum Line {
+    ByPriority(Lanes),
+    Ageing {
+        /// (rank, number, slot)
+        places: BTreeSet<(i128, u64, u32)>,
+        /// In nanoseconds.
+        step: u64,
+    },
 }
 
-/// Where a ready key stands. Smaller is sooner.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Where a ready key stands.
+#[derive(Clone, Copy)]
 pub(super) struct Place {
-    rank: i128,
-    number: u64,
-    slot: u32,
+    pub(super) priority: i32,
+    /// When it became ready.
+    pub(super) since: Moment,
+    /// Of two that are alike otherwise, the lower is first.
+    pub(super) number: u64,
+    pub(super) slot: u32,
+}
+
+impl Place {
+    fn aged(self, step: u64) -> (i128, u64, u32) {
+        let head_start = i128::from(self.priority) * i128::from(step);
+        (i128::from(self.since.as_nanos()) - head_start, self.number, self.slot)
+    }
 }
 
 impl Line {
     pub(super) fn new(step: Option<Duration>) -> Self {
-        let nanos = |step: Duration| u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
-        Line { places: BTreeSet::new(), step: step.map(nanos) }
-    }
-
-    #[inline]
-    pub(super) fn place(&self, priority: i32, since: Moment, number: u64, slot: u32) -> Place {
-        let priority = i128::from(priority);
-        let rank = match self.step {
-            None => -priority,
-            Some(step) => i128::from(since.as_nanos()) - priority * i128::from(step),
-        };
-        Place { rank, number, slot }
+        match step {
+            None => Line::ByPriority(Lanes::default()),
+            Some(step) => Line::Ageing {
+                places: BTreeSet::new(),
+                step: u64::try_from(step.as_nanos()).unwrap_or(u64::MAX),
+            },
+        }
     }
 
     #[inline]
     pub(super) fn insert(&mut self, place: Place) {
-        self.places.insert(place);
+        match self {
+            Line::ByPriority(lanes) => lanes.insert(place.priority, place.number, place.slot),
+            Line::Ageing { places, step } => drop(places.insert(place.aged(*step))),
+        }
     }
 
     pub(super) fn remove(&mut self, place: Place) {
-        let removed = self.places.remove(&place);
-        debug_assert!(removed, "it stood in line");
+        match self {
+            Line::ByPriority(lanes) => lanes.remove(place.priority, place.number, place.slot),
+            Line::Ageing { places, step } => drop(places.remove(&place.aged(*step))),
+        }
     }
 
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {
-        Some(self.places.first()?.slot)
+        match self {
+            Line::ByPriority(lanes) => lanes.first(),
+            Line::Ageing { places, .. } => places.first().map(|&(.., slot)| slot),
+        }
     }
 
     #[inline]
     pub(super) fn pop_first(&mut self) {
-        self.places.pop_first();
+        match self {
+            Line::ByPriority(lanes) => lanes.pop_first(),
+            Line::Ageing { places, .. } => drop(places.pop_first()),
+        }
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        match self {
+            Line::ByPriority(lanes) => lanes.len(),
+            Line::Ageing { places, .. } => places.len(),
+        }
     }
 
     /// In order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.places.iter().map(|place| place.slot)
+    pub(super) fn slots(&self) -> Vec<u32> {
+        match self {
+            Line::ByPriority(lanes) => lanes.iter().collect(),
+            Line::Ageing { places, .. } => places.iter().map(|&(.., slot)| slot).collect(),
+        }
     }
 
     pub(super) fn clear(&mut self) {
-        self.places.clear();
-    }
-
-    #[cfg(test)]
-    pub(super) fn contains(&self, place: Place) -> bool {
-        self.places.contains(&place)
+        match self {
+            Line::ByPriority(lanes) => *lanes = Lanes::default(),
+            Line::Ageing { places, .. } => places.clear(),
+        }
     }
 }

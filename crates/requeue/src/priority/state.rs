@@ -370,7 +370,8 @@ impl<K: Key> State<K> {
     #[inline]
     fn place_of(&self, slot: u32) -> Place {
         let item = &self.keys[slot];
-        self.line.place(item.priority, item.time(), item.number, slot)
+        let Item { priority, number, .. } = *item;
+        Place { priority, since: item.time(), number, slot }
     }
 
     #[inline]
@@ -481,7 +482,7 @@ impl<K: Key> State<K> {
             keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
         };
         let (held, reruns) = (with(HELD), with(HELD | READY));
-        let line = self.line.iter().filter_map(|slot| self.keys.key(slot));
+        let line = self.line.slots().into_iter().filter_map(|slot| self.keys.key(slot));
         let mut ready: Vec<K> = line.cloned().collect();
         let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
         ready.append(&mut self.kept);
@@ -564,14 +565,15 @@ impl<K: Key> State<K> {
         let count = |flag| self.keys.iter().filter(|(.., item)| item.is(flag)).count();
         assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
         assert_eq!(count(WAITS), self.wheel.len());
-        let mut in_line: Vec<u32> = self.line.iter().collect();
+        let mut in_line = self.line.slots();
+        assert_eq!(in_line.len(), self.line.len());
+        assert_eq!(in_line.first().copied(), self.line.first());
         in_line.sort_unstable();
         let ready = self.keys.iter().filter(|(.., item)| item.flags == READY);
         assert_eq!(in_line, ready.map(|(slot, ..)| slot).collect::<Vec<_>>());
-        for (slot, _, item) in self.keys.iter() {
+        for (_, _, item) in self.keys.iter() {
             assert!(item.flags & (READY | WAITS) != READY | WAITS);
             assert!(item.flags != 0 || item.failures > 0, "a key has a reason to be here");
-            assert!(item.flags != READY || self.line.contains(self.place_of(slot)));
         }
         let dues = self.keys.iter().filter(|(.., item)| item.is(WAITS)).map(|(.., i)| i.time());
         if let (true, Some(next)) = (self.ending.is_open(), dues.min().filter(|&d| d < Moment::END))
