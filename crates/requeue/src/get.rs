@@ -36,6 +36,12 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
         Get { queue, waiter: Waiter::for_task(), finished: None }
     }
 
+    /// For a thread that polls this by itself and does nothing else meanwhile.
+    pub(crate) fn for_thread(queue: &'q Q) -> Self {
+        let queue = Some(Handle::Borrowed(queue));
+        Get { queue, waiter: Waiter::for_thread(), finished: None }
+    }
+
     #[inline(always)]
     pub(crate) fn after(queue: Handle<'q, Q>, finished: u64) -> Self {
         Get { queue: Some(queue), waiter: Waiter::for_task(), finished: Some(finished) }

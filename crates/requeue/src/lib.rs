@@ -65,6 +65,7 @@ mod sync;
 mod waiters;
 mod wheel;
 mod work_queue;
+pub mod worker;
 
 pub use clock::{Clock, ManualClock, Moment};
 pub use delaying::DelayingQueue;

@@ -1,0 +1,306 @@
+//! Runs a handler over a queue whose failed keys come back.
+//!
+//! ```text
+//!              a runner takes it              Done
+//!   ready key -------------------> attempt ----------------------> gone, failures forgotten
+//!      ^  ^                           | | |  RequeueAfter
+//!      |  |        the time has come  | | +----------------------> waiting, failures forgotten
+//!      |  +---------------------------+-|------------------------> waiting, one failure more
+//!      |                              | |    Retry, error, panic, too late
+//!      |     cancelled: put back      | |    GiveUp, or attempts used up
+//!      +------------------------------+ +------------------------> dead, failures forgotten
+//! ```
+//!
+//! A [`Worker`] says how; spawning it answers a [`Running`], by which it is watched,
+//! changed and stopped. Its runners are threads ([`Worker::spawn_threads`]), tokio tasks
+//! (`Worker::spawn`, feature `tokio`) or tasks of any other executor
+//! ([`Worker::spawn_with`]). Each works on one key at a time.
+//!
+//! What is promised of every key:
+//!
+//! - **It is never lost.** Whatever becomes of an attempt, its key is settled in one of
+//!   the ways above. An attempt whose task is dropped half way (an executor that ends,
+//!   say) puts its key back at once, and it counts as no failure. Only a queue that is shut
+//!   down takes no key back; a failed one is then reported ([`Next::Dropped`]).
+//! - **It is never run twice at once.** The handler's future is gone before the hold ends.
+//! - **A panic is a failed attempt**, in the handler and in dropping its future. A callback
+//!   that panics changes nothing. The panic hook reports it, and the runner goes on.
+
+mod attempt;
+mod crew;
+mod failed;
+mod running;
+mod tasks;
+mod threads;
+mod trace;
+
+pub use failed::{Cause, Failed, Next};
+pub use running::{Join, Running, RunningKey, ShutDown};
+pub use tasks::RunnerFuture;
+
+use crate::clock::{Alarm, Clock, Moment};
+use crate::retry::Retry;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+use trace::Span;
+
+/// What a handler fails with: any error that can be sent to another thread, by `?`.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What a handler wants done with its key. An error of it is a `Retry` with a cause.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It went well: its failures are forgotten.
+    Done,
+    /// It went well, and the key comes back after this long: its failures are forgotten.
+    ///
+    /// As [`Held::requeue_after`](crate::Held::requeue_after): a key that waits already
+    /// comes back at the sooner time, and one of a queue that is shut down does not.
+    RequeueAfter(Duration),
+    /// It failed, and comes back when the limiter says.
+    Retry,
+    /// It failed, and trying again is of no use: it is dead.
+    GiveUp,
+}
+
+/// One attempt at a key, as its handler sees it.
+///
+/// `K` is the key for a task, and a reference to it for a thread.
+#[non_exhaustive]
+#[derive(Debug, Clone)]
+pub struct Run<K> {
+    /// The key.
+    pub key: K,
+    /// 1 for the first attempt since the key's failures were last forgotten.
+    pub attempt: u32,
+    limit: Option<Limit>,
+}
+
+impl<K> Run<K> {
+    /// How long the attempt may still take. `None`: as long as it likes.
+    ///
+    /// ```
+    /// use requeue::limiter::default_controller;
+    /// use requeue::worker::{Outcome, Worker};
+    /// use requeue::{ManualClock, Options, RateLimitingQueue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = RateLimitingQueue::with(default_controller(), Options::new().clock(&clock));
+    /// let running = Worker::new(&queue).timeout(Duration::from_secs(30)).spawn_threads(move |run| {
+    ///     assert_eq!(run.remaining(), Some(Duration::from_secs(30)));
+    ///     clock.advance(Duration::from_secs(10)); // a slow step
+    ///     assert_eq!(run.remaining(), Some(Duration::from_secs(20)));
+    ///     Ok(Outcome::Done)
+    /// })?;
+    /// queue.add("order-7");
+    /// assert!(queue.drain(Duration::MAX).wait().is_empty());
+    /// running.join().wait();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn remaining(&self) -> Option<Duration> {
+        let limit = self.limit.as_ref()?;
+        Some(limit.at.saturating_since(limit.clock.now()))
+    }
+}
+
+impl<K: Clone> Run<&K> {
+    fn cloned(self) -> Run<K> {
+        Run { key: self.key.clone(), attempt: self.attempt, limit: self.limit }
+    }
+}
+
+/// When an attempt takes too long.
+#[derive(Debug, Clone)]
+struct Limit {
+    clock: Clock,
+    at: Moment,
+}
+
+impl Limit {
+    fn is_past(&self) -> bool {
+        self.clock.now() >= self.at
+    }
+
+    fn alarm(&self) -> Alarm {
+        Alarm::new(&self.clock, self.at)
+    }
+}
+
+/// How a handler is to be run over a queue.
+///
+/// On threads:
+///
+/// ```
+/// use requeue::RateLimitingQueue;
+/// use requeue::limiter::ExponentialFailure;
+/// use requeue::worker::{Outcome, Worker};
+/// use std::time::Duration;
+///
+/// fn close(order: &str, attempt: u32) -> Result<(), std::io::Error> {
+///     match attempt {
+///         1 => Err(std::io::Error::other("the bank is busy")),
+///         _ => Ok(println!("{order} is closed")),
+///     }
+/// }
+///
+/// let queue = RateLimitingQueue::<&str>::new(ExponentialFailure::default());
+/// let (closed, is_closed) = std::sync::mpsc::channel();
+/// let running = Worker::new(&queue)
+///     .concurrency(2)
+///     .max_attempts(10)
+///     .on_failure(|failed| eprintln!("{}: {}, {:?}", failed.key, failed.cause, failed.next))
+///     .spawn_threads(move |run| {
+///         close(run.key, run.attempt)?; // an error is a retry
+///         closed.send(*run.key)?;
+///         Ok(Outcome::Done)
+///     })?;
+/// queue.add("order-7");
+/// assert_eq!(is_closed.recv(), Ok("order-7"));
+/// assert!(running.shut_down(Duration::from_secs(20)).wait().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// On tokio, with the feature of that name:
+///
+/// ```
+/// # #[cfg(feature = "tokio")] {
+/// use requeue::RateLimitingQueue;
+/// use requeue::limiter::ExponentialFailure;
+/// use requeue::worker::{Outcome, Worker};
+/// use std::time::Duration;
+///
+/// async fn close(order: &str) -> Result<(), std::io::Error> {
+///     Ok(println!("{order} is closed"))
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let queue = RateLimitingQueue::new(ExponentialFailure::default());
+/// let running = Worker::new(&queue).concurrency(100).timeout(Duration::from_secs(30)).spawn(
+///     |run| async move {
+///         close(run.key).await?;
+///         Ok(Outcome::Done)
+///     },
+/// );
+/// queue.add("order-7");
+/// let left = queue.drain(Duration::from_secs(20)).await; // the worker works it off
+/// assert!(left.is_empty());
+/// running.join().await;
+/// # }) }
+/// ```
+#[must_use = "spawn it"]
+pub struct Worker<Q: Retry> {
+    queue: Q,
+    concurrency: usize,
+    timeout: Option<Duration>,
+    max_attempts: Option<u32>,
+    on_failure: Option<Callback<Q::Key>>,
+    on_dead: Option<Callback<Q::Key>>,
+    span: fn(&Q::Key, u32) -> Span,
+}
+
+type Callback<K> = Box<dyn Fn(&Failed<'_, K>) + Send + Sync>;
+
+impl<Q: Retry> Worker<Q> {
+    /// One key at a time, for as long as it takes, until it succeeds.
+    pub fn new(queue: &Q) -> Self {
+        Worker {
+            queue: queue.clone(),
+            concurrency: 1,
+            timeout: None,
+            max_attempts: None,
+            on_failure: None,
+            on_dead: None,
+            span: |_, _| Span::none(),
+        }
+    }
+
+    /// Called once, before the first runner.
+    fn ready(&self) -> usize {
+        if self.max_attempts.is_some() {
+            self.queue.count_failures();
+        }
+        self.concurrency
+    }
+
+    /// How many keys are worked on at once. Of 0, none: a worker that is paused, until
+    /// [`Running::set_concurrency`].
+    pub fn concurrency(mut self, runners: usize) -> Self {
+        self.concurrency = runners;
+        self
+    }
+
+    /// An attempt that has taken this long, on the queue's clock, has failed, whatever it
+    /// answers later.
+    ///
+    /// The future of a task is dropped then. A thread cannot be stopped: its attempt has
+    /// failed too, but that is noticed when it returns; [`Run::remaining`] tells it how long
+    /// it has.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// A key that fails this often is dead instead of retried. 0 counts as 1. Default: it
+    /// is retried for ever.
+    ///
+    /// The attempts are the queue's count of failures, so `add_rate_limited` from elsewhere
+    /// counts too, and a queue that was told to bound its counts may forget some. Under a limiter
+    /// that has no use for it, the queue counts all the same from now on.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Called for every failed attempt, the last included, by the runner. The latest call
+    /// of this counts.
+    ///
+    /// A key that is to come back is no longer held by then; one that is dead still is.
+    pub fn on_failure(
+        mut self,
+        callback: impl Fn(&Failed<'_, Q::Key>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_failure = Some(Box::new(callback));
+        self
+    }
+
+    /// Called for every key that is dead, after [`on_failure`](Self::on_failure): a place to
+    /// keep it. The key is still held: nobody works on it meanwhile.
+    ///
+    /// ```
+    /// use requeue::RateLimitingQueue;
+    /// use requeue::limiter::default_controller;
+    /// use requeue::worker::{Outcome, Worker};
+    /// use std::sync::mpsc;
+    ///
+    /// let queue = RateLimitingQueue::new(default_controller());
+    /// let (dead, letters) = mpsc::channel();
+    /// let running = Worker::new(&queue)
+    ///     .on_dead(move |failed| drop(dead.send((*failed.key, failed.attempt))))
+    ///     .spawn_threads(|_run| Ok(Outcome::GiveUp))?;
+    /// queue.add("order-7");
+    /// assert_eq!(letters.recv(), Ok(("order-7", 1)));
+    /// # queue.shut_down();
+    /// # running.join().wait();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_dead(
+        mut self,
+        callback: impl Fn(&Failed<'_, Q::Key>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_dead = Some(Box::new(callback));
+        self
+    }
+}
+
+impl<Q: Retry> fmt::Debug for Worker<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("concurrency", &self.concurrency)
+            .field("timeout", &self.timeout)
+            .field("max_attempts", &self.max_attempts)
+            .finish_non_exhaustive()
+    }
+}

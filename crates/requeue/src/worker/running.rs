@@ -1,0 +1,192 @@
+use crate::clock::Alarm;
+use crate::park;
+use crate::waiters::Waiter;
+use crate::work_queue::Key;
+use crate::worker::crew::Crew;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A worker that runs. Clones are handles to the same one.
+///
+/// It ends when its queue does: once that is shut down and worked off, or drained. Or it
+/// is [shut down](Self::shut_down) itself, and the queue stays as it is. Dropping this
+/// neither stops it nor waits for it.
+///
+/// ```
+/// use requeue::RateLimitingQueue;
+/// use requeue::limiter::default_controller;
+/// use requeue::worker::{Outcome, Worker};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let queue = RateLimitingQueue::new(default_controller());
+/// let (begun, has_begun) = mpsc::channel();
+/// let (go, may_go) = mpsc::channel::<()>();
+/// let may_go = std::sync::Mutex::new(may_go);
+/// let running = Worker::new(&queue).spawn_threads(move |run| {
+///     begun.send(*run.key)?;
+///     may_go.lock().unwrap().recv()?;
+///     Ok(Outcome::Done)
+/// })?;
+/// queue.add("order-7");
+/// queue.add("order-8");
+/// has_begun.recv()?;
+///
+/// let held = &running.keys()[0];
+/// assert_eq!((held.runner, held.key, held.attempt), (0, "order-7", 1));
+/// let left = running.shut_down(Duration::ZERO).wait(); // takes no more keys
+/// assert_eq!(left[0].key, "order-7"); // still at it
+/// go.send(())?;
+/// running.join().wait();
+/// assert_eq!(queue.len(), 1); // for another worker, or for `queue.drain`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Running<K> {
+    crew: Arc<Crew<K>>,
+}
+
+impl<K: Key> Running<K> {
+    pub(super) fn new(crew: Arc<Crew<K>>) -> Self {
+        Running { crew }
+    }
+
+    /// How many keys are to be worked on at once; 0 once the worker is shut down.
+    pub fn concurrency(&self) -> usize {
+        self.crew.concurrency()
+    }
+
+    /// Works on so many keys at once from now on. Of 0, none: it pauses.
+    ///
+    /// Runners that are too many leave: those that wait for a key at once, those that work on
+    /// one, or are just taking it, after that. Without effect once the worker has ended or
+    /// is shut down.
+    ///
+    /// An error says that the system refused a thread; as many run as could be started.
+    /// Tasks are never refused.
+    pub fn set_concurrency(&self, runners: usize) -> io::Result<()> {
+        self.crew.set_concurrency(runners)
+    }
+
+    /// Who works on which key, by runner: each at an instant of its own.
+    pub fn keys(&self) -> Vec<RunningKey<K>> {
+        self.crew.running()
+    }
+
+    /// Waits until the worker has ended, also if it is paused meanwhile.
+    ///
+    /// It has ended once it was shut down, or the queue was, and every runner has
+    /// left. A paused worker does not look at its queue, and so does not see it end.
+    pub fn join(&self) -> Join<K> {
+        Join { crew: Arc::clone(&self.crew), waiter: Waiter::for_task() }
+    }
+
+    /// Takes no more keys, and waits for those that are worked on, for at most `limit` on the
+    /// queue's clock. Answers what is then still worked on, and goes on being so; if
+    /// nothing is, no handler runs any more.
+    ///
+    /// Begun by this call, not by the first poll; a runner that is just taking a key works on it
+    /// still. The queue stays open, with the keys that it has; to have them worked off
+    /// first, see its `drain`.
+    pub fn shut_down(&self, limit: Duration) -> ShutDown<K> {
+        let clock = self.crew.clock();
+        let alarm = Alarm::new(clock, clock.now().saturating_add(limit));
+        self.crew.stop();
+        ShutDown { join: self.join(), alarm }
+    }
+}
+
+impl<K> Clone for Running<K> {
+    fn clone(&self) -> Self {
+        Running { crew: Arc::clone(&self.crew) }
+    }
+}
+
+impl<K: Key + fmt::Debug> fmt::Debug for Running<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("concurrency", &self.concurrency())
+            .field("keys", &self.keys())
+            .finish()
+    }
+}
+
+/// A key that is worked on, and by whom.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningKey<K> {
+    /// The number of the runner, below the concurrency that there is or was.
+    pub runner: usize,
+    /// The key.
+    pub key: K,
+    /// 1 for the first attempt since the key's failures were last forgotten.
+    pub attempt: u32,
+    /// How long this attempt has taken so far.
+    pub running_for: Duration,
+}
+
+/// Waits until a worker has ended: `.await` it, or [`wait`](Self::wait) on a thread.
+/// Dropping it only stops waiting.
+#[must_use = "await it, or call wait()"]
+pub struct Join<K> {
+    crew: Arc<Crew<K>>,
+    waiter: Waiter,
+}
+
+impl<K: Key> Join<K> {
+    /// Blocks the thread until the worker has ended.
+    pub fn wait(mut self) {
+        park::wait(|waker| self.poll_ended(waker));
+    }
+
+    fn poll_ended(&mut self, waker: &Waker) -> Poll<()> {
+        self.crew.poll_ended(&mut self.waiter, waker)
+    }
+}
+
+impl<K: Key> Future for Join<K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().poll_ended(cx.waker())
+    }
+}
+
+impl<K> Drop for Join<K> {
+    fn drop(&mut self) {
+        self.crew.leave_joins(&mut self.waiter);
+    }
+}
+
+/// Waits until a worker that was told to stop has ended, or a limit has passed, and answers
+/// what is still worked on. Dropping it only stops waiting.
+#[must_use = "await it, or call wait(): it answers what is still worked on"]
+pub struct ShutDown<K> {
+    join: Join<K>,
+    alarm: Alarm,
+}
+
+impl<K: Key> ShutDown<K> {
+    /// Blocks the thread until the worker has ended, or the limit has passed.
+    pub fn wait(mut self) -> Vec<RunningKey<K>> {
+        park::wait(|waker| self.poll_left(waker))
+    }
+
+    fn poll_left(&mut self, waker: &Waker) -> Poll<Vec<RunningKey<K>>> {
+        if self.join.poll_ended(waker).is_pending() && self.alarm.poll(waker).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.join.crew.running())
+    }
+}
+
+impl<K: Key> Future for ShutDown<K> {
+    type Output = Vec<RunningKey<K>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_left(cx.waker())
+    }
+}

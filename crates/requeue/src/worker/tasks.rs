@@ -1,0 +1,152 @@
+//! Runners that are tasks. Nothing here knows of an executor, but for one call of tokio.
+
+use crate::retry::Retry;
+use crate::worker::attempt::{Attempt, NextKey};
+use crate::worker::crew::{Crew, Runner};
+use crate::worker::failed::{Fault, guarded};
+use crate::worker::running::Running;
+use crate::worker::trace::Span;
+use crate::worker::{BoxError, Limit, Outcome, Run, Worker};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A runner, for an executor to spawn.
+pub type RunnerFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// After so many keys a runner lets other tasks have their turn: a handler that never
+/// waits would keep them from it for as long as keys are ready. Coming round again costs
+/// less than one key does.
+const KEYS_PER_TURN: u32 = 32;
+
+impl<Q: Retry> Worker<Q> {
+    /// Runs `handler` on the tokio runtime that this is called in. Needs the feature `tokio`.
+    ///
+    /// See [`Worker`] for an example. When the runtime is shut down, what is being worked on
+    /// is put back into the queue.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub fn spawn<F, Fut>(self, handler: F) -> Running<Q::Key>
+    where
+        F: Fn(Run<Q::Key>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+    {
+        let runtime = tokio::runtime::Handle::current();
+        self.spawn_with(move |runner| drop(runtime.spawn(runner)), handler)
+    }
+
+    /// Runs `handler` on any executor: `spawn` is called for each runner, and is to see to
+    /// it that the future is polled to its end.
+    ///
+    /// A future that is dropped before puts back the key it was working on. No
+    /// runner is started after that, since the executor has ended.
+    ///
+    /// ```
+    /// use requeue::RateLimitingQueue;
+    /// use requeue::limiter::default_controller;
+    /// use requeue::worker::{Outcome, RunnerFuture, Worker};
+    /// use std::sync::mpsc;
+    /// use std::task::{Context, Waker};
+    ///
+    /// // An executor that polls what it has when it is told to.
+    /// let (spawn, spawned) = mpsc::channel::<RunnerFuture>();
+    /// let queue = RateLimitingQueue::new(default_controller());
+    /// let running = Worker::new(&queue).spawn_with(
+    ///     move |runner| spawn.send(runner).expect("the executor lives"),
+    ///     |run| async move {
+    ///         assert_eq!(run.key, "order-7");
+    ///         Ok(Outcome::Done)
+    ///     },
+    /// );
+    /// let mut runner = spawned.recv()?;
+    /// queue.add("order-7");
+    /// assert!(runner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert!(queue.is_empty());
+    /// # drop(running);
+    /// # Ok::<(), mpsc::RecvError>(())
+    /// ```
+    pub fn spawn_with<S, F, Fut>(self, spawn: S, handler: F) -> Running<Q::Key>
+    where
+        S: Fn(RunnerFuture) + Send + Sync + 'static,
+        F: Fn(Run<Q::Key>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+    {
+        let (worker, handler) = (Arc::new(self), Arc::new(handler));
+        let concurrency = worker.ready();
+        let clock = worker.queue.clock().clone();
+        let hire = move |runner| {
+            spawn(Box::pin(work(runner, Arc::clone(&worker), Arc::clone(&handler))));
+            Ok(())
+        };
+        let crew = Crew::new(clock, Box::new(hire));
+        crew.set_concurrency(concurrency).expect("a task is never refused");
+        Running::new(crew)
+    }
+}
+
+async fn work<Q, F, Fut>(runner: Runner<Q::Key>, worker: Arc<Worker<Q>>, handler: Arc<F>)
+where
+    Q: Retry,
+    F: Fn(Run<Q::Key>) -> Fut,
+    Fut: Future<Output = Result<Outcome, BoxError>>,
+{
+    let mut keys: u32 = 0;
+    while let Some(held) = NextKey::new(&runner, &worker.queue).await {
+        let attempt = Attempt::begin(&worker, &runner, held);
+        let (limit, span) = (attempt.limit(), attempt.span());
+        let future = span.enter(|| guarded(|| handler(attempt.run().cloned())));
+        let answer = match future {
+            Ok(future) => finish(future, limit, span).await,
+            Err(panicked) => Err(panicked),
+        };
+        attempt.settle(answer);
+        keys = keys.wrapping_add(1);
+        if keys.is_multiple_of(KEYS_PER_TURN) {
+            yield_now().await;
+        }
+    }
+}
+
+/// Polls a handler's future to its end or its limit, and drops it.
+async fn finish<Fut>(future: Fut, limit: Option<Limit>, span: &Span) -> Result<Outcome, Fault>
+where
+    Fut: Future<Output = Result<Outcome, BoxError>>,
+{
+    let mut future = pin!(Some(future));
+    let mut alarm = limit.as_ref().map(Limit::alarm);
+    let answer = poll_fn(|cx| {
+        if limit.as_ref().is_some_and(Limit::is_past) {
+            return Poll::Ready(Err(Fault::TimedOut));
+        }
+        let future = future.as_mut().as_pin_mut().expect("dropped below");
+        match span.enter(|| guarded(|| future.poll(cx))) {
+            Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
+            // Set only now: most attempts that need no waiting need no alarm either.
+            Ok(Poll::Pending) => match alarm.as_mut().map(|alarm| alarm.poll(cx.waker())) {
+                Some(Poll::Ready(())) => Poll::Ready(Err(Fault::TimedOut)),
+                Some(Poll::Pending) | None => Poll::Pending,
+            },
+            Err(panicked) => Poll::Ready(Err(panicked)),
+        }
+    })
+    .await;
+    span.enter(|| guarded(|| future.set(None)))?;
+    answer
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

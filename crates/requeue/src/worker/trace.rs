@@ -1,0 +1,93 @@
+//! The span of a run, with the feature `tracing`; without it, nothing at all.
+
+pub(super) use imp::Span;
+
+#[cfg(feature = "tracing")]
+mod imp {
+    use crate::retry::Retry;
+    use crate::worker::{Failed, Next, Worker};
+    use std::fmt::Debug;
+    use tracing::field::Empty;
+
+    pub(in crate::worker) struct Span(tracing::Span);
+
+    impl Span {
+        pub(in crate::worker) fn none() -> Self {
+            Span(tracing::Span::none())
+        }
+
+        fn of<K: Debug>(key: &K, attempt: u32) -> Self {
+            Span(tracing::info_span!("run", ?key, attempt, outcome = Empty))
+        }
+
+        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+            self.0.in_scope(f)
+        }
+
+        pub(in crate::worker) fn outcome(&self, outcome: &'static str) {
+            self.0.record("outcome", outcome);
+        }
+
+        pub(in crate::worker) fn failed<K>(&self, failed: &Failed<'_, K>) {
+            if self.0.is_none() {
+                return;
+            }
+            self.outcome(match failed.next {
+                Next::RetryIn(_) => "retry",
+                Next::Dead => "dead",
+                Next::Kept => "kept",
+                Next::Dropped => "dropped",
+            });
+            let (cause, next) = (&failed.cause, &failed.next);
+            tracing::warn!(parent: &self.0, %cause, ?next, "attempt failed");
+        }
+    }
+
+    impl<Q: Retry<Key: Debug>> Worker<Q> {
+        /// Opens a [`tracing`] span for every run: `run`, at the level info, with the fields
+        /// `key`, `attempt` and, once it is known, `outcome`. The handler runs within it, and a
+        /// failure is an event in it. Needs the feature `tracing`.
+        ///
+        /// ```
+        /// use requeue::RateLimitingQueue;
+        /// use requeue::limiter::default_controller;
+        /// use requeue::worker::{Outcome, Worker};
+        /// use std::time::Duration;
+        ///
+        /// let queue = RateLimitingQueue::new(default_controller());
+        /// queue.add("order-7");
+        /// let running = Worker::new(&queue).traced().spawn_threads(|_run| {
+        ///     tracing::info!("closing"); // in the span run{key="order-7" attempt=1}
+        ///     Ok(Outcome::Done)
+        /// })?;
+        /// assert!(queue.drain(Duration::MAX).wait().is_empty());
+        /// # running.join().wait();
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        pub fn traced(mut self) -> Self {
+            self.span = Span::of;
+            self
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod imp {
+    use crate::worker::Failed;
+
+    pub(in crate::worker) struct Span;
+
+    impl Span {
+        pub(in crate::worker) fn none() -> Self {
+            Span
+        }
+
+        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+            f()
+        }
+
+        pub(in crate::worker) fn outcome(&self, _: &'static str) {}
+
+        pub(in crate::worker) fn failed<K>(&self, _: &Failed<'_, K>) {}
+    }
+}

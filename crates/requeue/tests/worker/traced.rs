@@ -1,0 +1,113 @@
+//! The spans of runs, seen by a subscriber of our own.
+
+use crate::{lock, queue};
+use requeue::worker::{Outcome, Worker};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Writes down what happens, one line each. All spans of these tests are one at a time.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl Notes {
+    fn note(&self, what: &str, visit: impl FnOnce(&mut Line)) {
+        let mut line = Line(what.to_owned());
+        visit(&mut line);
+        lock(&self.0).push(line.0);
+    }
+}
+
+impl Subscriber for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("requeue") || metadata.target().starts_with("worker")
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.note(span.metadata().name(), |line| span.record(line));
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        self.note("record", |line| values.record(line));
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        self.note("event", |line| event.record(line));
+    }
+    fn enter(&self, _: &Id) {
+        self.note("enter", |_| {});
+    }
+    fn exit(&self, _: &Id) {
+        self.note("exit", |_| {});
+    }
+}
+
+fn noted(
+    traced: bool,
+    handler: impl Fn() -> Result<Outcome, &'static str> + Send + Sync + 'static,
+) -> Vec<String> {
+    let (notes, executor) = (Notes::default(), crate::executor::Executor::default());
+    let (queue, _clock) = queue();
+    queue.add("a");
+    tracing::subscriber::with_default(notes.clone(), || {
+        let worker = Worker::new(&queue);
+        let worker = if traced { worker.traced() } else { worker };
+        let _running = worker.spawn_with(executor.spawner(), move |_| {
+            let answer = handler();
+            async move {
+                tracing::info!("working");
+                Ok(answer?)
+            }
+        });
+        executor.run();
+    });
+    std::mem::take(&mut *lock(&notes.0))
+}
+
+#[test]
+fn a_run_has_a_span_that_tells_its_outcome() {
+    assert_eq!(
+        noted(true, || Ok(Outcome::Done)),
+        [
+            r#"run key="a" attempt=1"#,
+            "enter", // the call of the handler
+            "exit",
+            "enter", // its future
+            "event message=working",
+            "exit",
+            "enter", // dropping it
+            "exit",
+            "enter", // settling
+            r#"record outcome="done""#,
+            "exit",
+        ]
+    );
+}
+
+#[test]
+fn a_failure_is_an_event_in_its_span() {
+    let notes = noted(true, || Err("the bank is busy"));
+    assert_eq!(
+        notes[notes.len() - 4..],
+        [
+            "enter",
+            r#"record outcome="retry""#,
+            "event message=attempt failed cause=the bank is busy next=RetryIn(1s)",
+            "exit",
+        ]
+    );
+}
+
+#[test]
+fn who_did_not_ask_for_spans_gets_none() {
+    assert_eq!(noted(false, || Err("the bank is busy")), ["event message=working"]);
+}
