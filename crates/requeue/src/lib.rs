@@ -34,6 +34,8 @@
 //! | [`Fair`] | an [`Order`] in which tenants take turns |
 //! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
 //!
+//! With the feature `prometheus`, the module `prometheus` answers a scrape.
+//!
 //! # Panics
 //!
 //! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
@@ -71,6 +73,8 @@ pub use clock::{Clock, ManualClock, Moment};
 pub use delaying::DelayingQueue;
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
+#[cfg(feature = "prometheus")]
+pub use metrics::prometheus;
 pub use metrics::{Histogram, Metrics, NameError, QueueMetrics, WorkerMetrics};
 pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};

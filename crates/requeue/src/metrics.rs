@@ -5,6 +5,8 @@
 //! clock for them.
 
 mod histogram;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 mod recorder;
 #[cfg_attr(not(test), expect(dead_code, reason = "the worker that reports here is to come"))]
 mod worker;
