@@ -133,6 +133,18 @@ fn every_run_of_a_worker_is_in_the_text() {
 }
 
 #[test]
+fn the_dashboard_asks_for_all_that_is_exposed_and_for_nothing_else() {
+    let text = exposition();
+    let samples: BTreeSet<&str> = text.lines().filter_map(|line| line.split('{').next()).collect();
+    let dashboard = document("docs/grafana/requeue.json");
+    let asked = metric_names(&dashboard);
+    assert_eq!(asked.difference(&samples).collect::<Vec<_>>(), Vec::<&&str>::new());
+    for name in parse(&text).keys() {
+        assert!(asked.iter().any(|asked| asked.trim_end_matches("_bucket") == name), "{name}");
+    }
+}
+
+#[test]
 fn the_list_of_metrics_is_complete() {
     let document = document("docs/metrics.md");
     let listed = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
@@ -192,6 +204,13 @@ fn parse(text: &str) -> BTreeMap<String, Declared> {
         }
     }
     metrics
+}
+
+/// All words that begin like our metrics.
+fn metric_names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let prefixes = ["workqueue_", "controller_runtime_", "requeue_"];
+    words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))).collect()
 }
 
 fn document(path: &str) -> String {
