@@ -7,11 +7,15 @@
 //!                 +--+ add_after: the merge rule decides
 //! ```
 //!
+//! Where a key is to run at most once per interval, it passes through [`interval`] on its
+//! way in and out.
+//!
 //! A key can wait and be ready or held at once: the two layers know each other by
 //! `add` alone. A due key moves to the inner queue under this layer's lock, so
 //! that it is never in neither. Locks are taken outer first, inner second, and
 //! nobody is woken before both are released.
 
+mod interval;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 mod state;
@@ -75,6 +79,8 @@ struct Shared<K: Key> {
     /// Made when the first key is put off: a queue that never delays needs no timer.
     registration: OnceLock<Registration>,
     name: Option<Name>,
+    /// Whether keys run at most once per interval: then adds and takes go by `interval.rs`.
+    paced: bool,
 }
 
 /// The usual inner queue is called directly, and lends its hasher; one that was
@@ -166,9 +172,11 @@ impl<K: Key> DelayingQueue<K> {
     }
 
     fn build(inner: Inner<K>, hasher: Hasher, options: Options) -> Self {
+        let state = State::new(options.min_interval, options.name.is_some());
         let shared = Shared {
             inner,
-            state: Mutex::new(State::new(options.name.is_some())),
+            paced: state.interval.is_some(),
+            state: Mutex::new(state),
             hasher,
             clock: options.clock,
             registration: OnceLock::new(),
@@ -184,9 +192,18 @@ impl<K: Key> DelayingQueue<K> {
 
     /// Adds `key` now. A later time that it waits for stays: it will come again.
     ///
+    /// Under a [minimum interval](Options::min_interval) a key that ran not long ago waits.
     /// After a shutdown, and while draining, the answer is [`Added::Refused`].
     #[inline]
     pub fn add(&self, key: K) -> Added {
+        if self.shared.paced {
+            return self.add_paced(key);
+        }
+        self.add_ready(key)
+    }
+
+    #[inline]
+    fn add_ready(&self, key: K) -> Added {
         inner!(self.shared, queue => queue.add(key))
     }
 
@@ -238,7 +255,7 @@ impl<K: Key> DelayingQueue<K> {
     fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         let (added, due) = self.delay(By::Anyone, offer, delay, merge);
-        due.map_or(added, |key| self.add(key))
+        due.map_or(added, |key| self.add_ready(key))
     }
 
     /// Lets a key wait. Answers it where it is due now, for the caller to pass on.
@@ -352,7 +369,7 @@ impl<K: Key> DelayingQueue<K> {
     pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         match self.rate_limit(By::Anyone, offer) {
-            (limited, Some(key)) => Limited { added: self.add(key), ..limited },
+            (limited, Some(key)) => Limited { added: self.add_ready(key), ..limited },
             (limited, None) => limited,
         }
     }
@@ -540,6 +557,9 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline]
     fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
+        if self.shared.paced {
+            return self.poll_take_paced(waiter, waker);
+        }
         inner!(self.shared, queue => queue.poll_take(waiter, waker))
     }
 
@@ -575,15 +595,24 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
+        if self.shared.paced {
+            return self.requeue_paced(taken);
+        }
         inner!(self.shared, queue => queue.requeue(taken))
     }
 
     fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
+        if self.shared.paced {
+            return self.take_ready_paced(max, taken);
+        }
         inner!(self.shared, queue => queue.take_ready(max, taken));
     }
 
     #[inline(always)]
     fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
+        if self.shared.paced {
+            return self.take_paced().map(make);
+        }
         match &self.shared.inner {
             Inner::Ours(queue) => queue.take_now(make),
             Inner::Given(queue) => match queue.poll_take(&mut Waiter::for_task(), None) {
@@ -596,14 +625,16 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
         match &self.shared.inner {
-            Inner::Ours(queue) => queue.next_now(token, make),
-            Inner::Given(queue) => {
-                queue.done(token);
+            Inner::Ours(queue) if !self.shared.paced => queue.next_now(token, make),
+            _ => {
+                self.done(token);
                 self.take_now(make)
             }
         }
     }
 
+    /// The caller holds a lock, and putting a key off may call the clock: one that must
+    /// wait for its interval begins to when it is taken.
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
         inner!(self.shared, queue => queue.add_due(keys))
     }

@@ -83,7 +83,7 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
 
     /// Gives up the hold without ending it.
     #[inline(always)]
-    fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
+    pub(crate) fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
         (self.queue.take().expect(ENDED), self.token)
     }
 

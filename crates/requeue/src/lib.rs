@@ -39,8 +39,8 @@
 //! # Panics
 //!
 //! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
-//! once, and the first delayed key, or drain limit, of a process whose system refuses to
-//! start a thread.
+//! once, and the first delayed key, drain limit, or key under a minimum interval, of a
+//! process whose system refuses to start a thread.
 //! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it, and
 //! neither it nor another key is lost, unless the key was just falling due. A waker that
 //! panics loses its turn to the next.

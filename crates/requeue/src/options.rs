@@ -19,6 +19,7 @@ pub struct Options {
     pub(crate) name: Option<Name>,
     pub(crate) failures: FailureBounds,
     pub(crate) ageing: Option<Duration>,
+    pub(crate) min_interval: Duration,
 }
 
 /// How long, and how many, failure counts are kept.
@@ -108,6 +109,54 @@ impl Options {
     #[must_use]
     pub fn ageing(mut self, step: Duration) -> Self {
         self.ageing = Some(step);
+        self
+    }
+
+    /// Lets a key run at most once per `interval`, and loses none of its adds. Default, and
+    /// the meaning of zero: as often as it is added.
+    ///
+    /// A run begins when the key is handed out. For `interval` from then on, whatever would
+    /// make it ready sooner (an add of any kind, also while it is held, or its guard's
+    /// `requeue` or `retry`) makes it wait until the interval has passed
+    /// ([`Added::Waiting`](crate::Added::Waiting)): as a delayed add, which merges with
+    /// others, can be cancelled, and is listed where those that wait are. If the key is
+    /// still held by then, it runs once more afterwards, as ever.
+    ///
+    /// A key that is ready has its interval behind it, and so is handed out also after a
+    /// shutdown, and worked off by a drain. One that waits is dropped by a shutdown, and
+    /// answered by a drain with the delay that it still had.
+    ///
+    /// What is remembered of a run is forgotten after `interval`, a little with every later
+    /// call. The first add panics as a first
+    /// [delayed add](crate::DelayingQueue::add_after) does if there can be no timer thread.
+    ///
+    /// Over an inner queue of your own, keys that others add to it are put off as they are
+    /// taken from the delaying queue; what others take from it is not known here, and does not
+    /// count.
+    ///
+    /// For [`DelayingQueue`](crate::DelayingQueue) and
+    /// [`RateLimitingQueue`](crate::RateLimitingQueue).
+    ///
+    /// ```
+    /// use requeue::{DelayingQueue, ManualClock, Options};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let interval = Duration::from_secs(10);
+    /// let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(interval));
+    /// queue.add("node-1");
+    /// queue.try_get()?.done();
+    /// for _event in 0..1000 {
+    ///     queue.add("node-1"); // it ran just now
+    /// }
+    /// assert_eq!((queue.len(), queue.waiting()), (0, 1));
+    /// clock.advance(interval);
+    /// queue.try_get()?.done();
+    /// # Ok::<(), requeue::TryGetError>(())
+    /// ```
+    #[must_use]
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.min_interval = interval;
         self
     }
 }

@@ -270,3 +270,43 @@ fn a_key_of_a_priority_queue_that_falls_due_wakes_who_waits() {
         assert_eq!(getter.join().unwrap(), Some("a"));
     });
 }
+
+/// The queue below hands a key out before its run is noted; an add comes in between.
+#[test]
+fn an_add_racing_a_take_runs_the_key_once_more_and_not_too_soon() {
+    model(|| {
+        let clock = ManualClock::new();
+        let interval = Duration::from_secs(1);
+        let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(interval));
+        queue.add("a");
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.try_get().unwrap().done())
+        };
+        let added = queue.add("a");
+        worker.join().unwrap();
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+        clock.advance(interval);
+        // Ready at the time: the run that followed was for both.
+        assert_eq!(queue.try_get().is_ok(), added != Added::Coalesced);
+        assert_eq!(queue.waiting(), 0);
+    });
+}
+
+#[test]
+fn a_key_put_off_as_a_drain_ends_is_in_its_answer() {
+    model(|| {
+        let clock = ManualClock::new();
+        let interval = Duration::from_secs(1);
+        let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(interval));
+        queue.add("a");
+        let held = queue.try_get().unwrap().into_owned();
+        let holder = thread::spawn(move || held.requeue());
+        let left = queue.drain(Duration::ZERO).wait();
+        match holder.join().unwrap() {
+            Added::Waiting | Added::Kept => assert_eq!(left.waiting, [("a", interval)]),
+            // Its holder was told, and the answer names it.
+            added => assert_eq!((added, &left.held[..]), (Added::Refused, &["a"][..])),
+        }
+    });
+}

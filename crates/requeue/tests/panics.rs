@@ -133,6 +133,34 @@ impl Free for Queue<Touchy> {
     }
 }
 
+/// Its run is noted after the queue below has let go of it.
+#[test]
+fn a_key_that_panics_as_its_run_begins_stays_ready() {
+    let inner = Queue::new();
+    let paced = || Options::new().clock(ManualClock::new()).min_interval(SECOND);
+    for queue in
+        [DelayingQueue::with(paced()), DelayingQueue::over(Arc::new(inner.clone()), paced())]
+    {
+        // Another that ran, for the next to be compared with.
+        queue.add(touchy("first"));
+        queue.try_get().unwrap().done();
+        let key = touchy("a");
+        let on_eq = Arc::clone(&key.on_eq);
+        queue.add(touchy("b"));
+        queue.add(key);
+        on_eq.store(true, SeqCst);
+        let held = queue.get_many(2).wait();
+        assert_eq!(held.iter().map(|held| held.key().name).collect::<Vec<_>>(), ["b"]);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(panics(|| pin!(queue.get_many(2)).poll(&mut context).is_ready()));
+        assert!(panics(|| pin!(queue.get()).poll(&mut context).is_ready()));
+        on_eq.store(false, SeqCst);
+        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.try_get().unwrap().key().name, "a");
+        assert_eq!(queue.add(touchy("a")), Added::Waiting);
+    }
+}
+
 struct PanickingWaker;
 
 impl Wake for PanickingWaker {

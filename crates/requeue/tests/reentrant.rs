@@ -4,7 +4,9 @@
 #![cfg(not(requeue_loom))]
 
 use requeue::limiter::ExponentialFailure;
-use requeue::{AddOptions, ManualClock, Merge, Options, PriorityQueue, Queue, RateLimitingQueue};
+use requeue::{
+    AddOptions, DelayingQueue, ManualClock, Merge, Options, PriorityQueue, Queue, RateLimitingQueue,
+};
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
@@ -203,4 +205,36 @@ fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
     drop(waker);
     held.done();
     assert!(drain.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn under_a_minimum_interval_keys_and_wakers_may_use_the_queue() {
+    let (clock, look) = (ManualClock::new(), Look::default());
+    let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(SECOND));
+    let seen = queue.clone();
+    let look_at = move || {
+        let _ = seen.waiting();
+    };
+    assert!(look.set(Box::new(look_at)).is_ok());
+    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    // Put off, merged, put off by its guard; forgotten as others are taken.
+    for _round in 0..3 {
+        queue.add(key(1));
+        queue.add(key(2));
+        for held in queue.get_many(2).wait() {
+            queue.add(held.key().clone());
+            queue.add(held.key().clone());
+            held.requeue();
+        }
+        clock.advance(SECOND);
+    }
+    // Whoever takes one of two keys passes the wake-up on.
+    drop(queue.get_many(2).wait());
+    let waker = Waker::from(Arc::new(NosyWaker(Arc::clone(&look))));
+    let mut get = pin!(queue.get());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    queue.add(key(3));
+    queue.add(key(4));
+    let _held = queue.get().wait();
+    assert!(get.poll(&mut Context::from_waker(&waker)).is_ready());
 }

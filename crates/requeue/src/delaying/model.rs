@@ -1,13 +1,22 @@
-//! Random operations on the delaying queue and on a naive one, compared after each step.
+//! Random operations on the delaying queue, with and without a minimum interval, and on a
+//! naive one, compared after each step.
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::snapshot::{ReadyKey, WaitingKey};
 use proptest::prelude::*;
 
+const KEYS: u8 = 12;
+
 /// A list of what waits, by linear search, over a queue of its own.
 struct Naive {
     now: u64,
+    /// 0 for none.
+    interval: u64,
+    /// When each key may run again.
+    floors: [u64; KEYS as usize],
+    /// Which keys were added and did not run since.
+    owed: [bool; KEYS as usize],
     /// (due, order of setting, key, since)
     waiting: Vec<(u64, usize, u8, u64)>,
     inner: Queue<u8>,
@@ -15,14 +24,20 @@ struct Naive {
 }
 
 impl Naive {
+    fn add(&mut self, key: u8, step: usize) -> Added {
+        self.add_after(key, 0, Merge::Earliest, step)
+    }
+
     fn add_after(&mut self, key: u8, delay: u64, merge: Merge, step: usize) -> Added {
         if !self.open {
             return Added::Refused;
         }
-        let asked = self.now.saturating_add(delay);
+        self.owed[usize::from(key)] = true;
+        let floor = self.floors[usize::from(key)];
+        let asked = (self.now + delay).max(floor);
         let old = self.waiting.iter().position(|&(_, _, waiting, _)| waiting == key);
         let Some(index) = old else {
-            if delay == 0 {
+            if asked == self.now {
                 return self.inner.add(key);
             }
             self.waiting.push((asked, step, key, self.now));
@@ -30,11 +45,13 @@ impl Naive {
         };
         let (due, _, _, since) = self.waiting[index];
         let new = match merge {
-            Merge::Earliest if delay == 0 => return self.inner.add(key),
+            Merge::Earliest if asked == self.now => return self.inner.add(key),
             Merge::Earliest => due.min(asked),
             Merge::Latest => due.max(asked),
             Merge::Replace => asked,
-            Merge::Debounce { max_wait } => asked.min(since + max_wait.as_nanos() as u64),
+            Merge::Debounce { max_wait } => {
+                asked.min(since + max_wait.as_nanos() as u64).max(floor)
+            }
         };
         if new == due {
             return Added::Coalesced;
@@ -45,6 +62,32 @@ impl Naive {
         }
         self.waiting.push((new, step, key, since));
         Added::Waiting
+    }
+
+    fn take(&mut self, step: usize) -> Result<Held<'static, Queue<u8>>, TryGetError> {
+        let held = self.inner.try_get()?.into_owned();
+        let key = *held.key();
+        let floor = &mut self.floors[usize::from(key)];
+        assert!(*floor <= self.now, "{key} runs too soon");
+        *floor = if self.interval > 0 { self.now + self.interval } else { 0 };
+        self.owed[usize::from(key)] = false;
+        for (due, set, waiting, _) in &mut self.waiting {
+            if *waiting == key && *due < *floor {
+                (*due, *set) = (*floor, step);
+            }
+        }
+        Ok(held)
+    }
+
+    fn requeue_after(&mut self, held: Held<'static, Queue<u8>>, delay: u64, step: usize) -> Added {
+        let key = *held.key();
+        if delay == 0 && self.floors[usize::from(key)] <= self.now {
+            self.owed[usize::from(key)] = true;
+            return held.requeue();
+        }
+        let added = self.add_after(key, delay, Merge::Earliest, step);
+        held.done();
+        added
     }
 
     fn advance(&mut self, by: u64) {
@@ -62,8 +105,9 @@ enum Op {
     AddAfter(u8, u64, Merge),
     Advance(u64),
     AdvanceToNext,
-    Work,
-    RequeueAfter(u64),
+    Take,
+    Done(usize),
+    RequeueAfter(usize, u64),
     Cancel(u8),
     ShutDown,
     Drain,
@@ -74,7 +118,7 @@ fn span() -> impl Strategy<Value = u64> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let key = 0..12u8;
+    let (key, nth) = (0..KEYS, any::<usize>());
     let merge = prop_oneof![
         Just(Merge::Earliest),
         Just(Merge::Latest),
@@ -86,12 +130,19 @@ fn op() -> impl Strategy<Value = Op> {
         30 => (key.clone(), span(), merge).prop_map(|(key, delay, merge)| Op::AddAfter(key, delay, merge)),
         10 => span().prop_map(Op::Advance),
         6 => Just(Op::AdvanceToNext),
-        12 => Just(Op::Work),
-        6 => span().prop_map(Op::RequeueAfter),
+        14 => Just(Op::Take),
+        10 => nth.prop_map(Op::Done),
+        6 => (nth, span()).prop_map(|(nth, delay)| Op::RequeueAfter(nth, delay)),
         6 => key.prop_map(Op::Cancel),
         1 => Just(Op::ShutDown),
         1 => Just(Op::Drain),
     ]
+}
+
+/// Takes out one of what is held, if anything is.
+fn nth<T>(held: &mut Vec<T>, nth: usize) -> Option<T> {
+    let index = nth.checked_rem(held.len())?;
+    Some(held.swap_remove(index))
 }
 
 fn keys(ready: Vec<ReadyKey<u8>>) -> Vec<u8> {
@@ -100,13 +151,26 @@ fn keys(ready: Vec<ReadyKey<u8>>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn the_delaying_queue_does_what_a_list_does(ops in prop::collection::vec(op(), 1..300)) {
+    fn the_delaying_queue_does_what_a_list_does(
+        ops in prop::collection::vec(op(), 1..300),
+        interval in prop_oneof![Just(0), span()],
+    ) {
         let clock = ManualClock::new();
-        let queue = DelayingQueue::with(Options::new().clock(&clock));
-        let mut naive = Naive { now: 0, waiting: Vec::new(), inner: Queue::new(), open: true };
+        let options = Options::new().clock(&clock).min_interval(Duration::from_nanos(interval));
+        let queue = DelayingQueue::with(options);
+        let mut naive = Naive {
+            now: 0,
+            interval,
+            floors: Default::default(),
+            owed: Default::default(),
+            waiting: Vec::new(),
+            inner: Queue::new(),
+            open: true,
+        };
+        let mut held = Vec::new();
         for (step, op) in ops.into_iter().enumerate() {
             match op {
-                Op::Add(key) => prop_assert_eq!(queue.add(key), naive.inner.add(key)),
+                Op::Add(key) => prop_assert_eq!(queue.add(key), naive.add(key, step)),
                 Op::AddAfter(key, delay, merge) => {
                     let added = queue.add_after_with(key, Duration::from_nanos(delay), merge);
                     prop_assert_eq!(added, naive.add_after(key, delay, merge, step));
@@ -121,23 +185,18 @@ proptest! {
                     prop_assert_eq!(clock.advance_to_next(), next.map(Duration::from_nanos));
                     naive.advance(next.unwrap_or(0));
                 }
-                Op::Work => {
-                    let (ours, theirs) = (queue.try_get(), naive.inner.try_get());
-                    let (ours, theirs) = (ours.map(Held::done_into_key), theirs.map(Held::done_into_key));
-                    prop_assert_eq!(ours, theirs);
+                Op::Take => match (queue.try_get(), naive.take(step)) {
+                    (Ok(ours), Ok(theirs)) => {
+                        prop_assert_eq!(ours.key(), theirs.key());
+                        held.push((ours, theirs));
+                    }
+                    (ours, theirs) => prop_assert_eq!(ours.err(), theirs.err()),
                 }
-                Op::RequeueAfter(delay) => {
-                    if let Ok(held) = queue.try_get() {
-                        let key = *held.key();
-                        let added = held.requeue_after(Duration::from_nanos(delay));
-                        let theirs = naive.inner.try_get().expect("ours had one");
-                        prop_assert_eq!(*theirs.key(), key);
-                        if delay == 0 {
-                            prop_assert_eq!(theirs.requeue(), added);
-                        } else {
-                            theirs.done();
-                            prop_assert_eq!(naive.add_after(key, delay, Merge::Earliest, step), added);
-                        }
+                Op::Done(index) => drop(nth(&mut held, index)),
+                Op::RequeueAfter(index, delay) => {
+                    if let Some((ours, theirs)) = nth(&mut held, index) {
+                        let added = ours.requeue_after(Duration::from_nanos(delay));
+                        prop_assert_eq!(naive.requeue_after(theirs, delay, step), added);
                     }
                 }
                 Op::Cancel(key) => {
@@ -145,6 +204,7 @@ proptest! {
                     naive.waiting.retain(|&(_, _, waiting, _)| waiting != key);
                     let mut cancelled = naive.inner.cancel(&key);
                     cancelled.waiting = naive.waiting.len() < before;
+                    naive.owed[usize::from(key)] = false;
                     prop_assert_eq!(queue.cancel(&key), cancelled);
                 }
                 Op::ShutDown => {
@@ -161,12 +221,15 @@ proptest! {
                     let waiting = waiting.map(|(due, _, key, _)| (key, Duration::from_nanos(due - naive.now)));
                     prop_assert_eq!(left.waiting, waiting.collect::<Vec<_>>());
                     prop_assert_eq!(left.ready, theirs.ready);
+                    prop_assert_eq!(left.held.len(), theirs.held.len());
                     naive.open = false;
                 }
             }
             queue.shared.state.lock().check();
-            let Snapshot { ready: ours, waiting, .. } = queue.snapshot();
-            prop_assert_eq!(keys(ours), keys(naive.inner.snapshot().ready));
+            let Snapshot { ready: ours, waiting, held, .. } = queue.snapshot();
+            let theirs = naive.inner.snapshot();
+            prop_assert_eq!(keys(ours), keys(theirs.ready));
+            prop_assert_eq!(held.len(), theirs.held.len());
             prop_assert_eq!(waiting.len(), naive.waiting.len());
             for WaitingKey { key, due_in, .. } in waiting {
                 let due = naive.waiting.iter().find(|&&(_, _, waiting, _)| waiting == key);
@@ -175,5 +238,16 @@ proptest! {
                 prop_assert_eq!(queue.status(&key).due_in, theirs);
             }
         }
+        // Nothing is lost: in time, whatever was added runs.
+        drop(held);
+        let mut steps = 1000..;
+        while naive.open {
+            for theirs in std::iter::from_fn(|| naive.take(steps.next()?).ok()) {
+                prop_assert_eq!(queue.try_get().map(Held::done_into_key), Ok(*theirs.key()));
+            }
+            let Some(next) = clock.advance_to_next() else { break };
+            naive.advance(next.as_nanos() as u64);
+        }
+        prop_assert!(!naive.open || naive.owed == [false; KEYS as usize]);
     }
 }

@@ -1,5 +1,6 @@
 //! The rules of delayed adds, without lock or clock.
 
+use super::interval::Interval;
 use crate::clock::Moment;
 use crate::failures::Stalest;
 use crate::keys::Keys;
@@ -14,10 +15,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// In a [`Timer`]'s `tally`: it waits. The other bits count its failures.
+/// In a [`Timer`]'s `tally`: it waits.
 const WAITS: u32 = 1 << 31;
+/// It ran, and its interval may not have passed yet. The other bits count its failures.
+const RAN: u32 = 1 << 30;
+const MAX_FAILURES: u32 = RAN - 1;
 
-/// A key that waits, or has failed, or both. 28 bytes, and 48 with an `Arc<str>`.
+/// A key that waits, has failed, or ran not long ago. 28 bytes, and 48 with an `Arc<str>`.
 pub(super) struct Timer {
     node: Node,
     /// When it began to wait.
@@ -32,15 +36,23 @@ impl Default for Timer {
 }
 
 impl Timer {
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.tally & WAITS != 0
     }
 
     fn failures(&self) -> u32 {
-        self.tally & !WAITS
+        self.tally & MAX_FAILURES
     }
 
-    fn due(&self) -> Moment {
+    pub(super) fn ran(&self) -> bool {
+        self.tally & RAN != 0
+    }
+
+    pub(super) fn set_ran(&mut self) {
+        self.tally |= RAN;
+    }
+
+    pub(super) fn due(&self) -> Moment {
         Moment::from_nanos(self.node.due())
     }
 }
@@ -84,10 +96,10 @@ pub(super) struct Caller {
 }
 
 pub(super) struct State<K> {
-    /// Keys that wait or have failed.
+    /// Keys that wait, have failed, or ran not long ago.
     /// Invariant: `wheel` has exactly those that wait.
-    keys: Keys<K, Timer>,
-    wheel: Wheel,
+    pub(super) keys: Keys<K, Timer>,
+    pub(super) wheel: Wheel,
     phase: Phase,
     /// The soonest time that the clock was asked for and has not come back from.
     /// Invariant, while open: not after the soonest timer.
@@ -103,6 +115,10 @@ pub(super) struct State<K> {
     counts: bool,
     /// Invariant: has exactly the keys that have failed.
     stalest: Option<Stalest>,
+    /// Where keys are to run at most once per interval.
+    /// Invariant: knows exactly the keys that ran not long ago; none of them waits for less
+    /// than the end of its interval.
+    pub(super) interval: Option<Interval>,
 }
 
 /// What is added. Where the state does not want it, it stays here, for the shell to
@@ -131,7 +147,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    const DUE: Outcome = Outcome { added: Added::Queued, due: true, arm: Moment::END };
+    pub(super) const DUE: Outcome = Outcome { added: Added::Queued, due: true, arm: Moment::END };
 
     fn unchanged(added: Added) -> Self {
         Outcome { added, due: false, arm: Moment::END }
@@ -139,8 +155,8 @@ impl Outcome {
 }
 
 impl<K> State<K> {
-    /// `records`: the queue has a name.
-    pub(super) fn new(records: bool) -> Self {
+    /// With at least `min_interval` between two runs of a key. `records`: the queue has a name.
+    pub(super) fn new(min_interval: Duration, records: bool) -> Self {
         State {
             keys: Keys::default(),
             wheel: Wheel::default(),
@@ -152,6 +168,7 @@ impl<K> State<K> {
             limiter: None,
             counts: false,
             stalest: None,
+            interval: Interval::new(min_interval),
         }
     }
 
@@ -231,23 +248,29 @@ impl<K> State<K> {
         waiting.into_iter().filter_map(|slot| self.stop_waiting(slot)).collect()
     }
 
-    /// A key that left the wheel goes, unless it has failed. Answers it if so.
+    /// A key that left the wheel goes, unless it is here for more. Answers it if so.
     fn stop_waiting(&mut self, slot: u32) -> Option<K> {
         self.keys[slot].tally &= !WAITS;
         self.remove_idle(slot)
     }
 
-    /// A key that neither waits nor has failed has no reason to be here.
+    /// A key that neither waits, nor has failed, nor ran has no reason to be here.
     fn remove_idle(&mut self, slot: u32) -> Option<K> {
         if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
     }
 
-    /// Forgets the failures of a key, which goes, unless it waits.
+    /// Forgets the failures of a key, which goes, unless it waits or ran.
     fn forget_slot(&mut self, slot: u32) -> Option<K> {
         if let Some(stalest) = &mut self.stalest {
             stalest.forget(slot);
         }
-        self.keys[slot].tally &= WAITS;
+        self.keys[slot].tally &= !MAX_FAILURES;
+        self.remove_idle(slot)
+    }
+
+    /// Forgets that a key ran. It goes, unless it waits or has failed.
+    pub(super) fn forget_run(&mut self, slot: u32) -> Option<K> {
+        self.keys[slot].tally &= !RAN;
         self.remove_idle(slot)
     }
 
@@ -262,6 +285,7 @@ impl<K> State<K> {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
             dropped.extend(self.forget_slot(slot));
         }
+        self.forget_runs(now, &mut dropped);
         dropped
     }
 }
@@ -279,7 +303,7 @@ impl<K: Key> State<K> {
         }
         timer.tally &= !WAITS;
         if timer.tally != 0 {
-            // It has failed: the count stays here, and needs its key.
+            // It has failed, or ran not long ago: that stays here, and needs its key.
             return Some((hash, key.clone()));
         }
         Some((hash, self.keys.remove(slot)?))
@@ -296,11 +320,13 @@ impl<K: Key> State<K> {
         caller: Caller,
     ) -> Outcome {
         let found = self.find(offer);
-        self.place(found, offer, now, delay, merge, caller)
+        let outcome = self.place(found, offer, now, delay, merge, caller);
+        self.retries += u64::from(outcome.added != Added::Refused);
+        outcome
     }
 
     #[inline]
-    fn find(&self, offer: &Offer<K>) -> Option<u32> {
+    pub(super) fn find(&self, offer: &Offer<K>) -> Option<u32> {
         self.keys.find(offer.hash, offer.key.as_ref()?)
     }
 
@@ -325,18 +351,20 @@ impl<K: Key> State<K> {
                 found = Some(slot);
             }
         }
-        self.place(found, offer, now, *delay, Merge::Earliest, caller)
+        let outcome = self.place(found, offer, now, *delay, Merge::Earliest, caller);
+        self.retries += u64::from(outcome.added != Added::Refused);
+        outcome
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
         let timer = &mut self.keys[slot];
-        timer.tally += u32::from(timer.failures() < !WAITS);
+        timer.tally += u32::from(timer.failures() < MAX_FAILURES);
         if let Some(stalest) = &mut self.stalest {
             stalest.failed(slot, now);
         }
     }
 
-    fn accepts(&self, caller: Caller) -> bool {
+    pub(super) fn accepts(&self, caller: Caller) -> bool {
         match self.phase {
             Phase::Open => !caller.closed_below,
             Phase::Draining => caller.by == By::Holder,
@@ -346,7 +374,7 @@ impl<K: Key> State<K> {
 
     /// Lets a key, which is in slot `found` if it is here, wait.
     #[inline]
-    fn place(
+    pub(super) fn place(
         &mut self,
         found: Option<u32>,
         offer: &mut Offer<K>,
@@ -359,19 +387,19 @@ impl<K: Key> State<K> {
             self.dropped += 1;
             return Outcome::unchanged(Added::Refused);
         }
-        self.retries += 1;
+        let asked = now.saturating_add(delay).max(self.floor(found));
         let slot = match found {
             Some(slot) if self.keys[slot].waits() => {
-                return self.merge(slot, offer, now, delay, merge);
+                return self.merge(slot, offer, now, asked, merge);
             }
-            _ if delay.is_zero() => return Outcome::DUE,
+            _ if asked <= now => return Outcome::DUE,
             Some(slot) => slot,
             None => {
                 let key = offer.key.take().expect("an offer has a key");
                 self.keys.insert(offer.hash, key, Timer::default())
             }
         };
-        self.start_waiting(slot, now, now.saturating_add(delay))
+        self.start_waiting(slot, now, asked)
     }
 
     #[inline]
@@ -391,18 +419,19 @@ impl<K: Key> State<K> {
         slot: u32,
         offer: &mut Offer<K>,
         now: Moment,
-        delay: Duration,
+        asked: Moment,
         merge: Merge,
     ) -> Outcome {
         let timer = &self.keys[slot];
-        let (old, asked) = (timer.due(), now.saturating_add(delay));
+        let old = timer.due();
         let due = match merge {
-            Merge::Earliest if delay.is_zero() => return Outcome::DUE,
+            Merge::Earliest if asked <= now => return Outcome::DUE,
             Merge::Earliest => asked.min(old),
             Merge::Latest => asked.max(old),
             Merge::Replace => asked,
             Merge::Debounce { max_wait } => {
-                asked.min(Moment::from_nanos(timer.since.get()).saturating_add(max_wait))
+                let latest = Moment::from_nanos(timer.since.get()).saturating_add(max_wait);
+                asked.min(latest.max(self.floor(Some(slot))))
             }
         };
         if due == old {
@@ -488,9 +517,9 @@ impl<K: Key> State<K> {
 
     /// Takes out all that still wait at the end of a drain, soonest first.
     pub(super) fn take_remaining(&mut self, now: Moment) -> Vec<(K, Duration)> {
-        // Keys that stay, for their failures, are cloned before anything changes: that
-        // may panic.
-        let stay = self.keys.iter().filter(|(_, _, t)| t.waits() && t.failures() > 0);
+        // Keys that stay, for more than their wait, are cloned before anything changes:
+        // that may panic.
+        let stay = self.keys.iter().filter(|(_, _, t)| t.waits() && t.tally != WAITS);
         let mut stay: HashMap<u32, K> = stay.map(|(slot, key, _)| (slot, key.clone())).collect();
         self.phase = Phase::Down;
         self.armed = None;
@@ -518,6 +547,7 @@ impl<K: Key> State<K> {
         if let (Phase::Open, Some(next)) = (self.phase, dues.iter().min()) {
             assert!(self.armed.is_some_and(|armed| armed <= *next));
         }
+        self.check_interval();
     }
 }
 
@@ -528,7 +558,7 @@ mod tests {
     #[test]
     fn a_key_is_as_late_as_the_time_between_its_due_time_and_its_leaving() {
         let at = Moment::from_nanos;
-        let mut state = State::new(true);
+        let mut state = State::new(Duration::ZERO, true);
         for (key, delay) in [("a", 100), ("b", 90)] {
             let (mut offer, delay) = (Offer::new(0, key), Duration::from_nanos(delay));
             let caller = Caller { by: By::Anyone, closed_below: false };

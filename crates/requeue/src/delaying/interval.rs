@@ -1,0 +1,301 @@
+//! A key runs at most once per interval, where that is asked for.
+//!
+//! ```text
+//!          taken at t
+//!   ready ------------> held, and t is noted
+//!     ^                   |
+//!     | at t + interval   | add, requeue, retry: before t + interval
+//!     +----- waiting <----+
+//! ```
+//!
+//! A run begins when its key is taken. From then on an add is put off until the interval
+//! has passed, and so is what waits already. A take is noted after the fact, though: the
+//! queue below hands a key out under its own lock, and wakes others, for which ours must
+//! not be held. An add in between finds nothing noted, and makes the key ready too soon.
+//! So every key is asked for again as it is taken, and put off if it came too soon.
+
+use super::state::{By, Caller, Offer, Outcome, State};
+use super::{DelayingQueue, Inner};
+use crate::clock::Moment;
+use crate::held::Hold;
+use crate::options::Merge;
+use crate::snapshot::Added;
+use crate::waiters::Waiter;
+use crate::work_queue::{Key, Taken, WorkQueue};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Notes that one call looks at, to forget what is too old. More than a call adds, so
+/// that they grow fewer; and few, so that no call pays for a storm.
+const FORGET_AT_ONCE: usize = 16;
+
+/// Room for this many notes is kept when the last is forgotten; more is given back.
+const KEPT_CAPACITY: usize = 4096;
+
+/// When keys were last taken.
+pub(super) struct Interval {
+    length: Duration,
+    /// By time, but for takes that overtook each other. A note is outdated once its
+    /// slot has another time.
+    notes: VecDeque<(Moment, u32)>,
+    /// By slot: when its key was taken, where that is noted.
+    last: Vec<Moment>,
+}
+
+impl Interval {
+    /// `None`: keys may run as often as they like.
+    pub(super) fn new(length: Duration) -> Option<Self> {
+        let interval = Interval { length, notes: VecDeque::new(), last: Vec::new() };
+        (!length.is_zero()).then_some(interval)
+    }
+
+    /// Invariant: at a time, a key is noted once. It could not be taken again before a
+    /// nanosecond has passed.
+    fn note(&mut self, slot: u32, now: Moment) {
+        let index = slot as usize;
+        if index >= self.last.len() {
+            self.last.resize((index + 1).next_power_of_two(), Moment::default());
+        }
+        self.last[index] = now;
+        self.notes.push_back((now, slot));
+    }
+
+    /// When the key in `slot`, which is noted, may run again.
+    fn end(&self, slot: u32) -> Moment {
+        self.last[slot as usize].saturating_add(self.length)
+    }
+
+    /// Takes out a note that is too old, and answers its slot, unless it is outdated.
+    fn pop(&mut self, now: Moment) -> Option<Option<u32>> {
+        let &(at, slot) = self.notes.front()?;
+        if at.saturating_add(self.length) > now {
+            return None;
+        }
+        self.notes.pop_front();
+        let current = self.last[slot as usize] == at;
+        if self.notes.is_empty() && self.last.len() > KEPT_CAPACITY {
+            (self.notes, self.last) = (VecDeque::new(), Vec::new());
+        }
+        Some(current.then_some(slot))
+    }
+}
+
+impl<K> State<K> {
+    /// The key in slot `found`, if it is here, may not run again before this.
+    #[inline]
+    pub(super) fn floor(&self, found: Option<u32>) -> Moment {
+        match (&self.interval, found) {
+            (Some(interval), Some(slot)) if self.keys[slot].ran() => interval.end(slot),
+            _ => Moment::default(),
+        }
+    }
+
+    /// Forgets some of the runs whose interval has passed.
+    #[inline]
+    pub(super) fn forget_runs(&mut self, now: Moment, dropped: &mut Vec<K>) {
+        for _ in 0..FORGET_AT_ONCE {
+            let Some(interval) = &mut self.interval else { return };
+            match interval.pop(now) {
+                Some(Some(slot)) => dropped.extend(self.forget_run(slot)),
+                Some(None) => {}
+                None => return,
+            }
+        }
+    }
+}
+
+impl<K: Key> State<K> {
+    /// Lets a key wait if it ran not long ago.
+    fn add(&mut self, offer: &mut Offer<K>, now: Moment, caller: Caller) -> Outcome {
+        let found = self.find(offer);
+        self.place(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
+    }
+
+    /// A key was taken. It is due if it may run: if an add would make it ready now. Then
+    /// its run begins; otherwise it waits.
+    ///
+    /// Once nothing may wait any more it runs: what is ready is handed out.
+    fn begin(&mut self, hash: u32, key: &K, now: Moment, caller: Caller) -> Outcome {
+        if !self.accepts(caller) {
+            return Outcome::DUE;
+        }
+        let found = self.keys.find(hash, key);
+        let mut known = Offer { hash, key: None, left: None };
+        let outcome = self.place(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
+        if outcome.due {
+            let insert = || self.keys.insert(hash, key.clone(), Default::default());
+            let slot = found.unwrap_or_else(insert);
+            self.note(slot, now);
+        }
+        outcome
+    }
+
+    fn note(&mut self, slot: u32, now: Moment) {
+        let Some(interval) = &mut self.interval else { return };
+        interval.note(slot, now);
+        let end = interval.end(slot);
+        let timer = &mut self.keys[slot];
+        timer.set_ran();
+        if timer.waits() && timer.due() < end {
+            self.wheel.reset(&mut self.keys, slot, end.as_nanos());
+        }
+    }
+
+    /// Checks what is promised of the interval.
+    #[cfg(test)]
+    pub(super) fn check_interval(&self) {
+        let ran = self.keys.iter().filter(|(_, _, timer)| timer.ran());
+        let noted = self.interval.as_ref().map_or(0, |interval| {
+            let current = |&&(at, slot): &&(Moment, u32)| interval.last[slot as usize] == at;
+            interval.notes.iter().filter(current).count()
+        });
+        assert_eq!(ran.count(), noted);
+        for (slot, _, timer) in self.keys.iter() {
+            assert!(!timer.waits() || timer.due() >= self.floor(Some(slot)));
+        }
+    }
+}
+
+impl<K: Key> Inner<K> {
+    fn queue(&self) -> &dyn WorkQueue<Key = K> {
+        match self {
+            Inner::Ours(queue) => queue,
+            Inner::Given(queue) => &**queue,
+        }
+    }
+}
+
+/// The verbs of a queue that has an interval.
+impl<K: Key> DelayingQueue<K> {
+    pub(super) fn add_paced(&self, key: K) -> Added {
+        let (added, due) = self.pace(By::Anyone, self.shared.hasher.hash(&key), key);
+        due.map_or(added, |key| self.add_ready(key))
+    }
+
+    /// Lets a key wait if it ran not long ago. Answers it otherwise.
+    fn pace(&self, by: By, hash: u32, key: K) -> (Added, Option<K>) {
+        let mut offer = Offer::new(hash, key);
+        let outcome = self.ask(by, |state, caller, now| state.add(&mut offer, now, caller));
+        (outcome.added, offer.key.filter(|_| outcome.due))
+    }
+
+    pub(super) fn requeue_paced(&self, taken: Taken<K>) -> Added {
+        let Taken { hash, priority, .. } = taken;
+        // Ends with this call, after the key is safe; also in a panic.
+        let (hold, key) = Hold::of(self, taken);
+        match self.pace(By::Holder, self.hash_of_held(hash, &key), key) {
+            (added, None) => added,
+            (_, Some(key)) => {
+                let (_, token) = hold.into_parts();
+                self.shared.inner.queue().requeue(Taken { key, token, hash, priority })
+            }
+        }
+    }
+
+    pub(super) fn poll_take_paced(
+        &self,
+        waiter: &mut Waiter,
+        waker: Option<&Waker>,
+    ) -> Poll<Option<Taken<K>>> {
+        loop {
+            match self.shared.inner.queue().poll_take(waiter, waker) {
+                Poll::Ready(Some(taken)) => {
+                    if let Some(taken) = self.begin(taken) {
+                        return Poll::Ready(Some(taken));
+                    }
+                }
+                nothing => return nothing,
+            }
+        }
+    }
+
+    pub(super) fn take_paced(&self) -> Option<Taken<K>> {
+        match self.poll_take_paced(&mut Waiter::for_task(), None) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => None,
+        }
+    }
+
+    pub(super) fn take_ready_paced(&self, max: usize, out: &mut Vec<Taken<K>>) {
+        let before = out.len();
+        while out.len() - before < max {
+            match catch_unwind(AssertUnwindSafe(|| self.take_paced())) {
+                Ok(Some(taken)) => out.push(taken),
+                Ok(None) => return,
+                // What was taken before is not to be lost; who comes next meets the panic.
+                Err(_) if out.len() > before => return,
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+    }
+
+    /// Answers a key that was taken if it may run now. A key that panics stays ready.
+    fn begin(&self, taken: Taken<K>) -> Option<Taken<K>> {
+        let queue = self.shared.inner.queue();
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            let hash = self.hash_of_held(taken.hash, &taken.key);
+            self.ask(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
+        }));
+        match asked {
+            Ok(outcome) if outcome.due => Some(taken),
+            Ok(_) => {
+                queue.done(taken.token);
+                None
+            }
+            Err(panic) => {
+                queue.requeue(taken);
+                resume_unwind(panic)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(nanos: u64) -> Interval {
+        Interval::new(Duration::from_nanos(nanos)).expect("not zero")
+    }
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_run_is_forgotten_when_its_interval_has_passed() {
+        let mut interval = interval(10);
+        interval.note(0, at(5));
+        interval.note(7, at(6));
+        assert_eq!(interval.pop(at(14)), None);
+        assert_eq!(interval.pop(at(15)), Some(Some(0)));
+        assert_eq!(interval.pop(at(15)), None);
+        assert_eq!(interval.pop(at(16)), Some(Some(7)));
+        assert_eq!(interval.pop(Moment::END), None);
+    }
+
+    #[test]
+    fn an_older_run_of_a_key_does_not_end_the_interval_of_a_newer_one() {
+        let mut interval = interval(10);
+        interval.note(3, at(5));
+        interval.note(3, at(20));
+        assert_eq!(interval.pop(at(20)), Some(None));
+        assert_eq!(interval.pop(at(29)), None);
+        assert_eq!(interval.end(3), at(30));
+        assert_eq!(interval.pop(at(30)), Some(Some(3)));
+    }
+
+    #[test]
+    fn memory_of_a_storm_is_given_back_when_the_last_run_is_forgotten() {
+        let mut interval = interval(10);
+        for slot in 0..100_000 {
+            interval.note(slot, at(5));
+        }
+        for slot in 0..100_000 {
+            assert_eq!(interval.pop(at(15)), Some(Some(slot)));
+        }
+        assert_eq!((interval.notes.capacity(), interval.last.capacity()), (0, 0));
+    }
+}
