@@ -8,16 +8,13 @@ mod histogram;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 mod recorder;
-#[cfg_attr(not(test), expect(dead_code, reason = "the worker that reports here is to come"))]
 mod worker;
 
 pub use histogram::Histogram;
 pub(crate) use histogram::Tens;
 pub(crate) use recorder::Recorder;
-#[expect(unused_imports, reason = "the worker that reports here is to come")]
-pub(crate) use worker::RunResult;
 pub use worker::WorkerMetrics;
-pub(crate) use worker::WorkerRecorder;
+pub(crate) use worker::{RunResult, WorkerRecorder};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +73,6 @@ impl Metrics {
     }
 
     /// A recorder for a worker, which has the name until the last handle to it is dropped.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the worker that reports here is to come"))]
     pub(crate) fn worker(&self, name: String) -> Result<Arc<WorkerRecorder>, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);

@@ -39,9 +39,12 @@ pub use running::{Join, Running, RunningKey, ShutDown};
 pub use tasks::RunnerFuture;
 
 use crate::clock::{Alarm, Clock, Moment};
+use crate::metrics::{Metrics, NameError, WorkerRecorder};
 use crate::retry::Retry;
+use crew::{Crew, Hire};
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use trace::Span;
 
@@ -198,6 +201,7 @@ pub struct Worker<Q: Retry> {
     max_attempts: Option<u32>,
     on_failure: Option<Callback<Q::Key>>,
     on_dead: Option<Callback<Q::Key>>,
+    recorder: Option<Arc<WorkerRecorder>>,
     span: fn(&Q::Key, u32) -> Span,
 }
 
@@ -213,16 +217,9 @@ impl<Q: Retry> Worker<Q> {
             max_attempts: None,
             on_failure: None,
             on_dead: None,
+            recorder: None,
             span: |_, _| Span::none(),
         }
-    }
-
-    /// Called once, before the first runner.
-    fn ready(&self) -> usize {
-        if self.max_attempts.is_some() {
-            self.queue.count_failures();
-        }
-        self.concurrency
     }
 
     /// How many keys are worked on at once. Of 0, none: a worker that is paused, until
@@ -292,6 +289,42 @@ impl<Q: Retry> Worker<Q> {
     ) -> Self {
         self.on_dead = Some(Box::new(callback));
         self
+    }
+
+    /// A name to report under: see [`Metrics::gather_workers`]. The worker has it until it is
+    /// dropped, and, once it runs, until it has ended and no [`Running`] is left of it. One
+    /// that another worker has is an error; the queue may have the same.
+    ///
+    /// ```
+    /// use requeue::limiter::default_controller;
+    /// use requeue::worker::{Outcome, Worker};
+    /// use requeue::{Metrics, RateLimitingQueue};
+    ///
+    /// let metrics = Metrics::new();
+    /// let queue = RateLimitingQueue::new(default_controller());
+    /// queue.add("order-7");
+    /// queue.shut_down();
+    /// let worker = Worker::new(&queue).metrics(&metrics, "orders")?;
+    /// let running = worker.spawn_threads(|_run| Ok(Outcome::Done))?;
+    /// running.join().wait();
+    /// assert_eq!(metrics.gather_workers()[0].success, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn metrics(
+        mut self,
+        registry: &Metrics,
+        name: impl Into<String>,
+    ) -> Result<Self, NameError> {
+        self.recorder = Some(registry.worker(name.into())?);
+        Ok(self)
+    }
+
+    /// A crew for this worker, still without runners.
+    fn crew(&self, hire: Hire<Q::Key>) -> Arc<Crew<Q::Key>> {
+        if self.max_attempts.is_some() {
+            self.queue.count_failures();
+        }
+        Crew::new(self.queue.clock().clone(), self.recorder.clone(), hire)
     }
 }
 

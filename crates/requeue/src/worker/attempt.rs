@@ -3,6 +3,7 @@
 use crate::clock::Moment;
 use crate::get::{Get, try_get};
 use crate::held::Held;
+use crate::metrics::RunResult;
 use crate::park;
 use crate::retry::Retry;
 use crate::snapshot::{Added, Limited};
@@ -13,6 +14,7 @@ use crate::worker::{Callback, Limit, Outcome, Run, Worker};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Waits until there is a key, or the runner has to go: `None`, and so if the queue
 /// is shut down. Cancel safe, as [`Get`] is.
@@ -68,12 +70,14 @@ pub(super) struct Attempt<'w, Q: Retry> {
     /// `None` once settled.
     held: Option<Held<'w, Q>>,
     number: u32,
+    started_at: Moment,
     limit: Option<Limit>,
     span: Span,
 }
 
 impl<'w, Q: Retry> Attempt<'w, Q> {
-    /// Reads the clock once, for who asks how long it has been running, and for the limit.
+    /// Reads the clock once: for who asks how long it has been running, for the limit and
+    /// for metrics.
     pub(super) fn begin(
         worker: &'w Worker<Q>,
         runner: &'w Runner<Q::Key>,
@@ -84,18 +88,28 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         let limit = worker
             .timeout
             .map(|timeout| Limit { clock: clock.clone(), at: started_at.saturating_add(timeout) });
-        let held = Some(held);
+        if let Some(recorder) = &worker.recorder {
+            recorder.started();
+        }
         // It has the key before foreign code sees it, and puts it back should that panic.
-        let mut attempt = Attempt { worker, runner, held, number: 1, limit, span: Span::none() };
-        attempt.announce(started_at);
+        let mut attempt = Attempt {
+            worker,
+            runner,
+            held: Some(held),
+            number: 1,
+            started_at,
+            limit,
+            span: Span::none(),
+        };
+        attempt.announce();
         attempt
     }
 
-    fn announce(&mut self, started_at: Moment) {
+    fn announce(&mut self) {
         let held = self.held.as_ref().expect(SETTLED);
         self.number = held.num_requeues().saturating_add(1);
         self.span = (self.worker.span)(held.key(), self.number);
-        self.runner.begins(held.key().clone(), self.number, started_at);
+        self.runner.begins(held.key().clone(), self.number, self.started_at);
     }
 
     pub(super) fn run(&self) -> Run<&Q::Key> {
@@ -115,24 +129,29 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
     /// hold ends and the runner lives.
     pub(super) fn settle(mut self, answer: Result<Outcome, Fault>) {
         let held = self.held.take().expect(SETTLED);
+        let settled = guarded(|| self.span.enter(|| self.settle_held(held, answer)));
+        if settled.is_err() {
+            drop(self.runner.ends());
+        }
+    }
+
+    fn settle_held(&self, held: Held<'_, Q>, answer: Result<Outcome, Fault>) {
         let is_late = self.limit.as_ref().is_some_and(Limit::is_past);
         let answer = match answer {
             Err(panicked @ Fault::Panicked(_)) => Err(panicked),
             _ if is_late => Err(Fault::TimedOut),
             answer => answer,
         };
-        drop(guarded(|| self.span.enter(|| self.settle_held(held, answer))));
-    }
-
-    fn settle_held(&self, held: Held<'_, Q>, answer: Result<Outcome, Fault>) {
         match answer {
             Ok(Outcome::Done) => {
+                self.record(RunResult::Success);
                 self.span.outcome("done");
                 held.forget();
                 drop(self.runner.ends());
                 held.done();
             }
             Ok(Outcome::RequeueAfter(delay)) => {
+                self.record(RunResult::RequeueAfter);
                 self.span.outcome("requeue after");
                 held.forget();
                 drop(self.runner.ends());
@@ -148,6 +167,10 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         if self.worker.max_attempts.is_some_and(|max| self.number >= max) {
             return self.bury(held, fault);
         }
+        self.record(match fault {
+            Fault::Asked => RunResult::Requeue,
+            Fault::Error(_) | Fault::TimedOut | Fault::Panicked(_) => RunResult::Error,
+        });
         // Out of the list first: whoever holds the key next will be in it.
         let key = self.runner.ends().expect("it began");
         let next = match guarded(|| held.retry()) {
@@ -161,7 +184,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
             // A limiter that panics has ended the hold, and let go of the key.
             Err(_) => match self.worker.queue.add(key.clone()) {
                 Added::Refused => Next::Dropped,
-                _ => Next::RetryIn(std::time::Duration::ZERO),
+                _ => Next::RetryIn(Duration::ZERO),
             },
         };
         self.report(fault, &key, next);
@@ -170,15 +193,35 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
     /// The key stays held meanwhile: what is written about its death is written before
     /// anybody works on it again.
     fn bury(&self, held: Held<'_, Q>, fault: &Fault) {
+        self.record(RunResult::Error);
         held.forget();
         self.report(fault, held.key(), Next::Dead);
         drop(self.runner.ends());
         held.done();
     }
 
+    /// Before callbacks, whose time is not the handler's.
+    fn record(&self, result: RunResult) {
+        if let Some(recorder) = &self.worker.recorder {
+            let now = self.worker.queue.clock().now();
+            recorder.finished(result, now.saturating_since(self.started_at));
+        }
+    }
+
     fn report(&self, fault: &Fault, key: &Q::Key, next: Next) {
         let failed = Failed { key, attempt: self.number, cause: fault.cause(), next };
-        self.span.failed(&failed);
+        // It prints what the handler answered.
+        drop(guarded(|| self.span.failed(&failed)));
+        if let Some(recorder) = &self.worker.recorder {
+            match fault {
+                Fault::TimedOut => recorder.timed_out(),
+                Fault::Panicked(_) => recorder.panicked(),
+                Fault::Error(_) | Fault::Asked => {}
+            }
+            if next == Next::Dead {
+                recorder.gave_up();
+            }
+        }
         let call = |callback: &Option<Callback<Q::Key>>| {
             if let Some(callback) = callback {
                 drop(guarded(|| callback(&failed)));
@@ -195,6 +238,9 @@ impl<Q: Retry> Drop for Attempt<'_, Q> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             self.span.outcome("cancelled");
+            if let Some(recorder) = &self.worker.recorder {
+                recorder.cancelled();
+            }
             drop(self.runner.ends());
             held.requeue();
         }

@@ -9,6 +9,7 @@
 //! does. The roster is locked when runners come and go.
 
 use crate::clock::{Clock, Moment};
+use crate::metrics::WorkerRecorder;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::waiters::{Line, Notice, Waiter, Waiters};
@@ -24,6 +25,7 @@ pub(super) struct Crew<K> {
     /// Changed under the roster's lock.
     wanted: AtomicUsize,
     roster: Mutex<Roster<K>>,
+    recorder: Option<Arc<WorkerRecorder>>,
     hire: Hire<K>,
 }
 
@@ -58,11 +60,15 @@ struct Current<K> {
 
 impl<K> Crew<K> {
     /// Nobody yet.
-    pub(super) fn new(clock: Clock, hire: Hire<K>) -> Arc<Self> {
+    pub(super) fn new(
+        clock: Clock,
+        recorder: Option<Arc<WorkerRecorder>>,
+        hire: Hire<K>,
+    ) -> Arc<Self> {
         let roster =
             Roster { seats: Vec::new(), closed: false, joins: Waiters::new(Line::WorkOffs) };
         let roster = Mutex::new(roster);
-        Arc::new(Crew { clock, wanted: AtomicUsize::new(0), roster, hire })
+        Arc::new(Crew { clock, wanted: AtomicUsize::new(0), roster, recorder, hire })
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -79,14 +85,22 @@ impl<K> Crew<K> {
         if roster.closed {
             return Ok(());
         }
-        self.wanted.store(wanted, Ordering::Release);
-        let surplus = roster.seated_from(wanted);
+        let surplus = self.want(wanted, &roster);
         drop(roster);
         wake_idle(surplus);
         // One by one, without the lock: an executor that has ended drops a runner at once.
         (0..wanted)
             .filter_map(|number| self.seat(number))
             .try_for_each(|runner| (self.hire)(runner))
+    }
+
+    /// Answers those that are too many.
+    fn want(&self, wanted: usize, roster: &Roster<K>) -> Vec<Arc<Seat<K>>> {
+        self.wanted.store(wanted, Ordering::Release);
+        if let Some(recorder) = &self.recorder {
+            recorder.set_concurrency(wanted);
+        }
+        roster.seats.iter().skip(wanted).flatten().cloned().collect()
     }
 
     /// A runner for this number, if one is wanted and the seat is vacant.
@@ -108,8 +122,7 @@ impl<K> Crew<K> {
     pub(super) fn stop(&self) {
         let mut roster = self.roster.lock();
         roster.closed = true;
-        self.wanted.store(0, Ordering::Release);
-        let surplus = roster.seated_from(0);
+        let surplus = self.want(0, &roster);
         let notices = roster.notices();
         drop(roster);
         wake_idle(surplus);
@@ -172,10 +185,6 @@ impl<K: Clone> Crew<K> {
 }
 
 impl<K> Roster<K> {
-    fn seated_from(&self, number: usize) -> Vec<Arc<Seat<K>>> {
-        self.seats.iter().skip(number).flatten().cloned().collect()
-    }
-
     fn has_ended(&self) -> bool {
         self.closed && self.seats.iter().all(Option::is_none)
     }

@@ -2,7 +2,7 @@
 
 use crate::retry::Retry;
 use crate::worker::attempt::{Attempt, NextKey};
-use crate::worker::crew::{Crew, Runner};
+use crate::worker::crew::Runner;
 use crate::worker::failed::{Fault, guarded};
 use crate::worker::running::Running;
 use crate::worker::trace::Span;
@@ -76,14 +76,14 @@ impl<Q: Retry> Worker<Q> {
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let concurrency = worker.ready();
-        let clock = worker.queue.clock().clone();
-        let hire = move |runner| {
-            spawn(Box::pin(work(runner, Arc::clone(&worker), Arc::clone(&handler))));
-            Ok(())
-        };
-        let crew = Crew::new(clock, Box::new(hire));
-        crew.set_concurrency(concurrency).expect("a task is never refused");
+        let crew = worker.crew(Box::new({
+            let worker = Arc::clone(&worker);
+            move |runner| {
+                spawn(Box::pin(work(runner, Arc::clone(&worker), Arc::clone(&handler))));
+                Ok(())
+            }
+        }));
+        crew.set_concurrency(worker.concurrency).expect("a task is never refused");
         Running::new(crew)
     }
 }

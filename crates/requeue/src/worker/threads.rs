@@ -3,7 +3,7 @@
 use crate::retry::Retry;
 use crate::sync::{Mutex, thread};
 use crate::worker::attempt::{Attempt, NextKey};
-use crate::worker::crew::{Crew, Runner};
+use crate::worker::crew::Runner;
 use crate::worker::failed::{Fault, guarded};
 use crate::worker::running::Running;
 use crate::worker::{BoxError, Outcome, Run, Worker};
@@ -23,11 +23,11 @@ impl<Q: Retry> Worker<Q> {
         F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let concurrency = worker.ready();
-        let clock = worker.queue.clock().clone();
-        let hire = move |runner| start(runner, Arc::clone(&worker), Arc::clone(&handler));
-        let crew = Crew::new(clock, Box::new(hire));
-        crew.set_concurrency(concurrency).inspect_err(|_| crew.stop())?;
+        let crew = worker.crew(Box::new({
+            let worker = Arc::clone(&worker);
+            move |runner| start(runner, Arc::clone(&worker), Arc::clone(&handler))
+        }));
+        crew.set_concurrency(worker.concurrency).inspect_err(|_| crew.stop())?;
         Ok(Running::new(crew))
     }
 }

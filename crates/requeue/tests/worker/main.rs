@@ -6,6 +6,7 @@
 mod cancelled;
 mod concurrency;
 mod executor;
+mod metrics;
 mod outcomes;
 mod panics;
 mod shutdown;
