@@ -1,26 +1,25 @@
 //! Waiting on a thread for what a poll answers.
 
-use crate::sync::{park_timeout, thread};
+use crate::sync::Parker;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
+impl Wake for Parker {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.unpark();
     }
 }
 
 /// Blocks this thread until `poll` is ready.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let parker = Arc::new(Parker::new());
+    let waker = Waker::from(Arc::clone(&parker));
     loop {
         if let Poll::Ready(value) = poll(&waker) {
             return value;
         }
-        thread::park();
+        parker.park();
     }
 }
 
@@ -29,14 +28,15 @@ pub(crate) fn wait_timeout<T>(
     limit: Duration,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
 ) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let parker = Arc::new(Parker::new());
+    let waker = Waker::from(Arc::clone(&parker));
     let start = Instant::now();
     loop {
         if let Poll::Ready(value) = poll(&waker) {
             return Some(value);
         }
         match limit.checked_sub(start.elapsed()) {
-            Some(left) if !left.is_zero() => park_timeout(left),
+            Some(left) if !left.is_zero() => parker.park_timeout(left),
             _ => return None,
         }
     }

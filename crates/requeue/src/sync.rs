@@ -7,9 +7,26 @@ mod imp {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
 
-    /// Parks until unparked or until `limit` has passed.
-    pub(crate) fn park_timeout(limit: std::time::Duration) {
-        thread::park_timeout(limit);
+    /// The thread that made this, which parks.
+    pub(crate) struct Parker(thread::Thread);
+
+    impl Parker {
+        pub(crate) fn new() -> Self {
+            Parker(thread::current())
+        }
+
+        pub(crate) fn unpark(&self) {
+            self.0.unpark();
+        }
+
+        pub(crate) fn park(&self) {
+            thread::park();
+        }
+
+        /// Parks until unparked or until `limit` has passed.
+        pub(crate) fn park_timeout(&self, limit: std::time::Duration) {
+            thread::park_timeout(limit);
+        }
     }
 }
 
@@ -34,9 +51,36 @@ mod imp {
         }
     }
 
-    /// A model has no time: the limit passes at once.
-    pub(crate) fn park_timeout(_limit: std::time::Duration) {
-        thread::yield_now();
+    /// A flag and a condition: loom's own forgets that a thread was unparked while that
+    /// was about to lock something, and then parks it for good.
+    pub(crate) struct Parker {
+        unparked: Mutex<bool>,
+        changed: loom::sync::Condvar,
+    }
+
+    impl Parker {
+        pub(crate) fn new() -> Self {
+            Parker { unparked: Mutex::new(false), changed: loom::sync::Condvar::new() }
+        }
+
+        pub(crate) fn unpark(&self) {
+            *self.unparked.lock() = true;
+            self.changed.notify_one();
+        }
+
+        pub(crate) fn park(&self) {
+            let mut unparked = self.unparked.lock();
+            while !*unparked {
+                let woken = self.changed.wait(unparked);
+                unparked = woken.unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            *unparked = false;
+        }
+
+        /// A model has no time: the limit passes at once.
+        pub(crate) fn park_timeout(&self, _limit: std::time::Duration) {
+            thread::yield_now();
+        }
     }
 }
 
