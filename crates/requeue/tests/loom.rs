@@ -8,10 +8,15 @@
 use loom::future::block_on;
 use loom::thread;
 use requeue::limiter::ExponentialFailure;
-use requeue::{Added, DelayingQueue, ManualClock, Options, PriorityQueue, Queue, TryGetError};
+use requeue::worker::{Outcome, Running, Worker};
+use requeue::{
+    Added, DelayingQueue, ManualClock, Options, PriorityQueue, Queue, RateLimitingQueue,
+    TryGetError,
+};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -308,5 +313,56 @@ fn a_key_put_off_as_a_drain_ends_is_in_its_answer() {
             // Its holder was told, and the answer names it.
             added => assert_eq!((added, &left.held[..]), (Added::Refused, &["a"][..])),
         }
+    });
+}
+
+/// A worker on one thread, which finds nothing to do at first.
+fn worker(
+    handler: impl Fn() + Send + Sync + 'static,
+) -> (RateLimitingQueue<&'static str>, Running<&'static str>) {
+    let options = Options::new().clock(ManualClock::new());
+    let queue = RateLimitingQueue::with(ExponentialFailure::default(), options);
+    let worker = Worker::new(&queue).spawn_threads(move |_| {
+        handler();
+        Ok(Outcome::Done)
+    });
+    (queue, worker.expect("loom has threads"))
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_ends_and_leaves_what_it_did_not_take() {
+    model(|| {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let (queue, running) = worker(move || {
+            count.fetch_add(1, SeqCst);
+        });
+        queue.add("a");
+        drop(running.shut_down(Duration::ZERO));
+        running.join().wait();
+        assert_eq!(runs.load(SeqCst) + queue.len(), 1);
+        assert!(!queue.status("a").held && running.keys().is_empty());
+    });
+}
+
+#[test]
+fn a_worker_that_is_paused_and_resumed_works_on() {
+    model(|| {
+        let (queue, running) = worker(|| {});
+        running.set_concurrency(0).unwrap();
+        running.set_concurrency(1).unwrap();
+        queue.add("a");
+        queue.shut_down();
+        running.join().wait();
+        assert!(queue.is_empty());
+    });
+}
+
+#[test]
+fn a_worker_sees_its_queue_end() {
+    model(|| {
+        let (queue, running) = worker(|| {});
+        queue.shut_down();
+        running.join().wait();
     });
 }
