@@ -274,3 +274,73 @@ impl<K> Drop for Runner<K> {
         self.crew.vacate(self, Why::Ended);
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::*;
+
+    type Given = Arc<Mutex<Vec<Runner<u32>>>>;
+
+    /// A system that gives so many threads, and what it has given.
+    fn crew(threads: usize) -> (Arc<Crew<u32>>, Given) {
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let giver = Arc::clone(&given);
+        let hire = move |runner: Runner<u32>| {
+            let mut given = giver.lock();
+            if given.len() == threads {
+                runner.refuse();
+                return Err(io::Error::from(io::ErrorKind::WouldBlock));
+            }
+            given.push(runner);
+            Ok(())
+        };
+        (Crew::new(Clock::default(), None, Box::new(hire)), given)
+    }
+
+    fn has_ended(crew: &Crew<u32>) -> bool {
+        crew.poll_ended(&mut Waiter::for_task(), Waker::noop()).is_ready()
+    }
+
+    #[test]
+    fn a_thread_that_is_refused_is_an_error_and_not_the_end() {
+        let (crew, given) = crew(2);
+        assert!(crew.set_concurrency(3).is_err());
+        assert_eq!(given.lock().len(), 2);
+        assert!(crew.set_concurrency(2).is_ok());
+        crew.set_concurrency(0).expect("nobody is hired");
+        let runners = mem::take(&mut *given.lock());
+        assert!(runners.iter().all(Runner::is_dismissed));
+        drop(runners);
+        assert!(!has_ended(&crew));
+        crew.set_concurrency(2).expect("two are given");
+        assert_eq!(given.lock().len(), 2);
+    }
+
+    #[test]
+    fn a_runner_that_goes_by_itself_is_the_beginning_of_the_end() {
+        let (crew, given) = crew(2);
+        crew.set_concurrency(2).expect("two are given");
+        let last = given.lock().pop();
+        let first = given.lock().pop();
+        drop(first);
+        assert!(!has_ended(&crew));
+        crew.set_concurrency(2).expect("nobody is hired");
+        assert!(given.lock().is_empty());
+        drop(last);
+        assert!(has_ended(&crew));
+    }
+
+    /// A runner that has left does not vacate the seat of who came after it.
+    #[test]
+    fn a_seat_is_given_up_once() {
+        let (crew, given) = crew(9);
+        crew.set_concurrency(1).expect("one is given");
+        let first = given.lock().pop();
+        crew.set_concurrency(0).expect("nobody is hired");
+        assert!(first.as_ref().is_some_and(Runner::is_dismissed));
+        crew.set_concurrency(1).expect("one is given");
+        drop(first);
+        crew.set_concurrency(1).expect("it is there");
+        assert_eq!(given.lock().len(), 1);
+    }
+}

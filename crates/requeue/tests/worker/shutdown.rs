@@ -106,7 +106,10 @@ fn a_worker_ends_when_its_queue_is_shut_down_and_worked_off() {
     queue.shut_down();
     assert!(poll(first.as_mut(), &calls).is_pending());
     assert!(poll(second.as_mut(), &calls).is_pending());
-    drop(running.join());
+    {
+        let third = pin!(running.join());
+        assert!(poll(third, &calls).is_pending()); // and waits no more
+    }
     executor.run();
     assert!(queue.is_empty());
     assert_eq!(calls.0.load(SeqCst), 2);

@@ -3,8 +3,10 @@
 use crate::executor::Executor;
 use crate::{Log, MINUTE, SECOND, entry, lock, queue};
 use requeue::worker::{Next, Outcome, Worker};
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
@@ -17,25 +19,25 @@ fn late(attempt: u32, delay: Duration) -> crate::Entry {
 fn a_future_is_dropped_at_the_limit_and_not_before() {
     let (queue, clock) = queue();
     let (executor, log) = (Executor::default(), Log::default());
-    let alive = Arc::new(());
-    let watched = Arc::clone(&alive);
+    let polls = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&polls);
     let worker = Worker::new(&queue).timeout(MINUTE).on_failure(log.callback());
     let running = worker.spawn_with(executor.spawner(), move |_| {
-        let guard = Arc::clone(&watched);
-        async move {
-            let _guard = guard;
-            pending().await
-        }
+        let count = Arc::clone(&count);
+        poll_fn(move |_| {
+            count.fetch_add(1, SeqCst);
+            Poll::Pending
+        })
     });
     queue.add("a");
     executor.run();
-    assert_eq!(Arc::strong_count(&alive), 3);
+    assert_eq!((polls.load(SeqCst), Arc::strong_count(&polls)), (1, 3));
     clock.advance(MINUTE - NANOSECOND);
     assert_eq!(executor.run(), 0);
     assert_eq!(running.keys()[0].running_for, MINUTE - NANOSECOND);
     clock.advance(NANOSECOND);
     assert_eq!(executor.run(), 1);
-    assert_eq!(Arc::strong_count(&alive), 2);
+    assert_eq!((polls.load(SeqCst), Arc::strong_count(&polls)), (1, 2));
     assert_eq!(log.take(), [late(1, SECOND)]);
     // The next attempt has a limit of its own.
     clock.advance(SECOND);
@@ -67,15 +69,15 @@ fn an_answer_that_comes_too_late_is_none() {
 fn an_answer_in_time_leaves_no_alarm_behind() {
     let (queue, clock) = queue();
     let executor = Executor::default();
-    let waker = Arc::new(Mutex::new(None::<std::task::Waker>));
+    let waker = Arc::new(Mutex::new(None::<Waker>));
     let their_waker = Arc::clone(&waker);
     let _running = Worker::new(&queue).timeout(MINUTE).spawn_with(executor.spawner(), move |_| {
         let (waker, mut first) = (Arc::clone(&their_waker), true);
-        std::future::poll_fn(move |cx| {
+        poll_fn(move |cx| {
             *lock(&waker) = Some(cx.waker().clone());
             match std::mem::take(&mut first) {
-                true => std::task::Poll::Pending,
-                false => std::task::Poll::Ready(Ok(Outcome::Done)),
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(Outcome::Done)),
             }
         })
     });
