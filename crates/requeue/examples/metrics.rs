@@ -5,35 +5,43 @@
 
 use requeue::limiter::ExponentialFailure;
 use requeue::prometheus::Exporter;
-use requeue::{ManualClock, Metrics, Options, Queue, RateLimitingQueue};
+use requeue::worker::{Outcome, Worker};
+use requeue::{AddOptions, ManualClock, Metrics, Options, PriorityQueue, RateLimitingQueue};
+use std::error::Error;
 use std::time::Duration;
 
-fn main() -> Result<(), requeue::NameError> {
+fn main() -> Result<(), Box<dyn Error>> {
     let metrics = Metrics::new();
     let exporter = Exporter::new(&metrics);
 
     // On a manual clock, so that an hour's work is done at once.
     let clock = ManualClock::new();
     let named = |name| Options::new().clock(&clock).metrics(&metrics, name);
-    let orders = RateLimitingQueue::with(ExponentialFailure::default(), named("orders")?);
-    let mails = Queue::with(named("mails")?);
+    let orders = RateLimitingQueue::<u64>::with(ExponentialFailure::default(), named("orders")?);
+    let mails = PriorityQueue::with(ExponentialFailure::default(), named("mails")?);
 
-    for minute in 0..60_u32 {
-        orders.add(minute % 7);
-        orders.add(minute % 5);
-        orders.add_after(minute, Duration::from_secs(90));
-        while let Ok(held) = orders.try_get() {
-            clock.advance(Duration::from_millis(20 * u64::from(*held.key())));
-            if held.num_requeues() == 0 && held.key() % 3 == 0 {
-                held.retry(); // it failed
-            } else {
-                held.forget();
-                mails.add(*held.key());
+    let (time, outbox) = (clock.clone(), mails.clone());
+    let worker = Worker::new(&orders).metrics(&metrics, "orders")?.spawn_threads(move |run| {
+        time.advance(Duration::from_millis(20 * *run.key));
+        match run.key % 10 {
+            0 if run.attempt == 1 => Err("the bank is busy".into()),
+            1 => Ok(Outcome::GiveUp),
+            2 if run.attempt == 1 => Ok(Outcome::Retry),
+            _ => {
+                outbox.add_with(*run.key, AddOptions::new().priority(-(run.attempt as i32)));
+                Ok(Outcome::Done)
             }
         }
+    })?;
+    for minute in 0..60 {
+        orders.add(minute);
+        orders.add(minute + 1);
+        orders.add_after(minute + 100, Duration::from_secs(90));
         clock.advance(Duration::from_secs(60));
     }
-    let _sending = mails.get().wait();
+    orders.drain(Duration::MAX).wait();
+    worker.join().wait();
+    let _sending = mails.try_get();
     clock.advance(Duration::from_secs(1));
 
     print!("{}", exporter.text());
