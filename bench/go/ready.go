@@ -55,17 +55,32 @@ func dedupe(q plainQueue, n int, budget time.Duration) float64 {
 				next = 0
 			}
 		}
-		q.Len() // controller-runtime adds only now
 	}
 	return m.nsPerOp()
+}
+
+// Counts finished keys, and tells when a round of all keys is over.
+type tally struct {
+	keys  int64
+	count atomic.Int64
+	round chan struct{}
+}
+
+func newTally(keys int64) *tally {
+	return &tally{keys: keys, round: make(chan struct{}, 1)}
+}
+
+func (t *tally) finished() {
+	if t.count.Add(1)%t.keys == 0 {
+		t.round <- struct{}{}
+	}
 }
 
 // Producers add 100k keys once each, while consumers get and finish them.
 func contended(q plainQueue, producers, consumers int, budget time.Duration) float64 {
 	const n = 100_000
 	keys := makeKeys(n)
-	var count atomic.Int64
-	round := make(chan struct{}, 1)
+	count := newTally(n)
 	for range consumers {
 		go func() {
 			for {
@@ -74,9 +89,7 @@ func contended(q plainQueue, producers, consumers int, budget time.Duration) flo
 					return
 				}
 				q.Done(key)
-				if count.Add(1)%n == 0 {
-					round <- struct{}{}
-				}
+				count.finished()
 			}
 		}()
 	}
@@ -89,7 +102,7 @@ func contended(q plainQueue, producers, consumers int, budget time.Duration) flo
 				}
 			}()
 		}
-		<-round
+		<-count.round
 	}
 	return m.nsPerOp()
 }

@@ -1,6 +1,8 @@
 //! Queues that put keys off, as the delayed workloads use them.
 
-use requeue::DelayingQueue;
+use crate::keys::priority_of;
+use requeue::limiter::default_item_based;
+use requeue::{AddOptions, DelayingQueue, PriorityQueue};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
@@ -50,6 +52,25 @@ impl Delays for DelayingQueue<Arc<str>> {
 
     fn waiting(&self) -> usize {
         DelayingQueue::waiting(self)
+    }
+}
+
+impl Delays for PriorityQueue<Arc<str>> {
+    fn empty(_: usize) -> Self {
+        PriorityQueue::new(default_item_based())
+    }
+
+    fn add_after(&mut self, _: usize, (key, delay): &Timer) {
+        let options = AddOptions::new().after(*delay).priority(priority_of(key));
+        self.add_with(key.clone(), options);
+    }
+
+    fn reschedule(&mut self, i: usize, timer: &Timer) {
+        Delays::add_after(self, i, timer);
+    }
+
+    fn waiting(&self) -> usize {
+        PriorityQueue::waiting(self)
     }
 }
 

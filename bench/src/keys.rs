@@ -39,6 +39,14 @@ pub fn make_keys<K: From<String>>(n: usize) -> Vec<K> {
     keys
 }
 
+/// How many priorities there are.
+pub const PRIORITIES: i32 = 3;
+
+/// The priority of one of these keys: by its last digit.
+pub fn priority_of(key: &str) -> i32 {
+    key.bytes().next_back().map_or(0, |digit| i32::from(digit) % PRIORITIES)
+}
+
 /// Delays from `from` to less than `from + spread`.
 pub fn make_delays(n: usize, from: Duration, spread: Duration) -> Vec<Duration> {
     let mut numbers = Numbers::new(7);
@@ -60,6 +68,7 @@ mod tests {
     fn keys_and_delays_are_those_of_go_and_java() {
         let keys: Vec<String> = make_keys(2000);
         assert_eq!(keys[7], "namespace-0/pod-d42412-0776");
+        assert_eq!(priority_of(&keys[7]), 0);
         let delays = make_delays(2, Duration::ZERO, Duration::from_secs(3600));
         assert_eq!(delays[1], Duration::from_nanos(2_972_594_955_804));
     }

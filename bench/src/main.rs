@@ -20,7 +20,7 @@ use system::{Programs, System};
 
 const USAGE: &str = "usage:
   requeue-bench run --suite core|wheel --out FILE [--quick] [--machine NAME] [--commit ID]
-                    [--client-go PROGRAM] [--java CLASSES]
+                    [--go PROGRAM] [--kube PROGRAM] [--java CLASSES]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS";
 
 fn main() -> ExitCode {
@@ -75,7 +75,8 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--out" => out = Some(PathBuf::from(value)),
             "--machine" => machine = (*value).to_owned(),
             "--commit" => commit = (*value).to_owned(),
-            "--client-go" => programs.client_go = Some(PathBuf::from(value)),
+            "--go" => programs.go = Some(PathBuf::from(value)),
+            "--kube" => programs.kube = Some(PathBuf::from(value)),
             "--java" => programs.java = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }

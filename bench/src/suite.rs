@@ -14,6 +14,8 @@ const BY_KEY: &[System] = &[Requeue, RequeueString, ClientGo];
 const READY: &[System] = &[Requeue, ClientGo];
 const DELAYED: &[System] = &[Requeue, ClientGo, TokioUtil, TokioUtilKeyed, Java];
 const LATE: &[System] = &[Requeue, ClientGo, TokioUtil, Java];
+const PRIORITY: &[System] = &[Requeue, ControllerRuntime];
+const FAIR: &[System] = &[Requeue, RequeueFifo];
 const WHEEL: &[System] = &[Requeue, StdHeap];
 
 const CORE: &[(&str, &[System])] = &[
@@ -33,6 +35,12 @@ const CORE: &[(&str, &[System])] = &[
     ("lateness", LATE),
     ("retry-loop", READY),
     ("wake", READY),
+    ("priority-cycle", PRIORITY),
+    ("priority-contended", PRIORITY),
+    ("priority-add-after", PRIORITY),
+    ("fair-1", FAIR),
+    ("fair-100", FAIR),
+    ("fair-100k", FAIR),
 ];
 
 /// How many timers are pending.

@@ -11,7 +11,11 @@ pub(crate) enum System {
     Requeue,
     /// Ours, with `String` keys.
     RequeueString,
+    /// Ours, first in first out, where ours is something dearer.
+    RequeueFifo,
     ClientGo,
+    ControllerRuntime,
+    KubeRuntime,
     TokioUtil,
     /// With a map from key to timer, behind a lock.
     TokioUtilKeyed,
@@ -23,14 +27,27 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 7] =
-        [Requeue, RequeueString, ClientGo, TokioUtil, TokioUtilKeyed, Java, StdHeap];
+    const ALL: [System; 10] = [
+        Requeue,
+        RequeueString,
+        RequeueFifo,
+        ClientGo,
+        ControllerRuntime,
+        KubeRuntime,
+        TokioUtil,
+        TokioUtilKeyed,
+        Java,
+        StdHeap,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Requeue => "requeue",
             RequeueString => "requeue-string",
+            RequeueFifo => "requeue-fifo",
             ClientGo => "client-go",
+            ControllerRuntime => "controller-runtime",
+            KubeRuntime => "kube-runtime",
             TokioUtil => "tokio-util",
             TokioUtilKeyed => "tokio-util-keyed",
             Java => "java",
@@ -42,15 +59,17 @@ impl System {
         System::ALL.into_iter().find(|system| system.name() == name)
     }
 
+    /// Whether it is what the others are compared with.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Requeue | RequeueString)
     }
 }
 
-/// The programs of peers in other languages, as far as they could be built.
+/// The programs of peers, as far as they could be built.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    pub(crate) client_go: Option<PathBuf>,
+    pub(crate) go: Option<PathBuf>,
+    pub(crate) kube: Option<PathBuf>,
     /// The folder with the classes.
     pub(crate) java: Option<PathBuf>,
 }
@@ -59,9 +78,10 @@ impl Programs {
     /// Whether `system` can be measured here.
     pub(crate) fn can_run(&self, system: System) -> bool {
         match system {
-            ClientGo => self.client_go.is_some(),
+            ClientGo | ControllerRuntime => self.go.is_some(),
+            KubeRuntime => self.kube.is_some(),
             Java => self.java.is_some(),
-            Requeue | RequeueString | TokioUtil | TokioUtilKeyed | StdHeap => true,
+            _ => true,
         }
     }
 
@@ -73,13 +93,14 @@ impl Programs {
         workload: &str,
         seconds: f64,
     ) -> Result<Command, Error> {
-        let mut command = match (system, &self.client_go, &self.java) {
-            (ClientGo, Some(program), _) => {
+        let mut command = match (system, self) {
+            (ClientGo | ControllerRuntime, Programs { go: Some(program), .. }) => {
                 let mut command = Command::new(program);
                 command.arg(system.name());
                 command
             }
-            (Java, _, Some(classes)) => {
+            (KubeRuntime, Programs { kube: Some(program), .. }) => Command::new(program),
+            (Java, Programs { java: Some(classes), .. }) => {
                 let mut command = Command::new("java");
                 command.arg("-Xmx4g").arg("-cp").arg(classes).arg("DelayBench");
                 command

@@ -1,65 +1,82 @@
 //! `contended-*`: producers add 100k keys once each, while consumers get and
 //! finish them.
 
-use requeue::Queue;
-use requeue_bench::keys::make_keys;
+use super::tally::Tally;
+use requeue::limiter::default_item_based;
+use requeue::{AddOptions, PriorityQueue, Queue};
+use requeue_bench::keys::{make_keys, priority_of};
 use requeue_bench::meter::Meter;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 100_000;
 
-/// Counts finished keys, and tells when a round of all keys is over.
-#[derive(Clone)]
-struct Tally {
-    count: Arc<AtomicUsize>,
-    round: mpsc::Sender<()>,
-}
-
-impl Tally {
-    fn new() -> (Self, mpsc::Receiver<()>) {
-        let (round, rounds) = mpsc::channel();
-        (Tally { count: Arc::default(), round }, rounds)
-    }
-
-    fn finished(&self) {
-        if (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(KEYS) {
-            self.round.send(()).expect("who measures waits for it");
-        }
-    }
-}
-
 const CONSUMED: &str = "consumers finish every key";
 
 pub(super) fn threads(producers: usize, consumers: usize, budget: Duration) -> f64 {
-    let keys: Vec<Arc<str>> = make_keys(KEYS);
     let queue = Queue::new();
-    let (tally, rounds) = Tally::new();
+    let ends = Ends {
+        add: |key| _ = queue.add(key),
+        finish_one: || queue.get().wait().map(|held| held.done()).is_some(),
+        shut_down: || queue.shut_down(),
+    };
+    between_threads(ends, producers, consumers, budget)
+}
+
+/// The same on a priority queue.
+pub(super) fn prioritized(producers: usize, consumers: usize, budget: Duration) -> f64 {
+    let queue = PriorityQueue::new(default_item_based());
+    let ends = Ends {
+        add: |key: Arc<str>| {
+            let options = AddOptions::new().priority(priority_of(&key));
+            queue.add_with(key, options);
+        },
+        finish_one: || queue.get().wait().map(|held| held.done()).is_some(),
+        shut_down: || queue.shut_down(),
+    };
+    between_threads(ends, producers, consumers, budget)
+}
+
+/// What producers and consumers do with a queue.
+struct Ends<Add, FinishOne, ShutDown> {
+    add: Add,
+    /// Gets a key and finishes it. False: there will be no more.
+    finish_one: FinishOne,
+    shut_down: ShutDown,
+}
+
+fn between_threads(
+    ends: Ends<impl Fn(Arc<str>) + Sync, impl Fn() -> bool + Sync, impl Fn()>,
+    producers: usize,
+    consumers: usize,
+    budget: Duration,
+) -> f64 {
+    let Ends { add, finish_one, shut_down } = ends;
+    let keys: Vec<Arc<str>> = make_keys(KEYS);
+    let (tally, rounds) = Tally::new(KEYS);
     let mut meter = Meter::new(budget);
     thread::scope(|scope| {
         for _ in 0..consumers {
-            let (queue, tally) = (&queue, tally.clone());
+            let (finish_one, tally) = (&finish_one, tally.clone());
             scope.spawn(move || {
-                while let Some(held) = queue.get().wait() {
-                    held.done();
+                while finish_one() {
                     tally.finished();
                 }
             });
         }
         while meter.more(KEYS as u64) {
             for producer in 0..producers {
-                let (queue, keys) = (&queue, &keys);
+                let (add, keys) = (&add, &keys);
                 scope.spawn(move || {
                     for key in keys.iter().skip(producer).step_by(producers) {
-                        queue.add(key.clone());
+                        add(key.clone());
                     }
                 });
             }
             rounds.recv().expect(CONSUMED);
         }
-        queue.shut_down();
+        shut_down();
     });
     meter.ns_per_op()
 }
@@ -68,7 +85,7 @@ pub(super) fn threads(producers: usize, consumers: usize, budget: Duration) -> f
 pub(super) fn tasks(producers: usize, consumers: usize, budget: Duration) -> f64 {
     let keys: Arc<[Arc<str>]> = make_keys(KEYS).into();
     let queue = Queue::new();
-    let (tally, rounds) = Tally::new();
+    let (tally, rounds) = Tally::new(KEYS);
     let runtime = super::tokio();
     for _ in 0..consumers {
         let (queue, tally) = (queue.clone(), tally.clone());

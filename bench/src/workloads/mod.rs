@@ -4,14 +4,17 @@ mod contended;
 mod cycle;
 mod dedupe;
 mod delayed;
+mod fair;
 mod lateness;
+mod priority;
 mod retry;
 mod std_heap;
+mod tally;
 mod wake;
 mod wheel;
 
 use crate::system::System::{self, *};
-use requeue::DelayingQueue;
+use requeue::{DelayingQueue, PriorityQueue};
 use requeue_bench::Measurement;
 use requeue_bench::delays::{self, Delays};
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use std::time::Duration;
 
 /// Timers of the delayed workloads.
 const TIMERS: usize = 1_000_000;
+/// Timers of `priority-add-after`: a million would take controller-runtime too long.
+const PRIORITY_TIMERS: usize = 100_000;
 /// Worker threads of the tokio workloads.
 const TOKIO_WORKERS: usize = 2;
 
@@ -34,6 +39,7 @@ pub(crate) fn measure(
             .or_else(|| ours(workload, budget))
             .or_else(|| delayed::<DelayingQueue<Arc<str>>>(workload, budget)),
         ("core", RequeueString) => keyed::<String>(workload, budget),
+        ("core", RequeueFifo) => tenants(workload).map(|n| fair::fifo(n, budget)),
         ("core", TokioUtil) => tokio_util(workload, budget),
         ("core", TokioUtilKeyed) => delayed::<delays::TokioUtilKeyed>(workload, budget),
         ("wheel", Requeue) => wheel::measure::<wheel::Ours>(workload, budget),
@@ -58,6 +64,9 @@ fn keyed<K: requeue::Key + From<String>>(workload: &str, budget: Duration) -> Op
 }
 
 fn ours(workload: &str, budget: Duration) -> Option<f64> {
+    if let Some(tenants) = tenants(workload) {
+        return Some(fair::fair(tenants, budget));
+    }
     Some(match workload {
         "contended-2x2" => contended::threads(2, 2, budget),
         "contended-8x8" => contended::threads(8, 8, budget),
@@ -65,8 +74,22 @@ fn ours(workload: &str, budget: Duration) -> Option<f64> {
         "wake" => wake::wake(budget),
         "lateness" => lateness::lateness(budget, lateness::requeue),
         "retry-loop" => retry::retry_loop(budget),
+        "priority-cycle" => priority::cycle(1_000, budget),
+        "priority-contended" => contended::prioritized(2, 2, budget),
+        "priority-add-after" => {
+            delayed::add_after::<PriorityQueue<Arc<str>>>(PRIORITY_TIMERS, budget)
+        }
         _ => return None,
     })
+}
+
+fn tenants(workload: &str) -> Option<u32> {
+    match workload {
+        "fair-1" => Some(1),
+        "fair-100" => Some(100),
+        "fair-100k" => Some(100_000),
+        _ => None,
+    }
 }
 
 /// What every queue with delays is measured on, in a runtime for those that need one.

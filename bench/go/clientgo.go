@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
 type (
@@ -14,45 +13,19 @@ type (
 	limitingQueue = workqueue.TypedRateLimitingInterface[string]
 )
 
-// A workload is given the layer that its Rust twin uses, and no more.
-type constructors struct {
-	plain    func() plainQueue
-	metered  func() plainQueue
-	delaying func() delayingQueue
-	limiting func(base, max time.Duration) limitingQueue
+func newPlain() plainQueue { return workqueue.NewTyped[string]() }
+
+func newMetered() plainQueue {
+	return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{
+		Name: "bench", MetricsProvider: prometheusMetrics{},
+	})
 }
 
-var systems = map[string]constructors{
-	"client-go": {
-		plain: func() plainQueue { return workqueue.NewTyped[string]() },
-		metered: func() plainQueue {
-			return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{
-				Name: "bench", MetricsProvider: prometheusMetrics{},
-			})
-		},
-		delaying: func() delayingQueue { return workqueue.NewTypedDelayingQueue[string]() },
-		limiting: func(base, max time.Duration) limitingQueue {
-			return workqueue.NewTypedRateLimitingQueue(exponential(base, max))
-		},
-	},
-	"controller-runtime": {
-		plain: func() plainQueue { return priorityqueue.New[string]("") },
-		metered: func() plainQueue {
-			return priorityqueue.New("bench", func(o *priorityqueue.Opts[string]) {
-				o.MetricProvider = prometheusMetrics{}
-			})
-		},
-		delaying: func() delayingQueue { return priorityqueue.New[string]("") },
-		limiting: func(base, max time.Duration) limitingQueue {
-			return priorityqueue.New("", func(o *priorityqueue.Opts[string]) {
-				o.RateLimiter = exponential(base, max)
-			})
-		},
-	},
-}
+func newDelaying() delayingQueue { return workqueue.NewTypedDelayingQueue[string]() }
 
-func exponential(base, max time.Duration) workqueue.TypedRateLimiter[string] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](base, max)
+func newLimiting(base, max time.Duration) limitingQueue {
+	return workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](base, max))
 }
 
 // Real Prometheus metrics with the buckets that controller-runtime uses.
