@@ -1,6 +1,6 @@
 //! Queues that put keys off, as the delayed workloads use them.
 
-use crate::keys::priority_of;
+use crate::keys::{make_delays, make_keys, priority_of};
 use requeue::limiter::default_item_based;
 use requeue::{AddOptions, DelayingQueue, PriorityQueue};
 use std::collections::HashMap;
@@ -13,6 +13,12 @@ use tokio_util::time::delay_queue::Key;
 
 /// A key, and for how long it is put off.
 pub type Timer = (Arc<str>, Duration);
+
+/// Keys with delays of 1 to 61 minutes: nothing falls due while it is measured.
+pub fn make_timers(n: usize) -> Vec<Timer> {
+    let delays = make_delays(n, Duration::from_secs(60), Duration::from_secs(3600));
+    make_keys(n).into_iter().zip(delays).collect()
+}
 
 /// A queue that puts keys off.
 pub trait Delays {

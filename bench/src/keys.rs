@@ -1,6 +1,5 @@
 //! Keys and delays: the same in Rust, Go and Java.
 
-use crate::delays::Timer;
 use std::time::Duration;
 
 /// splitmix64: the same numbers in all three, from three lines each.
@@ -52,12 +51,6 @@ pub fn make_delays(n: usize, from: Duration, spread: Duration) -> Vec<Duration> 
     let mut numbers = Numbers::new(7);
     let spread = spread.as_nanos() as u64;
     (0..n).map(|_| from + Duration::from_nanos(numbers.below(spread))).collect()
-}
-
-/// Keys with delays of 1 to 61 minutes: nothing falls due while it is measured.
-pub fn make_timers(n: usize) -> Vec<Timer> {
-    let delays = make_delays(n, Duration::from_secs(60), Duration::from_secs(3600));
-    make_keys(n).into_iter().zip(delays).collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ const DELAYED: &[System] = &[Requeue, ClientGo, TokioUtil, TokioUtilKeyed, Java]
 const LATE: &[System] = &[Requeue, ClientGo, TokioUtil, Java];
 const PRIORITY: &[System] = &[Requeue, ControllerRuntime];
 const FAIR: &[System] = &[Requeue, RequeueFifo];
+const WORKER: &[System] = &[Requeue, ControllerRuntime];
+const WORKER_TASKS: &[System] = &[Requeue, ControllerRuntime, KubeRuntime];
 const WHEEL: &[System] = &[Requeue, StdHeap];
 
 const CORE: &[(&str, &[System])] = &[
@@ -41,6 +43,10 @@ const CORE: &[(&str, &[System])] = &[
     ("fair-1", FAIR),
     ("fair-100", FAIR),
     ("fair-100k", FAIR),
+    ("worker-threads", WORKER),
+    ("worker-threads-4", WORKER),
+    ("worker-tokio", WORKER_TASKS),
+    ("worker-tokio-4", WORKER_TASKS),
 ];
 
 /// How many timers are pending.

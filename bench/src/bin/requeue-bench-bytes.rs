@@ -4,8 +4,7 @@
 //! the queue's own bytes count. Go and Java count after a garbage collection.
 
 use requeue::DelayingQueue;
-use requeue_bench::delays::{Delays, Timer, TokioUtil, TokioUtilKeyed};
-use requeue_bench::keys::make_timers;
+use requeue_bench::delays::{Delays, Timer, TokioUtil, TokioUtilKeyed, make_timers};
 use requeue_bench::{Measurement, Unit};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;

@@ -1,7 +1,6 @@
 //! `add-after-1m`, `reschedule-1m`: many timers, none of which falls due.
 
-use requeue_bench::delays::{Delays, Timer};
-use requeue_bench::keys::make_timers;
+use requeue_bench::delays::{Delays, Timer, make_timers};
 use requeue_bench::meter::passes;
 use std::time::{Duration, Instant};
 

@@ -12,6 +12,7 @@ mod std_heap;
 mod tally;
 mod wake;
 mod wheel;
+mod worker;
 
 use crate::system::System::{self, *};
 use requeue::{DelayingQueue, PriorityQueue};
@@ -74,6 +75,10 @@ fn ours(workload: &str, budget: Duration) -> Option<f64> {
         "wake" => wake::wake(budget),
         "lateness" => lateness::lateness(budget, lateness::requeue),
         "retry-loop" => retry::retry_loop(budget),
+        "worker-threads" => worker::threads(1, budget),
+        "worker-threads-4" => worker::threads(4, budget),
+        "worker-tokio" => worker::tasks(1, budget),
+        "worker-tokio-4" => worker::tasks(4, budget),
         "priority-cycle" => priority::cycle(1_000, budget),
         "priority-contended" => contended::prioritized(2, 2, budget),
         "priority-add-after" => {
