@@ -120,13 +120,13 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 /// Prints ours against each peer; where there is no peer, ours alone.
 pub(crate) fn print(series: &[Series]) {
     println!(
-        "{:<17}{:<16}{:>10}  {:<18}{:>10}{:>8}   low–high",
+        "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   low–high",
         "workload", "system", "ours", "peer", "theirs", "ratio"
     );
     let comparisons = comparisons(series);
     for ours in series.iter().filter(|series| series.system.is_ours()) {
         let mut start =
-            format!("{:<17}{:<16}{:>10}", ours.workload, ours.system.name(), value(ours));
+            format!("{:<20}{:<16}{:>10}", ours.workload, ours.system.name(), value(ours));
         let with_peers = comparisons
             .iter()
             .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
@@ -134,7 +134,7 @@ pub(crate) fn print(series: &[Series]) {
         for Comparison { peer, ratio, low, high, .. } in with_peers {
             let (name, theirs) = (peer.system.name(), value(peer));
             println!("{start}  {name:<18}{theirs:>10}{ratio:>8.2}   {low:.2}–{high:.2}");
-            start = " ".repeat(43);
+            start = " ".repeat(46);
             alone = false;
         }
         if alone {

@@ -65,14 +65,16 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
 }
 
 fn core(quick: bool) -> Vec<Workload> {
-    // It takes as long as client-go, and there is no time for both.
+    // A quick run has no time for a peer that takes as long as client-go, nor for workers
+    // that differ little from those with one runner.
     let in_time = |system: &System| !quick || *system != TokioUtilKeyed;
+    let of_interest = |name: &str| !quick || !matches!(name, "worker-threads-4" | "worker-tokio-4");
     let workload = |&(name, systems): &(&str, &[System])| Workload {
         name: name.to_owned(),
         systems: systems.iter().copied().filter(in_time).collect(),
         exact: name == "timer-bytes",
     };
-    CORE.iter().map(workload).collect()
+    CORE.iter().filter(|(name, _)| of_interest(name)).map(workload).collect()
 }
 
 fn wheel(quick: bool) -> Vec<Workload> {
