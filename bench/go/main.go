@@ -89,7 +89,7 @@ func controllerRuntime(workload string, budget time.Duration) float64 {
 	case "priority-contended":
 		return contended(newPrioritized(), 2, 2, budget)
 	case "priority-add-after":
-		return addAfter(func() delayingQueue { return newPrioritized() }, 100_000, budget)
+		return addAfter(func() delayingQueue { return newPrioritized() }, 1_000_000, budget)
 	case "worker-threads", "worker-tokio":
 		return worker(1, budget)
 	case "worker-threads-4", "worker-tokio-4":

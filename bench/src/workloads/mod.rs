@@ -23,8 +23,6 @@ use std::time::Duration;
 
 /// Timers of the delayed workloads.
 const TIMERS: usize = 1_000_000;
-/// Timers of `priority-add-after`: a million would take controller-runtime too long.
-const PRIORITY_TIMERS: usize = 100_000;
 /// Worker threads of the tokio workloads.
 const TOKIO_WORKERS: usize = 2;
 
@@ -81,9 +79,7 @@ fn ours(workload: &str, budget: Duration) -> Option<f64> {
         "worker-tokio-4" => worker::tasks(4, budget),
         "priority-cycle" => priority::cycle(1_000, budget),
         "priority-contended" => contended::prioritized(2, 2, budget),
-        "priority-add-after" => {
-            delayed::add_after::<PriorityQueue<Arc<str>>>(PRIORITY_TIMERS, budget)
-        }
+        "priority-add-after" => delayed::add_after::<PriorityQueue<Arc<str>>>(TIMERS, budget),
         _ => return None,
     })
 }
