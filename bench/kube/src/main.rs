@@ -52,7 +52,8 @@ fn main() -> ExitCode {
 /// A controller works off a backlog, without a cluster: its store is filled and its watch
 /// is a list.
 fn worker(concurrency: u16, seconds: f64) -> f64 {
-    let objects: Vec<ConfigMap> = make_keys::<String>(BACKLOG).iter().map(object).collect();
+    let objects: Vec<ConfigMap> =
+        make_keys::<String>(BACKLOG).iter().map(|key| object(key)).collect();
     let store = store(&objects);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(TOKIO_WORKERS)
@@ -87,7 +88,7 @@ fn never_fails(_: Arc<ConfigMap>, never: &Infallible, _: Arc<()>) -> Action {
 }
 
 /// The object that a key such as `namespace-12/pod-3fa92c-0776` stands for.
-fn object(key: &String) -> ConfigMap {
+fn object(key: &str) -> ConfigMap {
     let (namespace, name) = key.split_once('/').expect("keys have a namespace");
     let metadata = ObjectMeta {
         namespace: Some(namespace.to_owned()),
