@@ -288,11 +288,11 @@ impl<K: Key> DelayingQueue<K> {
         let registration = self.registration();
         let caller = Caller { by, closed_below: self.is_closed_below() };
         let now = self.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
         let mut state = self.shared.state.lock();
-        let stale = state.forget_stale(now);
+        state.forget_stale(now, stale);
         let outcome = ask(&mut state, caller, now);
         drop(state);
-        drop(stale);
         if outcome.arm < Moment::END {
             registration.arm(outcome.arm);
         }
@@ -412,15 +412,12 @@ impl<K: Key> DelayingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
         let mut state = self.shared.state.lock();
-        let stale = match state.forgets_by_time() {
-            true => state.forget_stale(self.shared.clock.now()),
-            false => Vec::new(),
-        };
-        let failures = state.failures(hash, key);
-        drop(state);
-        drop(stale);
-        failures
+        if state.forgets_by_time() {
+            state.forget_stale(self.shared.clock.now(), stale);
+        }
+        state.failures(hash, key)
     }
 
     /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
@@ -484,16 +481,15 @@ impl<K: Key> DelayingQueue<K> {
     {
         let hash = self.shared.hasher.hash(key);
         let now = self.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
         let mut state = self.shared.state.lock();
-        let stale = state.forget_stale(now);
+        state.forget_stale(now, stale);
         let mut status = match &self.shared.inner {
             Inner::Ours(queue) => queue.status(key),
             Inner::Given(_) => KeyStatus::default(),
         };
         status.due_in = state.due_in(hash, key, now);
         status.failures = state.failures(hash, key);
-        drop(state);
-        drop(stale);
         status
     }
 

@@ -1,6 +1,7 @@
 //! Which keys have failed, stalest first, where their number or age is bounded.
 
 use crate::clock::Moment;
+use crate::keys::KEPT_CAPACITY;
 use crate::options::FailureBounds;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -66,6 +67,10 @@ impl Stalest {
             && std::mem::take(latest) != 0
         {
             self.live -= 1;
+            if self.live == 0 && self.latest.len() > KEPT_CAPACITY {
+                // All entries are outdated.
+                (self.order, self.latest) = (VecDeque::new(), Vec::new());
+            }
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// Room for this many keys is kept when the last key leaves; more is given back,
 /// so that a storm does not hold its memory for ever. Growing back costs less
 /// per key than adding it did.
-const KEPT_CAPACITY: usize = 4096;
+pub(crate) const KEPT_CAPACITY: usize = 4096;
 
 /// From this many slots on, room for more grows by a sixteenth instead of doubling: half
 /// of a large queue's memory would stand empty otherwise. Memory of that size is moved

@@ -189,9 +189,11 @@ pub struct QueueMetrics {
     pub depth_by_priority: Vec<(i32, u64)>,
     /// Adds that made a key ready, or made a held key run again.
     pub adds: u64,
-    /// Adds that changed nothing, since the key was ready or to run again already.
+    /// Adds of a key that was ready or to run again already, or, in a
+    /// [`PriorityQueue`](crate::PriorityQueue), waited for no longer than it would have to.
     pub coalesced: u64,
-    /// Delayed and rate-limited adds, whatever their delay.
+    /// Delayed and rate-limited adds, whatever their delay; in a
+    /// [`PriorityQueue`](crate::PriorityQueue), as in controller-runtime, those that had one.
     pub retries: u64,
     /// Adds refused since the queue is shut down or draining, and waiting keys that a
     /// shutdown dropped. What a drain answers is not dropped.

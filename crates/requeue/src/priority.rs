@@ -35,7 +35,7 @@ use crate::retry::{Retry, sealed::Sealed};
 use crate::shell::{Rules, Shell, wake_all};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::waiters::{Notice, Waiter};
-use crate::work_queue::{Key, StopMode, Taken, WorkQueue};
+use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 use line::Line;
 use state::{Again, Outcome, State, Time};
 use std::borrow::Borrow;
@@ -225,7 +225,8 @@ impl<K: Key> PriorityQueue<K> {
     /// Adds `key`, and answers what became of it and the delay that it was given.
     ///
     /// Added again before it is handed out, a key has the higher of its priorities and the
-    /// sooner of its times. One that is raised goes last among those of its new priority.
+    /// sooner of its times. One that is raised goes last among those of its new priority,
+    /// unless keys age: then it keeps the time for which it has been ready.
     /// After a shutdown, and while draining, it is [`Added::Refused`], and the limiter is
     /// not asked.
     ///
@@ -254,10 +255,11 @@ impl<K: Key> PriorityQueue<K> {
         let may_wait = options.may_wait();
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
+        // Before the lock, so that they are dropped after it, also in a panic.
+        let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = shell.lock();
-        let stale = inner.state.forget_stale(time.now);
-        let Outcome { limited, came_ready, arm, unused } =
-            inner.state.add(hash, key, options, time);
+        inner.state.forget_stale(time.now, stale);
+        let Outcome { limited, came_ready, arm } = inner.state.add(hash, &mut key, options, time);
         if came_ready && inner.getters.anyone() {
             shell.pass_on(inner);
         } else {
@@ -266,7 +268,6 @@ impl<K: Key> PriorityQueue<K> {
         if let (Some(registration), Some(at)) = (registration, arm) {
             registration.arm(at);
         }
-        drop((stale, unused));
         limited
     }
 
@@ -286,31 +287,53 @@ impl<K: Key> PriorityQueue<K> {
         let time = self.shared.time(may_wait);
         let mut keys = keys.into_iter();
         while keys.len() > 0 {
-            let (mut arm, mut notices, mut unused) = (None::<Moment>, Vec::new(), Vec::new());
-            let mut inner = self.shared.shell.lock();
-            unused.append(&mut inner.state.forget_stale(time.now));
-            // Whoever was to be told is told, also if `Eq` of a key or the limiter panics.
-            let added = catch_unwind(AssertUnwindSafe(|| {
-                for (hash, key) in keys.by_ref().take(BATCH) {
-                    let outcome = inner.state.add(hash, key, options, time);
-                    answers.push(outcome.limited);
-                    unused.extend(outcome.unused);
-                    arm = [arm, outcome.arm].into_iter().flatten().min();
-                    if outcome.came_ready {
-                        notices.extend(inner.notify());
-                    }
-                }
-            }));
-            drop(inner);
-            notices.into_iter().for_each(|notice| self.shared.shell.wake(Some(notice)));
+            let mut batch = keys.by_ref().take(BATCH);
+            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut answers);
+            drop(wakeups);
             if let (Some(registration), Some(at)) = (registration, arm) {
                 registration.arm(at);
             }
-            if let Err(panic) = added {
-                resume_unwind(panic);
-            }
         }
         answers
+    }
+
+    /// Adds keys under one lock. Whoever is to be told is told, also if `Eq` of a key or the
+    /// limiter panics.
+    fn add_batch(
+        &self,
+        keys: &mut dyn Iterator<Item = (u32, K)>,
+        options: AddOptions,
+        time: Time,
+        answers: &mut Vec<Limited>,
+    ) -> (Wakeups, Option<Moment>) {
+        let (mut arm, mut notices) = (None::<Moment>, Vec::new());
+        // Before the lock, so that they are dropped after it.
+        let (mut offered, mut unused) = (None, Vec::new());
+        let mut inner = self.shared.shell.lock();
+        inner.state.forget_stale(time.now, &mut unused);
+        let added = catch_unwind(AssertUnwindSafe(|| {
+            for (hash, key) in keys {
+                offered = Some(key);
+                let outcome = inner.state.add(hash, &mut offered, options, time);
+                unused.extend(offered.take());
+                answers.push(outcome.limited);
+                arm = [arm, outcome.arm].into_iter().flatten().min();
+                if outcome.came_ready {
+                    notices.extend(inner.notify());
+                }
+            }
+        }));
+        drop(inner);
+        let shared = Arc::clone(&self.shared);
+        let wakeups = Wakeups(Some(Box::new(move || {
+            notices.into_iter().for_each(|notice| shared.shell.wake(Some(notice)));
+            drop(unused);
+        })));
+        if let Err(panic) = added {
+            drop(wakeups);
+            resume_unwind(panic);
+        }
+        (wakeups, arm)
     }
 
     /// Made when first needed, before anything is changed: it may panic.
@@ -324,21 +347,21 @@ impl<K: Key> PriorityQueue<K> {
 
     /// Ends a hold, and adds the key again in the same step.
     fn again(&self, taken: Taken<K>, again: Again) -> Limited {
-        // Ends the hold should the limiter panic.
         let token = taken.token;
+        // Ends the hold should the limiter panic.
         let (hold, key) = Hold::of(self, taken);
         let may_wait = !matches!(again, Again::After(Duration::ZERO));
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
+        let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = self.shared.shell.lock();
-        let stale = inner.state.forget_stale(time.now);
-        let (outcome, finished) = inner.state.finish_again(token, key, again, time);
+        inner.state.forget_stale(time.now, stale);
+        let (outcome, finished) = inner.state.finish_again(token, &mut key, again, time);
         self.shared.shell.finished(inner, finished);
         hold.disarm();
         if let (Some(registration), Some(at)) = (registration, outcome.arm) {
             registration.arm(at);
         }
-        drop((stale, outcome.unused));
         outcome.limited
     }
 
@@ -381,7 +404,7 @@ impl<K: Key> PriorityQueue<K> {
     }
 
     /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
-    /// not [count](RateLimiter::counts).
+    /// not [count](RateLimiter::counts), unless a worker with a maximum of attempts does.
     pub fn num_requeues<B>(&self, key: &B) -> u32
     where
         K: Borrow<B>,
@@ -395,16 +418,14 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
+        let stale = &mut Vec::new(); // dropped after the lock
         let mut inner = self.shared.shell.lock();
         let now = match inner.state.forgets_by_time() {
             true => self.shared.clock.now(),
             false => Moment::default(),
         };
-        let stale = inner.state.forget_stale(now);
-        let failures = inner.state.status(hash, key, now).failures;
-        drop(inner);
-        drop(stale);
-        failures
+        inner.state.forget_stale(now, stale);
+        inner.state.status(hash, key, now).failures
     }
 
     /// How many keys are to run: those that are ready, and those that are held and were
@@ -446,12 +467,10 @@ impl<K: Key> PriorityQueue<K> {
     {
         let hash = self.shared.hasher.hash(key);
         let now = self.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock
         let mut inner = self.shared.shell.lock();
-        let stale = inner.state.forget_stale(now);
-        let status = inner.state.status(hash, key, now);
-        drop(inner);
-        drop(stale);
-        status
+        inner.state.forget_stale(now, stale);
+        inner.state.status(hash, key, now)
     }
 
     /// All keys at one instant. Clones every key under the lock: for people and
@@ -551,6 +570,13 @@ impl<K: Key> WorkQueue for PriorityQueue<K> {
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
         self.shared.shell.next_now(token, make)
+    }
+
+    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
+        let hasher = &self.shared.hasher;
+        let mut keys = keys.map(|key| (hasher.hash(&key), key));
+        let time = self.shared.time(false);
+        self.add_batch(&mut keys, AddOptions::new(), time, &mut Vec::new()).0
     }
 
     fn take_remaining(&self) -> Remains<K> {

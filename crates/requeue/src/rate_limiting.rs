@@ -127,7 +127,7 @@ impl<K: Key> RateLimitingQueue<K> {
     }
 
     /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
-    /// not [count](RateLimiter::counts).
+    /// not [count](RateLimiter::counts), unless a worker with a maximum of attempts does.
     pub fn num_requeues<B>(&self, key: &B) -> u32
     where
         K: Borrow<B>,

@@ -11,7 +11,8 @@ pub enum Added {
     /// It becomes ready later.
     Waiting,
     /// Nothing changed: it was ready already, was to run again already, or
-    /// waits already and the merge rule kept its time.
+    /// waits already and the merge rule kept its time. In a
+    /// [`PriorityQueue`](crate::PriorityQueue) it may have been raised.
     Coalesced,
     /// A worker holds it: it runs once more afterwards.
     Rerun,
@@ -21,12 +22,14 @@ pub enum Added {
     Refused,
 }
 
-/// What became of a rate-limited add, and the delay that the limiter answered.
+/// What became of an add, and the delay that it was given.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// How long until the key may come back. The limiter is asked, and the failure
-    /// counted, also where the key is refused.
+    /// How long until the key may come back, if nothing brings it sooner and no [minimum
+    /// interval](crate::Options::min_interval) keeps it longer. A
+    /// [`RateLimitingQueue`](crate::RateLimitingQueue) asks its limiter, and counts the failure,
+    /// also where the key is refused; a [`PriorityQueue`](crate::PriorityQueue) does not.
     pub delay: Duration,
     /// What became of the add.
     pub added: Added,

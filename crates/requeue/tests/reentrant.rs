@@ -3,12 +3,14 @@
 
 #![cfg(not(requeue_loom))]
 
-use requeue::limiter::ExponentialFailure;
+use requeue::limiter::{ExponentialFailure, RateLimiter};
 use requeue::{
-    AddOptions, DelayingQueue, ManualClock, Merge, Options, PriorityQueue, Queue, RateLimitingQueue,
+    AddOptions, DelayingQueue, ManualClock, Merge, Moment, Options, PriorityQueue, Queue,
+    RateLimitingQueue,
 };
 use std::future::Future;
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
@@ -237,4 +239,64 @@ fn under_a_minimum_interval_keys_and_wakers_may_use_the_queue() {
     queue.add(key(4));
     let _held = queue.get().wait();
     assert!(get.poll(&mut Context::from_waker(&waker)).is_ready());
+}
+
+fn panics<T>(f: impl FnOnce() -> T) -> bool {
+    catch_unwind(AssertUnwindSafe(f)).is_err()
+}
+
+/// A limiter that panics, every time but the first.
+struct Touchy(u32);
+
+impl<K> RateLimiter<K> for Touchy {
+    fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
+        self.0 += 1;
+        assert_eq!(self.0, 1, "the limiter panics");
+        SECOND
+    }
+}
+
+#[test]
+fn a_key_may_use_its_queue_as_it_is_dropped_by_a_panic() {
+    let clock = ManualClock::new();
+    let options = || Options::new().clock(&clock).max_failing_keys(1);
+
+    let queue = RateLimitingQueue::with(Touchy(0), options());
+    let seen = queue.clone();
+    let look = Look::default();
+    assert!(look.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
+    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    queue.add_rate_limited(key(1));
+    assert!(panics(|| queue.add_rate_limited(key(2))));
+    queue.add(key(3));
+    assert!(panics(|| queue.try_get().map(|held| held.retry())));
+
+    let queue = PriorityQueue::with(Touchy(0), options());
+    let seen = queue.clone();
+    let look = Look::default();
+    assert!(look.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
+    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    queue.add_rate_limited(key(1));
+    assert!(panics(|| queue.add_rate_limited(key(2))));
+    assert!(panics(|| queue.add_many([key(2), key(3)], AddOptions::new().rate_limited())));
+    queue.add(key(4));
+    assert!(panics(|| queue.try_get().map(|held| held.retry())));
+    assert_eq!((queue.len(), queue.waiting()), (0, 1));
+}
+
+#[test]
+fn a_waker_may_use_a_delaying_queue_over_a_priority_queue() {
+    let clock = ManualClock::new();
+    let options = || Options::new().clock(&clock);
+    let inner = PriorityQueue::with(ExponentialFailure::default(), options());
+    let queue = DelayingQueue::over(Arc::new(inner), options());
+    let seen = queue.clone();
+    let look = Look::default();
+    assert!(look.set(Box::new(move || assert!(seen.waiting() < 9))).is_ok());
+    let waker = Waker::from(Arc::new(NosyWaker(look)));
+    let mut get = pin!(queue.get());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    queue.add_after("a", SECOND);
+    clock.advance(SECOND);
+    assert!(get.poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }

@@ -18,6 +18,7 @@ use super::state::{By, Caller, Offer, Outcome, State};
 use super::{DelayingQueue, Inner};
 use crate::clock::Moment;
 use crate::held::Hold;
+use crate::keys::KEPT_CAPACITY;
 use crate::options::Merge;
 use crate::snapshot::Added;
 use crate::waiters::Waiter;
@@ -30,9 +31,6 @@ use std::time::Duration;
 /// Notes that one call looks at, to forget what is too old. More than a call adds, so
 /// that they grow fewer; and few, so that no call pays for a storm.
 const FORGET_AT_ONCE: usize = 16;
-
-/// Room for this many notes is kept when the last is forgotten; more is given back.
-const KEPT_CAPACITY: usize = 4096;
 
 /// When keys were last taken.
 pub(super) struct Interval {

@@ -279,14 +279,13 @@ impl<K> State<K> {
         self.stalest.is_some()
     }
 
-    /// Forgets what is too old or too much, and answers keys to be dropped.
-    pub(super) fn forget_stale(&mut self, now: Moment) -> Vec<K> {
-        let mut dropped = Vec::new();
+    /// Forgets what is too old or too much, and adds keys to be dropped to `dropped`.
+    #[inline]
+    pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
             dropped.extend(self.forget_slot(slot));
         }
-        self.forget_runs(now, &mut dropped);
-        dropped
+        self.forget_runs(now, dropped);
     }
 }
 

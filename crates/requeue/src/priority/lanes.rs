@@ -5,7 +5,7 @@
 //! cycle costs no more than in a queue without priorities, whatever the order in which
 //! keys come, and however many priorities there are.
 
-use crate::keys::NIL;
+use crate::keys::{KEPT_CAPACITY, NIL};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -49,6 +49,7 @@ impl Lanes {
     pub(super) fn remove(&mut self, priority: i32, number: u64, slot: u32) {
         if let Some(lane) = self.lanes.get_mut(&Reverse(priority)) {
             let removed = lane.remove(number, slot);
+            lane.give_back();
             debug_assert!(removed, "it stood in this lane");
             self.len -= usize::from(removed);
             self.empty += usize::from(removed && lane.is_empty());
@@ -67,6 +68,7 @@ impl Lanes {
             lane.pop_first();
             self.len -= 1;
             if lane.is_empty() {
+                lane.give_back();
                 self.empty += 1;
                 self.tidy();
             }
@@ -97,6 +99,14 @@ impl Lanes {
 }
 
 impl Lane {
+    /// A storm does not hold its memory for ever.
+    #[inline]
+    fn give_back(&mut self) {
+        if self.joined.is_empty() && self.joined.capacity() > KEPT_CAPACITY {
+            self.joined = VecDeque::new();
+        }
+    }
+
     #[inline]
     fn is_empty(&self) -> bool {
         self.joined.is_empty() && self.strays.is_empty()
@@ -176,6 +186,14 @@ mod tests {
                 assert!(gone <= EMPTY_ALLOWED.max(lane.joined.len() / 2));
             }
         }
+    }
+
+    #[test]
+    fn memory_of_a_storm_is_given_back_when_the_last_key_leaves() {
+        let mut lanes = Lanes::default();
+        (0..100_000).for_each(|n| lanes.insert(0, u64::from(n), n));
+        (0..100_000).for_each(|_| lanes.pop_first());
+        assert!(lanes.lanes.values().all(|lane| lane.joined.capacity() <= KEPT_CAPACITY));
     }
 
     #[derive(Debug, Clone)]

@@ -108,19 +108,17 @@ pub(super) struct State<K> {
 }
 
 /// What an add asks of the shell around the state.
-pub(super) struct Outcome<K> {
+pub(super) struct Outcome {
     pub(super) limited: Limited,
     /// A key can be handed out that could not before.
     pub(super) came_ready: bool,
     /// The clock must be asked to come back at this time.
     pub(super) arm: Option<Moment>,
-    /// To be dropped once the lock is released.
-    pub(super) unused: Option<K>,
 }
 
-impl<K> Outcome<K> {
-    fn unchanged(limited: Limited, unused: Option<K>) -> Self {
-        Outcome { limited, came_ready: false, arm: None, unused }
+impl Outcome {
+    fn unchanged(delay: Duration, added: Added) -> Self {
+        Outcome { limited: Limited { delay, added }, came_ready: false, arm: None }
     }
 }
 
@@ -215,37 +213,47 @@ impl<K: Key> State<K> {
         self.wheel.len()
     }
 
-    /// Adds a key.
+    /// Adds `key`. Where it is not needed it stays with the caller, who drops it once the
+    /// lock is released, also if the limiter panics.
     #[inline]
-    pub(super) fn add(&mut self, hash: u32, key: K, options: AddOptions, time: Time) -> Outcome<K> {
-        if !self.ending.is_open() {
-            return self.refuse(Some(key));
-        }
-        let found = self.keys.find(hash, &key);
+    pub(super) fn add(
+        &mut self,
+        hash: u32,
+        key: &mut Option<K>,
+        options: AddOptions,
+        time: Time,
+    ) -> Outcome {
+        let Some(offered) = key.as_ref().filter(|_| self.ending.is_open()) else {
+            return self.refuse();
+        };
+        let found = self.keys.find(hash, offered);
         let failures = found.map_or(0, |slot| self.keys[slot].failures);
         let AddOptions { priority, after, rate_limited } = options;
-        let limit = rate_limited.then(|| self.limiter.when(&key, failures, time.now));
-        let (slot, unused) = match found {
-            Some(slot) => (slot, Some(key)),
-            None => (self.keys.insert(hash, key, Item::new()), None),
+        let limit = rate_limited.then(|| self.limiter.when(offered, failures, time.now));
+        let slot = match found {
+            Some(slot) => slot,
+            None => {
+                let key = key.take().expect("an offered key is there");
+                self.keys.insert(hash, key, Item::new())
+            }
         };
         if limit.is_some() {
             self.count_failure(slot, time.now);
         }
-        let delay = shorter(after, limit);
-        Outcome { unused, ..self.place(slot, priority, delay, time) }
+        self.place(slot, priority, shorter(after, limit), time)
     }
 
-    /// Ends a hold, and adds the key again in the same step, with the priority it had.
+    /// Ends a hold, and adds the key again in the same step, with the priority it had. The
+    /// key is lent as in [`add`](Self::add).
     pub(super) fn finish_again(
         &mut self,
         token: u64,
-        key: K,
+        key: &mut Option<K>,
         again: Again,
         time: Time,
-    ) -> (Outcome<K>, Finished<K>) {
+    ) -> (Outcome, Finished<K>) {
         let outcome = match (self.held_slot(token), self.ending.stop()) {
-            (None, _) | (_, Stop::Down) => self.refuse(Some(key)),
+            (None, _) | (_, Stop::Down) => self.refuse(),
             (Some(slot), stop) => self.add_held(slot, key, again, stop == Stop::Open, time),
         };
         (outcome, self.finish(token, time.stamp))
@@ -253,23 +261,31 @@ impl<K: Key> State<K> {
 
     /// Adds a key for its holder. While all is being worked off it does not run again, but
     /// is kept for the answer.
-    fn add_held(&mut self, slot: u32, key: K, again: Again, open: bool, time: Time) -> Outcome<K> {
+    fn add_held(
+        &mut self,
+        slot: u32,
+        key: &mut Option<K>,
+        again: Again,
+        open: bool,
+        time: Time,
+    ) -> Outcome {
         let Item { held_priority, failures, flags, .. } = self.keys[slot];
-        let delay = match again {
-            Again::After(delay) => delay,
-            Again::Limited => {
-                let delay = self.limiter.when(&key, failures, time.now);
+        let delay = match (again, &key) {
+            (Again::Limited, Some(key)) => {
+                let delay = self.limiter.when(key, failures, time.now);
                 self.count_failure(slot, time.now);
                 delay
             }
+            (Again::After(delay), _) => delay,
+            (Again::Limited, None) => Duration::ZERO,
         };
         if !open && delay.is_zero() && flags & READY == 0 {
             if flags & WAITS != 0 {
                 self.wheel.remove(&mut self.keys, slot);
                 self.keys[slot].flags &= !WAITS;
             }
-            self.kept.push(key);
-            return Outcome::unchanged(Limited { delay, added: Added::Kept }, None);
+            self.kept.extend(key.take());
+            return Outcome::unchanged(delay, Added::Kept);
         }
         let mut outcome = self.place(slot, held_priority, delay, time);
         outcome.limited.added = match outcome.limited.added {
@@ -277,15 +293,15 @@ impl<K: Key> State<K> {
             Added::Waiting if !open => Added::Kept,
             added => added,
         };
-        Outcome { unused: Some(key), ..outcome }
+        outcome
     }
 
     #[cold]
-    fn refuse(&mut self, unused: Option<K>) -> Outcome<K> {
+    fn refuse(&mut self) -> Outcome {
         if let Some(recorder) = &mut self.recorder {
             recorder.dropped(1);
         }
-        Outcome::unchanged(Limited { delay: Duration::ZERO, added: Added::Refused }, unused)
+        Outcome::unchanged(Duration::ZERO, Added::Refused)
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
@@ -306,7 +322,7 @@ impl<K: Key> State<K> {
     /// Lets the key in `slot` run after `delay`: a higher priority and a sooner time win
     /// over those it has.
     #[inline]
-    fn place(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome<K> {
+    fn place(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
         self.retries += u64::from(!delay.is_zero());
         let due = time.now.saturating_add(delay);
         let item = &self.keys[slot];
@@ -346,7 +362,7 @@ impl<K: Key> State<K> {
         }
         let added = if held && added == Added::Queued { Added::Rerun } else { added };
         let came_ready = added == Added::Queued;
-        Outcome { limited: Limited { delay, added }, came_ready, arm, unused: None }
+        Outcome { limited: Limited { delay, added }, came_ready, arm }
     }
 
     fn set_priority(&mut self, slot: u32, priority: i32) {
@@ -548,13 +564,12 @@ impl<K: Key> State<K> {
         self.stalest.is_some()
     }
 
-    /// Forgets what is too old or too much, and answers keys to be dropped.
-    pub(super) fn forget_stale(&mut self, now: Moment) -> Vec<K> {
-        let mut dropped = Vec::new();
+    /// Forgets what is too old or too much, and adds keys to be dropped to `dropped`.
+    #[inline]
+    pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
             dropped.extend(self.forget_slot(slot));
         }
-        dropped
     }
 
     /// Checks everything that the fields promise.

@@ -31,7 +31,10 @@ impl Priorities {
             return vec![(String::new(), report.depth)];
         }
         let seen = self.seen.entry(report.name.clone()).or_default();
-        seen.extend(now.keys());
+        // Those that are too many are not told apart: one more than the limit tells so.
+        let room = (MAX_PRIORITIES + 1).saturating_sub(seen.len());
+        let new: Vec<i32> = now.keys().copied().filter(|p| !seen.contains(p)).take(room).collect();
+        seen.extend(new);
         if seen.len() > MAX_PRIORITIES {
             return vec![(TOO_MANY.to_owned(), report.depth)];
         }
