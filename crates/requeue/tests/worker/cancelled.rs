@@ -3,11 +3,12 @@
 use crate::executor::Executor;
 use crate::{Log, MINUTE, lock, queue};
 use requeue::TryGetError;
-use requeue::worker::{Outcome, Worker};
-use std::future::poll_fn;
+use requeue::worker::{Outcome, Running, RunningKey, Worker};
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// How often the handler waits.
 const STEPS: usize = 3;
@@ -94,7 +95,7 @@ fn the_future_is_gone_before_the_key_is_ready_again() {
         let guard = Guard(theirs.clone(), Arc::clone(&count));
         async move {
             let _guard = guard;
-            std::future::pending().await
+            pending().await
         }
     });
     queue.add("a");
@@ -119,12 +120,47 @@ fn a_runner_dropped_after_it_was_woken_passes_the_key_on() {
     assert!(queue.is_empty());
 }
 
+/// As it is woken for a key, it notes who works on it.
+struct Witness {
+    running: Running<&'static str>,
+    seen: Mutex<Vec<RunningKey<&'static str>>>,
+}
+
+impl Wake for Witness {
+    fn wake(self: Arc<Self>) {
+        lock(&self.seen).extend(self.running.keys());
+    }
+}
+
+#[test]
+fn nobody_works_on_a_key_that_is_ready_again() {
+    let (queue, _clock) = queue();
+    let executor = Executor::default();
+    let running = Worker::new(&queue).spawn_with(executor.spawner(), |_| pending());
+    queue.add("a");
+    executor.run();
+    assert_eq!(running.keys().len(), 1);
+    let witness = Arc::new(Witness { running, seen: Mutex::default() });
+    let waker = Waker::from(Arc::clone(&witness));
+    let mut get = pin!(queue.get());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    executor.abort();
+    assert!(queue.status("a").ready);
+    assert_eq!(*lock(&witness.seen), []);
+}
+
 #[test]
 fn an_executor_that_drops_runners_unpolled_ends_the_worker() {
     let (queue, _clock) = queue();
     let worker = Worker::new(&queue).concurrency(4);
-    let running = worker.spawn_with(drop, |_| async { Ok(Outcome::Done) });
+    let spawned = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&spawned);
+    let spawn = move |_| {
+        count.fetch_add(1, SeqCst);
+    };
+    let running = worker.spawn_with(spawn, |_| async { Ok(Outcome::Done) });
     running.join().wait();
+    assert_eq!(spawned.load(SeqCst), 1);
     queue.add("a");
     assert_eq!(queue.len(), 1);
 }

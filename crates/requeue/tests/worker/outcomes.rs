@@ -203,7 +203,7 @@ fn a_retry_that_a_shut_down_queue_refuses_is_told() {
 fn a_retry_while_draining_is_kept_for_the_drains_answer() {
     let (queue, _clock) = queue();
     queue.add("a");
-    queue.add_after("b", MINUTE);
+    queue.add_after("b", SECOND / 2); // sooner than any retry
     queue.add("b");
     let drain = queue.drain(MINUTE);
     let worker = Scripted::new(Worker::new(&queue), |_| Ok(Outcome::Retry));

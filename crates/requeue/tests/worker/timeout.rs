@@ -66,6 +66,23 @@ fn an_answer_that_comes_too_late_is_none() {
 }
 
 #[test]
+fn a_limit_that_passes_while_the_future_is_polled_is_seen() {
+    let (queue, clock) = queue();
+    let (executor, log) = (Executor::default(), Log::default());
+    let worker = Worker::new(&queue).timeout(SECOND).on_failure(log.callback());
+    let _running = worker.spawn_with(executor.spawner(), move |_| {
+        let clock = clock.clone();
+        poll_fn(move |_| {
+            clock.advance(SECOND);
+            Poll::Pending
+        })
+    });
+    queue.add("a");
+    assert!(executor.poll_one());
+    assert_eq!(log.take()[0], late(1, SECOND));
+}
+
+#[test]
 fn an_answer_in_time_leaves_no_alarm_behind() {
     let (queue, clock) = queue();
     let executor = Executor::default();
