@@ -28,19 +28,28 @@
 //! | [`PriorityQueue`] | the same, with priorities: live events before the resync |
 //! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
 //! | [`Get`] | waits for a key, in a task or on a thread |
+//! | [`Worker`](worker::Worker) | runs a handler over a queue: outcomes, timeout, panics, shutdown |
 //! | [`Drain`] | works off what is ready, and answers what was left |
 //! | [`Metrics`] | what named queues and workers report |
 //! | [`ManualClock`] | time that moves when a test moves it |
 //! | [`Fair`] | an [`Order`] in which tenants take turns |
 //! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
 //!
-//! With the feature `prometheus`, the module `prometheus` answers a scrape.
+//! # Features
+//!
+//! None by default; each adds methods and changes none.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `prometheus` | the module `prometheus`, which answers a scrape |
+//! | `tokio` | `Worker::spawn`: a worker on tokio |
+//! | `tracing` | `Worker::traced`: a span for every run |
 //!
 //! # Panics
 //!
-//! No call panics by itself, with two exceptions: a queue that is given 2³² − 1 keys at
-//! once, and the first delayed key, drain limit, or key under a minimum interval, of a
-//! process whose system refuses to start a thread.
+//! No call panics by itself, with three exceptions: a queue that is given 2³² − 1 keys at
+//! once; the first delayed key, limit, or key under a minimum interval, of a process whose
+//! system refuses to start a thread; and a worker spawned on tokio outside of a runtime.
 //! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it, and
 //! neither it nor another key is lost, unless the key was just falling due. A waker that
 //! panics loses its turn to the next.

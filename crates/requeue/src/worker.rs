@@ -1,14 +1,16 @@
 //! Runs a handler over a queue whose failed keys come back.
 //!
 //! ```text
-//!              a runner takes it              Done
-//!   ready key -------------------> attempt ----------------------> gone, failures forgotten
-//!      ^  ^                           | | |  RequeueAfter
-//!      |  |        the time has come  | | +----------------------> waiting, failures forgotten
-//!      |  +---------------------------+-|------------------------> waiting, one failure more
-//!      |                              | |    Retry, error, panic, too late
-//!      |     cancelled: put back      | |    GiveUp, or attempts used up
-//!      +------------------------------+ +------------------------> dead, failures forgotten
+//!           taken             Done
+//!   ready --------> attempt -------------------------------> gone, failures forgotten
+//!     ^                |      RequeueAfter
+//!     |                +-----------------------------------> waiting, failures forgotten
+//!     |                |      Retry, error, panic, timeout
+//!     |                +-----------------------------------> waiting, one failure more
+//!     |                |      GiveUp, or the last attempt failed
+//!     |                +-----------------------------------> dead, failures forgotten
+//!     |   cancelled    |
+//!     +----------------+
 //! ```
 //!
 //! A [`Worker`] says how; spawning it answers a [`Running`], by which it is watched,
