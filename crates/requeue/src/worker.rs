@@ -51,6 +51,15 @@ use std::time::Duration;
 use trace::Span;
 
 /// What a handler fails with: any error that can be sent to another thread, by `?`.
+///
+/// ```
+/// use requeue::worker::{BoxError, Outcome, Run};
+///
+/// fn handle(run: Run<&String>) -> Result<Outcome, BoxError> {
+///     let _number: u32 = run.key.parse()?;
+///     Ok(Outcome::Done)
+/// }
+/// ```
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What a handler wants done with its key. An error of it is a `Retry` with a cause.

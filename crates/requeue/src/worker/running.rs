@@ -67,6 +67,23 @@ impl<K: Key> Running<K> {
     ///
     /// An error says that the system refused a thread; as many run as could be started.
     /// Tasks are never refused.
+    ///
+    /// ```
+    /// use requeue::RateLimitingQueue;
+    /// use requeue::limiter::default_controller;
+    /// use requeue::worker::{Outcome, Worker};
+    ///
+    /// let queue = RateLimitingQueue::new(default_controller());
+    /// queue.add("order-7");
+    /// let paused = Worker::new(&queue).concurrency(0);
+    /// let running = paused.spawn_threads(|_run| Ok(Outcome::Done))?;
+    /// assert_eq!(queue.len(), 1);
+    /// running.set_concurrency(8)?;
+    /// queue.shut_down();
+    /// running.join().wait();
+    /// assert_eq!(queue.len(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn set_concurrency(&self, runners: usize) -> io::Result<()> {
         self.crew.set_concurrency(runners)
     }
