@@ -125,6 +125,8 @@ struct World<'q, Q: Subject> {
     clock: &'q ManualClock,
     held: Vec<Held<'q, Q>>,
     parked: Option<Parked<Get<'q, Q>>>,
+    /// What a parked get answered in this step.
+    woke: Option<Got>,
     /// `None`: it has returned.
     drains: Vec<Option<Parked<ShutDownWithDrain<'q, Q>>>>,
     sampler: Sampler,
@@ -138,7 +140,8 @@ pub(crate) fn replay<Q: Subject>(
     steps: &[Step],
 ) -> Result<(), String> {
     let (held, drains, sampler) = (Vec::new(), Vec::new(), Sampler::default());
-    let mut world = World { queue, clock, held, parked: None, drains, sampler, asked };
+    let (parked, woke) = (None, None);
+    let mut world = World { queue, clock, held, parked, woke, drains, sampler, asked };
     for (number, step) in steps.iter().enumerate() {
         let result = world.act(step).and_then(|()| world.compare(step));
         result.map_err(|error| format!("step {number}: {error}\n  {step:?}"))?;
@@ -211,16 +214,23 @@ impl<Q: Subject> World<'_, Q> {
         Ok(())
     }
 
-    /// From tick to tick, for the gauges that client-go refreshes there.
+    /// From tick to tick, for the gauges that client-go refreshes there; and from due time to
+    /// due time, where a parked get takes the first key that falls due, and not the best of
+    /// all that do.
     fn advance(&mut self, mut by: Duration) {
-        if self.queue.metrics().is_none() {
-            return self.clock.advance(by);
-        }
         while !by.is_zero() {
             let tick = TICK.as_nanos() as u64;
             let next = tick - self.clock.now().as_nanos() % tick;
-            let step = by.min(Duration::from_nanos(next));
+            let mut step = by;
+            if self.queue.metrics().is_some() {
+                step = step.min(Duration::from_nanos(next));
+            }
+            if self.parked.is_some() {
+                let waiting = self.queue.snapshot().waiting;
+                step = waiting.first().map_or(step, |waiting| step.min(waiting.due_in));
+            }
             self.clock.advance(step);
+            self.poll_parked();
             by -= step;
             let ticked = self.clock.now().as_nanos().is_multiple_of(tick);
             if let (true, false, Some(metrics)) =
@@ -228,6 +238,16 @@ impl<Q: Subject> World<'_, Q> {
             {
                 self.sampler.tick(&metrics, &self.queue.snapshot());
             }
+        }
+    }
+
+    fn poll_parked(&mut self) {
+        if let Some(Poll::Ready(got)) = self.parked.as_mut().map(Parked::poll) {
+            self.parked = None;
+            let key = got.as_ref().map(|held| held.key().clone());
+            let priority = got.as_ref().and_then(Q::priority);
+            self.held.extend(got);
+            self.woke = Some(Got { shutdown: key.is_none(), key, priority });
         }
     }
 
@@ -239,16 +259,10 @@ impl<Q: Subject> World<'_, Q> {
                 *drain = None;
             }
         }
-        let woke = match self.parked.as_mut().filter(|_| !step.blocked).map(Parked::poll) {
-            Some(Poll::Ready(got)) => {
-                self.parked = None;
-                let key = got.as_ref().map(|held| held.key().clone());
-                let priority = got.as_ref().and_then(Q::priority);
-                self.held.extend(got);
-                Some(Got { shutdown: key.is_none(), key, priority })
-            }
-            Some(Poll::Pending) | None => None,
-        };
+        if !step.blocked {
+            self.poll_parked();
+        }
+        let woke = self.woke.take();
         expect("woke", &woke, &step.woke)?;
         expect("the limiter's answers", self.asked.take(), step.when_ns.clone())?;
         expect("len", Some(self.queue.len()), step.len)?;
