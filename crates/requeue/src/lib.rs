@@ -59,6 +59,7 @@ mod delaying;
 mod ending;
 mod failures;
 mod get;
+mod guarded;
 mod held;
 mod keys;
 pub mod limiter;

@@ -16,6 +16,7 @@ mod state;
 
 use crate::clock::Clock;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
+use crate::guarded::guarded;
 use crate::held::Held;
 use crate::keys::Hasher;
 use crate::metrics::{Name, QueueMetrics, Recorder, Report};
@@ -30,7 +31,6 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -246,9 +246,7 @@ impl<K: Key> Queue<K> {
         let mut inner = shell.lock();
         loop {
             // A key whose `Eq` or `Clone` panics is lost; those that fell due with it are not.
-            let added = catch_unwind(AssertUnwindSafe(|| {
-                keys.next().map(|(hash, key)| inner.state.add(hash, key, now))
-            }));
+            let added = guarded(|| keys.next().map(|(hash, key)| inner.state.add(hash, key, now)));
             let Ok(added) = added else { continue };
             let Some((added, key)) = added else { break };
             unused.extend(key);

@@ -4,6 +4,7 @@
 
 use crate::clock::{Moment, Stopwatch};
 use crate::ending::{Ending, Load, Stop};
+use crate::guarded::guarded;
 use crate::snapshot::Added;
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Line, Notice, Waiter, Waiters};
@@ -97,7 +98,7 @@ impl<S: Rules> Inner<S> {
 /// Wakes, and answers whether the waker kept from panicking. The panic hook has
 /// reported it by then; the caller of `add` or `done` has nothing to do with it.
 fn wake(waker: Waker) -> bool {
-    catch_unwind(AssertUnwindSafe(|| waker.wake())).is_ok()
+    guarded(|| waker.wake()).is_ok()
 }
 
 pub(crate) fn wake_all(notices: Vec<Notice>) {

@@ -161,18 +161,22 @@ fn a_key_that_panics_as_its_run_begins_stays_ready() {
     }
 }
 
-struct PanickingWaker;
+struct PanickingWaker(fn() -> !);
 
 impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
-        panic!("the waker fails");
+        self.0();
     }
+}
+
+fn fails() -> ! {
+    panic!("it fails")
 }
 
 #[test]
 fn a_waker_that_panics_passes_its_turn_on() {
     let queue = Queue::new();
-    let bad = Waker::from(Arc::new(PanickingWaker));
+    let bad = Waker::from(Arc::new(PanickingWaker(fails)));
     let mut first = pin!(queue.get());
     assert!(first.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
     std::thread::scope(|scope| {
@@ -201,12 +205,12 @@ fn a_key_that_panics_as_it_falls_due_is_alone_in_that() {
 }
 
 /// An inner queue that cannot take what it is given.
-struct Broken;
+struct Broken(fn() -> !);
 
 impl WorkQueue for Broken {
     type Key = &'static str;
-    fn add(&self, key: &'static str) -> Added {
-        panic!("cannot take {key}");
+    fn add(&self, _: &'static str) -> Added {
+        self.0()
     }
     fn poll_take(&self, _: &mut Waiter, _: Option<&Waker>) -> Poll<Option<Taken<&'static str>>> {
         Poll::Pending
@@ -228,7 +232,7 @@ impl WorkQueue for Broken {
 #[test]
 fn an_inner_queue_that_panics_harms_no_other_queue_on_the_manual_clock() {
     let clock = ManualClock::new();
-    let broken = DelayingQueue::over(Arc::new(Broken), Options::new().clock(&clock));
+    let broken = DelayingQueue::over(Arc::new(Broken(fails)), Options::new().clock(&clock));
     let other = DelayingQueue::with(Options::new().clock(&clock));
     broken.add_after("a", SECOND);
     broken.add_after("b", SECOND);
@@ -241,10 +245,10 @@ fn an_inner_queue_that_panics_harms_no_other_queue_on_the_manual_clock() {
 
 #[test]
 fn nor_on_the_timer_thread() {
-    let broken = DelayingQueue::over(Arc::new(Broken), Options::new());
+    let broken = DelayingQueue::over(Arc::new(Broken(fails)), Options::new());
     let panicking = DelayingQueue::<&str>::new();
     let other = DelayingQueue::new();
-    let bad = Waker::from(Arc::new(PanickingWaker));
+    let bad = Waker::from(Arc::new(PanickingWaker(fails)));
     let mut get = pin!(panicking.get());
     assert!(get.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
     for n in 1..20 {
@@ -288,7 +292,7 @@ fn a_waker_that_panics_at_a_drains_limit_is_not_called_again() {
         queue.add("a");
         let _held = queue.try_get().unwrap();
         let mut drain = pin!(queue.drain(Duration::from_millis(1)));
-        let bad = Waker::from(Arc::new(PanickingWaker));
+        let bad = Waker::from(Arc::new(PanickingWaker(fails)));
         assert!(drain.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
         clock.advance(SECOND);
         // On the system clock another queue's timers go on.
@@ -296,6 +300,48 @@ fn a_waker_that_panics_at_a_drains_limit_is_not_called_again() {
         other.add_after("b", Duration::from_millis(2));
         assert_eq!(*other.get().wait_timeout(FOREVER).unwrap().key(), "b");
     }
+}
+
+/// A panic's payload that panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the payload fails");
+    }
+}
+
+fn bombs() -> ! {
+    std::panic::panic_any(Bomb)
+}
+
+#[test]
+fn a_payload_that_panics_when_dropped_ends_neither_an_add_nor_the_timer_thread() {
+    let bad = Waker::from(Arc::new(PanickingWaker(bombs)));
+    let mut context = Context::from_waker(&bad);
+    // A waker that is woken by an add.
+    let queue = DelayingQueue::new();
+    let mut get = pin!(queue.get());
+    assert!(get.as_mut().poll(&mut context).is_pending());
+    assert_eq!(queue.add("a"), Added::Queued);
+    // One that is woken by the timer thread, for a key and for a drain's limit.
+    let held = queue.try_get().unwrap();
+    assert!(get.as_mut().poll(&mut context).is_pending());
+    queue.add_after("b", Duration::from_micros(1));
+    let other = Queue::new();
+    other.add("held");
+    let _held = other.try_get().unwrap();
+    let mut drain = pin!(other.drain(Duration::from_millis(10)));
+    let _pending = drain.as_mut().poll(&mut context);
+    // And an inner queue that is called by it.
+    let broken = DelayingQueue::over(Arc::new(Broken(bombs)), Options::new());
+    broken.add_after("c", Duration::from_micros(1));
+
+    let later = DelayingQueue::new();
+    later.add_after("d", Duration::from_millis(11));
+    assert_eq!(*later.get().wait_timeout(FOREVER).expect("the timer thread lives").key(), "d");
+    assert_eq!(*queue.get().wait_timeout(FOREVER).unwrap().key(), "b");
+    held.done();
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use super::Moment;
 use super::timetable::{Target, Timetable};
+use crate::guarded::discard;
 use parking_lot::{Condvar, Mutex};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -85,7 +86,10 @@ fn run() {
             drop(state);
             // A panic was reported by the panic hook; the queue is called again,
             // as it may have more to do, after those that wait already.
-            let again = target.call(now).unwrap_or(Some(now));
+            let again = target.call(now).unwrap_or_else(|panic| {
+                discard(panic);
+                Some(now)
+            });
             state = TIMER.state.lock();
             if let Some(again) = again {
                 // No sooner than now: a queue with much to do lets others go first.

@@ -1,6 +1,7 @@
 //! Who is to be called when.
 
 use super::{Fire, Moment};
+use crate::guarded::{discard, guarded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -19,17 +20,14 @@ impl Target {
     /// Calls it. Answers when it wants to be called again, or the panic that came
     /// out of somebody's code.
     pub(super) fn call(self, now: Moment) -> std::thread::Result<Option<Moment>> {
-        let called = catch_unwind(AssertUnwindSafe(|| match &self {
-            Target::Queue(queue) => queue.upgrade().and_then(|queue| queue.fire(now)),
-            Target::Waker(waker) => {
-                waker.wake_by_ref();
-                None
-            }
-        }));
         match self {
-            Target::Queue(_) => called,
-            // It is not asked again: it would only panic again.
-            Target::Waker(_) => Ok(None),
+            Target::Queue(queue) => catch_unwind(AssertUnwindSafe(|| queue.upgrade()?.fire(now))),
+            Target::Waker(waker) => {
+                // It is not asked again: it would only panic again.
+                drop(guarded(|| waker.wake_by_ref()));
+                discard(waker);
+                Ok(None)
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
+use crate::guarded::guarded;
 use crate::keys::Keys;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
@@ -192,7 +193,7 @@ impl<K: Key> State<K> {
             }
             // This runs as a guard is dropped: an order that panics loses the key, and
             // the panic stays with the panic hook.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.make_ready(slot)));
+            drop(guarded(|| self.make_ready(slot)));
             if self.keys[slot].flags == READY {
                 return Finished { added, came_back: true, key: None };
             }

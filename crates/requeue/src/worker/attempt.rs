@@ -8,7 +8,7 @@ use crate::park;
 use crate::retry::Retry;
 use crate::snapshot::{Added, Limited};
 use crate::worker::crew::Runner;
-use crate::worker::failed::{Failed, Fault, Next, guarded};
+use crate::worker::failed::{Failed, Fault, Next, attempted};
 use crate::worker::trace::Span;
 use crate::worker::{Callback, Limit, Outcome, Run, Worker};
 use std::future::Future;
@@ -129,7 +129,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
     /// hold ends and the runner lives.
     pub(super) fn settle(mut self, answer: Result<Outcome, Fault>) {
         let held = self.held.take().expect(SETTLED);
-        let settled = guarded(|| self.span.enter(|| self.settle_held(held, answer)));
+        let settled = attempted(|| self.span.enter(|| self.settle_held(held, answer)));
         if settled.is_err() {
             drop(self.runner.ends());
         }
@@ -173,7 +173,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         });
         // Out of the list first: whoever holds the key next will be in it.
         let key = self.runner.ends().expect("it began");
-        let next = match guarded(|| held.retry()) {
+        let next = match attempted(|| held.retry()) {
             Ok(Limited { added: Added::Refused, .. }) => Next::Dropped,
             Ok(Limited { added: Added::Kept, .. }) => Next::Kept,
             // It was to be in the drain's answer anyway.
@@ -211,7 +211,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
     fn report(&self, fault: &Fault, key: &Q::Key, next: Next) {
         let failed = Failed { key, attempt: self.number, cause: fault.cause(), next };
         // It prints what the handler answered.
-        drop(guarded(|| self.span.failed(&failed)));
+        drop(attempted(|| self.span.failed(&failed)));
         if let Some(recorder) = &self.worker.recorder {
             match fault {
                 Fault::TimedOut => recorder.timed_out(),
@@ -224,7 +224,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         }
         let call = |callback: &Option<Callback<Q::Key>>| {
             if let Some(callback) = callback {
-                drop(guarded(|| callback(&failed)));
+                drop(attempted(|| callback(&failed)));
             }
         };
         call(&self.worker.on_failure);

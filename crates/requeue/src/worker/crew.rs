@@ -9,11 +9,12 @@
 //! does. The roster is locked when runners come and go.
 
 use crate::clock::{Clock, Moment};
+use crate::guarded::guarded;
 use crate::metrics::WorkerRecorder;
+use crate::shell::wake_all;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::waiters::{Line, Notice, Waiter, Waiters};
-use crate::worker::failed::guarded;
 use crate::worker::running::RunningKey;
 use std::io;
 use std::mem;
@@ -204,12 +205,6 @@ fn wake_idle<K>(seats: Vec<Arc<Seat<K>>>) {
             drop(doing);
             drop(guarded(|| waker.wake()));
         }
-    }
-}
-
-fn wake_all(notices: Vec<Notice>) {
-    for notice in notices {
-        drop(guarded(|| notice.waker.wake()));
     }
 }
 

@@ -1,9 +1,7 @@
 use super::BoxError;
-use std::any::Any;
+use crate::guarded::guarded;
 use std::error::Error;
 use std::fmt;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// A failed attempt, as its callbacks see it.
@@ -78,51 +76,7 @@ impl Fault {
     }
 }
 
-/// Runs foreign code, and survives it. The panic hook has reported a panic by then.
-pub(super) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(foreign)).map_err(|payload| {
-        let message = message(&*payload);
-        // It is foreign too: dropping it may panic, with a payload that may do so again.
-        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            mem::forget(another);
-        }
-        Fault::Panicked(message)
-    })
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("not with a message").to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::panic_any;
-
-    fn caught(foreign: impl FnOnce()) -> String {
-        match guarded(foreign) {
-            Err(Fault::Panicked(message)) => message,
-            _ => unreachable!("it panics"),
-        }
-    }
-
-    #[test]
-    fn a_panic_is_known_by_its_message() {
-        assert_eq!(caught(|| panic!("plain")), "plain");
-        assert_eq!(caught(|| panic!("{} and {}", 1, 2)), "1 and 2");
-        assert_eq!(caught(|| panic_any(7)), "not with a message");
-    }
-
-    #[test]
-    fn a_payload_that_panics_when_dropped_is_survived() {
-        struct Matryoshka;
-        impl Drop for Matryoshka {
-            fn drop(&mut self) {
-                panic_any(Matryoshka);
-            }
-        }
-        assert_eq!(caught(|| panic_any(Matryoshka)), "not with a message");
-    }
+/// Runs what belongs to an attempt: a panic in it is why that failed.
+pub(super) fn attempted<T>(foreign: impl FnOnce() -> T) -> Result<T, Fault> {
+    guarded(foreign).map_err(Fault::Panicked)
 }

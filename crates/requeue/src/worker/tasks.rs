@@ -3,7 +3,7 @@
 use crate::retry::Retry;
 use crate::worker::attempt::{Attempt, NextKey};
 use crate::worker::crew::Runner;
-use crate::worker::failed::{Fault, guarded};
+use crate::worker::failed::{Fault, attempted};
 use crate::worker::running::Running;
 use crate::worker::trace::Span;
 use crate::worker::{BoxError, Limit, Outcome, Run, Worker};
@@ -98,7 +98,7 @@ where
     while let Some(held) = NextKey::new(&runner, &worker.queue).await {
         let attempt = Attempt::begin(&worker, &runner, held);
         let (limit, span) = (attempt.limit(), attempt.span());
-        let future = span.enter(|| guarded(|| handler(attempt.run().cloned())));
+        let future = span.enter(|| attempted(|| handler(attempt.run().cloned())));
         let answer = match future {
             Ok(future) => finish(future, limit, span).await,
             Err(panicked) => Err(panicked),
@@ -123,7 +123,7 @@ where
             return Poll::Ready(Err(Fault::TimedOut));
         }
         let future = future.as_mut().as_pin_mut().expect("dropped below");
-        match span.enter(|| guarded(|| future.poll(cx))) {
+        match span.enter(|| attempted(|| future.poll(cx))) {
             Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
             // Set only now: most attempts that need no waiting need no alarm either.
             Ok(Poll::Pending) => match alarm.as_mut().map(|alarm| alarm.poll(cx.waker())) {
@@ -134,7 +134,7 @@ where
         }
     })
     .await;
-    span.enter(|| guarded(|| future.set(None)))?;
+    span.enter(|| attempted(|| future.set(None)))?;
     answer
 }
 

@@ -4,7 +4,7 @@ use crate::retry::Retry;
 use crate::sync::{Mutex, thread};
 use crate::worker::attempt::{Attempt, NextKey};
 use crate::worker::crew::Runner;
-use crate::worker::failed::{Fault, guarded};
+use crate::worker::failed::{Fault, attempted};
 use crate::worker::running::Running;
 use crate::worker::{BoxError, Outcome, Run, Worker};
 use std::io;
@@ -59,7 +59,7 @@ where
 {
     while let Some(held) = NextKey::wait(runner, &worker.queue) {
         let attempt = Attempt::begin(worker, runner, held);
-        let answer = attempt.span().enter(|| guarded(|| handler(attempt.run())));
+        let answer = attempt.span().enter(|| attempted(|| handler(attempt.run())));
         attempt.settle(answer.and_then(|answer| answer.map_err(Fault::Error)));
     }
 }
