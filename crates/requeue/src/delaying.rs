@@ -36,6 +36,7 @@ use state::{By, Caller, Offer, Outcome, State};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -325,18 +326,60 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// `add_after` by the key's holder, with the hash that its guard carries. Answers
-    /// the key where that is due now, for the holder to requeue.
-    pub(crate) fn put_off_held(&self, hash: u32, key: K, delay: Duration) -> (Added, Option<K>) {
+    /// `add_after` by the key's holder, and the end of its hold.
+    pub(crate) fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
         if delay.is_zero() {
             self.count_retry();
-            return (Added::Queued, Some(key));
+            return self.requeue(taken);
         }
-        let offer = Offer::new(self.hash_of_held(hash, &key), key);
-        self.delay(By::Holder, offer, delay, Merge::Earliest)
+        self.put_back(taken, |state, offer, caller, now| {
+            state.add_after(offer, now, delay, Merge::Earliest, caller)
+        })
     }
 
-    /// `add_rate_limited` by the key's holder; otherwise as [`put_off_held`](Self::put_off_held).
+    /// Ends the hold of a key that `ask` puts off; of one that is due now, by making it
+    /// ready. So too if `Eq` of a key panics, or the timer thread cannot be started: the
+    /// panic goes on, and the key is not lost.
+    fn put_back(
+        &self,
+        taken: Taken<K>,
+        ask: impl FnOnce(&mut State<K>, &mut Offer<K>, Caller, Moment) -> Outcome,
+    ) -> Added {
+        let Taken { key, token, hash, priority } = taken;
+        let mut offer = Offer::new(hash, key);
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(key) = &offer.key {
+                offer.hash = self.hash_of_held(hash, key);
+            }
+            self.ask(By::Holder, |state, caller, now| ask(state, &mut offer, caller, now))
+        }));
+        let due = asked.as_ref().map_or(true, |outcome| outcome.due);
+        let requeued = offer.key.take_if(|_| due).map(|key| {
+            let taken = Taken { key, token, hash, priority };
+            inner!(self.shared, queue => queue.requeue(taken))
+        });
+        if requeued.is_none() {
+            self.done(token);
+        }
+        match asked {
+            Ok(outcome) => requeued.unwrap_or(outcome.added),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Counts a failure of a held key, and answers how long the limiter wants it to stay away.
+    pub(crate) fn fail_held(&self, hash: u32, key: &K) -> Duration {
+        let hash = self.hash_of_held(hash, key);
+        let now = self.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
+        let mut state = self.shared.state.lock();
+        state.forget_stale(now, stale);
+        let mut found = state.keys.find(hash, key);
+        state.fail(&mut found, hash, key, now)
+    }
+
+    /// `add_rate_limited` by the key's holder. Answers the key where that is due now, for
+    /// the holder to requeue.
     pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
         let offer = Offer::new(self.hash_of_held(hash, &key), key);
         self.rate_limit(By::Holder, offer)

@@ -203,12 +203,16 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
     /// Done, and ready again once `delay` has passed: `add_after` and `done` in one.
     ///
     /// If the key waits already, the sooner time wins. While the queue drains the
-    /// key is kept for the drain's answer ([`Added::Kept`], or [`Added::Coalesced`] where
-    /// it was to be in it anyway); after a shutdown it is [`Added::Refused`].
+    /// key is kept for the drain's answer ([`Added::Kept`]), unless it is to run again
+    /// anyway ([`Added::Coalesced`]); after a shutdown it is [`Added::Refused`].
+    ///
+    /// # Panics
+    ///
+    /// If `Eq` of a key does, or the process's timer thread cannot be started. The key is
+    /// then ready at once.
     pub fn requeue_after(self, delay: Duration) -> Added {
-        let Held { hold, key } = self;
-        let (added, due) = hold.queue().put_off_held(hold.hash, key, delay);
-        due.map_or(added, |key| hold.requeue(key))
+        let (queue, taken) = self.into_parts();
+        queue.requeue_after(taken, delay)
     }
 }
 
@@ -232,8 +236,8 @@ impl<Q: Retry> Held<'_, Q> {
     /// Done, and ready again after the delay that the limiter answers:
     /// `add_rate_limited` and `done` in one, without hashing.
     ///
-    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`], or
-    /// [`Added::Coalesced`] where it was to be in it anyway); after a shutdown it is
+    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`]),
+    /// unless it is to run again anyway ([`Added::Coalesced`]); after a shutdown it is
     /// [`Added::Refused`].
     pub fn retry(self) -> Limited {
         let (queue, taken) = self.into_parts();

@@ -596,11 +596,29 @@ impl<K: Key> Sealed for PriorityQueue<K> {}
 
 impl<K: Key> Retry for PriorityQueue<K> {
     fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
-        self.again(taken, Again::After(delay)).added
+        if delay.is_zero() {
+            return self.requeue(taken);
+        }
+        // The timer thread may be refused. Then the key is ready at once, and not lost.
+        let can_wait = catch_unwind(AssertUnwindSafe(|| self.registration()));
+        let delay = if can_wait.is_ok() { delay } else { Duration::ZERO };
+        let added = self.again(taken, Again::After(delay)).added;
+        match can_wait {
+            Ok(_) => added,
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     fn retry(&self, taken: Taken<K>) -> Limited {
         self.again(taken, Again::Limited)
+    }
+
+    fn fail_held(&self, hash: u32, key: &K) -> Duration {
+        let now = self.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock
+        let mut inner = self.shared.shell.lock();
+        inner.state.forget_stale(now, stale);
+        inner.state.fail(hash, key, now)
     }
 
     fn forget_held(&self, hash: u32, key: &K) {

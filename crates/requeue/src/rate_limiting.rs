@@ -314,10 +314,7 @@ impl<K: Key> Sealed for RateLimitingQueue<K> {}
 
 impl<K: Key> Retry for RateLimitingQueue<K> {
     fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
-        let hash = taken.hash;
-        let (hold, key) = Hold::of(self, taken);
-        let (added, due) = self.delaying.put_off_held(hash, key, delay);
-        due.map_or(added, |key| hold.requeue(key))
+        self.delaying.requeue_after(taken, delay)
     }
 
     #[inline]
@@ -329,6 +326,10 @@ impl<K: Key> Retry for RateLimitingQueue<K> {
             Some(key) => Limited { added: hold.requeue(key), ..limited },
             None => limited,
         }
+    }
+
+    fn fail_held(&self, hash: u32, key: &K) -> Duration {
+        self.delaying.fail_held(hash, key)
     }
 
     fn forget_held(&self, hash: u32, key: &K) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// [`requeue_after`](crate::Held::requeue_after), [`forget`](crate::Held::forget),
 /// [`num_requeues`](crate::Held::num_requeues).
 pub trait Retry: WorkQueue + Clone + sealed::Sealed {
-    /// Adds the key for later and ends its hold, also in a panic.
+    /// Adds the key for later and ends its hold. Should that panic, the key is ready again.
     #[doc(hidden)]
     fn requeue_after(&self, taken: Taken<Self::Key>, delay: Duration) -> Added;
 
@@ -21,7 +21,12 @@ pub trait Retry: WorkQueue + Clone + sealed::Sealed {
     #[doc(hidden)]
     fn retry(&self, taken: Taken<Self::Key>) -> Limited;
 
-    /// Forgets the failures of a held key, whose guard carries its hash.
+    /// Counts a failure of a held key, whose guard carries its hash, also if the limiter
+    /// panics; answers how long that wants it to stay away.
+    #[doc(hidden)]
+    fn fail_held(&self, hash: u32, key: &Self::Key) -> Duration;
+
+    /// Forgets the failures of a held key.
     #[doc(hidden)]
     fn forget_held(&self, hash: u32, key: &Self::Key);
 

@@ -2,7 +2,9 @@
 
 #![cfg(not(requeue_loom))]
 
-use requeue::{Added, DelayingQueue, Drain, ManualClock, Options, Queue, Remains, TryGetError};
+use requeue::limiter::ExponentialFailure;
+use requeue::{Added, DelayingQueue, Drain, ManualClock, Options, PriorityQueue, Queue};
+use requeue::{RateLimitingQueue, Remains, TryGetError};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -96,6 +98,31 @@ fn what_a_guard_wants_again_is_kept_and_not_run() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
     assert_eq!(left(drain.wait()), (vec!["a", "c"], vec![("b", SECOND)], vec![]));
     assert_eq!(queue.waiting(), 0);
+}
+
+/// By its answer a holder knows whether the key runs once more before the drain ends.
+#[test]
+fn what_waits_already_is_kept_too_and_what_runs_again_is_not() {
+    let backoff = || ExponentialFailure::new(SECOND, SECOND);
+    let limited = RateLimitingQueue::with(backoff(), Options::new().clock(ManualClock::new()));
+    limited.add("waits");
+    let held = limited.try_get().unwrap();
+    limited.add_after("waits", SECOND / 2);
+    let drain = limited.drain(LIMIT);
+    assert_eq!(held.retry().added, Added::Kept);
+    assert_eq!(left(drain.wait()), (vec![], vec![("waits", SECOND / 2)], vec![]));
+
+    let priority = PriorityQueue::with(backoff(), Options::new().clock(ManualClock::new()));
+    priority.add("runs");
+    priority.add("waits");
+    let (runs, waits) = (priority.try_get().unwrap(), priority.try_get().unwrap());
+    priority.add("runs");
+    priority.add_after("waits", SECOND / 2);
+    let drain = priority.drain(LIMIT);
+    assert_eq!(runs.retry().added, Added::Coalesced);
+    assert_eq!(waits.retry().added, Added::Kept);
+    assert_eq!(*priority.try_get().unwrap().key(), "runs");
+    assert_eq!(left(drain.wait()), (vec![], vec![("waits", SECOND / 2)], vec![]));
 }
 
 #[test]

@@ -161,6 +161,30 @@ fn a_key_that_panics_as_its_run_begins_stays_ready() {
     }
 }
 
+/// It is compared with others as it is put off, and not as it is made ready.
+#[test]
+fn a_key_that_panics_as_its_holder_puts_it_off_is_ready_again() {
+    let options = || Options::new().clock(ManualClock::new());
+    let paced = || options().min_interval(SECOND);
+    let queues = [
+        (DelayingQueue::with(options()), false),
+        (DelayingQueue::with(paced()), false),
+        (DelayingQueue::with(paced()), true),
+        (DelayingQueue::over(Arc::new(Queue::new()), paced()), true),
+    ];
+    for (queue, at_once) in queues {
+        queue.add_after(touchy("first"), SECOND);
+        let key = touchy("a");
+        let on_eq = Arc::clone(&key.on_eq);
+        queue.add(key);
+        let held = queue.try_get().unwrap();
+        on_eq.store(true, SeqCst);
+        assert!(panics(|| if at_once { held.requeue() } else { held.requeue_after(SECOND) }));
+        on_eq.store(false, SeqCst);
+        assert_eq!((queue.len(), queue.waiting()), (1, 1));
+    }
+}
+
 struct PanickingWaker(fn() -> !);
 
 impl Wake for PanickingWaker {

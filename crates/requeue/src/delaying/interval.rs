@@ -17,7 +17,6 @@
 use super::state::{By, Caller, Offer, Outcome, State};
 use super::{DelayingQueue, Inner};
 use crate::clock::Moment;
-use crate::held::Hold;
 use crate::keys::KEPT_CAPACITY;
 use crate::options::Merge;
 use crate::snapshot::Added;
@@ -168,28 +167,14 @@ impl<K: Key> Inner<K> {
 /// The verbs of a queue that has an interval.
 impl<K: Key> DelayingQueue<K> {
     pub(super) fn add_paced(&self, key: K) -> Added {
-        let (added, due) = self.pace(By::Anyone, self.shared.hasher.hash(&key), key);
-        due.map_or(added, |key| self.add_ready(key))
-    }
-
-    /// Lets a key wait if it ran not long ago. Answers it otherwise.
-    fn pace(&self, by: By, hash: u32, key: K) -> (Added, Option<K>) {
-        let mut offer = Offer::new(hash, key);
-        let outcome = self.ask(by, |state, caller, now| state.add(&mut offer, now, caller));
-        (outcome.added, offer.key.filter(|_| outcome.due))
+        let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
+        let outcome = self.ask(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
+        let due = offer.key.filter(|_| outcome.due);
+        due.map_or(outcome.added, |key| self.add_ready(key))
     }
 
     pub(super) fn requeue_paced(&self, taken: Taken<K>) -> Added {
-        let Taken { hash, priority, .. } = taken;
-        // Ends with this call, after the key is safe; also in a panic.
-        let (hold, key) = Hold::of(self, taken);
-        match self.pace(By::Holder, self.hash_of_held(hash, &key), key) {
-            (added, None) => added,
-            (_, Some(key)) => {
-                let (_, token) = hold.into_parts();
-                self.shared.inner.queue().requeue(Taken { key, token, hash, priority })
-            }
-        }
+        self.put_back(taken, |state, offer, caller, now| state.add(offer, now, caller))
     }
 
     pub(super) fn poll_take_paced(

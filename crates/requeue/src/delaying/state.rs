@@ -339,20 +339,34 @@ impl<K: Key> State<K> {
         delay: &mut Duration,
     ) -> Outcome {
         let mut found = self.find(offer);
-        let failures = found.map_or(0, |slot| self.keys[slot].failures());
-        if let (Some(limiter), Some(key)) = (&mut self.limiter, &offer.key) {
-            *delay = limiter.when(key, failures, now);
-            // Counted also where it is refused: client-go's limiter knows of no shutdown.
-            if limiter.counts() || self.counts {
-                let insert = || self.keys.insert(offer.hash, key.clone(), Timer::default());
-                let slot = found.unwrap_or_else(insert);
-                self.count_failure(slot, now);
-                found = Some(slot);
-            }
+        if let Some(key) = &offer.key {
+            // Also where it is refused: client-go's limiter knows of no shutdown.
+            *delay = self.fail(&mut found, offer.hash, key, now);
         }
         let outcome = self.place(found, offer, now, *delay, Merge::Earliest, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
+    }
+
+    /// Counts a failure of a key, which is in slot `found` if it is here, and asks the
+    /// limiter. In this order: one that panics has not kept it from being counted.
+    #[inline]
+    pub(super) fn fail(
+        &mut self,
+        found: &mut Option<u32>,
+        hash: u32,
+        key: &K,
+        now: Moment,
+    ) -> Duration {
+        let Some(limiter) = &self.limiter else { return Duration::ZERO };
+        let failures = found.map_or(0, |slot| self.keys[slot].failures());
+        if limiter.counts() || self.counts {
+            let insert = || self.keys.insert(hash, key.clone(), Timer::default());
+            let slot = found.unwrap_or_else(insert);
+            *found = Some(slot);
+            self.count_failure(slot, now);
+        }
+        self.limiter.as_mut().map_or(Duration::ZERO, |limiter| limiter.when(key, failures, now))
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
@@ -434,7 +448,9 @@ impl<K: Key> State<K> {
             }
         };
         if due == old {
-            return Outcome::unchanged(Added::Coalesced);
+            // To a holder while draining: the answer will list it, as it would have anyway.
+            let open = self.phase == Phase::Open;
+            return Outcome::unchanged(if open { Added::Coalesced } else { Added::Kept });
         }
         if due <= now {
             self.wheel.remove(&mut self.keys, slot);

@@ -147,7 +147,8 @@ impl Naive {
             stop => {
                 let delay = delay.unwrap_or_else(|| self.limit(key));
                 let ready = |item: &Item| item.key == key && item.due.is_none();
-                if stop == Stop::WorkingOff && delay == 0 && !self.items.iter().any(ready) {
+                let rerun = self.items.iter().any(ready);
+                if stop == Stop::WorkingOff && delay == 0 && !rerun {
                     self.items.retain(|item| item.key != key);
                     self.kept.push(key);
                     (Added::Kept, delay)
@@ -155,6 +156,7 @@ impl Naive {
                     let added = match self.place(key, priority, delay) {
                         Added::Rerun => Added::Queued,
                         Added::Waiting if stop == Stop::WorkingOff => Added::Kept,
+                        Added::Coalesced if stop == Stop::WorkingOff && !rerun => Added::Kept,
                         added => added,
                     };
                     (added, delay)

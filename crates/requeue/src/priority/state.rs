@@ -269,13 +269,9 @@ impl<K: Key> State<K> {
         open: bool,
         time: Time,
     ) -> Outcome {
-        let Item { held_priority, failures, flags, .. } = self.keys[slot];
+        let Item { held_priority, flags, .. } = self.keys[slot];
         let delay = match (again, &key) {
-            (Again::Limited, Some(key)) => {
-                let delay = self.limiter.when(key, failures, time.now);
-                self.count_failure(slot, time.now);
-                delay
-            }
+            (Again::Limited, Some(key)) => self.fail_slot(slot, key, time.now),
             (Again::After(delay), _) => delay,
             (Again::Limited, None) => Duration::ZERO,
         };
@@ -291,6 +287,8 @@ impl<K: Key> State<K> {
         outcome.limited.added = match outcome.limited.added {
             Added::Rerun => Added::Queued,
             Added::Waiting if !open => Added::Kept,
+            // It was to be in the answer anyway.
+            Added::Coalesced if !open && flags & WAITS != 0 => Added::Kept,
             added => added,
         };
         outcome
@@ -302,6 +300,21 @@ impl<K: Key> State<K> {
             recorder.dropped(1);
         }
         Outcome::unchanged(Duration::ZERO, Added::Refused)
+    }
+
+    /// Counts a failure of a held key, and asks the limiter, unless the queue is shut down.
+    pub(super) fn fail(&mut self, hash: u32, key: &K, now: Moment) -> Duration {
+        match self.keys.find(hash, key) {
+            Some(slot) if self.ending.stop() != Stop::Down => self.fail_slot(slot, key, now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// In this order: a limiter that panics has not kept the failure from being counted.
+    fn fail_slot(&mut self, slot: u32, key: &K, now: Moment) -> Duration {
+        let failures = self.keys[slot].failures;
+        self.count_failure(slot, now);
+        self.limiter.when(key, failures, now)
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
