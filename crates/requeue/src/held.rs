@@ -244,6 +244,12 @@ impl<Q: Retry> Held<'_, Q> {
         queue.retry(taken)
     }
 
+    /// Counts a failure, and answers how long the limiter wants the key to stay away. Still
+    /// held.
+    pub(crate) fn fail(&self) -> Duration {
+        self.hold.queue().fail_held(self.hold.hash, &self.key)
+    }
+
     /// The next `retry` of this key counts from zero. Still held.
     pub fn forget(&self) {
         self.hold.queue().forget_held(self.hold.hash, &self.key);

@@ -14,7 +14,7 @@ pub use histogram::Histogram;
 pub(crate) use histogram::Tens;
 pub(crate) use recorder::Recorder;
 pub use worker::WorkerMetrics;
-pub(crate) use worker::{RunResult, WorkerRecorder};
+pub(crate) use worker::{RunEnd, RunResult, WorkerRecorder};
 
 use std::collections::BTreeMap;
 use std::fmt;

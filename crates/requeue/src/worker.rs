@@ -26,11 +26,19 @@
 //!   down takes no key back; a failed one is then reported ([`Next::Dropped`]).
 //! - **It is never run twice at once.** The handler's future is gone before the hold ends.
 //! - **A panic is a failed attempt**, in the handler and in dropping its future. A callback
-//!   that panics changes nothing. The panic hook reports it, and the runner goes on.
+//!   that panics changes nothing, nor does a subscriber of `tracing`. The panic hook reports
+//!   it, and the runner goes on.
+//!
+//! A key or a limiter that panics does no more harm than it must. A key that does so
+//! before its handler is called has failed. One whose limiter does comes back after a second.
+//! One that cannot be put off, since its `Eq` panics, is ready again at once, and its runner
+//! pauses for a second. So do all that try to take a key whose `Clone` panics; in a queue that is
+//! first in, first out nobody gets past it before it is cancelled.
 
 mod attempt;
 mod crew;
 mod failed;
+mod next_key;
 mod running;
 mod tasks;
 mod threads;
@@ -265,7 +273,8 @@ impl<Q: Retry> Worker<Q> {
     /// Called for every failed attempt, the last included, by the runner. The latest call
     /// of this counts.
     ///
-    /// A key that is to come back is no longer held by then; one that is dead still is.
+    /// A key that is to come back is no longer held by then; one that is dead still is. Of a
+    /// key whose `Clone` panics it is told only when that is dead.
     pub fn on_failure(
         mut self,
         callback: impl Fn(&Failed<'_, Q::Key>) + Send + Sync + 'static,

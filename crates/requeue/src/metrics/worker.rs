@@ -48,7 +48,7 @@ pub struct WorkerMetrics {
     pub active: u64,
     /// How many runs there may be at once.
     pub concurrency: u64,
-    /// How long runs took, however they ended.
+    /// How long runs took, whether they went well or not. Not those that were cancelled.
     pub run_duration: Histogram,
 }
 
@@ -61,10 +61,26 @@ pub(crate) enum RunResult {
     RequeueAfter,
 }
 
+/// All that is counted of a run that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunEnd {
+    pub(crate) result: RunResult,
+    pub(crate) panicked: bool,
+    pub(crate) timed_out: bool,
+    /// The key failed for good, and is not tried again.
+    pub(crate) given_up: bool,
+}
+
+impl RunEnd {
+    pub(crate) fn of(result: RunResult) -> Self {
+        RunEnd { result, panicked: false, timed_out: false, given_up: false }
+    }
+}
+
 /// What a named worker notes. All who run its handler share one.
 ///
-/// One lock for all of it: a run takes it twice, and whoever reads sees no run half
-/// counted.
+/// One lock for all of it, which a run takes twice, as it begins and as it ends: whoever
+/// reads sees no run half counted.
 pub(crate) struct WorkerRecorder {
     metrics: Mutex<WorkerMetrics>,
 }
@@ -95,18 +111,21 @@ impl WorkerRecorder {
         self.metrics.lock().concurrency = n as u64;
     }
 
-    /// A run begins. It ends by one of [`finished`](Self::finished) and
+    /// A run begins. It ends by one of [`ended`](Self::ended) and
     /// [`cancelled`](Self::cancelled).
     pub(crate) fn started(&self) {
         self.metrics.lock().active += 1;
     }
 
-    pub(crate) fn finished(&self, result: RunResult, took: Duration) {
+    pub(crate) fn ended(&self, end: RunEnd, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let mut metrics = self.metrics.lock();
         metrics.active -= 1;
         metrics.run_duration.observe(nanos);
-        *match result {
+        metrics.panics += u64::from(end.panicked);
+        metrics.timeouts += u64::from(end.timed_out);
+        metrics.given_up += u64::from(end.given_up);
+        *match end.result {
             RunResult::Success => &mut metrics.success,
             RunResult::Error => &mut metrics.error,
             RunResult::Requeue => &mut metrics.requeue,
@@ -117,20 +136,6 @@ impl WorkerRecorder {
     /// A run was dropped half way.
     pub(crate) fn cancelled(&self) {
         self.metrics.lock().active -= 1;
-    }
-
-    /// Besides [`finished`](Self::finished) with an error, as are the next two.
-    pub(crate) fn panicked(&self) {
-        self.metrics.lock().panics += 1;
-    }
-
-    pub(crate) fn timed_out(&self) {
-        self.metrics.lock().timeouts += 1;
-    }
-
-    /// The key failed for good, and is not tried again.
-    pub(crate) fn gave_up(&self) {
-        self.metrics.lock().given_up += 1;
     }
 }
 
@@ -158,10 +163,11 @@ mod tests {
         worker.started();
         worker.cancelled();
         assert_eq!(metrics.gather_workers()[0].active, 7);
-        ends.into_iter().for_each(|end| worker.finished(end, Duration::from_millis(5)));
-        worker.panicked();
-        (0..2).for_each(|_| worker.timed_out());
-        (0..3).for_each(|_| worker.gave_up());
+        for (n, result) in ends.into_iter().enumerate() {
+            let (panicked, timed_out, given_up) = (n < 1, n < 2, n < 3);
+            let end = RunEnd { result, panicked, timed_out, given_up };
+            worker.ended(end, Duration::from_millis(5));
+        }
 
         let report = metrics.gather_workers().remove(0);
         assert_eq!((report.name.as_str(), report.active, report.concurrency), ("orders", 0, 4));

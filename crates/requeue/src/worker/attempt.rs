@@ -1,67 +1,22 @@
 //! One attempt at a key, from the moment it is taken until it is settled.
+//!
+//! Foreign code may panic wherever it is called: the handler, a key, a limiter, a callback,
+//! a subscriber of `tracing`. So each call of it is guarded, and those that only want to
+//! know of an attempt are called when its key is safe.
 
 use crate::clock::Moment;
-use crate::get::{Get, try_get};
+use crate::guarded::{discard, guarded};
 use crate::held::Held;
-use crate::metrics::RunResult;
-use crate::park;
+use crate::metrics::{RunEnd, RunResult};
 use crate::retry::Retry;
-use crate::snapshot::{Added, Limited};
+use crate::snapshot::Added;
 use crate::worker::crew::Runner;
 use crate::worker::failed::{Failed, Fault, Next, attempted};
+use crate::worker::next_key::PAUSE;
 use crate::worker::trace::Span;
 use crate::worker::{Callback, Limit, Outcome, Run, Worker};
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::mem;
 use std::time::Duration;
-
-/// Waits until there is a key, or the runner has to go: `None`, and so if the queue
-/// is shut down. Cancel safe, as [`Get`] is.
-pub(super) struct NextKey<'w, Q: Retry> {
-    runner: &'w Runner<Q::Key>,
-    get: Get<'w, Q>,
-}
-
-impl<'w, Q: Retry> NextKey<'w, Q> {
-    pub(super) fn new(runner: &'w Runner<Q::Key>, queue: &'w Q) -> Self {
-        NextKey { runner, get: Get::new(queue) }
-    }
-
-    /// The same on a thread. A key that is ready costs no waker.
-    pub(super) fn wait(runner: &'w Runner<Q::Key>, queue: &'w Q) -> Option<Held<'w, Q>> {
-        if runner.is_dismissed() {
-            return None;
-        }
-        if let Ok(held) = try_get(queue) {
-            return Some(held);
-        }
-        let mut next = NextKey { runner, get: Get::for_thread(queue) };
-        park::wait(|waker| next.poll_key(waker))
-    }
-
-    fn poll_key(&mut self, waker: &Waker) -> Poll<Option<Held<'w, Q>>> {
-        // Before a key is taken, since there is no way back.
-        if self.runner.is_dismissed() {
-            return Poll::Ready(None);
-        }
-        let key = Pin::new(&mut self.get).poll(&mut Context::from_waker(waker));
-        if key.is_ready() {
-            return key;
-        }
-        self.runner.waits(waker);
-        // Who dismissed it before that found nobody to wake.
-        if self.runner.is_dismissed() { Poll::Ready(None) } else { Poll::Pending }
-    }
-}
-
-impl<'w, Q: Retry> Future for NextKey<'w, Q> {
-    type Output = Option<Held<'w, Q>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().poll_key(cx.waker())
-    }
-}
 
 /// A key that a runner works on. Dropped before it is settled, it puts the key back.
 pub(super) struct Attempt<'w, Q: Retry> {
@@ -91,25 +46,20 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         if let Some(recorder) = &worker.recorder {
             recorder.started();
         }
-        // It has the key before foreign code sees it, and puts it back should that panic.
-        let mut attempt = Attempt {
-            worker,
-            runner,
-            held: Some(held),
-            number: 1,
-            started_at,
-            limit,
-            span: Span::none(),
-        };
-        attempt.announce();
-        attempt
+        let (held, span) = (Some(held), Span::none());
+        Attempt { worker, runner, held, number: 1, started_at, limit, span }
     }
 
-    fn announce(&mut self) {
+    /// Finds out which attempt it is, and lists it. A key that panics here has failed
+    /// before its handler was called.
+    pub(super) fn announce(&mut self) -> Result<(), Fault> {
         let held = self.held.as_ref().expect(SETTLED);
-        self.number = held.num_requeues().saturating_add(1);
-        self.span = (self.worker.span)(held.key(), self.number);
-        self.runner.begins(held.key().clone(), self.number, self.started_at);
+        self.number = attempted(|| held.num_requeues())?.saturating_add(1);
+        let span = guarded(|| (self.worker.span)(held.key(), self.number));
+        self.span = span.unwrap_or_else(|_| Span::none());
+        let key = attempted(|| held.key().clone())?;
+        self.runner.begins(key, self.number, self.started_at);
+        Ok(())
     }
 
     pub(super) fn run(&self) -> Run<&Q::Key> {
@@ -125,125 +75,138 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         &self.span
     }
 
-    /// Does with the key what the handler wants. Whatever foreign code panics meanwhile, the
-    /// hold ends and the runner lives.
-    pub(super) fn settle(mut self, answer: Result<Outcome, Fault>) {
+    /// Does with the key what the handler wants. Answers whether the runner is to pause: a
+    /// panic kept the key from being put off, so that it is ready again.
+    pub(super) fn settle(mut self, answer: Result<Outcome, Fault>) -> bool {
         let held = self.held.take().expect(SETTLED);
-        let settled = attempted(|| self.span.enter(|| self.settle_held(held, answer)));
-        if settled.is_err() {
-            drop(self.runner.ends());
-        }
-    }
-
-    fn settle_held(&self, held: Held<'_, Q>, answer: Result<Outcome, Fault>) {
         let is_late = self.limit.as_ref().is_some_and(Limit::is_past);
         let answer = match answer {
             Err(panicked @ Fault::Panicked(_)) => Err(panicked),
-            _ if is_late => Err(Fault::TimedOut),
+            late if is_late => {
+                discard(late);
+                Err(Fault::TimedOut)
+            }
             answer => answer,
         };
         match answer {
-            Ok(Outcome::Done) => {
-                self.record(RunResult::Success);
-                self.span.outcome("done");
-                held.forget();
-                drop(self.runner.ends());
-                held.done();
-            }
+            Ok(Outcome::Done) => self.succeed(held, RunResult::Success, "done", Held::done),
             Ok(Outcome::RequeueAfter(delay)) => {
-                self.record(RunResult::RequeueAfter);
-                self.span.outcome("requeue after");
-                held.forget();
-                drop(self.runner.ends());
-                held.requeue_after(delay);
+                let put_off = |held: Held<'_, Q>| _ = held.requeue_after(delay);
+                self.succeed(held, RunResult::RequeueAfter, "requeue after", put_off)
             }
-            Ok(Outcome::GiveUp) => self.bury(held, &Fault::Asked),
-            Ok(Outcome::Retry) => self.fail(held, &Fault::Asked),
-            Err(fault) => self.fail(held, &fault),
+            Ok(Outcome::Retry) => self.fail(held, Fault::Asked),
+            Ok(Outcome::GiveUp) => self.bury(held, Fault::Asked),
+            Err(fault) => self.fail(held, fault),
         }
     }
 
-    fn fail(&self, held: Held<'_, Q>, fault: &Fault) {
+    fn succeed(
+        &self,
+        held: Held<'w, Q>,
+        result: RunResult,
+        outcome: &'static str,
+        end: impl FnOnce(Held<'w, Q>),
+    ) -> bool {
+        self.record(RunEnd::of(result));
+        drop(guarded(|| held.forget()));
+        // Out of the list first: whoever holds the key next will be in it.
+        let key = self.runner.ends();
+        let ended = guarded(|| end(held));
+        drop(self.span.enter(|| self.span.outcome(outcome)));
+        discard(key);
+        ended.is_err()
+    }
+
+    fn fail(&self, held: Held<'w, Q>, fault: Fault) -> bool {
         if self.worker.max_attempts.is_some_and(|max| self.number >= max) {
             return self.bury(held, fault);
         }
-        self.record(match fault {
-            Fault::Asked => RunResult::Requeue,
-            Fault::Error(_) | Fault::TimedOut | Fault::Panicked(_) => RunResult::Error,
-        });
-        // Out of the list first: whoever holds the key next will be in it.
-        let key = self.runner.ends().expect("it began");
-        let next = match attempted(|| held.retry()) {
-            Ok(Limited { added: Added::Refused, .. }) => Next::Dropped,
-            Ok(Limited { added: Added::Kept, .. }) => Next::Kept,
-            // It was to be in the drain's answer anyway.
-            Ok(Limited { added: Added::Coalesced, .. }) if self.worker.queue.shutting_down() => {
-                Next::Kept
-            }
-            Ok(Limited { delay, .. }) => Next::RetryIn(delay),
-            // A limiter that panics has ended the hold, and let go of the key.
-            Err(_) => match self.worker.queue.add(key.clone()) {
-                Added::Refused => Next::Dropped,
-                _ => Next::RetryIn(Duration::ZERO),
-            },
+        self.record_fault(&fault, false);
+        // A limiter that panics has counted the failure all the same.
+        let delay = guarded(|| held.fail()).unwrap_or(PAUSE);
+        let listed = self.runner.ends();
+        let key = listed.or_else(|| guarded(|| held.key().clone()).ok());
+        let added = guarded(|| held.requeue_after(delay));
+        let next = match added {
+            Ok(Added::Refused) => Next::Dropped,
+            Ok(Added::Kept) => Next::Kept,
+            Ok(_) => Next::RetryIn(delay),
+            // It is ready, unless the queue stops. To be told of a key in vain is the lesser
+            // evil.
+            Err(_) if self.worker.queue.shutting_down() => Next::Dropped,
+            Err(_) => Next::RetryIn(Duration::ZERO),
         };
-        self.report(fault, &key, next);
+        self.report(&fault, key.as_ref(), next);
+        discard(key);
+        discard(fault);
+        added.is_err()
     }
 
     /// The key stays held meanwhile: what is written about its death is written before
     /// anybody works on it again.
-    fn bury(&self, held: Held<'_, Q>, fault: &Fault) {
-        self.record(RunResult::Error);
-        held.forget();
-        self.report(fault, held.key(), Next::Dead);
-        drop(self.runner.ends());
-        held.done();
+    fn bury(&self, held: Held<'w, Q>, fault: Fault) -> bool {
+        self.record_fault(&fault, true);
+        drop(guarded(|| held.forget()));
+        self.report(&fault, Some(held.key()), Next::Dead);
+        let key = self.runner.ends();
+        discard(held);
+        discard(key);
+        discard(fault);
+        false
     }
 
-    /// Before callbacks, whose time is not the handler's.
-    fn record(&self, result: RunResult) {
+    fn record_fault(&self, fault: &Fault, given_up: bool) {
+        let result = match fault {
+            Fault::Asked if !given_up => RunResult::Requeue,
+            _ => RunResult::Error,
+        };
+        let panicked = matches!(fault, Fault::Panicked(_));
+        let timed_out = matches!(fault, Fault::TimedOut);
+        self.record(RunEnd { result, panicked, timed_out, given_up });
+    }
+
+    /// Before anything else, whose time is not the handler's.
+    fn record(&self, end: RunEnd) {
         if let Some(recorder) = &self.worker.recorder {
             let now = self.worker.queue.clock().now();
-            recorder.finished(result, now.saturating_since(self.started_at));
+            recorder.ended(end, now.saturating_since(self.started_at));
         }
     }
 
-    fn report(&self, fault: &Fault, key: &Q::Key, next: Next) {
-        let failed = Failed { key, attempt: self.number, cause: fault.cause(), next };
-        // It prints what the handler answered.
-        drop(attempted(|| self.span.failed(&failed)));
-        if let Some(recorder) = &self.worker.recorder {
-            match fault {
-                Fault::TimedOut => recorder.timed_out(),
-                Fault::Panicked(_) => recorder.panicked(),
-                Fault::Error(_) | Fault::Asked => {}
-            }
+    /// A key that cannot be cloned cannot be told of.
+    fn report(&self, fault: &Fault, key: Option<&Q::Key>, next: Next) {
+        let cause = fault.cause();
+        let tell = || {
+            // It prints what the handler answered.
+            drop(guarded(|| self.span.failed(cause, next)));
+            let Some(key) = key else { return };
+            let failed = Failed { key, attempt: self.number, cause, next };
+            let call = |callback: &Option<Callback<Q::Key>>| {
+                if let Some(callback) = callback {
+                    drop(guarded(|| callback(&failed)));
+                }
+            };
+            call(&self.worker.on_failure);
             if next == Next::Dead {
-                recorder.gave_up();
-            }
-        }
-        let call = |callback: &Option<Callback<Q::Key>>| {
-            if let Some(callback) = callback {
-                drop(attempted(|| callback(&failed)));
+                call(&self.worker.on_dead);
             }
         };
-        call(&self.worker.on_failure);
-        if next == Next::Dead {
-            call(&self.worker.on_dead);
-        }
+        drop(self.span.enter(tell));
     }
 }
 
 impl<Q: Retry> Drop for Attempt<'_, Q> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            self.span.outcome("cancelled");
             if let Some(recorder) = &self.worker.recorder {
                 recorder.cancelled();
             }
-            drop(self.runner.ends());
-            held.requeue();
+            let key = self.runner.ends();
+            drop(guarded(|| held.requeue()));
+            drop(guarded(|| self.span.outcome("cancelled")));
+            discard(key);
         }
+        discard(mem::replace(&mut self.span, Span::none()));
     }
 }
 

@@ -47,11 +47,13 @@ impl fmt::Display for Cause<'_> {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It is ready again after this long, or sooner if it was to be anyway.
+    /// It is ready again after this long: sooner if it was to be anyway, later if a
+    /// [minimum interval](crate::Options::min_interval) keeps it.
     RetryIn(Duration),
     /// It is not tried again, and its failures are forgotten.
     Dead,
-    /// The queue drains: it is not tried again, and the drain's answer lists it.
+    /// The queue drains, and the drain's answer lists it. It is not tried again, unless it had
+    /// been added once more before.
     Kept,
     /// The queue is shut down and took it back no more: this is the last that is heard of it.
     Dropped,

@@ -1,9 +1,11 @@
 //! Runners that are tasks. Nothing here knows of an executor, but for one call of tokio.
 
+use crate::guarded::discard;
 use crate::retry::Retry;
-use crate::worker::attempt::{Attempt, NextKey};
+use crate::worker::attempt::Attempt;
 use crate::worker::crew::Runner;
 use crate::worker::failed::{Fault, attempted};
+use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
 use crate::worker::trace::Span;
 use crate::worker::{BoxError, Limit, Outcome, Run, Worker};
@@ -94,16 +96,16 @@ where
     F: Fn(Run<Q::Key>) -> Fut,
     Fut: Future<Output = Result<Outcome, BoxError>>,
 {
-    let mut keys: u32 = 0;
-    while let Some(held) = NextKey::new(&runner, &worker.queue).await {
-        let attempt = Attempt::begin(&worker, &runner, held);
-        let (limit, span) = (attempt.limit(), attempt.span());
-        let future = span.enter(|| attempted(|| handler(attempt.run().cloned())));
+    let (mut keys, mut pause) = (0_u32, false);
+    while let Some(held) = NextKey::new(&runner, &worker.queue, pause).await {
+        let mut attempt = Attempt::begin(&worker, &runner, held);
+        let begun = attempt.announce();
+        let future = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run().cloned())));
         let answer = match future {
-            Ok(future) => finish(future, limit, span).await,
+            Ok(future) => finish(future, attempt.limit(), attempt.span()).await,
             Err(panicked) => Err(panicked),
         };
-        attempt.settle(answer);
+        pause = attempt.settle(answer);
         keys = keys.wrapping_add(1);
         if keys.is_multiple_of(KEYS_PER_TURN) {
             yield_now().await;
@@ -123,19 +125,28 @@ where
             return Poll::Ready(Err(Fault::TimedOut));
         }
         let future = future.as_mut().as_pin_mut().expect("dropped below");
-        match span.enter(|| attempted(|| future.poll(cx))) {
+        match span.enter(|| future.poll(cx)) {
             Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
             // Set only now: most attempts that need no waiting need no alarm either.
-            Ok(Poll::Pending) => match alarm.as_mut().map(|alarm| alarm.poll(cx.waker())) {
-                Some(Poll::Ready(())) => Poll::Ready(Err(Fault::TimedOut)),
-                Some(Poll::Pending) | None => Poll::Pending,
-            },
+            Ok(Poll::Pending) => {
+                match alarm.as_mut().map(|alarm| attempted(|| alarm.poll(cx.waker()))) {
+                    Some(Ok(Poll::Ready(()))) => Poll::Ready(Err(Fault::TimedOut)),
+                    Some(Ok(Poll::Pending)) | None => Poll::Pending,
+                    // There is no timer thread, and so no limit.
+                    Some(Err(panicked)) => Poll::Ready(Err(panicked)),
+                }
+            }
             Err(panicked) => Poll::Ready(Err(panicked)),
         }
     })
     .await;
-    span.enter(|| attempted(|| future.set(None)))?;
-    answer
+    match span.enter(|| future.set(None)) {
+        Ok(()) => answer,
+        Err(panicked) => {
+            discard(answer);
+            Err(panicked)
+        }
+    }
 }
 
 async fn yield_now() {

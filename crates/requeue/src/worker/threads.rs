@@ -2,9 +2,10 @@
 
 use crate::retry::Retry;
 use crate::sync::{Mutex, thread};
-use crate::worker::attempt::{Attempt, NextKey};
+use crate::worker::attempt::Attempt;
 use crate::worker::crew::Runner;
-use crate::worker::failed::{Fault, attempted};
+use crate::worker::failed::Fault;
+use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
 use crate::worker::{BoxError, Outcome, Run, Worker};
 use std::io;
@@ -57,9 +58,11 @@ where
     Q: Retry,
     F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError>,
 {
-    while let Some(held) = NextKey::wait(runner, &worker.queue) {
-        let attempt = Attempt::begin(worker, runner, held);
-        let answer = attempt.span().enter(|| attempted(|| handler(attempt.run())));
-        attempt.settle(answer.and_then(|answer| answer.map_err(Fault::Error)));
+    let mut pause = false;
+    while let Some(held) = NextKey::wait(runner, &worker.queue, pause) {
+        let mut attempt = Attempt::begin(worker, runner, held);
+        let begun = attempt.announce();
+        let answer = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run())));
+        pause = attempt.settle(answer.and_then(|answer| answer.map_err(Fault::Error)));
     }
 }

@@ -4,8 +4,10 @@ pub(super) use imp::Span;
 
 #[cfg(feature = "tracing")]
 mod imp {
+    use crate::guarded::{discard, guarded};
     use crate::retry::Retry;
-    use crate::worker::{Failed, Next, Worker};
+    use crate::worker::failed::{Fault, attempted};
+    use crate::worker::{Cause, Next, Worker};
     use std::fmt::Debug;
     use tracing::field::Empty;
 
@@ -20,25 +22,29 @@ mod imp {
             Span(tracing::info_span!("run", ?key, attempt, outcome = Empty))
         }
 
-        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
-            self.0.in_scope(f)
+        /// Runs what belongs to the attempt. A subscriber that panics as the span is entered or
+        /// left changes nothing.
+        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> Result<T, Fault> {
+            let entered = guarded(|| self.0.enter());
+            let answer = attempted(f);
+            discard(entered);
+            answer
         }
 
         pub(in crate::worker) fn outcome(&self, outcome: &'static str) {
             self.0.record("outcome", outcome);
         }
 
-        pub(in crate::worker) fn failed<K>(&self, failed: &Failed<'_, K>) {
+        pub(in crate::worker) fn failed(&self, cause: Cause<'_>, next: Next) {
             if self.0.is_none() {
                 return;
             }
-            self.outcome(match failed.next {
+            self.outcome(match next {
                 Next::RetryIn(_) => "retry",
                 Next::Dead => "dead",
                 Next::Kept => "kept",
                 Next::Dropped => "dropped",
             });
-            let (cause, next) = (&failed.cause, &failed.next);
             tracing::warn!(parent: &self.0, %cause, ?next, "attempt failed");
         }
     }
@@ -73,7 +79,8 @@ mod imp {
 
 #[cfg(not(feature = "tracing"))]
 mod imp {
-    use crate::worker::Failed;
+    use crate::worker::failed::{Fault, attempted};
+    use crate::worker::{Cause, Next};
 
     pub(in crate::worker) struct Span;
 
@@ -82,12 +89,12 @@ mod imp {
             Span
         }
 
-        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
-            f()
+        pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> Result<T, Fault> {
+            attempted(f)
         }
 
         pub(in crate::worker) fn outcome(&self, _: &'static str) {}
 
-        pub(in crate::worker) fn failed<K>(&self, _: &Failed<'_, K>) {}
+        pub(in crate::worker) fn failed(&self, _: Cause<'_>, _: Next) {}
     }
 }

@@ -14,6 +14,7 @@ mod threads;
 mod timeout;
 #[cfg(feature = "tokio")]
 mod tokio;
+mod touchy;
 #[cfg(feature = "tracing")]
 mod traced;
 

@@ -1,10 +1,13 @@
 //! What a worker with a name reports.
 
 use crate::executor::Executor;
-use crate::{MINUTE, SECOND, queue};
+use crate::{MINUTE, SECOND, lock, queue};
+use requeue::limiter::RateLimiter;
 use requeue::worker::{Outcome, Worker};
-use requeue::{Metrics, WorkerMetrics};
+use requeue::{ManualClock, Metrics, Moment, Options, RateLimitingQueue, WorkerMetrics};
 use std::future::pending;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 fn report(metrics: &Metrics) -> WorkerMetrics {
     metrics.gather_workers().remove(0)
@@ -47,6 +50,30 @@ fn every_way_a_run_can_end_is_counted() {
     assert_eq!((report.active, report.run_duration.count()), (0, 11));
     assert_eq!(report.run_duration.sum(), MINUTE + SECOND); // the slow one
     drop(running);
+}
+
+/// A limiter that looks at what the worker reports.
+struct Nosy(Arc<OnceLock<Metrics>>, Arc<Mutex<Vec<(u64, u64, u64)>>>);
+
+impl<K> RateLimiter<K> for Nosy {
+    fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
+        let report = report(self.0.get().expect("it is set"));
+        lock(&self.1).push((report.active, report.error, report.panics));
+        SECOND
+    }
+}
+
+#[test]
+fn no_run_is_seen_half_counted() {
+    let (metrics, seen) = (Arc::new(OnceLock::new()), Arc::default());
+    let limiter = Nosy(Arc::clone(&metrics), Arc::clone(&seen));
+    let queue = RateLimitingQueue::with(limiter, Options::new().clock(ManualClock::new()));
+    let executor = Executor::default();
+    let worker = Worker::new(&queue).metrics(metrics.get_or_init(Metrics::new), "orders").unwrap();
+    let _running = worker.spawn_with(executor.spawner(), |_| async { panic!("no such bank") });
+    queue.add("a");
+    executor.run();
+    assert_eq!(*lock(&seen), [(0, 1, 1)]);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use crate::executor::Executor;
 use crate::{Log, MINUTE, Queue, SECOND, entry, lock, queue};
-use requeue::limiter::Bucket;
+use requeue::limiter::{Bucket, ExponentialFailure};
 use requeue::worker::{BoxError, Next, Outcome, Run, Running, Worker};
-use requeue::{ManualClock, Options, RateLimitingQueue};
+use requeue::{ManualClock, Options, PriorityQueue, RateLimitingQueue, Remains, Retry, StopMode};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -221,4 +222,40 @@ fn a_retry_while_draining_is_kept_for_the_drains_answer() {
     keys.sort();
     assert_eq!(keys, ["a", "b"]);
     worker.running.join().wait();
+}
+
+/// Fails once, with a key that was added again before the drain.
+fn fails_as_it_drains<Q>(queue: &Q, drain: impl Fn() -> Remains<&'static str>) -> (Vec<Next>, u32)
+where
+    Q: Retry<Key = &'static str>,
+{
+    let (executor, log) = (Executor::default(), Log::default());
+    let runs = Arc::new(AtomicU32::new(0));
+    let (count, again) = (Arc::clone(&runs), queue.clone());
+    let worker = Worker::new(queue).on_failure(log.callback());
+    let _running = worker.spawn_with(executor.spawner(), move |run| {
+        let first = count.fetch_add(1, SeqCst) == 0;
+        if first {
+            again.add(run.key);
+            again.shut_down(StopMode::WorkOff);
+        }
+        async move { Ok(if first { Outcome::Retry } else { Outcome::Done }) }
+    });
+    queue.add("a");
+    executor.run();
+    assert!(drain().is_empty());
+    (log.take().into_iter().map(|failure| failure.3).collect(), runs.load(SeqCst))
+}
+
+#[test]
+fn a_key_that_runs_again_as_the_queue_drains_is_not_told_to_be_kept() {
+    let at_once = || ExponentialFailure::new(Duration::ZERO, Duration::ZERO);
+    let limited = RateLimitingQueue::with(at_once(), Options::new());
+    let told = fails_as_it_drains(&limited, || limited.drain(Duration::ZERO).wait());
+    assert_eq!(told, (vec![Next::RetryIn(Duration::ZERO)], 2));
+
+    let backoff = ExponentialFailure::new(SECOND, SECOND);
+    let priority = PriorityQueue::with(backoff, Options::new().clock(ManualClock::new()));
+    let told = fails_as_it_drains(&priority, || priority.drain(Duration::ZERO).wait());
+    assert_eq!(told, (vec![Next::RetryIn(SECOND)], 2)); // or sooner, as it was to be anyway
 }

@@ -4,10 +4,8 @@ use crate::executor::Executor;
 use crate::{Log, MINUTE, SECOND, entry, queue};
 use requeue::limiter::RateLimiter;
 use requeue::worker::{Next, Outcome, Worker};
-use requeue::{ManualClock, Moment, Options, RateLimitingQueue};
+use requeue::{AddOptions, ManualClock, Moment, Options, PriorityQueue, RateLimitingQueue, Retry};
 use std::future::{pending, ready};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Works on "bad", which panics in some way, and then on "good".
@@ -109,21 +107,51 @@ impl<K> RateLimiter<K> for Broken {
     }
 }
 
+/// Works on keys that always fail.
+fn failing<Q: Retry<Key = &'static str>>(worker: Worker<Q>) -> (Executor, Log) {
+    let (executor, log) = (Executor::default(), Log::default());
+    let worker = worker.on_failure(log.callback());
+    drop(worker.spawn_with(executor.spawner(), |_| async { Ok(Outcome::Retry) }));
+    executor.run();
+    (executor, log)
+}
+
+fn failure(attempt: u32, next: Next) -> crate::Entry {
+    entry("a", attempt, "the handler said so", next)
+}
+
 #[test]
-fn a_limiter_that_panics_loses_no_key_and_no_runner() {
+fn under_a_limiter_that_panics_a_key_comes_back_after_a_second_until_its_last_attempt() {
     let clock = ManualClock::new();
     let queue = RateLimitingQueue::with(Broken, Options::new().clock(&clock));
-    let (executor, log) = (Executor::default(), Log::default());
-    let worker = Worker::new(&queue).on_failure(log.callback());
-    let runs = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&runs);
-    let _running = worker.spawn_with(executor.spawner(), move |_| {
-        let first = count.fetch_add(1, SeqCst) == 0;
-        async move { Ok(if first { Outcome::Retry } else { Outcome::Done }) }
-    });
     queue.add("a");
-    executor.run();
-    let failure = entry("a", 1, "the handler said so", Next::RetryIn(Duration::ZERO));
-    assert_eq!(log.take(), [failure]);
-    assert_eq!(runs.load(SeqCst), 2);
+    let (executor, log) = failing(Worker::new(&queue).max_attempts(3));
+    for attempt in [1, 2] {
+        assert_eq!(log.take(), [failure(attempt, Next::RetryIn(SECOND))]);
+        assert_eq!(queue.status("a").due_in, Some(SECOND));
+        clock.advance(SECOND);
+        executor.run();
+    }
+    assert_eq!(log.take(), [failure(3, Next::Dead)]);
+    assert_eq!(queue.status("a"), requeue::KeyStatus::default());
+}
+
+#[test]
+fn under_a_limiter_that_panics_a_key_keeps_its_priority() {
+    let clock = ManualClock::new();
+    let queue = PriorityQueue::with(Broken, Options::new().clock(&clock));
+    queue.add_with("a", AddOptions::new().priority(9));
+    let (_executor, log) = failing(Worker::new(&queue));
+    assert_eq!(log.take(), [failure(1, Next::RetryIn(SECOND))]);
+    assert_eq!((queue.status("a").priority, queue.num_requeues("a")), (9, 1));
+}
+
+#[test]
+fn under_a_limiter_that_panics_a_drain_answers_what_failed() {
+    let queue = RateLimitingQueue::with(Broken, Options::new().clock(ManualClock::new()));
+    queue.add("a");
+    let drain = queue.drain(MINUTE);
+    let (_executor, log) = failing(Worker::new(&queue));
+    assert_eq!(log.take(), [failure(1, Next::Kept)]);
+    assert_eq!(drain.wait().waiting, [("a", SECOND)]);
 }

@@ -2,7 +2,7 @@
 //! and with what our documents say.
 
 use super::super::Metrics;
-use super::super::worker::RunResult;
+use super::super::worker::{RunEnd, RunResult};
 use super::Exporter;
 use crate::options::Options;
 use crate::queue::Queue;
@@ -164,13 +164,12 @@ fn exposition() -> String {
         (RunResult::Requeue, 3),
         (RunResult::RequeueAfter, 4),
     ];
-    for result in runs.iter().flat_map(|&(result, times)| std::iter::repeat_n(result, times)) {
+    let runs = runs.iter().flat_map(|&(result, times)| std::iter::repeat_n(result, times));
+    for (n, result) in runs.enumerate() {
+        let (given_up, panicked, timed_out) = (n < 5, n < 6, n < 7);
         worker.started();
-        worker.finished(result, Duration::from_millis(25));
+        worker.ended(RunEnd { result, panicked, timed_out, given_up }, Duration::from_millis(25));
     }
-    (0..5).for_each(|_| worker.gave_up());
-    (0..6).for_each(|_| worker.panicked());
-    (0..7).for_each(|_| worker.timed_out());
     worker.set_concurrency(8);
     worker.started();
     Exporter::new(&metrics).text()
