@@ -44,6 +44,7 @@ mod tasks;
 mod threads;
 mod trace;
 
+pub use crew::MAX_CONCURRENCY;
 pub use failed::{Cause, Failed, Next};
 pub use running::{Join, Running, RunningKey, ShutDown};
 pub use tasks::RunnerFuture;
@@ -51,7 +52,7 @@ pub use tasks::RunnerFuture;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{Metrics, NameError, WorkerRecorder};
 use crate::retry::Retry;
-use crew::{Crew, Hire};
+use crew::{Crew, Runner};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -242,7 +243,7 @@ impl<Q: Retry> Worker<Q> {
     }
 
     /// How many keys are worked on at once. Of 0, none: a worker that is paused, until
-    /// [`Running::set_concurrency`].
+    /// [`Running::set_concurrency`]. More than [`MAX_CONCURRENCY`] counts as that.
     pub fn concurrency(mut self, runners: usize) -> Self {
         self.concurrency = runners;
         self
@@ -340,12 +341,22 @@ impl<Q: Retry> Worker<Q> {
     }
 
     /// A crew for this worker, still without runners.
-    fn crew(&self, hire: Hire<Q::Key>) -> Arc<Crew<Q::Key>> {
+    fn crew(&self) -> Arc<Crew<Q::Key>> {
         if self.max_attempts.is_some() {
             self.queue.count_failures();
         }
-        Crew::new(self.queue.clock().clone(), self.recorder.clone(), hire)
+        Crew::new(self.queue.clock().clone(), self.recorder.as_ref())
     }
+}
+
+/// What each runner is given.
+///
+/// Dropped in this order: as the worker ends, nobody but a [`Running`] has its queue, its
+/// handler and its name any more.
+struct Job<Q: Retry, F> {
+    handler: Arc<F>,
+    worker: Arc<Worker<Q>>,
+    runner: Runner<Q::Key>,
 }
 
 impl<Q: Retry> fmt::Debug for Worker<Q> {

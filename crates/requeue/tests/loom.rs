@@ -346,6 +346,22 @@ fn a_worker_that_is_told_to_stop_ends_and_leaves_what_it_did_not_take() {
 }
 
 #[test]
+fn a_worker_that_answers_nothing_as_it_stops_runs_nothing_any_more() {
+    model(|| {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let (queue, running) = worker(move || {
+            count.fetch_add(1, SeqCst);
+        });
+        queue.add("a");
+        let left = running.shut_down(Duration::ZERO).wait();
+        let before = runs.load(SeqCst);
+        running.join().wait();
+        assert!(!left.is_empty() || runs.load(SeqCst) == before);
+    });
+}
+
+#[test]
 fn a_worker_that_is_paused_and_resumed_works_on() {
     model(|| {
         let (queue, running) = worker(|| {});

@@ -136,7 +136,10 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
             Err(_) if self.worker.queue.shutting_down() => Next::Dropped,
             Err(_) => Next::RetryIn(Duration::ZERO),
         };
+        // Callbacks may take their time.
+        self.runner.rests(None);
         self.report(&fault, key.as_ref(), next);
+        self.runner.looks();
         discard(key);
         discard(fault);
         added.is_err()

@@ -18,27 +18,33 @@ use crate::waiters::{Line, Notice, Waiter, Waiters};
 use crate::worker::running::RunningKey;
 use std::io;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+
+/// A worker has no more runners than this: each costs memory also while it waits, and
+/// `usize::MAX`, for "as many as you like", must mean something.
+pub const MAX_CONCURRENCY: usize = 1 << 16;
 
 pub(super) struct Crew<K> {
     clock: Clock,
     /// Changed under the roster's lock.
     wanted: AtomicUsize,
     roster: Mutex<Roster<K>>,
-    recorder: Option<Arc<WorkerRecorder>>,
-    hire: Hire<K>,
+    /// Not held: a runner that leaves keeps no name from being used again.
+    recorder: Weak<WorkerRecorder>,
 }
 
 /// Starts a runner, or [refuses](Runner::refuse) to.
-pub(super) type Hire<K> = Box<dyn Fn(Runner<K>) -> io::Result<()> + Send + Sync>;
+pub(super) type Hire<K> = Arc<dyn Fn(Runner<K>) -> io::Result<()> + Send + Sync>;
 
 struct Roster<K> {
     /// By number; `None` is vacant.
     seats: Vec<Option<Arc<Seat<K>>>>,
+    /// How many have not gone, with a seat or without.
+    runners: usize,
     /// Nobody is hired any more: the worker was told to stop, or the queue has ended.
     closed: bool,
-    /// Those who wait until it is closed and every seat vacant.
+    /// Those who wait until it is closed and everybody gone, or busy with a key.
     joins: Waiters,
 }
 
@@ -46,10 +52,10 @@ struct Seat<K>(Mutex<Doing<K>>);
 
 /// What a runner is doing.
 enum Doing<K> {
-    /// It is between two keys.
-    Idle,
-    /// It waits for a key, and is to be woken when it must leave.
-    Waiting(Waker),
+    /// It may take a key before it looks again whether it is wanted.
+    Taking,
+    /// It looks before it takes a key. The waker, where it waits, tells it to.
+    Resting(Option<Waker>),
     Running(Current<K>),
 }
 
@@ -61,15 +67,11 @@ struct Current<K> {
 
 impl<K> Crew<K> {
     /// Nobody yet.
-    pub(super) fn new(
-        clock: Clock,
-        recorder: Option<Arc<WorkerRecorder>>,
-        hire: Hire<K>,
-    ) -> Arc<Self> {
-        let roster =
-            Roster { seats: Vec::new(), closed: false, joins: Waiters::new(Line::WorkOffs) };
-        let roster = Mutex::new(roster);
-        Arc::new(Crew { clock, wanted: AtomicUsize::new(0), roster, recorder, hire })
+    pub(super) fn new(clock: Clock, recorder: Option<&Arc<WorkerRecorder>>) -> Arc<Self> {
+        let joins = Waiters::new(Line::WorkOffs);
+        let roster = Mutex::new(Roster { seats: Vec::new(), runners: 0, closed: false, joins });
+        let recorder = recorder.map_or_else(Weak::new, Arc::downgrade);
+        Arc::new(Crew { clock, wanted: AtomicUsize::new(0), roster, recorder })
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -81,27 +83,45 @@ impl<K> Crew<K> {
     }
 
     /// Without effect once closed.
-    pub(super) fn set_concurrency(self: &Arc<Self>, wanted: usize) -> io::Result<()> {
+    pub(super) fn set_concurrency(
+        self: &Arc<Self>,
+        wanted: usize,
+        hire: &Hire<K>,
+    ) -> io::Result<()> {
+        let wanted = wanted.min(MAX_CONCURRENCY);
         let roster = self.roster.lock();
         if roster.closed {
             return Ok(());
         }
         let surplus = self.want(wanted, &roster);
         drop(roster);
-        wake_idle(surplus);
+        wake_resting(surplus);
         // One by one, without the lock: an executor that has ended drops a runner at once.
-        (0..wanted)
-            .filter_map(|number| self.seat(number))
-            .try_for_each(|runner| (self.hire)(runner))
+        for number in 0..wanted {
+            if let Some(runner) = self.seat(number) {
+                hire(runner).inspect_err(|_| self.want_no_more_than(number))?;
+            }
+        }
+        Ok(())
     }
 
     /// Answers those that are too many.
     fn want(&self, wanted: usize, roster: &Roster<K>) -> Vec<Arc<Seat<K>>> {
         self.wanted.store(wanted, Ordering::Release);
-        if let Some(recorder) = &self.recorder {
+        if let Some(recorder) = self.recorder.upgrade() {
             recorder.set_concurrency(wanted);
         }
         roster.seats.iter().skip(wanted).flatten().cloned().collect()
+    }
+
+    /// Those with lower numbers are there, and the next could not be hired.
+    fn want_no_more_than(&self, runners: usize) {
+        let roster = self.roster.lock();
+        if self.concurrency() > runners {
+            let surplus = self.want(runners, &roster);
+            drop(roster);
+            wake_resting(surplus);
+        }
     }
 
     /// A runner for this number, if one is wanted and the seat is vacant.
@@ -114,8 +134,9 @@ impl<K> Crew<K> {
             roster.seats.resize_with(number + 1, || None);
         }
         let vacant = roster.seats[number].is_none();
-        let seat = vacant.then(|| Arc::new(Seat(Mutex::new(Doing::Idle))))?;
+        let seat = vacant.then(|| Arc::new(Seat(Mutex::new(Doing::Resting(None)))))?;
         roster.seats[number] = Some(Arc::clone(&seat));
+        roster.runners += 1;
         Some(Runner { crew: Arc::clone(self), seat, number })
     }
 
@@ -126,11 +147,11 @@ impl<K> Crew<K> {
         let surplus = self.want(0, &roster);
         let notices = roster.notices();
         drop(roster);
-        wake_idle(surplus);
+        wake_resting(surplus);
         wake_all(notices);
     }
 
-    /// Ready once it is closed and all have left.
+    /// Ready once it is closed and all have gone.
     pub(super) fn poll_ended(&self, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
         let mut roster = self.roster.lock();
         let (old, ended) = match roster.has_ended() {
@@ -146,61 +167,70 @@ impl<K> Crew<K> {
         let old = self.roster.lock().joins.leave(waiter);
         drop(old);
     }
-
-    /// Whether the runner has left its seat.
-    fn vacate(&self, runner: &Runner<K>, why: Why) -> bool {
-        let mut roster = self.roster.lock();
-        // Only under the lock is it certain that nobody wants it again meanwhile.
-        if why == Why::Surplus && runner.number < self.concurrency() {
-            return false;
-        }
-        let seat = &mut roster.seats[runner.number];
-        let mine = seat.as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &runner.seat));
-        if !mine {
-            return true;
-        }
-        *seat = None;
-        roster.closed |= why == Why::Ended;
-        let notices = roster.notices();
-        drop(roster);
-        wake_all(notices);
-        true
-    }
 }
 
 impl<K: Clone> Crew<K> {
     pub(super) fn running(&self) -> Vec<RunningKey<K>> {
+        self.look().0
+    }
+
+    /// What is still worked on of a crew that was told to stop. `None` while a runner is
+    /// taking a key, or finds that it may not: who waits for the end is told then.
+    pub(super) fn left(&self) -> Option<Vec<RunningKey<K>>> {
+        let (running, taking) = self.look();
+        (!taking).then_some(running)
+    }
+
+    /// What is worked on, and whether a runner is taking a key.
+    fn look(&self) -> (Vec<RunningKey<K>>, bool) {
         let seats = self.roster.lock().seats.clone();
         let now = self.clock.now();
-        let key = |(runner, seat): (usize, Option<Arc<Seat<K>>>)| match &*seat?.0.lock() {
-            Doing::Running(current) => Some(RunningKey {
-                runner,
-                key: current.key.clone(),
-                attempt: current.attempt,
-                running_for: now.saturating_since(current.started_at),
-            }),
-            Doing::Idle | Doing::Waiting(_) => None,
-        };
-        seats.into_iter().enumerate().filter_map(key).collect()
+        let (mut running, mut taking) = (Vec::new(), false);
+        for (runner, seat) in seats.into_iter().enumerate() {
+            let Some(seat) = seat else { continue };
+            match &*seat.0.lock() {
+                Doing::Taking => taking = true,
+                Doing::Resting(_) => {}
+                Doing::Running(current) => running.push(RunningKey {
+                    runner,
+                    key: current.key.clone(),
+                    attempt: current.attempt,
+                    running_for: now.saturating_since(current.started_at),
+                }),
+            }
+        }
+        (running, taking)
     }
 }
 
 impl<K> Roster<K> {
     fn has_ended(&self) -> bool {
-        self.closed && self.seats.iter().all(Option::is_none)
+        self.closed && self.runners == 0
     }
 
+    /// Whether the runner had a seat.
+    fn vacate(&mut self, runner: &Runner<K>) -> bool {
+        let seat = &mut self.seats[runner.number];
+        // Who came after it may sit there.
+        let mine = seat.as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &runner.seat));
+        if mine {
+            *seat = None;
+        }
+        mine
+    }
+
+    /// Whom to tell that a runner of a crew that stops is gone, or busy.
     fn notices(&mut self) -> Vec<Notice> {
-        if self.has_ended() { self.joins.notify_all() } else { Vec::new() }
+        if self.closed { self.joins.notify_all() } else { Vec::new() }
     }
 }
 
 /// Those who work come by themselves.
-fn wake_idle<K>(seats: Vec<Arc<Seat<K>>>) {
+fn wake_resting<K>(seats: Vec<Arc<Seat<K>>>) {
     for seat in seats {
         let mut doing = seat.0.lock();
-        if matches!(*doing, Doing::Waiting(_))
-            && let Doing::Waiting(waker) = mem::replace(&mut *doing, Doing::Idle)
+        if let Doing::Resting(waker) = &mut *doing
+            && let Some(waker) = waker.take()
         {
             drop(doing);
             drop(guarded(|| waker.wake()));
@@ -208,21 +238,9 @@ fn wake_idle<K>(seats: Vec<Arc<Seat<K>>>) {
     }
 }
 
-/// Why a seat is vacated.
-#[derive(PartialEq)]
-enum Why {
-    /// Fewer are wanted.
-    Surplus,
-    /// The runner could not be started.
-    Refused,
-    /// The queue or the executor has ended, and no runner is of use any more.
-    Ended,
-}
-
-/// A seat, vacated when this is dropped.
+/// One who has a seat, or had one until it was dismissed.
 ///
-/// Dropped by a runner that is still wanted, it closes the roster: the queue or the
-/// executor has ended then.
+/// Dropped with its seat, it closes the roster: the queue or the executor has ended then.
 pub(super) struct Runner<K> {
     crew: Arc<Crew<K>>,
     seat: Arc<Seat<K>>,
@@ -232,29 +250,49 @@ pub(super) struct Runner<K> {
 impl<K> Runner<K> {
     /// Whether it has to go, and has left its seat.
     pub(super) fn is_dismissed(&self) -> bool {
-        self.number >= self.crew.concurrency() && self.crew.vacate(self, Why::Surplus)
+        if self.number < self.crew.concurrency() {
+            return false;
+        }
+        let mut roster = self.crew.roster.lock();
+        // Only under the lock is it certain that nobody wants it again meanwhile.
+        let dismissed = self.number >= self.crew.concurrency();
+        if dismissed {
+            roster.vacate(self);
+        }
+        dismissed
     }
 
     /// It could not be started.
     pub(super) fn refuse(self) {
-        self.crew.vacate(&self, Why::Refused);
+        self.crew.roster.lock().vacate(&self);
     }
 
-    /// It waits for a key; `waker` tells it that it may be dismissed.
-    pub(super) fn waits(&self, waker: &Waker) {
-        let waiting = Doing::Waiting(waker.clone());
-        drop(self.turns_to(waiting));
+    /// From now on it may take a key, if it is not [dismissed](Self::is_dismissed).
+    ///
+    /// In this order: whoever dismisses it, and then sees it rest, knows that it will find
+    /// out before it takes one.
+    pub(super) fn looks(&self) {
+        drop(self.turns_to(Doing::Taking));
+    }
+
+    /// It takes no key before it [looks](Self::looks); `waker` tells it to.
+    pub(super) fn rests(&self, waker: Option<&Waker>) {
+        drop(self.turns_to(Doing::Resting(waker.cloned())));
     }
 
     pub(super) fn begins(&self, key: K, attempt: u32, started_at: Moment) {
         drop(self.turns_to(Doing::Running(Current { key, attempt, started_at })));
+        if self.number >= self.crew.concurrency() {
+            let notices = self.crew.roster.lock().notices();
+            wake_all(notices);
+        }
     }
 
-    /// Answers the key that it worked on.
+    /// Answers the key that it worked on. It may take another.
     pub(super) fn ends(&self) -> Option<K> {
-        match self.turns_to(Doing::Idle) {
+        match self.turns_to(Doing::Taking) {
             Doing::Running(current) => Some(current.key),
-            Doing::Idle | Doing::Waiting(_) => None,
+            Doing::Taking | Doing::Resting(_) => None,
         }
     }
 
@@ -266,7 +304,15 @@ impl<K> Runner<K> {
 
 impl<K> Drop for Runner<K> {
     fn drop(&mut self) {
-        self.crew.vacate(self, Why::Ended);
+        let mut roster = self.crew.roster.lock();
+        roster.closed |= roster.vacate(self);
+        roster.runners -= 1;
+        if roster.has_ended() {
+            self.crew.want(0, &roster);
+        }
+        let notices = roster.notices();
+        drop(roster);
+        wake_all(notices);
     }
 }
 
@@ -277,7 +323,7 @@ mod tests {
     type Given = Arc<Mutex<Vec<Runner<u32>>>>;
 
     /// A system that gives so many threads, and what it has given.
-    fn crew(threads: usize) -> (Arc<Crew<u32>>, Given) {
+    fn crew(threads: usize) -> (Arc<Crew<u32>>, Hire<u32>, Given) {
         let given = Arc::new(Mutex::new(Vec::new()));
         let giver = Arc::clone(&given);
         let hire = move |runner: Runner<u32>| {
@@ -289,7 +335,7 @@ mod tests {
             given.push(runner);
             Ok(())
         };
-        (Crew::new(Clock::default(), None, Box::new(hire)), given)
+        (Crew::new(Clock::default(), None), Arc::new(hire), given)
     }
 
     fn has_ended(crew: &Crew<u32>) -> bool {
@@ -298,28 +344,28 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_refused_is_an_error_and_not_the_end() {
-        let (crew, given) = crew(2);
-        assert!(crew.set_concurrency(3).is_err());
-        assert_eq!(given.lock().len(), 2);
-        assert!(crew.set_concurrency(2).is_ok());
-        crew.set_concurrency(0).expect("nobody is hired");
+        let (crew, hire, given) = crew(2);
+        assert!(crew.set_concurrency(3, &hire).is_err());
+        assert_eq!((given.lock().len(), crew.concurrency()), (2, 2));
+        assert!(crew.set_concurrency(2, &hire).is_ok());
+        crew.set_concurrency(0, &hire).expect("nobody is hired");
         let runners = mem::take(&mut *given.lock());
         assert!(runners.iter().all(Runner::is_dismissed));
         drop(runners);
         assert!(!has_ended(&crew));
-        crew.set_concurrency(2).expect("two are given");
+        crew.set_concurrency(2, &hire).expect("two are given");
         assert_eq!(given.lock().len(), 2);
     }
 
     #[test]
     fn a_runner_that_goes_by_itself_is_the_beginning_of_the_end() {
-        let (crew, given) = crew(2);
-        crew.set_concurrency(2).expect("two are given");
+        let (crew, hire, given) = crew(2);
+        crew.set_concurrency(2, &hire).expect("two are given");
         let last = given.lock().pop();
         let first = given.lock().pop();
         drop(first);
         assert!(!has_ended(&crew));
-        crew.set_concurrency(2).expect("nobody is hired");
+        crew.set_concurrency(2, &hire).expect("nobody is hired");
         assert!(given.lock().is_empty());
         drop(last);
         assert!(has_ended(&crew));
@@ -328,14 +374,14 @@ mod tests {
     /// A runner that has left does not vacate the seat of who came after it.
     #[test]
     fn a_seat_is_given_up_once() {
-        let (crew, given) = crew(9);
-        crew.set_concurrency(1).expect("one is given");
+        let (crew, hire, given) = crew(9);
+        crew.set_concurrency(1, &hire).expect("one is given");
         let first = given.lock().pop();
-        crew.set_concurrency(0).expect("nobody is hired");
+        crew.set_concurrency(0, &hire).expect("nobody is hired");
         assert!(first.as_ref().is_some_and(Runner::is_dismissed));
-        crew.set_concurrency(1).expect("one is given");
+        crew.set_concurrency(1, &hire).expect("one is given");
         drop(first);
-        crew.set_concurrency(1).expect("it is there");
+        crew.set_concurrency(1, &hire).expect("it is there");
         assert_eq!(given.lock().len(), 1);
     }
 }

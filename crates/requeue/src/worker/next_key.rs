@@ -11,6 +11,7 @@ use crate::park;
 use crate::retry::Retry;
 use crate::worker::crew::Runner;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -28,13 +29,14 @@ pub(super) struct NextKey<'w, Q: Retry> {
     get: Get<'w, Q>,
     /// Takes no key before that.
     pause: Option<Alarm>,
+    rests: bool,
 }
 
 impl<'w, Q: Retry> NextKey<'w, Q> {
     /// `pause`: as [`Attempt::settle`](super::attempt::Attempt::settle) answered.
     pub(super) fn new(runner: &'w Runner<Q::Key>, queue: &'w Q, pause: bool) -> Self {
         let pause = pause.then(|| pause_of(queue));
-        NextKey { runner, queue, get: Get::new(queue), pause }
+        NextKey { runner, queue, get: Get::new(queue), pause, rests: false }
     }
 
     /// The same on a thread. A key that is ready costs no waker.
@@ -59,6 +61,9 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
     }
 
     fn poll_key(&mut self, waker: &Waker) -> Poll<Option<Held<'w, Q>>> {
+        if mem::take(&mut self.rests) {
+            self.runner.looks();
+        }
         // Before a key is taken, since there is no way back.
         if self.runner.is_dismissed() {
             return Poll::Ready(None);
@@ -67,7 +72,8 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
         if key.is_ready() {
             return key;
         }
-        self.runner.waits(waker);
+        self.rests = true;
+        self.runner.rests(Some(waker));
         // Who dismissed it before that found nobody to wake.
         if self.runner.is_dismissed() { Poll::Ready(None) } else { Poll::Pending }
     }

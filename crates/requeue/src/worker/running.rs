@@ -2,7 +2,7 @@ use crate::clock::Alarm;
 use crate::park;
 use crate::waiters::Waiter;
 use crate::work_queue::Key;
-use crate::worker::crew::Crew;
+use crate::worker::crew::{Crew, Hire};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -47,14 +47,16 @@ use std::time::Duration;
 /// ```
 pub struct Running<K> {
     crew: Arc<Crew<K>>,
+    hire: Hire<K>,
 }
 
 impl<K: Key> Running<K> {
-    pub(super) fn new(crew: Arc<Crew<K>>) -> Self {
-        Running { crew }
+    pub(super) fn new(crew: Arc<Crew<K>>, hire: Hire<K>) -> Self {
+        Running { crew, hire }
     }
 
-    /// How many keys are to be worked on at once; 0 once the worker is shut down.
+    /// How many keys are to be worked on at once; 0 once the worker is shut down or has
+    /// ended.
     pub fn concurrency(&self) -> usize {
         self.crew.concurrency()
     }
@@ -62,11 +64,12 @@ impl<K: Key> Running<K> {
     /// Works on so many keys at once from now on. Of 0, none: it pauses.
     ///
     /// Runners that are too many leave: those that wait for a key at once, those that work on
-    /// one, or are just taking it, after that. Without effect once the worker has ended or
-    /// is shut down.
+    /// one, or are just taking it, after that. More than
+    /// [`MAX_CONCURRENCY`](super::MAX_CONCURRENCY) counts as that.
+    /// Without effect once the worker has ended or is shut down.
     ///
-    /// An error says that the system refused a thread; as many run as could be started.
-    /// Tasks are never refused.
+    /// An error says that the system refused a thread; as many run as could be started, and
+    /// [`concurrency`](Self::concurrency) says how many. Tasks are never refused.
     ///
     /// ```
     /// use requeue::RateLimitingQueue;
@@ -85,7 +88,11 @@ impl<K: Key> Running<K> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn set_concurrency(&self, runners: usize) -> io::Result<()> {
-        self.crew.set_concurrency(runners)
+        self.crew.set_concurrency(runners, &self.hire)
+    }
+
+    pub(super) fn stop(&self) {
+        self.crew.stop();
     }
 
     /// Who works on which key, by runner: each at an instant of its own.
@@ -105,8 +112,8 @@ impl<K: Key> Running<K> {
     /// queue's clock. Answers what is then still worked on, and goes on being so; if
     /// nothing is, no handler runs any more.
     ///
-    /// Begun by this call, not by the first poll; a runner that is just taking a key works on it
-    /// still. The queue stays open, with the keys that it has; to have them worked off
+    /// Begun by this call, not by the first poll. A runner that is just taking a key works on it
+    /// still, and the answer waits until it is known which. The queue stays open, with the keys that it has; to have them worked off
     /// first, see its `drain`.
     pub fn shut_down(&self, limit: Duration) -> ShutDown<K> {
         let clock = self.crew.clock();
@@ -118,7 +125,7 @@ impl<K: Key> Running<K> {
 
 impl<K> Clone for Running<K> {
     fn clone(&self) -> Self {
-        Running { crew: Arc::clone(&self.crew) }
+        Running { crew: Arc::clone(&self.crew), hire: Arc::clone(&self.hire) }
     }
 }
 
@@ -196,7 +203,7 @@ impl<K: Key> ShutDown<K> {
         if self.join.poll_ended(waker).is_pending() && self.alarm.poll(waker).is_pending() {
             return Poll::Pending;
         }
-        Poll::Ready(self.join.crew.running())
+        self.join.crew.left().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -3,12 +3,11 @@
 use crate::guarded::discard;
 use crate::retry::Retry;
 use crate::worker::attempt::Attempt;
-use crate::worker::crew::Runner;
 use crate::worker::failed::{Fault, attempted};
 use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
 use crate::worker::trace::Span;
-use crate::worker::{BoxError, Limit, Outcome, Run, Worker};
+use crate::worker::{BoxError, Job, Limit, Outcome, Run, Worker};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -78,27 +77,29 @@ impl<Q: Retry> Worker<Q> {
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let crew = worker.crew(Box::new({
-            let worker = Arc::clone(&worker);
-            move |runner| {
-                spawn(Box::pin(work(runner, Arc::clone(&worker), Arc::clone(&handler))));
-                Ok(())
-            }
-        }));
-        crew.set_concurrency(worker.concurrency).expect("a task is never refused");
-        Running::new(crew)
+        let (crew, concurrency) = (worker.crew(), worker.concurrency);
+        let hire = move |runner| {
+            let (handler, worker) = (Arc::clone(&handler), Arc::clone(&worker));
+            spawn(Box::pin(work(Job { handler, worker, runner })));
+            Ok(())
+        };
+        let running = Running::new(crew, Arc::new(hire));
+        running.set_concurrency(concurrency).expect("a task is never refused");
+        running
     }
 }
 
-async fn work<Q, F, Fut>(runner: Runner<Q::Key>, worker: Arc<Worker<Q>>, handler: Arc<F>)
+async fn work<Q, F, Fut>(job: Job<Q, F>)
 where
     Q: Retry,
     F: Fn(Run<Q::Key>) -> Fut,
     Fut: Future<Output = Result<Outcome, BoxError>>,
 {
+    let Job { handler, worker, runner } = &job;
+    runner.looks();
     let (mut keys, mut pause) = (0_u32, false);
-    while let Some(held) = NextKey::new(&runner, &worker.queue, pause).await {
-        let mut attempt = Attempt::begin(&worker, &runner, held);
+    while let Some(held) = NextKey::new(runner, &worker.queue, pause).await {
+        let mut attempt = Attempt::begin(worker, runner, held);
         let begun = attempt.announce();
         let future = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run().cloned())));
         let answer = match future {
@@ -108,7 +109,9 @@ where
         pause = attempt.settle(answer);
         keys = keys.wrapping_add(1);
         if keys.is_multiple_of(KEYS_PER_TURN) {
+            runner.rests(None);
             yield_now().await;
+            runner.looks();
         }
     }
 }

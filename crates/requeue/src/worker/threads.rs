@@ -3,11 +3,10 @@
 use crate::retry::Retry;
 use crate::sync::{Mutex, thread};
 use crate::worker::attempt::Attempt;
-use crate::worker::crew::Runner;
 use crate::worker::failed::Fault;
 use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
-use crate::worker::{BoxError, Outcome, Run, Worker};
+use crate::worker::{BoxError, Job, Outcome, Run, Worker};
 use std::io;
 use std::sync::Arc;
 
@@ -24,40 +23,43 @@ impl<Q: Retry> Worker<Q> {
         F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let crew = worker.crew(Box::new({
-            let worker = Arc::clone(&worker);
-            move |runner| start(runner, Arc::clone(&worker), Arc::clone(&handler))
-        }));
-        crew.set_concurrency(worker.concurrency).inspect_err(|_| crew.stop())?;
-        Ok(Running::new(crew))
+        let (crew, concurrency) = (worker.crew(), worker.concurrency);
+        let hire = move |runner| {
+            start(Job { handler: Arc::clone(&handler), worker: Arc::clone(&worker), runner })
+        };
+        let running = Running::new(crew, Arc::new(hire));
+        running.set_concurrency(concurrency).inspect_err(|_| running.stop())?;
+        Ok(running)
     }
 }
 
-fn start<Q, F>(runner: Runner<Q::Key>, worker: Arc<Worker<Q>>, handler: Arc<F>) -> io::Result<()>
+fn start<Q, F>(job: Job<Q, F>) -> io::Result<()>
 where
     Q: Retry,
     F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
 {
     // Handed over, so that it can be taken back where there is no thread.
-    let ours = Arc::new(Mutex::new(Some(runner)));
+    let ours = Arc::new(Mutex::new(Some(job)));
     let theirs = Arc::clone(&ours);
     let body = move || {
-        let runner = theirs.lock().take();
-        work(&runner.expect("it is taken back only without a thread"), &worker, &*handler);
+        let job = theirs.lock().take();
+        work(&job.expect("it is taken back only without a thread"));
     };
     let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
     thread.map(drop).inspect_err(|_| {
-        if let Some(runner) = ours.lock().take() {
-            runner.refuse();
+        if let Some(job) = ours.lock().take() {
+            job.runner.refuse();
         }
     })
 }
 
-fn work<Q, F>(runner: &Runner<Q::Key>, worker: &Worker<Q>, handler: &F)
+fn work<Q, F>(job: &Job<Q, F>)
 where
     Q: Retry,
     F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError>,
 {
+    let Job { handler, worker, runner } = job;
+    runner.looks();
     let mut pause = false;
     while let Some(held) = NextKey::wait(runner, &worker.queue, pause) {
         let mut attempt = Attempt::begin(worker, runner, held);

@@ -2,7 +2,7 @@
 
 use crate::executor::Executor;
 use crate::{Queue, SECOND, lock, queue};
-use requeue::worker::{Outcome, Running, Worker};
+use requeue::worker::{MAX_CONCURRENCY, Outcome, Running, Worker};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -149,6 +149,18 @@ fn none_at_once_is_a_pause_and_not_the_end() {
     executor.run();
     assert!(join.as_mut().poll(&mut cx).is_ready());
     assert!(queue.is_empty());
+}
+
+#[test]
+fn as_many_as_you_like_is_a_number_too() {
+    let (queue, _clock) = queue();
+    let (running, executor, _gate) = gated(&queue, usize::MAX);
+    assert_eq!((running.concurrency(), executor.tasks()), (MAX_CONCURRENCY, MAX_CONCURRENCY));
+    running.set_concurrency(1).unwrap();
+    running.set_concurrency(usize::MAX).unwrap();
+    assert_eq!((running.concurrency(), executor.tasks()), (MAX_CONCURRENCY, MAX_CONCURRENCY));
+    executor.abort();
+    assert_eq!(running.concurrency(), 0);
 }
 
 /// It was woken for the key, and goes: somebody else must come for it.

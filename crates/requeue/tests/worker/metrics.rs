@@ -105,6 +105,18 @@ fn the_concurrency_is_what_was_last_asked_for() {
 }
 
 #[test]
+fn a_worker_that_has_ended_works_on_nothing_at_once() {
+    let (queue, _clock) = queue();
+    let (metrics, executor) = (Metrics::new(), Executor::default());
+    let worker = Worker::new(&queue).concurrency(2).metrics(&metrics, "orders").unwrap();
+    let running = worker.spawn_with(executor.spawner(), |_| async { Ok(Outcome::Done) });
+    queue.shut_down();
+    executor.run();
+    running.join().wait();
+    assert_eq!((running.concurrency(), report(&metrics).concurrency), (0, 0));
+}
+
+#[test]
 fn a_name_is_free_again_once_its_worker_is_gone() {
     let (queue, _clock) = queue();
     let metrics = Metrics::new();

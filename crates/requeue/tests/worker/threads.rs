@@ -3,9 +3,12 @@
 use crate::{Claims, Log, MINUTE, SECOND, entry, lock, queue};
 use requeue::limiter::ExponentialFailure;
 use requeue::worker::{Next, Outcome, Worker};
-use requeue::{Options, RateLimitingQueue};
+use requeue::{ManualClock, Metrics, Options, RateLimitingQueue};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Where a handler and a test meet twice: as it begins, and as it may go on.
@@ -108,6 +111,85 @@ fn shut_down_answers_at_its_limit_what_still_runs() {
     running.join().wait();
     assert_eq!(queue.snapshot().ready.len(), 1);
     assert!(!queue.status("a").held);
+}
+
+/// A key that meets the test as it is cloned for the second time: when it has been taken,
+/// and is not listed yet.
+#[derive(PartialEq, Eq, Hash)]
+struct Slow;
+
+static CLONES: AtomicU32 = AtomicU32::new(0);
+static TAKEN: OnceLock<Meeting> = OnceLock::new();
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        if CLONES.fetch_add(1, SeqCst) == 1 {
+            TAKEN.get().expect("it is set").meet("taken");
+        }
+        Slow
+    }
+}
+
+#[test]
+fn shut_down_answers_also_a_key_that_was_just_being_taken() {
+    let clock = ManualClock::new();
+    let queue = RateLimitingQueue::with(ExponentialFailure::default(), Options::new().clock(clock));
+    let (taken, has_taken, list) = meeting();
+    assert!(TAKEN.set(taken).is_ok());
+    let (meeting, begun, go) = meeting();
+    let running = Worker::new(&queue)
+        .spawn_threads(move |_| {
+            meeting.meet("begun");
+            Ok(Outcome::Done)
+        })
+        .unwrap();
+    queue.add(Slow);
+    has_taken.recv().unwrap();
+    let mut shut_down = pin!(running.shut_down(Duration::ZERO));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(shut_down.as_mut().poll(&mut context).is_pending());
+    list.send(()).unwrap();
+    begun.recv().unwrap();
+    let Poll::Ready(left) = shut_down.poll(&mut context) else { panic!("it is listed") };
+    assert_eq!(left.len(), 1);
+    go.send(()).unwrap();
+    running.join().wait();
+}
+
+/// Callbacks are not waited for beyond the limit.
+#[test]
+fn shut_down_waits_for_no_callback_of_a_key_that_is_no_longer_held() {
+    let (queue, _clock) = queue();
+    let (meeting, begun, go) = meeting();
+    let worker = Worker::new(&queue).on_failure(move |failed| meeting.meet(failed.key));
+    let running = worker.spawn_threads(|_| Ok(Outcome::Retry)).unwrap();
+    queue.add("a");
+    begun.recv().unwrap();
+    let shut_down = pin!(running.shut_down(Duration::ZERO));
+    let answer = shut_down.poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(answer, Poll::Ready(Vec::new()));
+    go.send(()).unwrap();
+    running.join().wait();
+}
+
+/// Threads let go of the worker before they are seen to have ended.
+#[test]
+fn who_has_joined_a_worker_can_use_its_names_again() {
+    for _ in 0..200 {
+        let metrics = Metrics::new();
+        let options = Options::new().metrics(&metrics, "orders").unwrap();
+        let queue = RateLimitingQueue::<u32>::with(ExponentialFailure::default(), options);
+        let named = || Worker::new(&queue).metrics(&metrics, "orders");
+        let handler = |_: requeue::worker::Run<&_>| Ok(Outcome::Done);
+        let running = named().unwrap().concurrency(2).spawn_threads(handler).unwrap();
+        running.shut_down(MINUTE).wait();
+        drop(running);
+        let running = named().unwrap().concurrency(2).spawn_threads(handler).unwrap();
+        queue.shut_down();
+        running.join().wait();
+        drop((running, queue));
+        assert!(Options::new().metrics(&metrics, "orders").is_ok());
+    }
 }
 
 #[test]
