@@ -50,21 +50,23 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         Attempt { worker, runner, held, number: 1, started_at, limit, span }
     }
 
+    fn held(&self) -> &Held<'w, Q> {
+        self.held.as_ref().expect("it is not settled yet")
+    }
+
     /// Finds out which attempt it is, and lists it. A key that panics here has failed
     /// before its handler was called.
     pub(super) fn announce(&mut self) -> Result<(), Fault> {
-        let held = self.held.as_ref().expect(SETTLED);
-        self.number = attempted(|| held.num_requeues())?.saturating_add(1);
-        let span = guarded(|| (self.worker.span)(held.key(), self.number));
+        self.number = attempted(|| self.held().num_requeues())?.saturating_add(1);
+        let span = guarded(|| (self.worker.span)(self.held().key(), self.number));
         self.span = span.unwrap_or_else(|_| Span::none());
-        let key = attempted(|| held.key().clone())?;
+        let key = attempted(|| self.held().key().clone())?;
         self.runner.begins(key, self.number, self.started_at);
         Ok(())
     }
 
     pub(super) fn run(&self) -> Run<&Q::Key> {
-        let key = self.held.as_ref().expect(SETTLED).key();
-        Run { key, attempt: self.number, limit: self.limit.clone() }
+        Run { key: self.held().key(), attempt: self.number, limit: self.limit.clone() }
     }
 
     pub(super) fn limit(&self) -> Option<Limit> {
@@ -77,8 +79,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
 
     /// Does with the key what the handler wants. Answers whether the runner is to pause: a
     /// panic kept the key from being put off, so that it is ready again.
-    pub(super) fn settle(mut self, answer: Result<Outcome, Fault>) -> bool {
-        let held = self.held.take().expect(SETTLED);
+    pub(super) fn settle(&mut self, answer: Result<Outcome, Fault>) -> bool {
         let is_late = self.limit.as_ref().is_some_and(Limit::is_past);
         let answer = match answer {
             Err(panicked @ Fault::Panicked(_)) => Err(panicked),
@@ -89,44 +90,42 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
             answer => answer,
         };
         match answer {
-            Ok(Outcome::Done) => self.succeed(held, RunResult::Success, "done", Held::done),
-            Ok(Outcome::RequeueAfter(delay)) => {
-                let put_off = |held: Held<'_, Q>| _ = held.requeue_after(delay);
-                self.succeed(held, RunResult::RequeueAfter, "requeue after", put_off)
-            }
-            Ok(Outcome::Retry) => self.fail(held, Fault::Asked),
-            Ok(Outcome::GiveUp) => self.bury(held, Fault::Asked),
-            Err(fault) => self.fail(held, fault),
+            Ok(Outcome::Done) => self.succeed(None),
+            Ok(Outcome::RequeueAfter(delay)) => self.succeed(Some(delay)),
+            Ok(Outcome::Retry) => self.fail(Fault::Asked),
+            Ok(Outcome::GiveUp) => self.bury(Fault::Asked),
+            Err(fault) => self.fail(fault),
         }
     }
 
-    fn succeed(
-        &self,
-        held: Held<'w, Q>,
-        result: RunResult,
-        outcome: &'static str,
-        end: impl FnOnce(Held<'w, Q>),
-    ) -> bool {
+    fn succeed(&mut self, again_in: Option<Duration>) -> bool {
+        let (result, outcome) = match again_in {
+            None => (RunResult::Success, "done"),
+            Some(_) => (RunResult::RequeueAfter, "requeue after"),
+        };
         self.record(RunEnd::of(result));
-        drop(guarded(|| held.forget()));
+        drop(guarded(|| self.held().forget()));
         // Out of the list first: whoever holds the key next will be in it.
         let key = self.runner.ends();
-        let ended = guarded(|| end(held));
+        let ended = match again_in {
+            None => self.done(),
+            Some(delay) => self.put_off(delay).map(drop),
+        };
         drop(self.span.enter(|| self.span.outcome(outcome)));
         discard(key);
         ended.is_err()
     }
 
-    fn fail(&self, held: Held<'w, Q>, fault: Fault) -> bool {
+    fn fail(&mut self, fault: Fault) -> bool {
         if self.worker.max_attempts.is_some_and(|max| self.number >= max) {
-            return self.bury(held, fault);
+            return self.bury(fault);
         }
         self.record_fault(&fault, false);
         // A limiter that panics has counted the failure all the same.
-        let delay = guarded(|| held.fail()).unwrap_or(PAUSE);
+        let delay = guarded(|| self.held().fail()).unwrap_or(PAUSE);
         let listed = self.runner.ends();
-        let key = listed.or_else(|| guarded(|| held.key().clone()).ok());
-        let added = guarded(|| held.requeue_after(delay));
+        let key = listed.or_else(|| guarded(|| self.held().key().clone()).ok());
+        let added = self.put_off(delay);
         let next = match added {
             Ok(Added::Refused) => Next::Dropped,
             Ok(Added::Kept) => Next::Kept,
@@ -147,15 +146,25 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
 
     /// The key stays held meanwhile: what is written about its death is written before
     /// anybody works on it again.
-    fn bury(&self, held: Held<'w, Q>, fault: Fault) -> bool {
+    fn bury(&mut self, fault: Fault) -> bool {
         self.record_fault(&fault, true);
-        drop(guarded(|| held.forget()));
-        self.report(&fault, Some(held.key()), Next::Dead);
+        drop(guarded(|| self.held().forget()));
+        self.report(&fault, Some(self.held().key()), Next::Dead);
         let key = self.runner.ends();
-        discard(held);
+        drop(self.done());
         discard(key);
         discard(fault);
         false
+    }
+
+    /// Where the guard lies: to move it costs as much as what it does.
+    fn done(&mut self) -> Result<(), String> {
+        guarded(|| self.held = None)
+    }
+
+    fn put_off(&mut self, delay: Duration) -> Result<Added, String> {
+        let held = &mut self.held;
+        guarded(|| held.take().map_or(Added::Refused, |held| held.requeue_after(delay)))
     }
 
     fn record_fault(&self, fault: &Fault, given_up: bool) {
@@ -212,5 +221,3 @@ impl<Q: Retry> Drop for Attempt<'_, Q> {
         discard(mem::replace(&mut self.span, Span::none()));
     }
 }
-
-const SETTLED: &str = "an attempt that is settled is gone";

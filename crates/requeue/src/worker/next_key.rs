@@ -39,21 +39,32 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
         NextKey { runner, queue, get: Get::new(queue), pause, rests: false }
     }
 
-    /// The same on a thread. A key that is ready costs no waker.
+    /// What the future would answer, if that is known at once: a key that is ready costs no
+    /// waker. Should taking it panic, there is a pause to come.
+    pub(super) fn at_once(
+        runner: &'w Runner<Q::Key>,
+        queue: &'w Q,
+        pause: &mut bool,
+    ) -> Option<Option<Held<'w, Q>>> {
+        if *pause {
+            return None;
+        }
+        if runner.is_dismissed() {
+            return Some(None);
+        }
+        let mut key = None;
+        *pause = guarded(|| key = try_get(queue).ok()).is_err();
+        key.map(Some)
+    }
+
+    /// What the future answers, on a thread.
     pub(super) fn wait(
         runner: &'w Runner<Q::Key>,
         queue: &'w Q,
         mut pause: bool,
     ) -> Option<Held<'w, Q>> {
-        if !pause {
-            if runner.is_dismissed() {
-                return None;
-            }
-            match guarded(|| try_get(queue)) {
-                Ok(Ok(held)) => return Some(held),
-                Ok(Err(_)) => {}
-                Err(_) => pause = true,
-            }
+        if let Some(key) = NextKey::at_once(runner, queue, &mut pause) {
+            return key;
         }
         let mut next = NextKey::new(runner, queue, pause);
         next.get = Get::for_thread(queue);
@@ -84,15 +95,14 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
                 return Poll::Pending;
             }
             self.pause = None;
-            let get = Pin::new(&mut self.get);
-            match guarded(|| get.poll(&mut Context::from_waker(waker))) {
-                Ok(taken) => return taken,
-                Err(_) => {
-                    // Not in line meanwhile: others are to be told of keys.
-                    self.get = Get::new(self.queue);
-                    self.pause = Some(pause_of(self.queue));
-                }
+            // Written to where it is to be: to move a guard costs as much as to take a key.
+            let (get, mut key) = (Pin::new(&mut self.get), Poll::Pending);
+            if guarded(|| key = get.poll(&mut Context::from_waker(waker))).is_ok() {
+                return key;
             }
+            // Not in line meanwhile: others are to be told of keys.
+            self.get = Get::new(self.queue);
+            self.pause = Some(pause_of(self.queue));
         }
     }
 }

@@ -98,7 +98,12 @@ where
     let Job { handler, worker, runner } = &job;
     runner.looks();
     let (mut keys, mut pause) = (0_u32, false);
-    while let Some(held) = NextKey::new(runner, &worker.queue, pause).await {
+    loop {
+        let next = match NextKey::at_once(runner, &worker.queue, &mut pause) {
+            Some(next) => next,
+            None => NextKey::new(runner, &worker.queue, pause).await,
+        };
+        let Some(held) = next else { return };
         let mut attempt = Attempt::begin(worker, runner, held);
         let begun = attempt.announce();
         let future = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run().cloned())));
