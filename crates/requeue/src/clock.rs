@@ -12,8 +12,10 @@ mod timetable;
 pub use manual::ManualClock;
 pub(crate) use stopwatch::Stopwatch;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use timetable::Target;
 
@@ -76,6 +78,30 @@ impl Clock {
             Source::System => system::now(),
             Source::Manual(clock) => clock.now(),
         }
+    }
+
+    /// Waits on this clock: `.await` it, on any runtime.
+    ///
+    /// ```
+    /// use requeue::{Clock, ManualClock};
+    /// use std::future::Future;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Waker};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let mut sleep = pin!(Clock::from(&clock).sleep(Duration::from_secs(60)));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(sleep.as_mut().poll(&mut context).is_pending());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(sleep.poll(&mut context).is_ready());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Where it is awaited, if the system refuses to start the process's timer thread.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        Sleep(Alarm::new(self, self.now().saturating_add(duration)))
     }
 
     /// A cheap way to measure durations, for metrics.
@@ -150,6 +176,19 @@ impl Drop for Registration {
             Source::Manual(clock) => clock.remove(self.id),
         };
         drop(target);
+    }
+}
+
+/// Waits until some time has passed. Dropping it only stops waiting.
+#[derive(Debug)]
+#[must_use = "await it"]
+pub struct Sleep(Alarm);
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().0.poll(cx.waker())
     }
 }
 

@@ -79,7 +79,7 @@ mod wheel;
 mod work_queue;
 pub mod worker;
 
-pub use clock::{Clock, ManualClock, Moment};
+pub use clock::{Clock, ManualClock, Moment, Sleep};
 pub use delaying::DelayingQueue;
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;

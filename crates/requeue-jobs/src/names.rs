@@ -1,0 +1,134 @@
+//! What jobs and workers are called.
+
+use crate::error::Invalid;
+use crate::limits::{MAX_ID_LEN, MAX_KIND_LEN, MAX_WORKER_LEN};
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+/// What sort of job it is: settings, order and counters are per kind.
+///
+/// ```
+/// use requeue_jobs::Kind;
+///
+/// assert_eq!(Kind::new("order.close")?.as_str(), "order.close");
+/// let error = Kind::new("order/close").unwrap_err();
+/// assert!(error.to_string().contains("'/'"));
+/// # Ok::<(), requeue_jobs::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(Arc<str>);
+
+/// Which of its kind: unique there, any text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(Arc<str>);
+
+/// Who claims jobs, for people who ask who holds one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerName(Arc<str>);
+
+fn checked(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::Empty { field });
+    }
+    if text.len() > limit {
+        return Err(Invalid::TooLong { field, len: text.len(), limit });
+    }
+    Ok(())
+}
+
+impl Kind {
+    /// At most [`MAX_KIND_LEN`] bytes of `A-Z a-z 0-9 . _ -`.
+    pub fn new(kind: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let kind = kind.into();
+        checked("the kind", &kind, MAX_KIND_LEN)?;
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        match kind.chars().find(|&c| !allowed(c)) {
+            Some(found) => Err(Invalid::KindCharacter { kind: kind.to_string(), found }),
+            None => Ok(Kind(kind)),
+        }
+    }
+}
+
+impl JobId {
+    /// At most [`MAX_ID_LEN`] bytes.
+    pub fn new(id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let id = id.into();
+        checked("the id", &id, MAX_ID_LEN)?;
+        Ok(JobId(id))
+    }
+}
+
+impl WorkerName {
+    /// At most [`MAX_WORKER_LEN`] bytes.
+    pub fn new(name: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let name = name.into();
+        checked("the worker's name", &name, MAX_WORKER_LEN)?;
+        Ok(WorkerName(name))
+    }
+}
+
+macro_rules! name {
+    ($name:ident) => {
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = Invalid;
+
+            fn try_from(text: &str) -> Result<Self, Invalid> {
+                $name::new(text)
+            }
+        }
+    };
+}
+
+name!(Kind);
+name!(JobId);
+name!(WorkerName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_long_as_they_may_be_and_no_longer() {
+        assert!(Kind::new("k".repeat(MAX_KIND_LEN)).is_ok());
+        let error = Kind::new("k".repeat(MAX_KIND_LEN + 1)).unwrap_err();
+        assert_eq!(error.to_string(), "the kind has 129 bytes, and may have 128");
+        assert!(JobId::new("ü".repeat(MAX_ID_LEN / 2)).is_ok());
+        assert!(JobId::new("ü".repeat(MAX_ID_LEN / 2 + 1)).is_err());
+        assert_eq!(JobId::new("").unwrap_err().to_string(), "the id must not be empty");
+        assert!(WorkerName::new("w".repeat(MAX_WORKER_LEN + 1)).is_err());
+    }
+
+    #[test]
+    fn a_kind_is_made_of_few_characters() {
+        assert!(Kind::new("AZaz09._-").is_ok());
+        for bad in [" ", "a b", "ä", "a/b", "a{b}", "a:b", "a\0"] {
+            assert!(Kind::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

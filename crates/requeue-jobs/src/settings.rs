@@ -1,0 +1,154 @@
+//! What is set per kind, kept by the store, and enforced inside a claim.
+
+use crate::error::Invalid;
+use crate::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// Settings of a kind.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How long a lease is, where a claim does not say.
+    pub lease: Duration,
+    /// How long until a failed job may come back.
+    pub backoff: Backoff,
+    /// A job that fails so often is dead. 0 counts as 1.
+    pub max_attempts: u32,
+    /// At most so many are leased at once. `None`: any number.
+    pub concurrency: Option<u32>,
+    /// None is claimed.
+    pub paused: bool,
+    /// How long, and how many, dead jobs are kept.
+    pub retention: Retention,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            lease: Duration::from_secs(30),
+            backoff: Backoff::default(),
+            max_attempts: 20,
+            concurrency: None,
+            paused: false,
+            retention: Retention::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether each can mean something; for stores.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_lease(self.lease)?;
+        for (field, value) in [
+            ("the backoff's first delay", self.backoff.base),
+            ("the backoff's longest delay", self.backoff.max),
+        ] {
+            if value > MAX_DELAY {
+                let (min, max) = (Duration::ZERO, MAX_DELAY);
+                return Err(Invalid::OutOfRange { field, value, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a lease is neither too short nor too long; for stores.
+pub fn check_lease(value: Duration) -> Result<(), Invalid> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&value) {
+        return Ok(());
+    }
+    Err(Invalid::OutOfRange { field: "the lease", value, min: MIN_LEASE, max: MAX_LEASE })
+}
+
+/// Exponential, less a random part, so that jobs which failed together do not return together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    /// After the first failure. Doubled after each further one.
+    pub base: Duration,
+    /// No longer than this.
+    pub max: Duration,
+    /// Up to this percentage of the delay is taken away, at random. More than 100 counts as 100.
+    pub jitter_percent: u8,
+}
+
+impl Default for Backoff {
+    /// From a second to an hour, less up to a fifth.
+    fn default() -> Self {
+        let (base, max) = (Duration::from_secs(1), Duration::from_secs(3600));
+        Backoff { base, max, jitter_percent: 20 }
+    }
+}
+
+impl Backoff {
+    /// The delay after the `failures`-th failure. The same `seed` gives the same jitter: a store
+    /// that takes it from the lease answers the same when it does its log again.
+    pub fn delay(&self, failures: u32, seed: u64) -> Duration {
+        let doubled = 2u32.checked_pow(failures.saturating_sub(1));
+        let delay = doubled.and_then(|times| self.base.checked_mul(times)).unwrap_or(self.max);
+        let delay = delay.min(self.max);
+        let percent = u64::from(self.jitter_percent.min(100));
+        // In parts of 2¹⁶ of what may be taken away.
+        let part = mixed(seed) & 0xFFFF;
+        let taken = delay.as_millis() * u128::from(percent * part) / (100 << 16);
+        delay.saturating_sub(Duration::from_millis(u64::try_from(taken).unwrap_or(u64::MAX)))
+    }
+}
+
+/// splitmix64's last step.
+fn mixed(seed: u64) -> u64 {
+    let z = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// How long, and how many, dead jobs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// So long after they died.
+    pub age: Duration,
+    /// So many, those that died last.
+    pub count: usize,
+}
+
+impl Default for Retention {
+    /// Seven days, 100,000 jobs.
+    fn default() -> Self {
+        Retention { age: Duration::from_secs(7 * 86_400), count: 100_000 }
+    }
+}
+
+impl Retention {
+    /// What died before this is not kept.
+    pub fn oldest(&self, now: Timestamp) -> Timestamp {
+        let age = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_millis(now.as_millis().saturating_sub(age))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_its_maximum_and_no_further() {
+        let backoff = Backoff { jitter_percent: 0, ..Backoff::default() };
+        let seconds = [1, 2, 3, 12, 13, 33, u32::MAX].map(|n| backoff.delay(n, 7).as_secs());
+        assert_eq!(seconds, [1, 2, 4, 2048, 3600, 3600, 3600]);
+        assert_eq!(backoff.delay(0, 7), backoff.delay(1, 7));
+    }
+
+    #[test]
+    fn jitter_takes_away_up_to_its_part_and_differs() {
+        let backoff = Backoff { jitter_percent: 200, ..Backoff::default() };
+        let whole = Duration::from_secs(1);
+        let delays: Vec<Duration> = (0..100).map(|seed| backoff.delay(1, seed)).collect();
+        assert!(delays.iter().all(|&delay| delay <= whole));
+        assert!(
+            delays.iter().min() < Some(&(whole / 4))
+                && delays.iter().max() > Some(&(whole * 3 / 4))
+        );
+        let fifth = Backoff { jitter_percent: 20, ..backoff };
+        assert!((0..1000).all(|seed| fifth.delay(1, seed) >= whole * 4 / 5));
+    }
+}

@@ -1,0 +1,93 @@
+//! What every store does.
+
+use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::cron::{Schedule, Ticked};
+use crate::error::{ChangeError, PutError, SettleError, StoreError};
+use crate::job::JobView;
+use crate::names::{JobId, Kind};
+use crate::put::{Placed, Put};
+use crate::query::{KindView, Page, Query, Spans};
+use crate::settings::Settings;
+use crate::time::Timestamp;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// What a store answers, later.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// One answer per entry of a batch, in its order.
+pub type Each<T, E> = Vec<Result<T, E>>;
+
+/// Where jobs live.
+///
+/// Its contract is `docs/jobs.md`, and the suite in `requeue-testkit` proves it. Entries of a
+/// batch are done in order, each atomic by itself. An answer that is dropped before it is
+/// there leaves its outcome unknown: it may have been done.
+pub trait Store: Send + Sync + 'static {
+    /// Puts jobs.
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>>;
+
+    /// Leases jobs that are due, and those whose lease lapsed. Does not wait.
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
+
+    /// Acks, retries, releases and extends leases.
+    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>>;
+
+    /// Cancels, runs now and revives.
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>>;
+
+    /// Waits until a claim of these kinds may get something, but at most `limit`, and at most
+    /// [`WAIT_SLICE`](crate::limits::WAIT_SLICE). Whether it will, a claim tells.
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()>;
+
+    /// Ends leases that lapsed and that no claim has met, and drops dead jobs that are not to
+    /// be kept, at most `max` of each kind. Answers how many there were.
+    fn reap(&self, max: usize) -> Answer<'_, usize>;
+
+    /// What is known of a job.
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>>;
+
+    /// Jobs of a kind, by id.
+    fn list(&self, query: Query) -> Answer<'_, Page>;
+
+    /// All kinds that have jobs, settings or schedules, by name.
+    fn kinds(&self) -> Answer<'_, Vec<KindView>>;
+
+    /// How many pending jobs of a kind fall due in each span.
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>>;
+
+    /// What is set for a kind; the default where nothing is.
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings>;
+
+    /// Sets it. Jobs that are pending or leased are not touched.
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()>;
+
+    /// Keeps a schedule, in place of one of the same id.
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()>;
+
+    /// Removes a schedule. Answers whether there was one. Its jobs stay.
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool>;
+
+    /// The schedules of a kind, by id.
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>>;
+
+    /// If the schedule's next time is still `expected`: puts its job, due then, and makes
+    /// `next` its next time, in one step. Any number of nodes may try: one succeeds.
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked>;
+}
+
+/// A step of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tick {
+    /// Of which kind.
+    pub kind: Kind,
+    /// Which schedule.
+    pub id: JobId,
+    /// What its next time should be.
+    pub expected: Timestamp,
+    /// What its next time shall be.
+    pub next: Timestamp,
+    /// Whether a job is put; not where what was missed is skipped.
+    pub put: bool,
+}

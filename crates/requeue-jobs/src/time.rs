@@ -1,0 +1,138 @@
+//! Points in time, as stores keep them: milliseconds since 1970.
+
+use crate::error::Invalid;
+use crate::limits::MAX_DELAY;
+use requeue::{Clock, ManualClock};
+use std::time::{Duration, SystemTime};
+
+/// Milliseconds since 1970, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// So many milliseconds since 1970.
+    pub const fn from_millis(millis: u64) -> Self {
+        Timestamp(millis)
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Later by `duration`, rounded up to whole milliseconds: nothing is early.
+    #[must_use]
+    pub fn saturating_add(self, duration: Duration) -> Self {
+        let millis = duration.as_nanos().div_ceil(1_000_000);
+        Timestamp(self.0.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX)))
+    }
+
+    /// How much later than `earlier` this is; zero if it is not.
+    #[must_use]
+    pub fn saturating_since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// Rounded up to whole milliseconds; 1970 for what was before.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Timestamp::default().saturating_add(since)
+    }
+}
+
+/// When a job is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Due {
+    /// Now.
+    #[default]
+    Now,
+    /// So long after the store takes it.
+    After(Duration),
+    /// At this time; now if that has passed.
+    At(Timestamp),
+}
+
+impl Due {
+    /// The time that this means, if it is `now`.
+    pub fn at(self, now: Timestamp) -> Result<Timestamp, Invalid> {
+        let due = match self {
+            Due::Now => now,
+            Due::After(delay) => now.saturating_add(delay),
+            Due::At(at) => at.max(now),
+        };
+        let value = due.saturating_since(now);
+        if value > MAX_DELAY {
+            let (field, min, max) = ("the delay", Duration::ZERO, MAX_DELAY);
+            return Err(Invalid::OutOfRange { field, value, min, max });
+        }
+        Ok(due)
+    }
+}
+
+/// What day it is: the system's clock, or a manual one that began on a given day.
+#[derive(Debug, Clone)]
+pub struct Calendar {
+    clock: Clock,
+    /// `None`: the system's.
+    began_at: Option<Timestamp>,
+}
+
+impl Calendar {
+    /// The system's.
+    pub fn system() -> Self {
+        Calendar { clock: Clock::system(), began_at: None }
+    }
+
+    /// A manual clock that began on this day.
+    pub fn manual(clock: &ManualClock, began_at: Timestamp) -> Self {
+        Calendar { clock: clock.into(), began_at: Some(began_at) }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        match self.began_at {
+            // What has not wholly passed has not passed: no job is early.
+            Some(began_at) => {
+                Timestamp(began_at.0.saturating_add(self.clock.now().as_nanos() / 1_000_000))
+            }
+            None => {
+                let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+                Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    /// For waiting.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_due_time_is_rounded_up_and_the_present_down() {
+        let at = Timestamp::from_millis;
+        assert_eq!(at(5).saturating_add(Duration::from_nanos(1)), at(6));
+        let clock = ManualClock::new();
+        let calendar = Calendar::manual(&clock, at(5));
+        clock.advance(Duration::from_nanos(999_999));
+        assert_eq!(calendar.now(), at(5));
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(calendar.now(), at(6));
+    }
+
+    #[test]
+    fn a_due_time_is_not_in_the_past_and_not_too_far_away() {
+        let now = Timestamp::from_millis(1000);
+        assert_eq!(Due::At(Timestamp::default()).at(now), Ok(now));
+        assert_eq!(Due::After(MAX_DELAY).at(now), Ok(now.saturating_add(MAX_DELAY)));
+        let error = Due::After(MAX_DELAY + Duration::from_millis(1)).at(now).unwrap_err();
+        assert!(matches!(error, Invalid::OutOfRange { field: "the delay", .. }));
+        assert!(Due::At(Timestamp::from_millis(u64::MAX)).at(now).is_err());
+    }
+}

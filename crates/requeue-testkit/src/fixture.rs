@@ -1,0 +1,85 @@
+//! A store under test, and its time.
+
+use requeue::ManualClock;
+use requeue_jobs::{Calendar, MemoryStore, Store, Timestamp};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// A fresh store on a clock that moves when the test moves it.
+///
+/// Each test has a fixture of its own. Time begins at some millisecond well after 1970.
+pub trait Fixture: Send + Sync {
+    /// What is tested.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// The store's time.
+    fn now(&self) -> Timestamp;
+
+    /// Moves the store's time on.
+    fn advance(&self, by: Duration);
+
+    /// Checks what the store promises of itself, as far as it can.
+    fn check(&self) {}
+}
+
+/// A [`MemoryStore`].
+pub struct MemoryFixture {
+    store: MemoryStore,
+    calendar: Calendar,
+    clock: ManualClock,
+}
+
+impl MemoryFixture {
+    /// An empty store.
+    pub fn new() -> Self {
+        let clock = ManualClock::new();
+        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        MemoryFixture { store: MemoryStore::with(calendar.clone()), calendar, clock }
+    }
+}
+
+impl Default for MemoryFixture {
+    fn default() -> Self {
+        MemoryFixture::new()
+    }
+}
+
+impl Fixture for MemoryFixture {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.calendar.now()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn check(&self) {
+        self.store.check();
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
