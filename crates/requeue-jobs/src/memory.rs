@@ -5,6 +5,8 @@
 
 mod kind;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};

@@ -99,6 +99,7 @@ impl KindState {
         self.check_condition(&put)?;
         let Put { id, body, mode, .. } = put;
         let Some(mut record) = self.take(&id) else {
+            let due = merged(mode, due, None, now, now);
             let (generation, seq) = (self.next_generation(), self.next_seq());
             self.keep(id, Record::new(body, due, generation, seq, now));
             return Ok(Placed { outcome: PutOutcome::Created, generation });
@@ -109,18 +110,21 @@ impl KindState {
             (Status::Leased(Lease { next: Some(next), .. }), Mode::Keep) => kept(next.generation),
             (Status::Pending, _) => {
                 let base = *record.first_put_at.get_or_insert(now);
-                let asked = merged(mode, due, Some(record.due), base);
+                let asked = merged(mode, due, Some(record.due), base, now);
                 self.replace(&mut record, body, asked, now)
             }
             (Status::Leased(lease), _) => {
                 let generation = self.next_generation();
-                let afresh = lease.cancelled.then_some(now);
-                let base = match (&lease.next, afresh) {
-                    (Some(next), Some(_)) => next.put_at,
-                    (_, afresh) => afresh.or(record.first_put_at).unwrap_or(now),
+                let (put_at, old) = match &lease.next {
+                    Some(next) => (next.put_at, Some(next.due)),
+                    None => (now, None),
                 };
-                let asked = merged(mode, due, lease.next.as_ref().map(|next| next.due), base);
-                let put_at = lease.next.as_ref().map_or(now, |next| next.put_at);
+                // What is put after a cancel is another job, and counts for itself.
+                let base = match lease.cancelled {
+                    true => put_at,
+                    false => *record.first_put_at.get_or_insert(now),
+                };
+                let asked = merged(mode, due, old, base, now);
                 lease.next = Some(Next { body, due: asked, generation, put_at });
                 Placed { outcome: PutOutcome::Coalesced, generation }
             }
@@ -128,7 +132,7 @@ impl KindState {
                 record.status = Status::Pending;
                 record.reset();
                 record.first_put_at = Some(now);
-                record.due = merged(mode, due, None, now);
+                record.due = merged(mode, due, None, now, now);
                 (record.seq, record.body) = (self.next_seq(), body);
                 record.generation = self.next_generation();
                 Placed { outcome: PutOutcome::Revived, generation: record.generation }
@@ -554,10 +558,12 @@ fn merged(
     due: Timestamp,
     old: Option<Timestamp>,
     first_put_at: Timestamp,
+    now: Timestamp,
 ) -> Timestamp {
     match mode {
         Mode::Replace | Mode::Keep => due,
         Mode::Earliest => old.map_or(due, |old| old.min(due)),
-        Mode::Debounce { max_wait } => due.min(first_put_at.saturating_add(max_wait)),
+        // Not before now: it would overtake what has been ready for longer.
+        Mode::Debounce { max_wait } => due.min(first_put_at.saturating_add(max_wait).max(now)),
     }
 }

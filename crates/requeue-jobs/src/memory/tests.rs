@@ -1,0 +1,76 @@
+//! Corners that random histories found.
+
+use super::KindState;
+use crate::{
+    Body, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Mode, Put, PutOutcome, Settle,
+    Settled, Timestamp, WorkerName,
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + seconds * 1000)
+}
+
+fn kind() -> KindState {
+    KindState::new(Kind::new("k").unwrap())
+}
+
+fn id() -> JobId {
+    JobId::new("a").unwrap()
+}
+
+/// Due in ten seconds, and never later than `max_wait` seconds after the first put.
+fn debounced(kind: &mut KindState, max_wait: u32, now: Timestamp) -> PutOutcome {
+    let mut put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
+    put.due = Due::After(10 * SECOND);
+    put.mode = Mode::Debounce { max_wait: max_wait * SECOND };
+    kind.put(put, now).unwrap().outcome
+}
+
+fn claim(kind: &mut KindState, now: Timestamp) -> ClaimedJob {
+    let worker = WorkerName::new("w").unwrap();
+    let claim = Claim { kinds: Vec::new(), max: 1, lease: None, worker, nonce: 7 };
+    let mut jobs = Vec::new();
+    kind.claim(&claim, 1, now, &mut jobs).unwrap();
+    jobs.pop().expect("a job is due")
+}
+
+fn settle(kind: &mut KindState, job: &ClaimedJob, how: How, now: Timestamp) -> Settled {
+    kind.settle(Settle { receipt: job.receipt.clone(), how }, now).unwrap()
+}
+
+fn view(kind: &KindState, now: Timestamp) -> JobView {
+    kind.get(&id(), now).expect("there is a job")
+}
+
+#[test]
+fn the_first_debounced_put_waits_no_longer_than_the_maximum() {
+    let mut kind = kind();
+    assert_eq!(debounced(&mut kind, 5, at(0)), PutOutcome::Created);
+    assert_eq!(view(&kind, at(0)).due, at(5));
+}
+
+#[test]
+fn debounced_puts_during_a_lease_count_from_the_first_of_them() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    debounced(&mut kind, 60, at(1));
+    settle(&mut kind, &job, How::Ack, at(2));
+    // Since the ack there was none: the next is the first.
+    claim(&mut kind, at(11));
+    debounced(&mut kind, 15, at(12));
+    debounced(&mut kind, 15, at(20));
+    assert_eq!(view(&kind, at(20)).next.map(|next| next.due), Some(at(27)));
+}
+
+#[test]
+fn a_debounced_successor_is_not_due_before_it_was_put() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    claim(&mut kind, at(0));
+    debounced(&mut kind, 5, at(20));
+    assert_eq!(view(&kind, at(20)).next.map(|next| next.due), Some(at(20)));
+}
