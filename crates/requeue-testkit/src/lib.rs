@@ -1,5 +1,11 @@
 //! The suite that every store of `requeue-jobs` passes.
 
 mod fixture;
+mod history;
+mod model;
+mod random;
 
 pub use fixture::{Fixture, MemoryFixture, block_on};
+pub use history::{check_histories, check_history};
+pub use model::Model;
+pub use random::Random;

@@ -251,7 +251,7 @@ impl KindState {
         };
         record.updated_at = now;
         if lease.cancelled {
-            self.start_afresh(id.clone(), lease.next);
+            self.start_afresh(id.clone(), lease.next, now);
             return None;
         }
         record.fail(&lease, lease.ends_at, None);
@@ -275,10 +275,12 @@ impl KindState {
     }
 
     /// What was put after a leased job was cancelled is a new one.
-    fn start_afresh(&mut self, id: JobId, next: Option<Next>) {
+    fn start_afresh(&mut self, id: JobId, next: Option<Next>, now: Timestamp) {
         if let Some(Next { body, due, generation, put_at }) = next {
             let seq = self.next_seq();
-            self.keep(id, Record::new(body, due, generation, seq, put_at));
+            let mut record = Record::new(body, due, generation, seq, put_at);
+            record.updated_at = now;
+            self.keep(id, record);
         }
     }
 
@@ -322,9 +324,10 @@ impl KindState {
         else {
             return Err(SettleError::LeaseLost { receipt });
         };
-        record.updated_at = now;
+        let updated_at = std::mem::replace(&mut record.updated_at, now);
         Ok(match how {
             How::Extend(_) if lease.cancelled => {
+                record.updated_at = updated_at;
                 record.status = Status::Leased(lease);
                 self.keep(id, record);
                 Settled::Cancelled
@@ -338,7 +341,7 @@ impl KindState {
                 Settled::Extended(ends_at)
             }
             _ if lease.cancelled => {
-                self.start_afresh(id, lease.next);
+                self.start_afresh(id, lease.next, now);
                 Settled::Cancelled
             }
             How::Ack => {

@@ -2,8 +2,8 @@
 
 use super::KindState;
 use crate::{
-    Body, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Mode, Put, PutOutcome, Settle,
-    Settled, Timestamp, WorkerName,
+    Body, Change, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Mode, Put, PutOutcome, Settle,
+    Settled, Timestamp, What, WorkerName,
 };
 use std::time::Duration;
 
@@ -41,6 +41,11 @@ fn settle(kind: &mut KindState, job: &ClaimedJob, how: How, now: Timestamp) -> S
     kind.settle(Settle { receipt: job.receipt.clone(), how }, now).unwrap()
 }
 
+fn cancel(kind: &mut KindState, now: Timestamp) {
+    let change = Change { kind: Kind::new("k").unwrap(), id: id(), what: What::Cancel };
+    kind.change(change, now).unwrap();
+}
+
 fn view(kind: &KindState, now: Timestamp) -> JobView {
     kind.get(&id(), now).expect("there is a job")
 }
@@ -73,4 +78,28 @@ fn a_debounced_successor_is_not_due_before_it_was_put() {
     claim(&mut kind, at(0));
     debounced(&mut kind, 5, at(20));
     assert_eq!(view(&kind, at(20)).next.map(|next| next.due), Some(at(20)));
+}
+
+#[test]
+fn extending_a_cancelled_lease_changes_nothing() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    cancel(&mut kind, at(1));
+    let before = view(&kind, at(2));
+    assert_eq!(settle(&mut kind, &job, How::Extend(None), at(2)), Settled::Cancelled);
+    assert_eq!(view(&kind, at(2)), before);
+}
+
+#[test]
+fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    cancel(&mut kind, at(1));
+    debounced(&mut kind, 60, at(2));
+    debounced(&mut kind, 60, at(3));
+    assert_eq!(settle(&mut kind, &job, How::Ack, at(4)), Settled::Cancelled);
+    let job = view(&kind, at(4));
+    assert_eq!((job.created_at, job.updated_at), (at(2), at(4)));
 }
