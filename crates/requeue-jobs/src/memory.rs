@@ -85,20 +85,26 @@ impl State {
     }
 
     fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, PutError> {
-        let kind = self.kind(&tick.kind)?;
-        let Some(schedule) = kind.schedules.get_mut(&tick.id) else {
+        let Some(kind) = self.kinds.get_mut(&tick.kind) else {
+            return Ok(Ticked::Absent);
+        };
+        let Some(schedule) = kind.schedules.get(&tick.id) else {
             return Ok(Ticked::Absent);
         };
         if schedule.next != tick.expected {
             return Ok(Ticked::Moved(schedule.next));
         }
-        schedule.next = tick.next;
-        if !tick.put {
-            return Ok(Ticked::Skipped);
+        let mut ticked = Ticked::Skipped;
+        if tick.put {
+            let mut put = Put::new(tick.kind, tick.id.clone(), schedule.body.clone());
+            put.due = Due::At(tick.expected);
+            // Before the schedule moves: where the put is refused, nothing happens.
+            ticked = Ticked::Put(kind.put(put, now)?);
         }
-        let mut put = Put::new(tick.kind, tick.id, schedule.body.clone());
-        put.due = Due::At(tick.expected);
-        kind.put(put, now).map(Ticked::Put)
+        if let Some(schedule) = kind.schedules.get_mut(&tick.id) {
+            schedule.next = tick.next;
+        }
+        Ok(ticked)
     }
 }
 

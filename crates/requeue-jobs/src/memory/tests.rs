@@ -1,9 +1,10 @@
 //! Corners that random histories found.
 
-use super::KindState;
+use super::{KindState, State};
+use crate::limits::MAX_DELAY;
 use crate::{
-    Body, Change, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Mode, Put, PutOutcome, Settle,
-    Settled, Timestamp, What, WorkerName,
+    Body, Change, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Missed, Mode, Put, PutOutcome,
+    Schedule, Settle, Settled, Tick, Ticked, Timestamp, What, WorkerName,
 };
 use std::time::Duration;
 
@@ -102,4 +103,19 @@ fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
     assert_eq!(settle(&mut kind, &job, How::Ack, at(4)), Settled::Cancelled);
     let job = view(&kind, at(4));
     assert_eq!((job.created_at, job.updated_at), (at(2), at(4)));
+}
+
+#[test]
+fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
+    let mut state = State::default();
+    let name = Kind::new("k").unwrap();
+    let expected = at(0).saturating_add(MAX_DELAY + SECOND);
+    let (when, time_zone) = (String::new(), String::new());
+    let (body, missed) = (Body::default(), Missed::One);
+    let schedule = Schedule { id: id(), when, time_zone, body, missed, next: expected };
+    state.kind(&name).unwrap().schedules.insert(id(), schedule);
+    let next = expected.saturating_add(SECOND);
+    let tick = Tick { kind: name, id: id(), expected, next, put: true };
+    assert!(state.tick(tick.clone(), at(0)).is_err());
+    assert!(matches!(state.tick(tick, at(1)), Ok(Ticked::Put(_))));
 }
