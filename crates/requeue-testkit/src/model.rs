@@ -1,0 +1,367 @@
+//! The contract once more, as plainly as it can be said: a list of jobs, searched from its
+//! beginning.
+//!
+//! It was written from the contract and not from a store, and its answers are compared with
+//! a store's, step by step. What the contract leaves to the store is given to the model along
+//! with the call, from the store's answer: generations, fences, how much jitter takes away, when
+//! dead jobs are dropped. It takes what is allowed, and answers something else where it is not.
+
+mod job;
+mod schedules;
+mod views;
+
+use job::Job;
+use requeue_jobs::{
+    Change, ChangeError, Changed, Claim, ClaimedJob, Condition, Fence, Generation, How, JobId,
+    JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome, Receipt, Schedule, Settings,
+    Settle, SettleError, Settled, Timestamp, What, kept_error,
+};
+
+/// All that a store knows.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    jobs: Vec<Job>,
+    kinds: Vec<KindFacts>,
+    /// How often a job got a place in line.
+    places: u64,
+}
+
+/// What is known of a kind beside its jobs.
+#[derive(Debug, Clone)]
+struct KindFacts {
+    name: Kind,
+    settings: Settings,
+    schedules: Vec<Schedule>,
+    generation: Generation,
+    fence: Fence,
+}
+
+impl Model {
+    fn facts(&mut self, kind: &Kind) -> &mut KindFacts {
+        let at = self.kinds.iter().position(|facts| facts.name == *kind).unwrap_or_else(|| {
+            let (settings, schedules) = (Settings::default(), Vec::new());
+            let (generation, fence) = (Generation(0), Fence(0));
+            let name = kind.clone();
+            self.kinds.push(KindFacts { name, settings, schedules, generation, fence });
+            self.kinds.len() - 1
+        });
+        &mut self.kinds[at]
+    }
+
+    fn find(&self, kind: &Kind, id: &JobId) -> Option<usize> {
+        self.jobs.iter().position(|job| job.view.kind == *kind && job.view.id == *id)
+    }
+
+    fn of<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = &'a Job> {
+        self.jobs.iter().filter(move |job| job.view.kind == *kind)
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.places += 1;
+        self.places
+    }
+
+    /// The given generation, if it is higher than all before it.
+    fn next_generation(&mut self, kind: &Kind, given: Option<Generation>) -> Generation {
+        let last = &mut self.facts(kind).generation;
+        *last = given.filter(|given| given > last).unwrap_or(Generation(last.0 + 1));
+        *last
+    }
+
+    /// A put; its generation, if it gets one, is the one `given`.
+    pub fn put(
+        &mut self,
+        put: &Put,
+        given: Option<Generation>,
+        now: Timestamp,
+    ) -> Result<Placed, PutError> {
+        let due = put.due.at(now)?;
+        let found = self.find(&put.kind, &put.id);
+        self.check_condition(put, found)?;
+        if put.mode == Mode::Keep
+            && let Some(generation) = found.and_then(|at| self.jobs[at].kept_generation())
+        {
+            return Ok(Placed { outcome: PutOutcome::Kept, generation });
+        }
+        let generation = self.next_generation(&put.kind, given);
+        let place = self.next_place();
+        let outcome = match found {
+            Some(at) => self.jobs[at].put(put, due, generation, place, now),
+            None => {
+                let due = job::merged(put.mode, due, None, now, now);
+                let view = JobView::new(
+                    put.kind.clone(),
+                    put.id.clone(),
+                    put.body.clone(),
+                    due,
+                    generation,
+                );
+                self.jobs.push(Job::new(view, place, now, now));
+                PutOutcome::Created
+            }
+        };
+        Ok(Placed { outcome, generation })
+    }
+
+    fn check_condition(&self, put: &Put, found: Option<usize>) -> Result<(), PutError> {
+        let found = found.map(|at| self.jobs[at].view.newest_generation());
+        let (kind, id) = (put.kind.clone(), put.id.clone());
+        match put.condition {
+            Some(Condition::IfAbsent) => match found {
+                Some(generation) => Err(PutError::Exists { kind, id, generation }),
+                None => Ok(()),
+            },
+            Some(Condition::IfGeneration(expected)) if found != Some(expected) => {
+                Err(PutError::Generation { kind, id, expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A claim that asks `kinds` in this order; the fences are those of the jobs `given`.
+    pub fn claim(
+        &mut self,
+        claim: &Claim,
+        kinds: &[Kind],
+        given: &[ClaimedJob],
+        now: Timestamp,
+    ) -> Vec<ClaimedJob> {
+        let mut claimed = Vec::new();
+        for kind in kinds {
+            while claimed.len() < claim.max && self.has_room(kind, now) {
+                let Some(at) = self.first(kind, now) else { break };
+                if self.jobs[at].view.state != JobState::Leased || self.lapse(at, now) {
+                    let fence = given.get(claimed.len()).map(|job| job.receipt.fence());
+                    claimed.push(self.lease(at, claim, fence, now));
+                }
+            }
+        }
+        claimed
+    }
+
+    /// Whether one more may be leased. A lease that lapsed takes no room.
+    fn has_room(&mut self, kind: &Kind, now: Timestamp) -> bool {
+        let leases = self.of(kind).filter(|job| job.lease_ends_at().is_some_and(|end| end > now));
+        let leased = leases.count();
+        let settings = &self.facts(kind).settings;
+        !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
+    }
+
+    /// The first that is due, or whose lease lapsed.
+    fn first(&self, kind: &Kind, now: Timestamp) -> Option<usize> {
+        let of_kind = |at: &usize| self.jobs[*at].view.kind == *kind;
+        let claimable = (0..self.jobs.len())
+            .filter(of_kind)
+            .filter(|at| self.jobs[*at].position().is_some_and(|(position, _)| position <= now));
+        claimable.min_by_key(|at| self.jobs[*at].position())
+    }
+
+    fn lease(
+        &mut self,
+        at: usize,
+        claim: &Claim,
+        fence: Option<Fence>,
+        now: Timestamp,
+    ) -> ClaimedJob {
+        let (kind, id) = (self.jobs[at].view.kind.clone(), self.jobs[at].view.id.clone());
+        let facts = self.facts(&kind);
+        let ends_at = now.saturating_add(claim.lease.unwrap_or(facts.settings.lease));
+        let last = &mut facts.fence;
+        *last = fence.filter(|fence| fence > last).unwrap_or(Fence(last.0 + 1));
+        let receipt = Receipt::new(kind, id, *last, claim.nonce);
+        self.jobs[at].lease(receipt, claim.worker.clone(), ends_at, now)
+    }
+
+    /// Ends a lease that lapsed. Answers whether the job can be claimed now; if not, it may be
+    /// gone.
+    fn lapse(&mut self, at: usize, now: Timestamp) -> bool {
+        let place = self.next_place();
+        if self.jobs[at].is_cancelled() {
+            self.end(at, place, now);
+            return false;
+        }
+        let job = &mut self.jobs[at];
+        let ended_at = job.lease_ends_at().expect("only a leased job lapses");
+        let next = job.fail(ended_at, None, now);
+        // The lease was the wait: no further backoff.
+        job.view.due = ended_at;
+        if let Some(next) = next {
+            let due = if next.due > now { next.due } else { ended_at };
+            job.take_over(next, due, place);
+        }
+        !self.dies(at, now) && self.jobs[at].view.due <= now
+    }
+
+    /// Whether its attempts are used up; then it is dead now.
+    fn dies(&mut self, at: usize, now: Timestamp) -> bool {
+        let kind = self.jobs[at].view.kind.clone();
+        let max_attempts = self.facts(&kind).settings.max_attempts.max(1);
+        let place = self.next_place();
+        let dies = self.jobs[at].view.attempts >= max_attempts;
+        if dies {
+            self.jobs[at].die(place, now);
+        }
+        dies
+    }
+
+    /// The job is over. What was put meanwhile is a new one, first put at `put_at`.
+    fn end(&mut self, at: usize, place: u64, now: Timestamp) {
+        let old = self.jobs.remove(at);
+        if let (Some(next), Some(put_at)) = (old.view.next, old.next_put_at) {
+            let JobView { kind, id, .. } = old.view;
+            let view = JobView::new(kind, id, next.body, next.due, next.generation);
+            self.jobs.push(Job::new(view, place, put_at, now));
+        }
+    }
+
+    /// A settlement; a jittered retry comes back at the time `given`.
+    pub fn settle(
+        &mut self,
+        settle: &Settle,
+        given: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Settled, SettleError> {
+        let receipt = &settle.receipt;
+        let at = self.jobs.iter().position(|job| job.receipt.as_ref() == Some(receipt));
+        let Some(at) = at else {
+            return Err(SettleError::LeaseLost { receipt: receipt.clone() });
+        };
+        let place = self.next_place();
+        let settings = self.facts(receipt.kind()).settings.clone();
+        let job = &mut self.jobs[at];
+        if job.is_cancelled() {
+            if !matches!(settle.how, How::Extend(_)) {
+                self.end(at, place, now);
+            }
+            return Ok(Settled::Cancelled);
+        }
+        job.view.updated_at = now;
+        Ok(match &settle.how {
+            How::Extend(lease) => {
+                let wanted = now.saturating_add(lease.unwrap_or(settings.lease));
+                Settled::Extended(job.extend(wanted))
+            }
+            How::Ack => {
+                let has_next = job.view.next.is_some();
+                self.end(at, place, now);
+                if has_next && let Some(next) = self.jobs.last_mut() {
+                    // Literally the first put since the ack is the next one.
+                    next.first_put_at = None;
+                }
+                Settled::Done
+            }
+            How::Release => {
+                if let Some(next) = job.unlease() {
+                    job.replace(next.body, next.due, next.generation, place, now);
+                }
+                Settled::Released
+            }
+            How::Retry { delay, error } => {
+                let next = job.fail(now, Some(kept_error(error)), now);
+                let (soonest, latest) = match delay {
+                    Some(delay) => (*delay, *delay),
+                    None => job::backoff(&settings.backoff, job.view.attempts),
+                };
+                let range = now.saturating_add(soonest)..=now.saturating_add(latest);
+                let until = given.filter(|given| range.contains(given)).unwrap_or(*range.end());
+                job.floor = until;
+                job.move_to(until, place);
+                if let Some(next) = next {
+                    let due = next.due.max(until);
+                    job.take_over(next, due, place);
+                }
+                let due = job.view.due;
+                if self.dies(at, now) { Settled::Dead } else { Settled::RetryAt(due) }
+            }
+        })
+    }
+
+    /// A change of a job by its name.
+    pub fn change(&mut self, change: &Change, now: Timestamp) -> Result<Changed, ChangeError> {
+        let (kind, id) = (change.kind.clone(), change.id.clone());
+        let Some(at) = self.find(&kind, &id) else {
+            return Err(ChangeError::Absent { kind, id });
+        };
+        let place = self.next_place();
+        let job = &mut self.jobs[at];
+        match (change.what, job.view.state) {
+            (What::Cancel, JobState::Leased) => {
+                job.cancel(now);
+                Ok(Changed::Ending)
+            }
+            (What::Cancel, _) => {
+                self.jobs.remove(at);
+                Ok(Changed::Removed)
+            }
+            (What::Revive | What::RunNow, JobState::Dead) => {
+                job.revive(now, place, now);
+                Ok(Changed::Revived)
+            }
+            (What::Revive, _) => Err(ChangeError::NotDead { kind, id }),
+            (What::RunNow, JobState::Leased) => match &mut job.view.next {
+                Some(next) => {
+                    next.due = next.due.min(now);
+                    job.view.updated_at = now;
+                    Ok(Changed::Ready)
+                }
+                None => Err(ChangeError::Leased { kind, id }),
+            },
+            (What::RunNow, _) => {
+                job.floor = Timestamp::default();
+                job.view.updated_at = now;
+                if job.view.due > now {
+                    job.move_to(now, place);
+                }
+                Ok(Changed::Ready)
+            }
+        }
+    }
+
+    /// Ends up to `max` leases of each kind that lapsed, those that ended first, and answers
+    /// how many they were.
+    pub fn reap(&mut self, max: usize, now: Timestamp) -> usize {
+        let mut reaped = 0;
+        for kind in self.names() {
+            for _ in 0..max {
+                let lapsed = |at: &usize| {
+                    let job = &self.jobs[*at];
+                    job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
+                };
+                let first = (0..self.jobs.len()).filter(lapsed);
+                let Some(at) = first.min_by_key(|at| self.jobs[*at].position()) else { break };
+                self.lapse(at, now);
+                reaped += 1;
+            }
+        }
+        reaped
+    }
+
+    /// Drops what need not be kept: dead jobs that died too long ago, or before too many
+    /// others, if the store has dropped them too. Answers how many, and whether any is left.
+    pub fn drop_dead(&mut self, kept: impl Fn(&JobView) -> bool, now: Timestamp) -> (usize, bool) {
+        let mut left = false;
+        let before = self.jobs.len();
+        for kind in self.names() {
+            let retention = self.facts(&kind).settings.retention;
+            let mut deaths: Vec<_> = self.of(&kind).filter_map(Job::death).collect();
+            deaths.sort_unstable();
+            let too_many = deaths.len().saturating_sub(retention.count);
+            let (too_old, first_kept) = (retention.oldest(now), deaths.get(too_many).copied());
+            self.jobs.retain(|job| {
+                let Some(death) = job.death().filter(|_| job.view.kind == kind) else {
+                    return true;
+                };
+                let past = death.0 < too_old || first_kept.is_none_or(|first| death < first);
+                let keep = !past || kept(&job.view);
+                left |= past && keep;
+                keep
+            });
+        }
+        (before - self.jobs.len(), left)
+    }
+
+    /// The names of all kinds that were ever spoken of.
+    fn names(&self) -> Vec<Kind> {
+        self.kinds.iter().map(|facts| facts.name.clone()).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! One job of the model: what is told of it, and the little that is not.
+
+use requeue_jobs::limits::KEPT_ATTEMPTS;
+use requeue_jobs::{
+    Backoff, Body, ClaimedJob, FailedAttempt, Generation, JobState, JobView, LeaseView, Mode,
+    NextView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// As it is told, but that a pending job is `Waiting` here, whatever the time.
+    pub(super) view: JobView,
+    pub(super) receipt: Option<Receipt>,
+    /// When it got its place in line: the earlier of two that are due at once is first.
+    place: u64,
+    /// The backoff's end: no put makes it due before.
+    pub(super) floor: Timestamp,
+    /// The first put since it was created or last acked.
+    pub(super) first_put_at: Option<Timestamp>,
+    /// The first put that its successor is made of.
+    pub(super) next_put_at: Option<Timestamp>,
+}
+
+impl Job {
+    /// A job that was first put at `put_at`, and is new `now`.
+    pub(super) fn new(mut view: JobView, place: u64, put_at: Timestamp, now: Timestamp) -> Self {
+        (view.created_at, view.updated_at) = (put_at, now);
+        let (first_put_at, floor) = (Some(put_at), Timestamp::default());
+        Job { view, receipt: None, place, floor, first_put_at, next_put_at: None }
+    }
+
+    pub(super) fn told(&self, now: Timestamp) -> JobView {
+        let mut view = self.view.clone();
+        if self.is_pending() && view.due <= now {
+            view.state = JobState::Ready;
+        }
+        view
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.view.state == JobState::Waiting
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.view.lease.as_ref().is_some_and(|lease| lease.cancelled)
+    }
+
+    pub(super) fn lease_ends_at(&self) -> Option<Timestamp> {
+        self.view.lease.as_ref().map(|lease| lease.ends_at)
+    }
+
+    /// Where it stands among those to be claimed: by due time, or by the end of its lease.
+    pub(super) fn position(&self) -> Option<(Timestamp, u64)> {
+        let at = self.lease_ends_at().or(self.is_pending().then_some(self.view.due))?;
+        Some((at, self.place))
+    }
+
+    /// When it died, and in what order.
+    pub(super) fn death(&self) -> Option<(Timestamp, u64)> {
+        Some((self.view.died_at?, self.place))
+    }
+
+    /// What a put with `keep` leaves as it is.
+    pub(super) fn kept_generation(&self) -> Option<Generation> {
+        match self.view.state {
+            JobState::Leased => self.view.next.as_ref().map(|next| next.generation),
+            _ => Some(self.view.generation),
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        put: &Put,
+        due: Timestamp,
+        generation: Generation,
+        place: u64,
+        now: Timestamp,
+    ) -> PutOutcome {
+        self.view.updated_at = now;
+        match self.view.state {
+            JobState::Leased => {
+                self.put_next(put, due, generation, now);
+                PutOutcome::Coalesced
+            }
+            JobState::Dead => {
+                self.first_put_at = Some(now);
+                self.revive(merged(put.mode, due, None, now, now), place, now);
+                (self.view.body, self.view.generation) = (put.body.clone(), generation);
+                PutOutcome::Revived
+            }
+            JobState::Waiting | JobState::Ready => {
+                let first = *self.first_put_at.get_or_insert(now);
+                let due = merged(put.mode, due, Some(self.view.due), first, now);
+                self.replace(put.body.clone(), due, generation, place, now);
+                PutOutcome::Updated
+            }
+        }
+    }
+
+    fn put_next(&mut self, put: &Put, due: Timestamp, generation: Generation, now: Timestamp) {
+        let put_at = *self.next_put_at.get_or_insert(now);
+        // What is put after a cancel is another job, and counts for itself.
+        let first =
+            if self.is_cancelled() { put_at } else { *self.first_put_at.get_or_insert(now) };
+        let old = self.view.next.as_ref().map(|next| next.due);
+        let due = merged(put.mode, due, old, first, now);
+        self.view.next = Some(NextView { body: put.body.clone(), due, generation });
+    }
+
+    /// Another body and time for a pending job. What is ready and stays so keeps its place.
+    pub(super) fn replace(
+        &mut self,
+        body: Body,
+        due: Timestamp,
+        generation: Generation,
+        place: u64,
+        now: Timestamp,
+    ) {
+        (self.view.body, self.view.generation) = (body, generation);
+        let due = due.max(self.floor);
+        let stays_ready = due <= now && self.view.due <= now;
+        if !stays_ready && due != self.view.due {
+            self.move_to(due, place);
+        }
+    }
+
+    pub(super) fn move_to(&mut self, due: Timestamp, place: u64) {
+        (self.view.due, self.place) = (due, place);
+    }
+
+    /// The successor takes the job's place.
+    pub(super) fn take_over(&mut self, next: NextView, due: Timestamp, place: u64) {
+        (self.view.body, self.view.generation) = (next.body, next.generation);
+        if due != self.view.due {
+            self.move_to(due, place);
+        }
+    }
+
+    pub(super) fn lease(
+        &mut self,
+        receipt: Receipt,
+        worker: WorkerName,
+        ends_at: Timestamp,
+        now: Timestamp,
+    ) -> ClaimedJob {
+        self.view.state = JobState::Leased;
+        self.view.updated_at = now;
+        self.view.lease = Some(LeaseView { worker, claimed_at: now, ends_at, cancelled: false });
+        self.receipt = Some(receipt.clone());
+        let mut job = ClaimedJob::new(receipt, self.view.body.clone(), self.view.generation);
+        job.due = self.view.due;
+        job.attempt = self.view.attempts + 1;
+        job.lease_ends_at = ends_at;
+        job.created_at = self.view.created_at;
+        job
+    }
+
+    /// Ends the lease: the job is pending. Answers what was put meanwhile.
+    pub(super) fn unlease(&mut self) -> Option<NextView> {
+        self.view.state = JobState::Waiting;
+        (self.view.lease, self.receipt, self.next_put_at) = (None, None, None);
+        self.view.next.take()
+    }
+
+    /// Ends the lease with a failure.
+    pub(super) fn fail(
+        &mut self,
+        ended_at: Timestamp,
+        error: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Option<NextView> {
+        let lease = self.view.lease.clone().expect("only a leased job fails");
+        let (worker, started_at) = (lease.worker, lease.claimed_at);
+        self.view.failures.push(FailedAttempt { worker, started_at, ended_at, error });
+        if self.view.failures.len() > KEPT_ATTEMPTS {
+            self.view.failures.remove(0);
+        }
+        self.view.attempts += 1;
+        self.view.updated_at = now;
+        self.unlease()
+    }
+
+    pub(super) fn die(&mut self, place: u64, now: Timestamp) {
+        self.view.state = JobState::Dead;
+        self.view.died_at = Some(now);
+        self.view.deaths += 1;
+        self.place = place;
+    }
+
+    pub(super) fn revive(&mut self, due: Timestamp, place: u64, now: Timestamp) {
+        self.view.state = JobState::Waiting;
+        self.view.died_at = None;
+        self.view.attempts = 0;
+        self.view.updated_at = now;
+        self.floor = Timestamp::default();
+        self.move_to(due, place);
+    }
+
+    pub(super) fn extend(&mut self, wanted: Timestamp) -> Timestamp {
+        let lease = self.view.lease.as_mut().expect("only a leased job is extended");
+        lease.ends_at = lease.ends_at.max(wanted);
+        lease.ends_at
+    }
+
+    pub(super) fn cancel(&mut self, now: Timestamp) {
+        let lease = self.view.lease.as_mut().expect("only a leased job is marked");
+        lease.cancelled = true;
+        (self.view.next, self.next_put_at) = (None, None);
+        self.view.updated_at = now;
+    }
+}
+
+/// The time that a put asks for, given that of what it replaces.
+pub(super) fn merged(
+    mode: Mode,
+    due: Timestamp,
+    old: Option<Timestamp>,
+    first_put_at: Timestamp,
+    now: Timestamp,
+) -> Timestamp {
+    match (mode, old) {
+        (Mode::Earliest, Some(old)) => due.min(old),
+        (Mode::Debounce { max_wait }, _) => due.min(first_put_at.saturating_add(max_wait).max(now)),
+        _ => due,
+    }
+}
+
+/// The shortest and the longest delay after so many failures.
+pub(super) fn backoff(backoff: &Backoff, failures: u32) -> (Duration, Duration) {
+    let mut longest = backoff.base.min(backoff.max);
+    for _ in 1..failures {
+        longest = (longest * 2).min(backoff.max);
+    }
+    let percent = 100 - u32::from(backoff.jitter_percent.min(100));
+    (longest * percent / 100, longest)
+}

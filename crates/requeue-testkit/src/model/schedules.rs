@@ -1,0 +1,67 @@
+//! What is kept of a kind beside its jobs: settings and schedules.
+
+use super::Model;
+use requeue_jobs::{
+    Due, Generation, JobId, Kind, Put, PutError, Schedule, Settings, Tick, Ticked, Timestamp,
+};
+
+impl Model {
+    /// Settings of a kind.
+    pub fn set(&mut self, kind: &Kind, settings: Settings) {
+        self.facts(kind).settings = settings;
+    }
+
+    /// What is set for a kind.
+    pub fn settings(&mut self, kind: &Kind) -> Settings {
+        self.facts(kind).settings.clone()
+    }
+
+    /// A schedule, in place of one of the same id.
+    pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) {
+        self.remove_schedule(kind, &schedule.id);
+        self.facts(kind).schedules.push(schedule);
+    }
+
+    /// Whether there was one.
+    pub fn remove_schedule(&mut self, kind: &Kind, id: &JobId) -> bool {
+        let schedules = &mut self.facts(kind).schedules;
+        let before = schedules.len();
+        schedules.retain(|schedule| schedule.id != *id);
+        schedules.len() < before
+    }
+
+    /// The schedules of a kind, by id.
+    pub fn schedules(&mut self, kind: &Kind) -> Vec<Schedule> {
+        let mut schedules = self.facts(kind).schedules.clone();
+        schedules.sort_by(|a, b| a.id.cmp(&b.id));
+        schedules
+    }
+
+    /// A step of a schedule.
+    pub fn tick(
+        &mut self,
+        tick: &Tick,
+        given: Option<Generation>,
+        now: Timestamp,
+    ) -> Result<Ticked, PutError> {
+        let schedules = &mut self.facts(&tick.kind).schedules;
+        let Some(schedule) = schedules.iter_mut().find(|schedule| schedule.id == tick.id) else {
+            return Ok(Ticked::Absent);
+        };
+        if schedule.next != tick.expected {
+            return Ok(Ticked::Moved(schedule.next));
+        }
+        let ticked = if tick.put {
+            let mut put = Put::new(tick.kind.clone(), tick.id.clone(), schedule.body.clone());
+            put.due = Due::At(tick.expected);
+            Ticked::Put(self.put(&put, given, now)?)
+        } else {
+            Ticked::Skipped
+        };
+        let mut moved = self.facts(&tick.kind).schedules.iter_mut();
+        if let Some(schedule) = moved.find(|schedule| schedule.id == tick.id) {
+            schedule.next = tick.next;
+        }
+        Ok(ticked)
+    }
+}

@@ -1,0 +1,65 @@
+//! What the model tells: everything counted and sorted anew.
+
+use super::{KindFacts, Model};
+use requeue_jobs::{
+    Counts, JobId, JobState, JobView, Kind, KindView, Page, Query, Settings, Spans, Timestamp,
+};
+
+impl Model {
+    /// A job, as it is told.
+    pub fn get(&self, kind: &Kind, id: &JobId, now: Timestamp) -> Option<JobView> {
+        Some(self.jobs[self.find(kind, id)?].told(now))
+    }
+
+    /// A page of a kind's jobs.
+    pub fn list(&self, query: &Query, now: Timestamp) -> Page {
+        let told = self.of(&query.kind).map(|job| job.told(now));
+        let mut jobs: Vec<JobView> = told
+            .filter(|job| query.state.is_none_or(|state| job.state == state))
+            .filter(|job| job.id.as_str().starts_with(&query.prefix))
+            .filter(|job| query.after.as_ref().is_none_or(|after| job.id > *after))
+            .collect();
+        jobs.sort_by(|a, b| a.id.cmp(&b.id));
+        let more = jobs.len() > query.limit.max(1);
+        jobs.truncate(query.limit.max(1));
+        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
+        Page { jobs, cursor }
+    }
+
+    /// All kinds that have anything, with what there is counted anew.
+    pub fn kinds(&self, now: Timestamp) -> Vec<KindView> {
+        let mut facts: Vec<&KindFacts> = self.kinds.iter().collect();
+        facts.sort_by(|a, b| a.name.cmp(&b.name));
+        facts.retain(|facts| {
+            facts.settings != Settings::default()
+                || !facts.schedules.is_empty()
+                || self.of(&facts.name).next().is_some()
+        });
+        let view = |facts: &KindFacts| {
+            let jobs: Vec<JobView> = self.of(&facts.name).map(|job| job.told(now)).collect();
+            let count = |state| jobs.iter().filter(|job| job.state == state).count() as u64;
+            let ready = count(JobState::Ready);
+            let pending = ready + count(JobState::Waiting);
+            let (leased, dead) = (count(JobState::Leased), count(JobState::Dead));
+            let ready_jobs = jobs.iter().filter(|job| job.state == JobState::Ready);
+            KindView {
+                kind: facts.name.clone(),
+                counts: Counts { pending, leased, dead, ready },
+                oldest_ready: ready_jobs.map(|job| job.due).min(),
+                paused: facts.settings.paused,
+            }
+        };
+        facts.into_iter().map(view).collect()
+    }
+
+    /// How many pending jobs fall due in each span.
+    pub fn upcoming(&self, kind: &Kind, spans: Spans) -> Vec<u64> {
+        let begins = |span: usize| spans.from.saturating_add(spans.length * span as u32);
+        let pending = || self.of(kind).filter(|job| job.is_pending());
+        let due_in = |span: usize| {
+            let due = begins(span)..begins(span + 1);
+            pending().filter(|job| due.contains(&job.view.due)).count() as u64
+        };
+        (0..spans.count).map(due_in).collect()
+    }
+}

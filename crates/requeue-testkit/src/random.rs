@@ -1,0 +1,54 @@
+//! Numbers that look random and can be had again.
+
+use std::env;
+use std::hash::{BuildHasher, RandomState};
+
+/// splitmix64.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// One of the first `count` numbers, from 0; 0 if there is none.
+    pub fn below(&mut self, count: usize) -> usize {
+        (self.number() % count.max(1) as u64) as usize
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of them; there must be one.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
+
+/// The seeds to try: those that once failed, and as many new ones as `count_in`, an environment
+/// variable, says, or else `count`. Where `REQUEUE_SEED` is set, that one and no other.
+pub(crate) fn seeds(failed_once: &[u64], count_in: &str, count: u64) -> Vec<u64> {
+    let number = |name: &str| {
+        let text = env::var(name).ok()?;
+        Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, and not a number")))
+    };
+    if let Some(seed) = number("REQUEUE_SEED") {
+        return vec![seed];
+    }
+    let first = RandomState::new().hash_one(()) >> 16;
+    let count = number(count_in).unwrap_or(count);
+    println!("{count} seeds from {first}, and {} that once failed", failed_once.len());
+    failed_once.iter().copied().chain(first..first + count).collect()
+}
