@@ -1,10 +1,12 @@
 //! The suite that every store of `requeue-jobs` passes.
 
+mod faults;
 mod fixture;
 mod history;
 mod model;
 mod random;
 
+pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};
 pub use model::Model;
