@@ -5,9 +5,11 @@ mod fixture;
 mod history;
 mod model;
 mod random;
+mod simulator;
 
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};
 pub use model::Model;
 pub use random::Random;
+pub use simulator::{check_simulations, simulate};

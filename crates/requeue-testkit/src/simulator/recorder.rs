@@ -1,0 +1,251 @@
+//! What a store was asked, and what it answered, in the order in which it did it.
+//!
+//! The recorder stands between the faults and the store: whatever callers are told, it knows.
+
+use super::event::{Event, Happened};
+use crate::fixture::{Fixture, block_on};
+use requeue_jobs::{
+    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, How, JobId, JobState, JobView,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Schedule, Settings, Settle, SettleError,
+    Settled, Spans, Store, Tick, Ticked, What,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(super) struct Recorder {
+    fixture: Arc<dyn Fixture>,
+    store: Arc<dyn Store>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    events: Vec<Event>,
+    /// What those who wait wait for.
+    waiting: Vec<Vec<Kind>>,
+}
+
+impl Recorder {
+    pub(super) fn new(fixture: Arc<dyn Fixture>) -> Self {
+        let store = fixture.store();
+        Recorder { fixture, store, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, what: Happened) {
+        let at = self.fixture.now();
+        self.seen().events.push(Event { at, what });
+    }
+
+    pub(super) fn events(&self) -> Vec<Event> {
+        self.seen().events.clone()
+    }
+
+    fn view(&self, kind: &Kind, id: &JobId) -> Option<JobView> {
+        block_on(self.store.get(kind.clone(), id.clone())).ok().flatten()
+    }
+
+    /// Some calls are done twice, which must be the same as once.
+    fn again(&self, kind: &Kind, id: &JobId, call: String, again: impl FnOnce()) {
+        if !self.seen().events.len().is_multiple_of(3) {
+            return;
+        }
+        let before = self.view(kind, id);
+        again();
+        let after = self.view(kind, id);
+        self.note(Happened::Again { call, before, after });
+    }
+
+    /// Looks at everything: all jobs, twice, counts, and who waits.
+    pub(super) fn audit(&self, kinds: &[Kind]) {
+        let mut listed = Vec::new();
+        let mut paged = Vec::new();
+        for kind in kinds {
+            let query = Query { limit: 1000, ..Query::new(kind.clone()) };
+            listed.extend(block_on(self.store.list(query)).unwrap_or_default().jobs);
+            let mut query = Query { limit: 2, ..Query::new(kind.clone()) };
+            loop {
+                let page = block_on(self.store.list(query.clone())).unwrap_or_default();
+                paged.extend(page.jobs);
+                let Some(cursor) = page.cursor else { break };
+                query.after = Some(cursor);
+            }
+        }
+        let counted = block_on(self.store.kinds()).unwrap_or_default();
+        let waiting = self.seen().waiting.iter().flatten().cloned().collect();
+        self.note(Happened::Audit { listed, paged, counted, waiting });
+    }
+
+    fn put_one(&self, put: Put) -> Result<Placed, PutError> {
+        let before = self.view(&put.kind, &put.id);
+        let do_it = || only(block_on(self.store.put(vec![put.clone()])));
+        let placed = do_it();
+        let after = self.view(&put.kind, &put.id);
+        let call = format!("{put:?}");
+        self.note(Happened::Put { put: put.clone(), placed: placed.clone(), before, after });
+        if put.condition.is_some() {
+            self.again(&put.kind, &put.id, call, || drop(do_it()));
+        }
+        placed
+    }
+
+    fn settle_one(&self, settle: Settle) -> Result<Settled, SettleError> {
+        let (kind, id) = (settle.receipt.kind().clone(), settle.receipt.id().clone());
+        let before = self.view(&kind, &id);
+        let do_it = || only(block_on(self.store.settle(vec![settle.clone()])));
+        let settled = do_it();
+        let after = self.view(&kind, &id);
+        let call = format!("{settle:?}");
+        let again = settle.how != How::Release;
+        let event =
+            Happened::Settle { settle: settle.clone(), settled: settled.clone(), before, after };
+        self.note(event);
+        if again {
+            self.again(&kind, &id, call, || drop(do_it()));
+        }
+        settled
+    }
+
+    fn change_one(&self, change: Change) -> Result<Changed, ChangeError> {
+        let do_it = || only(block_on(self.store.change(vec![change.clone()])));
+        let changed = do_it();
+        self.note(Happened::Change { change: change.clone(), changed: changed.clone() });
+        if change.what == What::Cancel {
+            let call = format!("{change:?}");
+            self.again(&change.kind, &change.id, call, || drop(do_it()));
+        }
+        changed
+    }
+
+    /// What a claim could get.
+    fn claimable(&self, kinds: &[Kind]) -> Vec<JobView> {
+        let now = self.fixture.now();
+        let all = |kind: &Kind| {
+            let query = Query { limit: 1000, ..Query::new(kind.clone()) };
+            block_on(self.store.list(query)).unwrap_or_default().jobs
+        };
+        let claimable = |job: &JobView| {
+            let lapsed = job.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
+            job.state == JobState::Ready || lapsed
+        };
+        kinds.iter().flat_map(all).filter(claimable).collect()
+    }
+}
+
+/// The answer to a batch of one.
+fn only<T, E: From<requeue_jobs::StoreError>>(
+    answer: Result<Each<T, E>, requeue_jobs::StoreError>,
+) -> Result<T, E> {
+    answer?.pop().expect("there is one answer per entry")
+}
+
+/// Calls are done at once, with what is looked at before and after in one go: nothing comes
+/// in between, whatever the store.
+impl Store for Recorder {
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        Box::pin(async move { Ok(puts.into_iter().map(|put| self.put_one(put)).collect()) })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(async move {
+            let before = self.claimable(&claim.kinds);
+            let claimed = block_on(self.store.claim(claim))?;
+            self.note(Happened::Claim { jobs: claimed.jobs.clone(), before });
+            Ok(claimed)
+        })
+    }
+
+    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        Box::pin(async move {
+            Ok(settlements.into_iter().map(|settle| self.settle_one(settle)).collect())
+        })
+    }
+
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        Box::pin(
+            async move { Ok(changes.into_iter().map(|change| self.change_one(change)).collect()) },
+        )
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.seen().waiting.push(kinds.clone());
+            let _gone = Gone { recorder: self, kinds: kinds.clone() };
+            self.store.wait(kinds, limit).await
+        })
+    }
+
+    fn reap(&self, max: usize) -> Answer<'_, usize> {
+        Box::pin(async move {
+            let reaped = block_on(self.store.reap(max))?;
+            self.note(Happened::Reap);
+            Ok(reaped)
+        })
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        Box::pin(async move {
+            block_on(self.store.set(kind.clone(), settings.clone()))?;
+            self.note(Happened::Set { kind, settings });
+            Ok(())
+        })
+    }
+
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        Box::pin(async move {
+            let ticked = block_on(self.store.tick(tick.clone()))?;
+            self.note(Happened::Tick { tick, ticked });
+            Ok(ticked)
+        })
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        self.store.get(kind, id)
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, Page> {
+        self.store.list(query)
+    }
+
+    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        self.store.kinds()
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        self.store.upcoming(kind, spans)
+    }
+
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        self.store.settings(kind)
+    }
+
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        self.store.set_schedule(kind, schedule)
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        self.store.remove_schedule(kind, id)
+    }
+
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        self.store.schedules(kind)
+    }
+}
+
+/// Waits no more, also if it was killed.
+struct Gone<'a> {
+    recorder: &'a Recorder,
+    kinds: Vec<Kind>,
+}
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let waiting = &mut self.recorder.seen().waiting;
+        if let Some(at) = waiting.iter().position(|kinds| *kinds == self.kinds) {
+            waiting.swap_remove(at);
+        }
+    }
+}
