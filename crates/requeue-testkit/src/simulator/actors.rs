@@ -27,7 +27,12 @@ pub(super) async fn producer(world: &World) {
     while !world.is_quiet() {
         world.sleep(world.random(|random| millis(random, &[1, 50, 200, 1000]))).await;
         if world.random(|random| random.chance(75)) {
-            let put = world.random(random_put);
+            let mut put = world.random(random_put);
+            if let Some(Condition::IfGeneration(generation)) = &mut put.condition
+                && let Ok(Some(job)) = world.store.get(put.kind.clone(), put.id.clone()).await
+            {
+                *generation = job.newest_generation();
+            }
             // Who does not know whether it was done does it again.
             for _ in 0..2 {
                 match world.store.put(vec![put.clone()]).await {
@@ -60,7 +65,7 @@ fn random_put(random: &mut Random) -> Put {
     };
     put.condition = match random.below(8) {
         0 => Some(Condition::IfAbsent),
-        1 => Some(Condition::IfGeneration(Generation(random.below(20) as u64))),
+        1 => Some(Condition::IfGeneration(Generation(1))),
         _ => None,
     };
     put
@@ -184,7 +189,7 @@ pub(super) async fn ticker(world: &World) {
                 if schedule.next > world.fixture.now() {
                     continue;
                 }
-                let next = schedule.next.saturating_add(Duration::from_secs(2));
+                let next = schedule.next.saturating_add(Duration::from_secs(10));
                 let (id, expected) = (schedule.id, schedule.next);
                 let tick = Tick { kind: kind.clone(), id, expected, next, put: true };
                 let _ = world.store.tick(tick).await;
