@@ -69,7 +69,7 @@ pub fn simulate(fixture: Arc<dyn Fixture>, seed: u64) -> Result<(), String> {
     };
     world.set_up();
     let mut tasks = Tasks::default();
-    world.start(&mut tasks);
+    world.start(&mut tasks, &recorder);
     world.run(&mut tasks, &recorder);
     world.finish(&mut tasks, &recorder);
     invariants::check(&recorder.events())
@@ -148,12 +148,13 @@ impl World {
         }
     }
 
-    fn start<'a>(&'a self, tasks: &mut Tasks<'a>) {
+    fn start<'a>(&'a self, tasks: &mut Tasks<'a>, recorder: &'a Recorder) {
         for number in 0..2 {
             tasks.spawn(format!("producer {number}"), actors::producer(self));
             tasks.spawn(format!("ticker {number}"), actors::ticker(self));
         }
         tasks.spawn("operator".to_owned(), actors::operator(self));
+        tasks.spawn("pager".to_owned(), actors::pager(self, recorder));
         tasks.spawn("reaper".to_owned(), actors::reaper(self));
         (0..WORKERS).for_each(|number| self.start_worker(number, tasks));
     }

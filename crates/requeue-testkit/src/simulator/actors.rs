@@ -1,5 +1,7 @@
-//! Those who use the store, each a task: producers, workers, an operator, a reaper, tickers.
+//! Those who use the store, each a task: producers, workers, an operator, a reaper, tickers,
+//! somebody who looks on.
 
+use super::recorder::Recorder;
 use super::{World, kinds};
 use crate::random::Random;
 use requeue_jobs::{
@@ -177,6 +179,15 @@ pub(super) async fn reaper(world: &World) {
     loop {
         world.sleep(Duration::from_secs(3)).await;
         let _ = world.store.reap(1000).await;
+    }
+}
+
+/// Looks through all jobs of a kind, slowly. Faults do not concern it.
+pub(super) async fn pager(world: &World, recorder: &Recorder) {
+    while !world.is_quiet() {
+        let kind = world.random(kind);
+        recorder.page(&kind, || world.sleep(Duration::from_millis(100))).await;
+        world.sleep(Duration::from_millis(500)).await;
     }
 }
 

@@ -50,6 +50,14 @@ pub(super) enum Happened {
         before: Option<JobView>,
         after: Option<JobView>,
     },
+    /// Somebody turned the pages while others changed jobs.
+    Pages {
+        /// All jobs before.
+        before: Vec<JobView>,
+        paged: Vec<JobView>,
+        /// All jobs after.
+        after: Vec<JobView>,
+    },
     /// Nobody could go on, and everything was looked at.
     Audit {
         /// All jobs, on one page for each kind.
@@ -71,7 +79,7 @@ impl Event {
             Happened::Claim { jobs, .. } => format!("claimed {jobs:?}"),
             Happened::Settle { settle, settled, .. } => format!("{settle:?} -> {settled:?}"),
             Happened::Change { change, changed } => format!("{change:?} -> {changed:?}"),
-            Happened::Audit { .. } => return None,
+            Happened::Audit { .. } | Happened::Pages { .. } => return None,
             other => format!("{other:?}"),
         };
         Some(format!("{} {text}", self.at.as_millis()))

@@ -281,6 +281,17 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
             }
             Ok(())
         }
+        Happened::Pages { before, paged, after } => {
+            let untouched =
+                before.iter().filter(|job| after.iter().any(|other| is_same(job, other)));
+            for job in untouched {
+                let times = paged.iter().filter(|other| other.id == job.id).count();
+                if times != 1 {
+                    return Err(format!("{times} times on pages: {job:?}"));
+                }
+            }
+            Ok(())
+        }
         Happened::Tick { tick, ticked: Ticked::Put(_) } => {
             let occurrence = (tick.kind.clone(), tick.id.clone(), tick.expected);
             if facts.ticked.contains(&occurrence) {
@@ -290,6 +301,11 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether nobody has touched it. That it fell due meanwhile is not to touch it.
+fn is_same(job: &JobView, other: &JobView) -> bool {
+    job.id == other.id && job.updated_at == other.updated_at
 }
 
 fn settings(facts: &Facts, kind: &Kind) -> Settings {

@@ -59,13 +59,33 @@ impl Recorder {
         self.note(Happened::Again { call, before, after });
     }
 
+    /// All jobs of a kind, on one page.
+    fn listed(&self, kind: &Kind) -> Vec<JobView> {
+        let query = Query { limit: 1000, ..Query::new(kind.clone()) };
+        block_on(self.store.list(query)).unwrap_or_default().jobs
+    }
+
+    /// Turns the pages of a kind, one by one; `pause` passes in between.
+    pub(super) async fn page<F: Future<Output = ()>>(&self, kind: &Kind, pause: impl Fn() -> F) {
+        let before = self.listed(kind);
+        let mut paged = Vec::new();
+        let mut query = Query { limit: 1, ..Query::new(kind.clone()) };
+        loop {
+            let page = block_on(self.store.list(query.clone())).unwrap_or_default();
+            paged.extend(page.jobs);
+            let Some(cursor) = page.cursor else { break };
+            query.after = Some(cursor);
+            pause().await;
+        }
+        let after = self.listed(kind);
+        self.note(Happened::Pages { before, paged, after });
+    }
+
     /// Looks at everything: all jobs, twice, counts, and who waits.
     pub(super) fn audit(&self, kinds: &[Kind]) {
-        let mut listed = Vec::new();
+        let listed = kinds.iter().flat_map(|kind| self.listed(kind)).collect();
         let mut paged = Vec::new();
         for kind in kinds {
-            let query = Query { limit: 1000, ..Query::new(kind.clone()) };
-            listed.extend(block_on(self.store.list(query)).unwrap_or_default().jobs);
             let mut query = Query { limit: 2, ..Query::new(kind.clone()) };
             loop {
                 let page = block_on(self.store.list(query.clone())).unwrap_or_default();
@@ -123,15 +143,11 @@ impl Recorder {
     /// What a claim could get.
     fn claimable(&self, kinds: &[Kind]) -> Vec<JobView> {
         let now = self.fixture.now();
-        let all = |kind: &Kind| {
-            let query = Query { limit: 1000, ..Query::new(kind.clone()) };
-            block_on(self.store.list(query)).unwrap_or_default().jobs
-        };
         let claimable = |job: &JobView| {
             let lapsed = job.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
             job.state == JobState::Ready || lapsed
         };
-        kinds.iter().flat_map(all).filter(claimable).collect()
+        kinds.iter().flat_map(|kind| self.listed(kind)).filter(claimable).collect()
     }
 }
 
