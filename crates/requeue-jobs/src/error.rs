@@ -60,6 +60,12 @@ pub enum Invalid {
         /// What it is.
         text: String,
     },
+    /// A body that cannot be written, or read, as JSON.
+    #[error("the body is not what was expected of its JSON: {reason}")]
+    NotJson {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Why a store did not do what it was asked to.

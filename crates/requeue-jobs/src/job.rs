@@ -38,6 +38,11 @@ impl Body {
         Body::new(bytes, "application/octet-stream")
     }
 
+    /// The same bytes, said to be something else.
+    pub fn of_type(self, content_type: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        Body::new(self.bytes, content_type)
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -15,12 +15,14 @@
 //! ```
 
 mod claim;
+mod client;
 mod cron;
 mod error;
 mod job;
 pub mod limits;
 mod memory;
 mod names;
+mod panics;
 mod put;
 mod query;
 mod receipt;
@@ -29,6 +31,7 @@ mod store;
 mod time;
 
 pub use claim::{Change, Changed, Claim, Claimed, ClaimedJob, How, Settle, Settled, What};
+pub use client::{ClaimJobs, Jobs, Placing, PutJob};
 pub use cron::{Missed, Schedule, Ticked};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView, kept_error};

@@ -1,0 +1,126 @@
+//! A put in the making.
+
+use super::lane::{Call, Lane};
+use crate::error::{Invalid, PutError};
+use crate::job::Body;
+use crate::names::{JobId, Kind};
+use crate::put::{Condition, Mode, Placed, Put};
+use crate::receipt::Generation;
+use crate::time::{Due, Timestamp};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+type Puts = Arc<Lane<Put, Placed, PutError>>;
+
+/// A put in the making, of [`Jobs::put`](super::Jobs::put): nothing happens before it is awaited.
+///
+/// A name or a body that cannot be is answered there, too.
+///
+/// ```
+/// use requeue_jobs::{Jobs, MemoryStore, Mode, PutOutcome};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # requeue_testkit::block_on(async {
+/// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+/// // Index a document once it has been left alone for five seconds, or a minute after its first edit.
+/// let max_wait = Duration::from_secs(60);
+/// let first = jobs
+///     .put("index", "doc-7", "draft")
+///     .content_type("text/plain")
+///     .after(Duration::from_secs(5))
+///     .mode(Mode::Debounce { max_wait })
+///     .await?;
+/// let edited = jobs.put("index", "doc-7", "final").if_generation(first.generation).await?;
+/// assert_eq!(edited.outcome, PutOutcome::Updated);
+/// # Ok::<(), requeue_jobs::PutError>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "await it"]
+pub struct PutJob {
+    puts: Puts,
+    put: Result<Put, Invalid>,
+}
+
+impl PutJob {
+    pub(super) fn new(puts: &Puts, kind: &str, id: &str, body: &[u8]) -> Self {
+        let put = || Ok(Put::new(Kind::new(kind)?, JobId::new(id)?, Body::octets(body)?));
+        PutJob { puts: Arc::clone(puts), put: put() }
+    }
+
+    /// Due so long after the store takes it.
+    pub fn after(self, delay: Duration) -> Self {
+        self.with(|put| put.due = Due::After(delay))
+    }
+
+    /// Due at this time; now if that has passed.
+    pub fn at(self, time: impl Into<Timestamp>) -> Self {
+        let time = time.into();
+        self.with(|put| put.due = Due::At(time))
+    }
+
+    /// What becomes of a job that waits already. Default: the last write wins.
+    pub fn mode(self, mode: Mode) -> Self {
+        self.with(|put| put.mode = mode)
+    }
+
+    /// Only if there is no such job: not even a leased or a dead one.
+    pub fn if_absent(self) -> Self {
+        self.with(|put| put.condition = Some(Condition::IfAbsent))
+    }
+
+    /// Only if nothing was put since the put that answered this.
+    pub fn if_generation(self, generation: Generation) -> Self {
+        self.with(|put| put.condition = Some(Condition::IfGeneration(generation)))
+    }
+
+    /// What the body's bytes are. Default: `application/octet-stream`.
+    pub fn content_type(mut self, content_type: &str) -> Self {
+        self.put = self.put.and_then(|mut put| {
+            put.body = put.body.of_type(content_type)?;
+            Ok(put)
+        });
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Put)) -> Self {
+        if let Ok(put) = &mut self.put {
+            change(put);
+        }
+        self
+    }
+
+    #[cfg(feature = "serde")]
+    pub(super) fn invalid(puts: &Puts, invalid: Invalid) -> Self {
+        PutJob { puts: Arc::clone(puts), put: Err(invalid) }
+    }
+}
+
+impl IntoFuture for PutJob {
+    type Output = Result<Placed, PutError>;
+    type IntoFuture = Placing;
+
+    fn into_future(self) -> Placing {
+        Placing(self.put.map(|put| self.puts.call(put)).map_err(Some))
+    }
+}
+
+/// A put that is awaited. It is sent when it is first polled.
+#[must_use = "await it"]
+pub struct Placing(Result<Call<Put, Placed, PutError>, Option<Invalid>>);
+
+impl Future for Placing {
+    type Output = Result<Placed, PutError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(call) => Pin::new(call).poll(cx),
+            Err(invalid) => {
+                Poll::Ready(Err(invalid.take().expect("polled after it was answered").into()))
+            }
+        }
+    }
+}
