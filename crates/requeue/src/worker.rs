@@ -102,6 +102,39 @@ pub struct Run<K> {
 }
 
 impl<K> Run<K> {
+    /// An attempt without a limit: for tests of a handler, and for workers over other queues.
+    ///
+    /// ```
+    /// use requeue::worker::{BoxError, Outcome, Run};
+    ///
+    /// fn handle(run: Run<&str>) -> Result<Outcome, BoxError> {
+    ///     Ok(if run.attempt < 3 { Outcome::Retry } else { Outcome::GiveUp })
+    /// }
+    ///
+    /// assert_eq!(handle(Run::new("order-7", 1))?, Outcome::Retry);
+    /// assert_eq!(handle(Run::new("order-7", 3))?, Outcome::GiveUp);
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    pub fn new(key: K, attempt: u32) -> Self {
+        Run { key, attempt, limit: None }
+    }
+
+    /// The same, to be finished before `at` on this clock.
+    ///
+    /// ```
+    /// use requeue::worker::Run;
+    /// use requeue::{Clock, ManualClock, Moment};
+    ///
+    /// let clock = ManualClock::new();
+    /// let run = Run::new("order-7", 1).until(&Clock::from(&clock), Moment::from_nanos(5));
+    /// assert_eq!(run.remaining().map(|left| left.as_nanos()), Some(5));
+    /// ```
+    #[must_use]
+    pub fn until(mut self, clock: &Clock, at: Moment) -> Self {
+        self.limit = Some(Limit { clock: clock.clone(), at });
+        self
+    }
+
     /// How long the attempt may still take. `None`: as long as it likes.
     ///
     /// ```

@@ -18,6 +18,20 @@ pub struct Failed<'a, K> {
     pub next: Next,
 }
 
+impl<'a, K> Failed<'a, K> {
+    /// For tests of a callback, and for workers over other queues.
+    ///
+    /// ```
+    /// use requeue::worker::{Cause, Failed, Next};
+    ///
+    /// let failed = Failed::new(&"order-7", 3, Cause::TimedOut, Next::Dead);
+    /// assert_eq!(failed.cause.to_string(), "it took too long");
+    /// ```
+    pub fn new(key: &'a K, attempt: u32, cause: Cause<'a>, next: Next) -> Self {
+        Failed { key, attempt, cause, next }
+    }
+}
+
 /// Why an attempt failed.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
