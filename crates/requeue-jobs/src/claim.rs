@@ -97,6 +97,17 @@ pub enum How {
         /// Why; what is longer than [`MAX_ERROR_LEN`](crate::limits::MAX_ERROR_LEN) is cut.
         error: String,
     },
+    /// It failed, and trying again is of no use: it is dead, whatever attempts are left. With a
+    /// successor, it is as if that was put on the dead job: it is revived.
+    Bury {
+        /// Why; cut as that of a retry.
+        error: String,
+    },
+    /// It is done, and is to be done again after this long: an ack, and a put of the same body, in
+    /// one step. What was put meanwhile takes its place, due when that is.
+    ///
+    /// Two calls would not do: a cancel in between would be undone by the put.
+    RequeueAfter(Duration),
     /// It was not begun: it goes back to its place, and no attempt is counted.
     Release,
     /// It takes longer. The lease ends this long after now, or when it ended before, if
@@ -112,7 +123,7 @@ pub enum Settled {
     Done,
     /// It failed, and is due again at this time.
     RetryAt(Timestamp),
-    /// It failed for the last time.
+    /// It failed for the last time. There may be a successor, if it was buried.
     Dead,
     /// It went back to its place.
     Released,

@@ -292,6 +292,18 @@ impl KindState {
         self.drop_dead(now, 1);
     }
 
+    /// Buries a job whose holder says so. The successor was put on it, and revives it.
+    fn bury_by_will(&mut self, id: JobId, record: Record, next: Option<Next>, now: Timestamp) {
+        let Some(Next { body, due, generation, put_at }) = next else {
+            return self.bury(id, record, now);
+        };
+        let mut record = Record { body, due, generation, first_put_at: Some(put_at), ..record };
+        record.reset();
+        record.deaths = record.deaths.saturating_add(1);
+        record.seq = self.next_seq();
+        self.keep(id, record);
+    }
+
     // Settle.
 
     pub(super) fn settle(
@@ -304,7 +316,9 @@ impl KindState {
             check_lease(*lease)?;
         }
         let delay = match &how {
-            How::Retry { delay: Some(delay), .. } => Some(Due::After(*delay).at(now)?),
+            How::Retry { delay: Some(delay), .. } | How::RequeueAfter(delay) => {
+                Some(Due::After(*delay).at(now)?)
+            }
             _ => None,
         };
         let id = receipt.id().clone();
@@ -344,8 +358,15 @@ impl KindState {
                 self.start_afresh(id, lease.next, now);
                 Settled::Cancelled
             }
-            How::Ack => {
-                if let Some(Next { body, due, generation, put_at }) = lease.next {
+            How::Ack | How::RequeueAfter(_) => {
+                let next = match (lease.next, delay) {
+                    (None, Some(due)) => {
+                        let generation = self.next_generation();
+                        Some(Next { body: record.body, due, generation, put_at: now })
+                    }
+                    (next, _) => next,
+                };
+                if let Some(Next { body, due, generation, put_at }) = next {
                     let seq = self.next_seq();
                     let mut next = Record::new(body, due, generation, seq, put_at);
                     next.first_put_at = None;
@@ -361,6 +382,11 @@ impl KindState {
                 }
                 self.keep(id, record);
                 Settled::Released
+            }
+            How::Bury { error } => {
+                record.fail(&lease, now, Some(kept_error(&error)));
+                self.bury_by_will(id, record, lease.next, now);
+                Settled::Dead
             }
             How::Retry { error, .. } => {
                 record.fail(&lease, now, Some(kept_error(&error)));
