@@ -8,6 +8,7 @@ use std::thread;
 
 type Numbers = Lane<u32, u32, StoreError>;
 type Asked = Pin<Box<Call<u32, u32, StoreError>>>;
+type Caller = (Asked, Arc<Task>);
 
 /// A store that answers ten times each entry.
 #[derive(Clone, Default)]
@@ -234,6 +235,64 @@ fn a_future_that_nobody_polls_any_more_holds_nobody_up() {
     desk.answer();
     assert!(task.was_woken());
     assert_eq!(poll_as(&mut call, &task), Poll::Ready(Ok(30)));
+}
+
+/// They called while the store was at it: on another thread, or in its own code.
+#[test]
+fn who_leaves_with_its_answer_tells_those_for_whom_it_did_nothing() {
+    let callers: Arc<Mutex<VecDeque<Caller>>> = Arc::default();
+    let next = Arc::clone(&callers);
+    let send = move |entries: Vec<u32>| -> Batch<u32, StoreError> {
+        let mut callers = next.lock().expect("nobody panics under it");
+        if let Some((call, task)) = callers.get_mut(entries[0] as usize) {
+            assert!(poll_as(call, task).is_pending());
+        }
+        Box::pin(async move { Ok(entries.into_iter().map(Ok).collect()) })
+    };
+    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+    for entry in [1, 2] {
+        let caller = (asked(&lane, entry), Arc::default());
+        callers.lock().expect("nobody panics under it").push_back(caller);
+    }
+    assert_eq!(poll(&mut asked(&lane, 0)), Poll::Ready(Ok(0)));
+    let mut callers = mem::take(&mut *callers.lock().expect("nobody panics under it"));
+    for (call, task) in callers.iter_mut().rev() {
+        assert!(task.was_woken());
+        assert!(poll_as(call, task).is_ready());
+    }
+}
+
+/// By the store's own code, or on another thread.
+#[test]
+fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
+    let desk = Desk::default();
+    let leaving: Arc<Mutex<Vec<Asked>>> = Arc::default();
+    let (sender, left) = (desk.clone(), Arc::clone(&leaving));
+    let send = move |entries: Vec<u32>| {
+        if entries == [2] {
+            left.lock().expect("nobody panics under it").clear();
+        }
+        sender.take(entries)
+    };
+    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+    let mut calls = waiting(&lane, [1, 2]);
+    leaving.lock().expect("nobody panics under it").extend(calls.pop());
+    desk.answer();
+    assert!(poll(&mut calls[0]).is_ready());
+    assert_eq!((desk.batches().len(), desk.state().abandoned), (2, 1));
+    assert!(matches!(lane.lock().flight, Flight::None));
+}
+
+#[test]
+fn a_call_that_moves_to_another_task_wakes_that_one() {
+    let desk = Desk::default();
+    let lane = desk.lane();
+    let (before, after) = (Arc::new(Task::default()), Arc::new(Task::default()));
+    let mut call = asked(&lane, 1);
+    assert!(poll_as(&mut call, &before).is_pending());
+    assert!(poll_as(&mut call, &after).is_pending());
+    desk.answer();
+    assert_eq!((before.was_woken(), after.was_woken()), (false, true));
 }
 
 #[test]
