@@ -7,6 +7,7 @@ mod lane;
 mod put;
 
 pub use claim::ClaimJobs;
+pub(crate) use claim::nonce;
 pub use put::{Placing, PutJob};
 
 use crate::claim::{Change, Changed, How, Settle, Settled, What};

@@ -14,6 +14,7 @@
 //!                              attempts used up --> dead -- revive, put --> waiting
 //! ```
 
+mod bell;
 mod claim;
 mod client;
 mod cron;
@@ -29,6 +30,7 @@ mod receipt;
 mod settings;
 mod store;
 mod time;
+mod worker;
 
 pub use claim::{Change, Changed, Claim, Claimed, ClaimedJob, How, Settle, Settled, What};
 pub use client::{ClaimJobs, Jobs, Placing, PutJob};
@@ -43,3 +45,4 @@ pub use receipt::{Fence, Generation, Receipt};
 pub use settings::{Backoff, Retention, Settings, check_lease};
 pub use store::{Answer, Each, Store, Tick};
 pub use time::{Calendar, Due, Timestamp};
+pub use worker::{JobWorker, RunningJob, RunningJobs};

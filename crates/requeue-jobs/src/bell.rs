@@ -1,0 +1,73 @@
+//! Tells tasks to look again.
+
+use crate::panics::guarded;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Rung whenever something has changed that others may wait for.
+#[derive(Default)]
+pub(crate) struct Bell {
+    listeners: Mutex<Listeners>,
+}
+
+#[derive(Default)]
+struct Listeners {
+    wakers: BTreeMap<u64, Waker>,
+    numbered: u64,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        let wakers = mem::take(&mut self.lock().wakers);
+        for waker in wakers.into_values() {
+            drop(guarded(|| waker.wake()));
+        }
+    }
+
+    /// Waits until `look` answers something: it is asked now, and whenever the bell was rung.
+    /// Dropping it only stops waiting.
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        let mut place = Place { bell: self, number: None };
+        poll_fn(|cx| {
+            // Before it looks: what changes in between rings.
+            place.listen(cx.waker());
+            look().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among the listeners, given up when dropped.
+struct Place<'a> {
+    bell: &'a Bell,
+    number: Option<u64>,
+}
+
+impl Place<'_> {
+    fn listen(&mut self, waker: &Waker) {
+        let mut listeners = self.bell.lock();
+        let number = *self.number.get_or_insert_with(|| {
+            listeners.numbered += 1;
+            listeners.numbered
+        });
+        let old = listeners.wakers.insert(number, waker.clone());
+        drop(listeners);
+        drop(old);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.bell.lock().wakers.remove(&number);
+            drop(waker);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! One attempt at a job, from the moment it is claimed until it is settled.
+
+use super::crew::Seat;
+use super::lease::{Gone, Lease};
+use super::{Callback, JobWorker};
+use crate::claim::{ClaimedJob, How, Settled};
+use crate::error::SettleError;
+use crate::limits::MAX_DELAY;
+use crate::panics::guarded;
+use requeue::Moment;
+use requeue::worker::{BoxError, Cause, Failed, Next, Outcome, Run};
+use std::fmt::Write;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// How a run ended.
+enum Ended {
+    Well(Outcome),
+    Failed(Fault),
+    Stopped(Gone),
+}
+
+/// Why it failed.
+enum Fault {
+    Error(BoxError),
+    TimedOut,
+    Panicked(String),
+    Asked,
+}
+
+impl Fault {
+    fn cause(&self) -> Cause<'_> {
+        match self {
+            Fault::Error(error) => Cause::Error(&**error),
+            Fault::TimedOut => Cause::TimedOut,
+            Fault::Panicked(message) => Cause::Panicked(message),
+            Fault::Asked => Cause::Asked,
+        }
+    }
+
+    /// For the job's record, with all that caused it.
+    fn text(&self) -> String {
+        let mut text = self.cause().to_string();
+        if let Fault::Error(error) = self {
+            let mut source = error.source();
+            while let Some(error) = source {
+                // Writing to a string does not fail.
+                let _ = write!(text, ": {error}");
+                source = error.source();
+            }
+        }
+        text
+    }
+}
+
+/// Runs the handler on a job, and settles it. The seat is left when all that is done.
+pub(super) async fn work<F, Fut>(
+    worker: Arc<JobWorker>,
+    seat: Seat,
+    job: ClaimedJob,
+    lease: Lease,
+    handler: Arc<F>,
+) where
+    F: Fn(Run<ClaimedJob>) -> Fut,
+    Fut: Future<Output = Result<Outcome, BoxError>>,
+{
+    let limit = worker.timeout.map(|limit| worker.jobs.clock().now().saturating_add(limit));
+    let mut run = Run::new(job.clone(), job.attempt);
+    if let Some(at) = limit {
+        run = run.until(worker.jobs.clock(), at);
+    }
+    let ended = match guarded(|| handler(run)) {
+        Ok(future) => worker.finish(future, &job, lease, limit).await,
+        Err(message) => Ended::Failed(Fault::Panicked(message)),
+    };
+    match ended {
+        Ended::Well(Outcome::Done) => worker.succeed(&job, How::Ack).await,
+        Ended::Well(Outcome::RequeueAfter(delay)) => {
+            worker.succeed(&job, How::RequeueAfter(delay.min(MAX_DELAY))).await;
+        }
+        Ended::Well(Outcome::GiveUp) => {
+            let error = Fault::Asked.text();
+            worker.fail(&job, lease, &Fault::Asked, How::Bury { error }).await;
+        }
+        // An outcome that is not known here is an attempt that can be repeated.
+        Ended::Well(_) => worker.retry(&job, lease, &Fault::Asked).await,
+        Ended::Failed(fault) => worker.retry(&job, lease, &fault).await,
+        Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
+        // It would end with its lease; this is sooner.
+        Ended::Stopped(Gone::Cancelled) => worker.succeed(&job, How::Ack).await,
+    }
+    drop(seat);
+}
+
+impl JobWorker {
+    /// Polls a handler's future to its end or its limit, or until its lease is gone, and
+    /// drops it.
+    async fn finish<Fut>(
+        &self,
+        future: Fut,
+        job: &ClaimedJob,
+        lease: Lease,
+        limit: Option<Moment>,
+    ) -> Ended
+    where
+        Fut: Future<Output = Result<Outcome, BoxError>>,
+    {
+        let clock = self.jobs.clock();
+        let is_late = || limit.is_some_and(|limit| clock.now() >= limit);
+        let mut future = pin!(Some(future));
+        let mut alarm = pin!(limit.map(|limit| clock.sleep(limit.saturating_since(clock.now()))));
+        let mut keep = pin!(self.keep(&job.receipt, lease));
+        let ended = poll_fn(|cx| {
+            if is_late() {
+                return Poll::Ready(Ended::Failed(Fault::TimedOut));
+            }
+            let future = future.as_mut().as_pin_mut().expect("dropped below");
+            match guarded(|| future.poll(cx)) {
+                Err(message) => return Poll::Ready(Ended::Failed(Fault::Panicked(message))),
+                Ok(Poll::Ready(_)) if is_late() => {
+                    return Poll::Ready(Ended::Failed(Fault::TimedOut));
+                }
+                Ok(Poll::Ready(Ok(outcome))) => return Poll::Ready(Ended::Well(outcome)),
+                Ok(Poll::Ready(Err(error))) => {
+                    return Poll::Ready(Ended::Failed(Fault::Error(error)));
+                }
+                Ok(Poll::Pending) => {}
+            }
+            if let Poll::Ready(gone) = keep.as_mut().poll(cx) {
+                return Poll::Ready(Ended::Stopped(gone));
+            }
+            match alarm.as_mut().as_pin_mut().map(|alarm| alarm.poll(cx)) {
+                Some(Poll::Ready(())) => Poll::Ready(Ended::Failed(Fault::TimedOut)),
+                Some(Poll::Pending) | None => Poll::Pending,
+            }
+        })
+        .await;
+        match (guarded(|| future.set(None)), ended) {
+            (Err(message), Ended::Well(_) | Ended::Failed(_)) => {
+                Ended::Failed(Fault::Panicked(message))
+            }
+            (_, ended) => ended,
+        }
+    }
+
+    async fn succeed(&self, job: &ClaimedJob, how: How) {
+        if let Err(error) = self.settle(&job.receipt, how).await {
+            self.tell_lost(job, &error);
+        }
+    }
+
+    async fn retry(&self, job: &ClaimedJob, lease: Lease, fault: &Fault) {
+        let how = How::Retry { delay: None, error: fault.text() };
+        self.fail(job, lease, fault, how).await;
+    }
+
+    async fn fail(&self, job: &ClaimedJob, lease: Lease, fault: &Fault, how: How) {
+        let next = match self.settle(&job.receipt, how).await {
+            Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
+            Ok(Some(Settled::Dead)) => Next::Dead,
+            // Cancelled, or settled by a try that was not answered.
+            Ok(_) => Next::Dropped,
+            Err(error) => {
+                self.tell_lost(job, &error);
+                return;
+            }
+        };
+        let failed = Failed::new(job, job.attempt, fault.cause(), next);
+        let call = |callback: &Option<Callback>| {
+            if let Some(callback) = callback {
+                drop(guarded(|| callback(&failed)));
+            }
+        };
+        call(&self.on_failure);
+        if next == Next::Dead {
+            call(&self.on_dead);
+        }
+    }
+
+    fn tell_lost(&self, job: &ClaimedJob, error: &SettleError) {
+        if let Some(callback) = &self.on_lost {
+            drop(guarded(|| callback(job, error)));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Who works on which job, and how many may.
+
+use crate::bell::Bell;
+use crate::claim::ClaimedJob;
+use requeue::{Clock, Moment};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::lease::by;
+
+pub(super) struct Crew {
+    clock: Clock,
+    roster: Mutex<Roster>,
+    /// Rung at every change of the roster.
+    bell: Bell,
+}
+
+struct Roster {
+    /// How many jobs may be worked on at once.
+    wanted: usize,
+    /// No more jobs are claimed.
+    stopped: bool,
+    /// Whether somebody claims jobs.
+    claims: bool,
+    /// What is worked on.
+    seats: BTreeMap<u64, Current>,
+    numbered: u64,
+}
+
+struct Current {
+    job: ClaimedJob,
+    started_at: Moment,
+}
+
+impl Crew {
+    pub(super) fn new(clock: Clock, wanted: usize) -> Arc<Self> {
+        let roster =
+            Roster { wanted, stopped: false, claims: false, seats: BTreeMap::new(), numbered: 0 };
+        Arc::new(Crew { clock, roster: Mutex::new(roster), bell: Bell::default() })
+    }
+
+    /// For the one who claims jobs.
+    pub(super) fn claims(self: &Arc<Self>) -> Claims {
+        self.lock().claims = true;
+        Claims(Arc::clone(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the roster, and tells all who wait for it.
+    fn change<T>(&self, change: impl FnOnce(&mut Roster) -> T) -> T {
+        let answer = change(&mut self.lock());
+        self.bell.ring();
+        answer
+    }
+
+    fn running(&self) -> Vec<RunningJob> {
+        let now = self.clock.now();
+        let running = |current: &Current| RunningJob {
+            job: current.job.clone(),
+            running_for: now.saturating_since(current.started_at),
+        };
+        self.lock().seats.values().map(running).collect()
+    }
+
+    /// Waits until no job is claimed or worked on any more.
+    async fn ended(&self) {
+        let ended = || {
+            let roster = self.lock();
+            (!roster.claims && roster.seats.is_empty()).then_some(())
+        };
+        self.bell.until(ended).await;
+    }
+}
+
+impl Roster {
+    fn room(&self) -> usize {
+        if self.stopped { 0 } else { self.wanted.saturating_sub(self.seats.len()) }
+    }
+}
+
+/// The right to claim jobs, given up when dropped. Whoever drops it early has ended.
+pub(super) struct Claims(Arc<Crew>);
+
+impl Claims {
+    /// Waits until there is room for so many jobs. `None`: there never will be.
+    pub(super) async fn room(&self) -> Option<usize> {
+        let room = || {
+            let roster = self.0.lock();
+            if roster.stopped {
+                return Some(None);
+            }
+            (roster.room() > 0).then(|| Some(roster.room()))
+        };
+        self.0.bell.until(room).await
+    }
+
+    /// Waits until there is no room.
+    pub(super) async fn no_room(&self) {
+        self.0.bell.until(|| (self.0.lock().room() == 0).then_some(())).await;
+    }
+
+    /// A seat for a job, if there is room.
+    pub(super) fn seat(&self, job: &ClaimedJob) -> Option<Seat> {
+        let started_at = self.0.clock.now();
+        let mut roster = self.0.lock();
+        if roster.room() == 0 {
+            return None;
+        }
+        roster.numbered += 1;
+        let number = roster.numbered;
+        roster.seats.insert(number, Current { job: job.clone(), started_at });
+        Some(Seat { crew: Arc::clone(&self.0), number })
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        self.0.change(|roster| (roster.claims, roster.stopped) = (false, true));
+    }
+}
+
+/// A job that is worked on, until this is dropped.
+pub(super) struct Seat {
+    crew: Arc<Crew>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let current = self.crew.change(|roster| roster.seats.remove(&self.number));
+        drop(current);
+    }
+}
+
+/// A worker that runs. Clones are handles to the same one.
+///
+/// It runs until it is [shut down](Self::shut_down), or its executor ends. Dropping this neither
+/// stops it nor waits for it.
+#[derive(Clone)]
+pub struct RunningJobs {
+    crew: Arc<Crew>,
+}
+
+impl RunningJobs {
+    pub(super) fn new(crew: Arc<Crew>) -> Self {
+        RunningJobs { crew }
+    }
+
+    /// How many jobs may be worked on at once.
+    pub fn concurrency(&self) -> usize {
+        self.crew.lock().wanted
+    }
+
+    /// Works on so many jobs at once from now on. Of 0, none: it pauses. Those that are worked on
+    /// are finished.
+    pub fn set_concurrency(&self, jobs: usize) {
+        self.crew.change(|roster| roster.wanted = jobs);
+    }
+
+    /// What is worked on.
+    pub fn jobs(&self) -> Vec<RunningJob> {
+        self.crew.running()
+    }
+
+    /// Waits until the worker has ended. Dropping it only stops waiting.
+    pub fn join(&self) -> impl Future<Output = ()> + Send + use<> {
+        let crew = Arc::clone(&self.crew);
+        async move { crew.ended().await }
+    }
+
+    /// Claims no more jobs, gives back those that are not begun, and waits for those that are
+    /// worked on, for at most `limit`. Answers what is then still worked on: it goes on, and its
+    /// leases are extended, for as long as the executor lives.
+    ///
+    /// Begun by this call, not by the first poll. Dropping the answer only stops waiting.
+    pub fn shut_down(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Vec<RunningJob>> + Send + use<> {
+        let crew = Arc::clone(&self.crew);
+        let end = crew.clock.now().saturating_add(limit);
+        crew.change(|roster| roster.stopped = true);
+        async move {
+            // Whether it ended or time is up, what is left is told.
+            let _ = by(&crew.clock, end, crew.ended()).await;
+            crew.running()
+        }
+    }
+}
+
+impl fmt::Debug for RunningJobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningJobs")
+            .field("concurrency", &self.concurrency())
+            .field("jobs", &self.jobs())
+            .finish()
+    }
+}
+
+/// A job that is worked on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningJob {
+    /// The job, as it was claimed.
+    pub job: ClaimedJob,
+    /// How long this attempt has taken so far.
+    pub running_for: Duration,
+}
