@@ -1,0 +1,95 @@
+//! Orders that nobody pays: a reminder after five minutes, and closed after a day. Payment
+//! cancels both.
+//!
+//! `cargo run -p requeue-jobs --example unpaid_orders --features tokio`. A day passes in no time:
+//! the clock is moved by hand. With a store on disk or on Redis, and the system's clock, the
+//! rest would stay as it is.
+
+use requeue::ManualClock;
+use requeue::worker::{BoxError, Outcome};
+use requeue_jobs::{Calendar, ClaimedJob, JobWorker, Jobs, MemoryStore, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Shop {
+    jobs: Jobs,
+    clock: ManualClock,
+}
+
+impl Shop {
+    /// One job of each kind per order: to place an order twice does no harm.
+    async fn place(&self, order: &str, amount: &str) -> Result<(), BoxError> {
+        self.jobs.put("order.remind", order, amount).after(5 * MINUTE).await?;
+        self.jobs.put("order.close", order, amount).after(DAY).await?;
+        say(&self.clock, order, &format!("placed, {amount}"));
+        Ok(())
+    }
+
+    async fn pay(&self, order: &str) -> Result<(), BoxError> {
+        let remind = self.jobs.cancel("order.remind", order).await?;
+        let close = self.jobs.cancel("order.close", order).await?;
+        say(&self.clock, order, &format!("paid; reminder {remind:?}, closing {close:?}"));
+        Ok(())
+    }
+}
+
+fn say(clock: &ManualClock, order: &str, what: &str) {
+    let minutes = clock.now().as_nanos() / 60_000_000_000;
+    println!("{:02}:{:02}  {order}: {what}", minutes / 60, minutes % 60);
+}
+
+/// What falls due. The generation tells two puts of one job apart, so that a mail is sent
+/// once for each, however often it is tried.
+async fn fall_due(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxError> {
+    let order = job.id().as_str();
+    let amount = std::str::from_utf8(job.body.bytes())?;
+    match job.kind().as_str() {
+        "order.remind" => say(clock, order, &format!("reminded of {amount}")),
+        "order.close" => say(clock, order, "closed, nobody paid"),
+        _ => return Ok(Outcome::GiveUp),
+    }
+    Ok(Outcome::Done)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let clock = ManualClock::new();
+    let store = MemoryStore::with(Calendar::manual(&clock, Timestamp::from_millis(0)));
+    let shop = Shop { jobs: Jobs::with_clock(Arc::new(store), &clock), clock: clock.clone() };
+
+    let (done, mut is_done) = mpsc::unbounded_channel();
+    let worker = JobWorker::new(&shop.jobs, ["order.remind", "order.close"], "shop-1")?;
+    let running = worker.concurrency(10).timeout(MINUTE).spawn({
+        let clock = clock.clone();
+        move |run| {
+            let (clock, done) = (clock.clone(), done.clone());
+            async move {
+                let outcome = fall_due(&clock, &run.key).await?;
+                done.send(run.key.receipt.to_string())?;
+                Ok(outcome)
+            }
+        }
+    });
+
+    shop.place("order-1", "20 €").await?;
+    shop.place("order-2", "35 €").await?;
+    clock.advance(3 * MINUTE);
+    shop.pay("order-1").await?;
+    clock.advance(2 * MINUTE);
+    is_done.recv().await.ok_or("the worker runs")?;
+    clock.advance(DAY - 5 * MINUTE);
+    is_done.recv().await.ok_or("the worker runs")?;
+
+    let left = running.shut_down(MINUTE).await;
+    assert!(left.is_empty() && is_done.try_recv().is_err(), "one reminder, one closed order");
+    for kind in ["order.remind", "order.close"] {
+        for order in ["order-1", "order-2"] {
+            assert_eq!(shop.jobs.get(kind, order).await?, None);
+        }
+    }
+    Ok(())
+}
