@@ -155,17 +155,21 @@ fn a_retry_comes_back_as_the_backoff_says() {
 #[test]
 fn an_error_is_a_retry_that_says_why() {
     #[derive(Debug, thiserror::Error)]
-    #[error("no money")]
-    struct NoMoney(#[source] std::fmt::Error);
+    #[error("{0}")]
+    struct Because(&'static str, #[source] Option<Box<Because>>);
     let world = World::new();
-    let said = world.after_one(|_| async { Err(NoMoney(std::fmt::Error).into()) });
+    let said = world.after_one(|_| async {
+        let bank = Because("the bank", Some(Box::new(Because("is busy", None))));
+        Err(Because("no money", Some(Box::new(bank))).into())
+    });
     assert_eq!(said, ["i no money: again in 1s"]);
-    let error = world.view("i").unwrap().failures[0].error.clone().unwrap();
-    assert!(error.starts_with("no money: an error occurred"), "{error}");
+    let error = world.view("i").unwrap().failures[0].error.clone();
+    assert_eq!(error.as_deref(), Some("no money: the bank: is busy"));
 }
 
 #[test]
 fn a_panic_is_a_failed_attempt() {
+    type Handled = Pin<Box<dyn Future<Output = Result<Outcome, BoxError>> + Send>>;
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -174,19 +178,51 @@ fn a_panic_is_a_failed_attempt() {
     }
     for (when, message) in [(0, "called"), (1, "polled"), (2, "dropped")] {
         let world = World::new();
-        let said = world.after_one(move |_| {
+        let said = world.after_one(move |_| -> Handled {
             assert_ne!(when, 0, "called");
-            async move {
+            let bomb = (when == 2).then(|| Bomb);
+            Box::pin(poll_fn(move |_| {
                 assert_ne!(when, 1, "polled");
-                let _bomb = Bomb;
-                poll_fn(|_| Poll::Ready(())).await;
-                Ok(Outcome::Done)
-            }
+                let _alive = &bomb;
+                Poll::Ready(Ok(Outcome::Done))
+            }))
         });
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains("it panicked") && said[0].contains(message), "{said:?}");
         assert_eq!(world.view("i").unwrap().attempts, 1);
     }
+}
+
+#[test]
+fn a_handler_that_blocks_for_longer_than_it_may_has_failed_whatever_it_answers() {
+    let world = World::new();
+    let log = Log::default();
+    world.steady_backoff();
+    world.put("i");
+    let clock = world.clock.clone();
+    world.spawn(world.worker(&log).timeout(5 * SECOND), move |_| {
+        clock.advance(5 * SECOND);
+        async { Ok(Outcome::Done) }
+    });
+    assert_eq!(log.take(), ["i it took too long: again in 1s"]);
+}
+
+#[test]
+fn a_handler_whose_time_is_over_is_not_polled_any_more() {
+    let world = World::new();
+    let log = Log::default();
+    world.put("i");
+    let polls = log.clone();
+    world.spawn(world.worker(&log).timeout(5 * SECOND), move |_| {
+        let polls = polls.clone();
+        poll_fn(move |_| {
+            polls.say("polled");
+            Poll::Pending
+        })
+    });
+    assert_eq!(log.take(), ["polled"]);
+    world.pass(5 * SECOND, 1);
+    assert!(!log.take().contains(&"polled".to_owned()));
 }
 
 #[test]
@@ -341,6 +377,18 @@ fn an_extension_that_fails_is_tried_again() {
 }
 
 #[test]
+fn an_extension_counts_from_when_it_was_asked_for() {
+    let world = World::new();
+    let log = Log::default();
+    world.put("i");
+    world.spawn(world.worker(&log), |_| pending());
+    world.pass(SECOND, 39);
+    world.fail_settlements([Fault::Slow; 100]);
+    world.pass(SECOND, 100);
+    assert!(log.take().is_empty());
+}
+
+#[test]
 fn a_cancelled_job_is_stopped_and_gone() {
     let world = World::new();
     let log = Log::default();
@@ -382,6 +430,19 @@ fn an_ack_that_is_refused_is_tried_again_until_it_is_done() {
     assert!(world.view("i").is_some());
     world.pass(SECOND, 10);
     assert_eq!((log.take(), world.view("i")), (vec!["unavailable".to_owned(); 5], None));
+}
+
+#[test]
+fn an_ack_that_was_refused_before_the_lease_was_lost_is_told_as_lost() {
+    let world = World::new();
+    world.fail_settlements([Fault::Refuse]);
+    let log = Log::default();
+    world.put("i");
+    world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
+    world.clock.advance(4 * THIRD);
+    assert_eq!(block_on(world.jobs.claim(["k"], "other").into_future()).unwrap().jobs.len(), 1);
+    world.executor.run();
+    assert_eq!(log.take(), ["unavailable", "i is gone: lost"]);
 }
 
 #[test]
@@ -431,10 +492,13 @@ fn no_more_jobs_are_worked_on_than_may_be() {
     assert_eq!(running.jobs().len(), 3);
     let leased =
         || (0..10).filter(|id| world.view(&id.to_string()).unwrap().lease.is_some()).count();
-    assert_eq!(leased(), 3, "no job is held that nobody works on");
+    assert_eq!(leased(), 3);
+    let asked_for = || std::mem::take(&mut *world.store.asked_for.lock().unwrap());
+    assert_eq!(asked_for(), [3], "no job is held that nobody works on");
     running.set_concurrency(5);
     world.executor.run();
     assert_eq!((running.concurrency(), running.jobs().len(), leased()), (5, 5, 5));
+    assert_eq!(asked_for(), [2]);
     running.set_concurrency(0);
     world.pass(SECOND, 1);
     assert_eq!(running.jobs().len(), 5);
@@ -456,13 +520,28 @@ fn a_job_that_is_put_later_is_claimed_when_it_is_due() {
 
 #[test]
 fn a_store_that_fails_is_asked_again_after_a_while() {
+    for fault in [Fault::Refuse, Fault::RefuseKind] {
+        let world = World::new();
+        let log = Log::default();
+        world.store.claim.lock().unwrap().extend([Some(fault), Some(fault)]);
+        world.put("i");
+        world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
+        for _ in 0..2 {
+            assert_eq!(log.take(), ["unavailable"], "{fault:?}");
+            assert!(world.view("i").is_some());
+            world.pass(SECOND, 1);
+        }
+        assert!(log.take().is_empty() && world.view("i").is_none());
+    }
+}
+
+#[test]
+fn a_worker_that_waits_for_work_ends_as_soon_as_it_is_shut_down() {
     let world = World::new();
-    let log = Log::default();
-    world.store.claim.lock().unwrap().extend([Some(Fault::Refuse), Some(Fault::Refuse)]);
-    world.put("i");
-    world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
-    world.pass(SECOND, 2);
-    assert_eq!((log.take(), world.view("i")), (vec!["unavailable".to_owned(); 2], None));
+    let running = world.spawn(world.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
+    let mut shut_down = pin!(running.shut_down(SECOND));
+    world.executor.run();
+    assert_eq!(poll(shut_down.as_mut()), Poll::Ready(vec![]));
 }
 
 #[test]

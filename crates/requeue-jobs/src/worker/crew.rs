@@ -84,7 +84,7 @@ impl Roster {
     }
 }
 
-/// The right to claim jobs, given up when dropped. Whoever drops it early has ended.
+/// The right to claim jobs, given up when dropped.
 pub(super) struct Claims(Arc<Crew>);
 
 impl Claims {
@@ -121,7 +121,7 @@ impl Claims {
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        self.0.change(|roster| (roster.claims, roster.stopped) = (false, true));
+        self.0.change(|roster| roster.claims = false);
     }
 }
 

@@ -72,6 +72,8 @@ pub(crate) enum Fault {
     Slow,
     /// Never answers, and does nothing.
     Hang,
+    /// Of a claim: says of a kind that it could not be asked.
+    RefuseKind,
 }
 
 /// A memory store that fails calls as it is told to: the next settlements, and the next claims.
@@ -81,11 +83,19 @@ pub(crate) struct FaultyStore {
     clock: Clock,
     pub(crate) settle: Arc<Mutex<VecDeque<Option<Fault>>>>,
     pub(crate) claim: Arc<Mutex<VecDeque<Option<Fault>>>>,
+    /// How many jobs each claim asked for.
+    pub(crate) asked_for: Arc<Mutex<Vec<usize>>>,
 }
 
 impl FaultyStore {
     pub(crate) fn new(inner: MemoryStore, clock: Clock) -> Self {
-        FaultyStore { inner, clock, settle: Arc::default(), claim: Arc::default() }
+        FaultyStore {
+            inner,
+            clock,
+            settle: Arc::default(),
+            claim: Arc::default(),
+            asked_for: Arc::default(),
+        }
     }
 
     fn fail<'a, T: Send + 'a>(
@@ -111,7 +121,7 @@ impl FaultyStore {
                     answer
                 })
             }
-            Some(Fault::Hang) => Box::pin(std::future::pending()),
+            Some(Fault::Hang | Fault::RefuseKind) => Box::pin(std::future::pending()),
         }
     }
 }
@@ -121,6 +131,14 @@ impl Store for FaultyStore {
         self.inner.put(puts)
     }
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.asked_for.lock().expect("no test panics under it").push(claim.max);
+        let mut faults = self.claim.lock().expect("no test panics under it");
+        if faults.pop_front_if(|fault| *fault == Some(Fault::RefuseKind)).is_some() {
+            let error = StoreError::Unavailable { reason: "told to".to_owned() };
+            let errors = vec![(claim.kinds[0].clone(), error)];
+            return Box::pin(async move { Ok(Claimed { jobs: Vec::new(), errors }) });
+        }
+        drop(faults);
         self.fail(&self.claim, self.inner.claim(claim))
     }
     fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
