@@ -24,6 +24,12 @@ pub trait Fixture: Send + Sync {
 
     /// Checks what the store promises of itself, as far as it can.
     fn check(&self) {}
+
+    /// Whether jobs that are due at the same millisecond come in the order of their puts. Not
+    /// every store promises that.
+    fn orders_ties(&self) -> bool {
+        true
+    }
 }
 
 /// A [`MemoryStore`].

@@ -1,11 +1,17 @@
 //! The suite that every store of `requeue-jobs` passes.
+//!
+//! [`conformance!`] makes one test of each case, for the store of a [`Fixture`].
 
+#[macro_use]
+mod cases;
+pub mod conformance;
 mod faults;
 mod fixture;
 mod history;
 mod model;
 mod random;
 mod simulator;
+mod trial;
 
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};

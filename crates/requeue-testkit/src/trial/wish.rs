@@ -1,0 +1,64 @@
+//! What is put.
+
+use super::{id, kind, mail, text};
+use requeue_jobs::{Body, Condition, Due, Generation, Mode, Put, Timestamp};
+use std::time::Duration;
+
+/// A put in the making: of kind `mail`, due now, its id for a body.
+pub(crate) struct Wish(pub(super) Put);
+
+pub(crate) fn job(name: &str) -> Wish {
+    Wish(Put::new(mail(), id(name), text(name)))
+}
+
+impl Wish {
+    pub(crate) fn of(mut self, name: &str) -> Self {
+        self.0.kind = kind(name);
+        self
+    }
+
+    pub(crate) fn body(mut self, body: &str) -> Self {
+        self.0.body = text(body);
+        self
+    }
+
+    pub(crate) fn carrying(mut self, body: Body) -> Self {
+        self.0.body = body;
+        self
+    }
+
+    pub(crate) fn after(mut self, delay: Duration) -> Self {
+        self.0.due = Due::After(delay);
+        self
+    }
+
+    pub(crate) fn at(mut self, at: Timestamp) -> Self {
+        self.0.due = Due::At(at);
+        self
+    }
+
+    pub(crate) fn mode(mut self, mode: Mode) -> Self {
+        self.0.mode = mode;
+        self
+    }
+
+    pub(crate) fn debounce(self, max_wait: Duration) -> Self {
+        self.mode(Mode::Debounce { max_wait })
+    }
+
+    pub(crate) fn if_absent(mut self) -> Self {
+        self.0.condition = Some(Condition::IfAbsent);
+        self
+    }
+
+    pub(crate) fn if_generation(mut self, generation: Generation) -> Self {
+        self.0.condition = Some(Condition::IfGeneration(generation));
+        self
+    }
+}
+
+impl From<&str> for Wish {
+    fn from(name: &str) -> Self {
+        job(name)
+    }
+}
