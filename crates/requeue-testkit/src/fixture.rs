@@ -30,6 +30,12 @@ pub trait Fixture: Send + Sync {
     fn orders_ties(&self) -> bool {
         true
     }
+
+    /// How long it may take, in real time, until who waits is woken. None at all in memory; a
+    /// store elsewhere has a network in between.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A [`MemoryStore`].
@@ -45,6 +51,14 @@ impl MemoryFixture {
         let clock = ManualClock::new();
         let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         MemoryFixture { store: MemoryStore::with(calendar.clone()), calendar, clock }
+    }
+
+    pub(crate) fn memory(&self) -> MemoryStore {
+        self.store.clone()
+    }
+
+    pub(crate) fn calendar(&self) -> Calendar {
+        self.calendar.clone()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The suite that every store of `requeue-jobs` passes.
 //!
 //! [`conformance!`] makes one test of each case, for the store of a [`Fixture`].
+//! [`wrong`] has stores that must not pass: they test the suite.
 
 #[macro_use]
 mod cases;
@@ -12,6 +13,7 @@ mod model;
 mod random;
 mod simulator;
 mod trial;
+pub mod wrong;
 
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};

@@ -282,12 +282,19 @@ impl Trial {
 
     // Waiting.
 
-    /// Begins to wait for work, as long as a wait may last.
+    /// Begins to wait for work, as long as a wait may last, where there is none.
     pub(crate) fn wait(&self) -> Waiting<'_> {
         self.wait_for(secs(3600))
     }
 
     pub(crate) fn wait_for(&self, limit: Duration) -> Waiting<'_> {
-        Waiting::begin(self.store.wait(vec![mail()], limit))
+        let mut waiting = self.look_for_work(limit);
+        assert!(!waiting.is_over(), "there is nothing to claim, and the wait is over");
+        waiting
+    }
+
+    /// The same, whether or not there is work.
+    pub(crate) fn look_for_work(&self, limit: Duration) -> Waiting<'_> {
+        Waiting::new(self.store.wait(vec![mail()], limit), self.fixture.patience())
     }
 }

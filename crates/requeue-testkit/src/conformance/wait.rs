@@ -1,11 +1,11 @@
 //! Waiting for work.
 
-use crate::trial::{LEASE, Trial, job, mail, millis, secs};
+use crate::trial::{LEASE, Trial, job, millis, secs};
 use requeue_jobs::limits::WAIT_SLICE;
 
 pub(crate) async fn a_wait_is_over_at_once_where_there_is_work(t: &Trial) {
     t.put("a").await;
-    t.store.wait(vec![mail()], secs(3600)).await.expect("waiting works");
+    t.look_for_work(secs(3600)).ends().await;
     t.claim().await;
 }
 

@@ -1,16 +1,16 @@
 //! Waiting for work, and seeing whether one is woken.
 
-use super::secs;
 use requeue_jobs::Answer;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One who waits for work, and is looked at only when woken.
 pub(crate) struct Waiting<'a> {
     answer: Answer<'a, ()>,
+    patience: Duration,
     woken: Arc<Woken>,
 }
 
@@ -22,12 +22,9 @@ impl Wake for Woken {
     }
 }
 
-impl Waiting<'_> {
-    /// Where there is nothing to claim: the wait must not be over at once.
-    pub(super) fn begin(answer: Answer<'_, ()>) -> Waiting<'_> {
-        let mut waiting = Waiting { answer, woken: Arc::new(Woken(AtomicBool::new(true))) };
-        assert!(!waiting.is_over(), "there is nothing to claim, and the wait is over");
-        waiting
+impl<'a> Waiting<'a> {
+    pub(super) fn new(answer: Answer<'a, ()>, patience: Duration) -> Self {
+        Waiting { answer, patience, woken: Arc::new(Woken(AtomicBool::new(true))) }
     }
 
     /// Looks, if it was woken.
@@ -45,12 +42,11 @@ impl Waiting<'_> {
         }
     }
 
-    /// It is woken, and over. A store elsewhere may take a moment for that; none at all
-    /// would mean to hang.
+    /// It is woken, and over.
     pub(crate) async fn ends(mut self) {
-        let patience = Instant::now() + secs(10);
+        let began = Instant::now();
         while !self.is_over() {
-            assert!(Instant::now() < patience, "there is work, and nobody woke who waits for it");
+            assert!(began.elapsed() < self.patience, "nobody woke who waits for this");
             let mut yielded = false;
             poll_fn(|cx| {
                 cx.waker().wake_by_ref();

@@ -1,0 +1,358 @@
+//! Claims and settlements done wrong.
+
+use super::store::{Name, Right, Wrong};
+use requeue_jobs::{
+    Body, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Fence, How, JobState, JobView,
+    Placed, Put, PutError, PutOutcome, Query, Receipt, Settle, SettleError, Settled, StoreError,
+    What,
+};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+fn name(receipt: &Receipt) -> Name {
+    (receipt.kind().clone(), receipt.id().clone())
+}
+
+/// Due jobs are taken out of the store, and then done: the usual recipe.
+pub(super) struct DeletesBeforeAck;
+
+impl Wrong for DeletesBeforeAck {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let claimed = right.claim(claim)?;
+        for job in &claimed.jobs {
+            let _done = right.settle(job.receipt.clone(), How::Ack);
+        }
+        Ok(claimed)
+    }
+
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let ack = settle.how == How::Ack;
+        right
+            .settle(settle.receipt, settle.how)
+            .or_else(|lost| if ack { Ok(Settled::Done) } else { Err(lost) })
+    }
+}
+
+/// Receipts of its own, and what they stand for.
+#[derive(Default)]
+struct Receipts(HashMap<Receipt, Receipt>);
+
+impl Receipts {
+    fn give(&mut self, job: &mut ClaimedJob, fence: Fence, nonce: u64) {
+        let given = Receipt::new(job.kind().clone(), job.id().clone(), fence, nonce);
+        self.0.insert(given.clone(), std::mem::replace(&mut job.receipt, given));
+    }
+
+    fn settle(&self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let given = settle.receipt;
+        let real = self.0.get(&given).unwrap_or(&given).clone();
+        right.settle(real, settle.how).map_err(|error| match error {
+            SettleError::LeaseLost { .. } => SettleError::LeaseLost { receipt: given },
+            other => other,
+        })
+    }
+}
+
+/// The due time is the receipt: it is in the sorted set anyway.
+#[derive(Default)]
+pub(super) struct ScoreAsReceipt(Receipts);
+
+impl Wrong for ScoreAsReceipt {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut claimed = right.claim(claim)?;
+        for job in &mut claimed.jobs {
+            let score = Fence(job.due.as_millis());
+            self.0.give(job, score, 0);
+        }
+        Ok(claimed)
+    }
+
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        self.0.settle(right, settle)
+    }
+}
+
+/// Fences are counted in the job's record, and end with it.
+#[derive(Default)]
+pub(super) struct FencesRepeat {
+    receipts: Receipts,
+    leases: HashMap<Name, u64>,
+}
+
+impl Wrong for FencesRepeat {
+    fn put(&mut self, right: &Right, put: Put) -> Result<Placed, PutError> {
+        let name = (put.kind.clone(), put.id.clone());
+        let placed = right.put(put)?;
+        if placed.outcome == PutOutcome::Created {
+            self.leases.remove(&name);
+        }
+        Ok(placed)
+    }
+
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut claimed = right.claim(claim)?;
+        for job in &mut claimed.jobs {
+            let leases = self.leases.entry(name(&job.receipt)).or_default();
+            *leases += 1;
+            let nonce = job.receipt.nonce();
+            self.receipts.give(job, Fence(*leases), nonce);
+        }
+        Ok(claimed)
+    }
+
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        self.receipts.settle(right, settle)
+    }
+}
+
+/// Giving a job back is failing.
+pub(super) struct ReleaseCounts;
+
+impl Wrong for ReleaseCounts {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        if settle.how != How::Release {
+            return right.settle(settle.receipt, settle.how);
+        }
+        let how = How::Retry { delay: Some(Duration::ZERO), error: "released".into() };
+        match right.settle(settle.receipt, how)? {
+            Settled::Cancelled => Ok(Settled::Cancelled),
+            _ => Ok(Settled::Released),
+        }
+    }
+}
+
+/// Jobs of a kind in this state.
+fn jobs(right: &Right, claim: &Claim, state: JobState) -> Vec<JobView> {
+    let query = |kind| Query { state: Some(state), limit: 1000, ..Query::new(kind) };
+    claim.kinds.iter().cloned().flat_map(|kind| right.list(query(kind)).jobs).collect()
+}
+
+/// What is due within a second is close enough.
+pub(super) struct EarlyDelivery;
+
+impl Wrong for EarlyDelivery {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let soon = right.now().saturating_add(Duration::from_secs(1));
+        for view in jobs(right, &claim, JobState::Waiting) {
+            if view.due <= soon {
+                let _ready = right.change(&(view.kind, view.id), What::RunNow);
+            }
+        }
+        right.claim(claim)
+    }
+}
+
+/// What happens to a lapsed lease, instead of the lapse.
+pub(super) struct LapseIs {
+    how: How,
+    /// Under which receipt each job was last claimed.
+    last: HashMap<Name, Receipt>,
+}
+
+impl LapseIs {
+    /// The job simply comes back.
+    pub(super) fn uncounted() -> Self {
+        LapseIs { how: How::Release, last: HashMap::new() }
+    }
+
+    /// It waits once more.
+    pub(super) fn backed_off() -> Self {
+        let how = How::Retry { delay: None, error: "lapsed".into() };
+        LapseIs { how, last: HashMap::new() }
+    }
+}
+
+impl Wrong for LapseIs {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        for view in jobs(right, &claim, JobState::Leased) {
+            let lapsed = view.lease.is_some_and(|lease| lease.ends_at <= right.now());
+            if let (true, Some(receipt)) = (lapsed, self.last.get(&(view.kind, view.id))) {
+                let _ended = right.settle(receipt.clone(), self.how.clone());
+            }
+        }
+        let claimed = right.claim(claim)?;
+        let last = claimed.jobs.iter().map(|job| (name(&job.receipt), job.receipt.clone()));
+        self.last.extend(last);
+        Ok(claimed)
+    }
+}
+
+/// A lease is over the moment it ends, whether or not anybody has taken the job.
+pub(super) struct LapsedIsLost;
+
+impl Wrong for LapsedIsLost {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let Settle { receipt, how } = settle;
+        let lease = right.get(&name(&receipt)).and_then(|view| view.lease);
+        if lease.is_some_and(|lease| lease.ends_at <= right.now()) {
+            return Err(SettleError::LeaseLost { receipt });
+        }
+        right.settle(receipt, how)
+    }
+}
+
+/// Acked, a successor runs, and then once more.
+#[derive(Default)]
+pub(super) struct SuccessorTwice {
+    owed: HashMap<Name, Body>,
+}
+
+impl Wrong for SuccessorTwice {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let name = name(&settle.receipt);
+        let next = right.get(&name).and_then(|view| view.next);
+        let settled = right.settle(settle.receipt, settle.how)?;
+        match (settled, next) {
+            (Settled::Done, Some(next)) => drop(self.owed.insert(name, next.body)),
+            (Settled::Done, None) => {
+                if let Some(body) = self.owed.remove(&name) {
+                    let _again = right.put(Put::new(name.0, name.1, body));
+                }
+            }
+            _ => {}
+        }
+        Ok(settled)
+    }
+}
+
+/// An ack deletes the record, and the successor in it.
+pub(super) struct SuccessorLost;
+
+impl Wrong for SuccessorLost {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let name = name(&settle.receipt);
+        let settled = right.settle(settle.receipt, settle.how)?;
+        if settled == Settled::Done {
+            let _removed = right.change(&name, What::Cancel);
+        }
+        Ok(settled)
+    }
+}
+
+/// The end of the lease is in the receipt.
+#[derive(Default)]
+pub(super) struct ExtendChangesReceipt {
+    changed: HashSet<Receipt>,
+}
+
+impl Wrong for ExtendChangesReceipt {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let Settle { receipt, how } = settle;
+        if self.changed.contains(&receipt) {
+            return Err(SettleError::LeaseLost { receipt });
+        }
+        let settled = right.settle(receipt.clone(), how)?;
+        if let Settled::Extended(_) = settled {
+            self.changed.insert(receipt);
+        }
+        Ok(settled)
+    }
+}
+
+/// The lease ends so long after now, also if that is sooner than before.
+pub(super) struct ExtendShortens;
+
+impl Wrong for ExtendShortens {
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let asked = match settle.how {
+            How::Extend(asked) => asked,
+            _ => None,
+        };
+        match (right.settle(settle.receipt, settle.how)?, asked) {
+            (Settled::Extended(_), Some(asked)) => {
+                Ok(Settled::Extended(right.now().saturating_add(asked)))
+            }
+            (settled, _) => Ok(settled),
+        }
+    }
+}
+
+/// What a receipt that is no more does to the lease of another.
+pub(super) struct StaleReceipt {
+    /// Whether it is answered as if it were the other's.
+    answers: bool,
+    last: HashMap<Name, Receipt>,
+}
+
+impl StaleReceipt {
+    /// It is told that it is lost, after the deed.
+    pub(super) fn acts() -> Self {
+        StaleReceipt { answers: false, last: HashMap::new() }
+    }
+
+    /// Kind and id are the receipt.
+    pub(super) fn is_valid() -> Self {
+        StaleReceipt { answers: true, last: HashMap::new() }
+    }
+}
+
+impl Wrong for StaleReceipt {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let claimed = right.claim(claim)?;
+        let last = claimed.jobs.iter().map(|job| (name(&job.receipt), job.receipt.clone()));
+        self.last.extend(last);
+        Ok(claimed)
+    }
+
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let Settle { receipt, how } = settle;
+        let lost = match right.settle(receipt.clone(), how.clone()) {
+            Err(lost @ SettleError::LeaseLost { .. }) => lost,
+            answer => return answer,
+        };
+        let last = self.last.get(&name(&receipt)).cloned().unwrap_or(receipt);
+        let answer = right.settle(last, how);
+        if self.answers { answer.or(Err(lost)) } else { Err(lost) }
+    }
+}
+
+/// The latest first.
+pub(super) struct OutOfOrder;
+
+impl Wrong for OutOfOrder {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut claimed = right.claim(claim)?;
+        claimed.jobs.reverse();
+        Ok(claimed)
+    }
+}
+
+/// The first of several kinds is always the first.
+pub(super) struct FirstKindFirst;
+
+impl Wrong for FirstKindFirst {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut all = Claimed::default();
+        for kind in claim.kinds.clone() {
+            let max = claim.max - all.jobs.len();
+            let one = right.claim(Claim { kinds: vec![kind], max, ..claim.clone() })?;
+            all.jobs.extend(one.jobs);
+            all.errors.extend(one.errors);
+        }
+        Ok(all)
+    }
+}
+
+/// Cancelling a leased job deletes it under its holder's hands.
+#[derive(Default)]
+pub(super) struct CancelDeletes {
+    last: HashMap<Name, Receipt>,
+}
+
+impl Wrong for CancelDeletes {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let claimed = right.claim(claim)?;
+        let last = claimed.jobs.iter().map(|job| (name(&job.receipt), job.receipt.clone()));
+        self.last.extend(last);
+        Ok(claimed)
+    }
+
+    fn change(&mut self, right: &Right, change: Change) -> Result<Changed, ChangeError> {
+        let name = (change.kind, change.id);
+        let changed = right.change(&name, change.what)?;
+        if let (Changed::Ending, Some(receipt)) = (changed, self.last.get(&name)) {
+            let _gone = right.settle(receipt.clone(), How::Ack);
+        }
+        Ok(changed)
+    }
+}
