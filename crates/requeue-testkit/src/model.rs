@@ -241,7 +241,17 @@ impl Model {
                 let wanted = now.saturating_add(lease.unwrap_or(settings.lease));
                 Settled::Extended(job.extend(wanted))
             }
-            How::Ack => {
+            How::RequeueAfter(delay) if job.view.next.is_none() => {
+                let JobView { kind, id, body, .. } = job.view.clone();
+                self.jobs.remove(at);
+                let generation = self.next_generation(&kind, None);
+                let view = JobView::new(kind, id, body, now.saturating_add(*delay), generation);
+                let mut again = Job::new(view, place, now, now);
+                again.first_put_at = None;
+                self.jobs.push(again);
+                Settled::Done
+            }
+            How::Ack | How::RequeueAfter(_) => {
                 let has_next = job.view.next.is_some();
                 self.end(at, place, now);
                 if has_next && let Some(next) = self.jobs.last_mut() {
@@ -255,6 +265,20 @@ impl Model {
                     job.replace(next.body, next.due, next.generation, place, now);
                 }
                 Settled::Released
+            }
+            How::Bury { error } => {
+                let put_at = job.next_put_at;
+                match job.fail(now, Some(kept_error(error)), now) {
+                    None => job.die(place, now),
+                    // As if it was put on the dead job.
+                    Some(next) => {
+                        job.view.deaths += 1;
+                        job.revive(next.due, place, now);
+                        (job.view.body, job.view.generation) = (next.body, next.generation);
+                        job.first_put_at = put_at;
+                    }
+                }
+                Settled::Dead
             }
             How::Retry { delay, error } => {
                 let next = job.fail(now, Some(kept_error(error)), now);

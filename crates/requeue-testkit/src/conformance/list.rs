@@ -183,7 +183,7 @@ pub(crate) async fn upcoming_load_is_counted_by_spans_of_time(t: &Trial) {
     // What is due before the first span is in none.
     assert_eq!(upcoming(t, t.after(secs(10)), secs(10), 3).await, [1, 1, 1]);
     assert_eq!(upcoming(t, t.now(), secs(60), 1).await, [5]);
-    assert_eq!(upcoming(t, t.now(), secs(10), 0).await, []);
+    assert!(upcoming(t, t.now(), secs(10), 0).await.is_empty());
 }
 
 pub(crate) async fn upcoming_load_is_of_pending_jobs(t: &Trial) {

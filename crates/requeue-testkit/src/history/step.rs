@@ -144,8 +144,10 @@ impl History<'_> {
         } else {
             random.pick(among).clone()
         };
-        let how = match random.below(10) {
+        let how = match random.below(12) {
             0..=2 => How::Ack,
+            10 => How::Bury { error: format!("error {}", random.below(100)) },
+            11 => How::RequeueAfter(length(random)),
             3..=5 => {
                 let delay = random.chance(50).then(|| length(random));
                 // Where a successor's due time hides what jitter made of the backoff, the
