@@ -2,6 +2,7 @@
 
 use std::env;
 use std::hash::{BuildHasher, RandomState};
+use std::thread;
 
 /// splitmix64.
 #[derive(Debug, Clone)]
@@ -37,9 +38,28 @@ impl Random {
     }
 }
 
-/// The seeds to try: those that once failed, and as many new ones as `count_in`, an environment
+/// Checks seeds: those that once failed, and as many new ones as `count_in`, an environment
 /// variable, says, or else `count`. Where `REQUEUE_SEED` is set, that one and no other.
-pub(crate) fn seeds(failed_once: &[u64], count_in: &str, count: u64) -> Vec<u64> {
+///
+/// # Panics
+///
+/// Where a check answers an error or panics; the seed is printed.
+pub(crate) fn check_seeds(
+    failed_once: &[u64],
+    count_in: &str,
+    count: u64,
+    check: impl Fn(u64) -> Result<(), String>,
+) {
+    for seed in seeds(failed_once, count_in, count) {
+        let named = Named(seed);
+        if let Err(error) = check(seed) {
+            panic!("{error}");
+        }
+        drop(named);
+    }
+}
+
+fn seeds(failed_once: &[u64], count_in: &str, count: u64) -> Vec<u64> {
     let number = |name: &str| {
         let text = env::var(name).ok()?;
         Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, and not a number")))
@@ -51,4 +71,15 @@ pub(crate) fn seeds(failed_once: &[u64], count_in: &str, count: u64) -> Vec<u64>
     let count = number(count_in).unwrap_or(count);
     println!("{count} seeds from {first}, and {} that once failed", failed_once.len());
     failed_once.iter().copied().chain(first..first + count).collect()
+}
+
+/// Names its seed in a panic, wherever that came from.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("to see it again: REQUEUE_SEED={}", self.0);
+        }
+    }
 }

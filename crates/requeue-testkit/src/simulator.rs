@@ -49,11 +49,9 @@ pub fn check_simulations<F: Fixture + 'static>(
     failed_once: &[u64],
     count: u64,
 ) {
-    for seed in random::seeds(failed_once, "REQUEUE_SIMULATIONS", count) {
-        if let Err(violation) = simulate(Arc::new(fixture()), seed) {
-            panic!("{violation}\nREQUEUE_SEED={seed}");
-        }
-    }
+    random::check_seeds(failed_once, "REQUEUE_SIMULATIONS", count, |seed| {
+        simulate(Arc::new(fixture()), seed)
+    });
 }
 
 /// Simulates once. Answers the first invariant that does not hold, and what led there.

@@ -8,15 +8,10 @@ use broken::{BrokenFixture, Way};
 use requeue_testkit::{MemoryFixture, check_histories, check_history};
 
 /// Seeds that once failed on the memory store: debounce, the time of the last change, a tick
-/// that was refused.
-const FAILED_ONCE: [u64; 6] = [
-    233389395577587,
-    261041221464271,
-    44956795400021,
-    43789050913877,
-    104835974031997,
-    86419903918555,
-];
+/// that was refused. Whoever changes how steps are made up breaks those again, and finds seeds
+/// anew.
+const FAILED_ONCE: [u64; 5] =
+    [233389395577587, 15843582146468, 261041221464271, 86419903918555, 243951290252810];
 
 #[test]
 fn the_memory_store_does_what_the_model_does() {

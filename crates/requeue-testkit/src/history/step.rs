@@ -80,7 +80,7 @@ impl History<'_> {
         let step = match random.below(100) {
             0..=14 => Step::Advance(length(&mut random)),
             15..=36 => Step::Put(batch(&mut random, |random| self.random_put(random))),
-            37..=54 => Step::Claim(random_claim(&mut random)),
+            37..=54 => Step::Claim(self.random_claim(&mut random)),
             55..=76 => Step::Settle(batch(&mut random, |random| self.random_settle(random))),
             77..=83 => Step::Change(batch(&mut random, |random| self.random_change(random))),
             84..=86 => Step::Reap(*random.pick(&[0, 1, 1000])),
@@ -109,10 +109,8 @@ impl History<'_> {
             0 => Due::Now,
             1 => Due::After(length(random)),
             _ => {
-                let second = Duration::from_secs(1);
-                let from = self.fixture.now().as_millis() - second.as_millis() as u64;
-                let from = Timestamp::from_millis(from);
-                Due::At(from.saturating_add(length(random)))
+                let second_ago = Timestamp::from_millis(self.fixture.now().as_millis() - 1000);
+                Due::At(second_ago.saturating_add(length(random)))
             }
         };
         put.mode = match random.below(6) {
@@ -134,32 +132,36 @@ impl History<'_> {
         put
     }
 
-    /// Mostly under a late receipt; now and then under any that there ever was.
-    fn random_settle(&mut self, random: &mut Random) -> Settle {
+    /// Mostly a late one; now and then any that there ever was, or almost one.
+    fn random_receipt(&self, random: &mut Random) -> Receipt {
         let late = self.receipts.len().saturating_sub(4);
         let among = if random.chance(80) { &self.receipts[late..] } else { &self.receipts[..] };
-        let receipt = if among.is_empty() {
-            let (kind, id) = (self.range.kind(random), self.range.id(random));
-            Receipt::new(kind, id, Fence(1), 1)
-        } else {
-            random.pick(among).clone()
+        if among.is_empty() {
+            return Receipt::new(self.range.kind(random), self.range.id(random), Fence(1), 1);
+        }
+        let receipt = random.pick(among).clone();
+        let (fence, nonce) = match random.below(20) {
+            0 => (receipt.fence().0 + 1, receipt.nonce()),
+            1 => (receipt.fence().0, receipt.nonce() ^ 1),
+            _ => return receipt,
         };
+        Receipt::new(receipt.kind().clone(), receipt.id().clone(), Fence(fence), nonce)
+    }
+
+    fn random_settle(&mut self, random: &mut Random) -> Settle {
+        let receipt = self.random_receipt(random);
         let how = match random.below(12) {
             0..=2 => How::Ack,
             10 => How::Bury { error: format!("error {}", random.below(100)) },
             11 => How::RequeueAfter(length(random)),
             3..=5 => {
-                let delay = random.chance(50).then(|| length(random));
                 // Where a successor's due time hides what jitter made of the backoff, the
                 // model could not know it.
                 let settings = self.model.settings(receipt.kind());
                 let job = self.model.get(receipt.kind(), receipt.id(), self.fixture.now());
-                let hides = job.is_some_and(|job| job.next.is_some());
-                let delay = if hides && settings.backoff.jitter_percent > 0 {
-                    delay.or(Some(Duration::from_secs(1)))
-                } else {
-                    delay
-                };
+                let hides = settings.backoff.jitter_percent > 0
+                    && job.is_some_and(|job| job.next.is_some());
+                let delay = (hides || random.chance(50)).then(|| length(random));
                 How::Retry { delay, error: format!("error {}", random.below(100)) }
             }
             6 | 7 => How::Release,
@@ -197,6 +199,14 @@ impl History<'_> {
         Step::Tick(Tick { kind, id, expected, next, put: random.chance(70) })
     }
 
+    fn random_claim(&self, random: &mut Random) -> Claim {
+        let kinds = if random.chance(70) { vec![self.range.kind(random)] } else { kinds() };
+        let max = *random.pick(&[0, 1, 1, 2, 10]);
+        let lease = lease(random);
+        let worker = WorkerName::new(*random.pick(&WORKERS)).expect("a valid name");
+        Claim { kinds, max, lease, worker, nonce: random.number() }
+    }
+
     fn random_change(&self, random: &mut Random) -> Change {
         let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive]);
         Change { kind: self.range.kind(random), id: self.range.id(random), what }
@@ -211,17 +221,6 @@ impl History<'_> {
         query.limit = *random.pick(&[0, 1, 2, 100]);
         query
     }
-}
-
-fn random_claim(random: &mut Random) -> Claim {
-    let mut kinds = kinds();
-    if random.chance(70) {
-        kinds.remove(random.below(2));
-    }
-    let max = *random.pick(&[0, 1, 1, 2, 10]);
-    let lease = lease(random);
-    let worker = WorkerName::new(*random.pick(&WORKERS)).expect("a valid name");
-    Claim { kinds, max, lease, worker, nonce: random.number() }
 }
 
 fn random_settings(random: &mut Random) -> Settings {
