@@ -45,8 +45,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     kinds: BTreeMap<Kind, KindState>,
-    /// Which of a claim's kinds is first.
-    turn: usize,
+    /// How many claims there were.
+    turn: u64,
 }
 
 /// Those who wait for work.
@@ -71,9 +71,8 @@ impl State {
         check_count("kinds in a claim", claim.kinds.len())?;
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
-        self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn % claim.kinds.len().max(1);
-        let kinds = claim.kinds.iter().cycle().skip(turn).take(claim.kinds.len());
+        let first = self.first_kind(&claim.kinds);
+        let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
         for name in kinds {
             let Some(kind) = self.kinds.get_mut(name) else { continue };
             let room = claim.max - claimed.jobs.len();
@@ -82,6 +81,21 @@ impl State {
             }
         }
         Ok(claimed)
+    }
+
+    /// Which of these is first: the one for which that is longest ago. A mere count of claims
+    /// would meet the same kind again and again, where claims of several sets take turns.
+    fn first_kind(&mut self, kinds: &[Kind]) -> usize {
+        self.turn += 1;
+        let last_first = |at: &usize| match self.kinds.get(&kinds[*at]) {
+            Some(kind) => kind.last_first,
+            None => u64::MAX,
+        };
+        let first = (0..kinds.len()).min_by_key(last_first).unwrap_or(0);
+        if let Some(kind) = kinds.get(first).and_then(|first| self.kinds.get_mut(first)) {
+            kind.last_first = self.turn;
+        }
+        first
     }
 
     fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, PutError> {

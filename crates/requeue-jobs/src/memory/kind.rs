@@ -34,6 +34,8 @@ pub(super) struct KindState {
     generation: u64,
     fence: u64,
     seq: u64,
+    /// The last claim in which it was the first of the kinds.
+    pub(super) last_first: u64,
 }
 
 impl KindState {
@@ -49,6 +51,7 @@ impl KindState {
             generation: 0,
             fence: 0,
             seq: 0,
+            last_first: 0,
         }
     }
 

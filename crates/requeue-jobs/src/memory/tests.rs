@@ -119,3 +119,27 @@ fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
     assert!(state.tick(tick.clone(), at(0)).is_err());
     assert!(matches!(state.tick(tick, at(1)), Ok(Ticked::Put(_))));
 }
+
+#[test]
+fn the_first_kind_rotates_also_between_claims_of_others() {
+    let mut state = State::default();
+    let names = ["x", "y", "z"].map(|name| Kind::new(name).unwrap());
+    for name in &names {
+        for number in 0..4 {
+            let id = JobId::new(number.to_string()).unwrap();
+            let put = Put::new(name.clone(), id, Body::default());
+            state.kind(name).unwrap().put(put, at(0)).unwrap();
+        }
+    }
+    let mut claim = |kinds: &[Kind]| {
+        let worker = WorkerName::new("w").unwrap();
+        let claim = Claim { kinds: kinds.to_vec(), max: 1, lease: None, worker, nonce: 7 };
+        state.claim(&claim, at(0)).unwrap().jobs[0].kind().clone()
+    };
+    let mut firsts = Vec::new();
+    for _ in 0..4 {
+        firsts.push(claim(&names[..2]));
+        claim(&names[2..]);
+    }
+    assert_eq!(firsts, [&names[0], &names[1], &names[0], &names[1]].map(Kind::clone));
+}
