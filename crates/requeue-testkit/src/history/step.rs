@@ -41,11 +41,14 @@ pub(super) fn kinds() -> Vec<Kind> {
 pub(super) struct Range {
     kinds: usize,
     ids: usize,
+    /// Nothing succeeds, so that jobs fail often.
+    unlucky: bool,
 }
 
 impl Range {
     pub(super) fn random(random: &mut Random) -> Self {
-        Range { kinds: 1 + random.below(KINDS.len()), ids: 1 + random.below(IDS.len()) }
+        let (kinds, ids) = (1 + random.below(KINDS.len()), 1 + random.below(IDS.len()));
+        Range { kinds, ids, unlucky: random.chance(20) }
     }
 
     fn kind(&self, random: &mut Random) -> Kind {
@@ -151,10 +154,10 @@ impl History<'_> {
     fn random_settle(&mut self, random: &mut Random) -> Settle {
         let receipt = self.random_receipt(random);
         let how = match random.below(12) {
-            0..=2 => How::Ack,
+            0..=2 if !self.range.unlucky => How::Ack,
             10 => How::Bury { error: format!("error {}", random.below(100)) },
             11 => How::RequeueAfter(length(random)),
-            3..=5 => {
+            0..=5 => {
                 // Where a successor's due time hides what jitter made of the backoff, the
                 // model could not know it.
                 let settings = self.model.settings(receipt.kind());
@@ -208,7 +211,8 @@ impl History<'_> {
     }
 
     fn random_change(&self, random: &mut Random) -> Change {
-        let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive]);
+        let from = usize::from(self.range.unlucky);
+        let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive][from..]);
         Change { kind: self.range.kind(random), id: self.range.id(random), what }
     }
 

@@ -2,8 +2,8 @@
 
 use super::event::{Event, Happened};
 use requeue_jobs::{
-    Change, Changed, ClaimedJob, Due, Fence, Generation, How, JobId, Kind, Mode, Placed, Put,
-    PutOutcome, Receipt, Settings, Settle, Settled, Ticked, Timestamp, What,
+    Change, Changed, ClaimedJob, Due, Fence, Generation, How, JobId, JobState, JobView, Kind, Mode,
+    Placed, Put, PutOutcome, Receipt, Settings, Settle, Settled, Ticked, Timestamp, What,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,8 @@ pub(super) struct Facts {
     pub(super) settings: BTreeMap<Kind, Settings>,
     /// Times of schedules for which a job was put.
     pub(super) ticked: BTreeSet<(Kind, JobId, Timestamp)>,
+    /// How many claims in a row that could have got a job of this kind got none.
+    pub(super) passed_over: BTreeMap<Kind, u32>,
 }
 
 /// What is known of a job, over all of its lives.
@@ -182,7 +184,8 @@ impl Facts {
         let now = event.at;
         match &event.what {
             Happened::Put { put, placed: Ok(placed), .. } => self.put(put, placed, now),
-            Happened::Claim { jobs, .. } => {
+            Happened::Claim { jobs, before } => {
+                self.count_passed_over(jobs, before, now);
                 for job in jobs {
                     self.fences.insert(job.kind().clone(), job.receipt.fence());
                     self.known(job.kind(), job.id()).claim(job);
@@ -211,6 +214,26 @@ impl Facts {
             }
             _ => {}
         }
+    }
+
+    fn count_passed_over(&mut self, jobs: &[ClaimedJob], before: &[JobView], now: Timestamp) {
+        let ready = before.iter().filter(|job| job.state == JobState::Ready);
+        let kinds: BTreeSet<&Kind> = ready.map(|job| &job.kind).collect();
+        for kind in kinds {
+            let passed_over = self.has_room(kind, now) && jobs.iter().all(|job| job.kind() != kind);
+            let count = self.passed_over.entry(kind.clone()).or_default();
+            *count = if passed_over { *count + 1 } else { 0 };
+        }
+    }
+
+    /// Whether a claim may get a job of this kind.
+    pub(super) fn has_room(&self, kind: &Kind, now: Timestamp) -> bool {
+        let is_leased =
+            |known: &Known| known.lease.as_ref().is_some_and(|lease| lease.ends_at > now);
+        let of_kind = self.jobs.iter().filter(|((of, _), _)| of == kind);
+        let leased = of_kind.filter(|(_, known)| is_leased(known)).count();
+        let settings = self.settings.get(kind).cloned().unwrap_or_default();
+        !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
     fn put(&mut self, put: &Put, placed: &Placed, now: Timestamp) {

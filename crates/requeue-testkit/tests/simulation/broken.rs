@@ -26,6 +26,7 @@ pub(crate) enum Way {
     ForgetsCancels,
     ExtendsTheEnd,
     SkipsTheFirst,
+    PrefersAKind,
     LosesThePlace,
     NeverWakes,
     Miscounts,
@@ -185,7 +186,13 @@ impl Store for Broken {
                 claim.max += 1;
             }
             let max = claim.max;
-            let mut claimed = self.store.claim(claim).await?;
+            let mut claimed = Claimed::default();
+            if self.is(Way::PrefersAKind) {
+                let kinds = claim.kinds.split_off(claim.kinds.len() - 1);
+                claimed = self.store.claim(Claim { kinds, ..claim.clone() }).await?;
+                claim.max -= claimed.jobs.len();
+            }
+            claimed.jobs.extend(self.store.claim(claim).await?.jobs);
             for job in &claimed.jobs {
                 let name = (job.kind().clone(), job.id().clone());
                 self.receipts.lock().expect("nobody panics").insert(name, job.receipt.clone());

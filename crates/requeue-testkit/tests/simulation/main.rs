@@ -7,8 +7,8 @@ use broken::{BrokenFixture, Way};
 use requeue_testkit::{MemoryFixture, check_simulations, simulate};
 use std::sync::Arc;
 
-/// Seeds that once failed on the memory store.
-const FAILED_ONCE: [u64; 0] = [];
+/// Seeds that once failed on the memory store: a kind that was never first.
+const FAILED_ONCE: [u64; 1] = [160434431406556];
 
 #[test]
 fn the_memory_store_keeps_the_invariants_whatever_happens() {
@@ -88,6 +88,11 @@ fn an_extension_of_an_extension_breaks_the_eighth() {
 #[test]
 fn a_claim_of_the_second_in_line_breaks_the_tenth() {
     breaks(Way::SkipsTheFirst, "invariant 10");
+}
+
+#[test]
+fn a_kind_that_is_always_first_breaks_the_tenth() {
+    breaks(Way::PrefersAKind, "invariant 10");
 }
 
 #[test]
