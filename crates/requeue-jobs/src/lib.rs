@@ -13,6 +13,36 @@
 //!                        +------------------+-----------------+
 //!                              attempts used up --> dead -- revive, put --> waiting
 //! ```
+//!
+//! ```
+//! use requeue_jobs::{Jobs, MemoryStore};
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! # requeue_testkit::block_on(async {
+//! let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+//! jobs.put("order.close", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
+//! jobs.cancel("order.close", "order-42").await?; // paid meanwhile
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Jobs`] | the handle: puts, changes, claims and settles jobs, and joins concurrent calls into batches |
+//! | [`JobWorker`] | runs a handler over jobs: leases, outcomes, timeout, panics, shutdown |
+//! | [`Store`] | where jobs live |
+//! | [`MemoryStore`] | a store in memory |
+//! | [`Settings`] | what is set per kind: lease, backoff, attempts, concurrency, retention |
+//!
+//! # Features
+//!
+//! None by default; each adds methods and changes none.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `serde` | `Jobs::put_json`, `ClaimedJob::json`: bodies in JSON |
+//! | `tokio` | `JobWorker::spawn`: a worker on tokio |
 
 mod bell;
 mod claim;
