@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 /// What a measuring program prints, as one line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Nanoseconds per operation, or bytes per timer.
+    /// Nanoseconds per operation, bytes per timer, or calls per put.
     pub value: f64,
     /// Of the value.
     pub unit: Unit,
 }
 
-/// What a value counts. Of both, less is better.
+/// What a value counts. Of all, less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -23,12 +23,19 @@ pub enum Unit {
     Ns,
     /// Bytes.
     Bytes,
+    /// Calls of a store.
+    Calls,
 }
 
 impl Measurement {
     /// A time.
     pub fn ns(value: f64) -> Self {
         Measurement { value, unit: Unit::Ns }
+    }
+
+    /// A number of calls.
+    pub fn calls(value: f64) -> Self {
+        Measurement { value, unit: Unit::Calls }
     }
 
     /// Prints it for the driver to read.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use system::{Programs, System};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel --out FILE [--quick] [--machine NAME] [--commit ID]
+  requeue-bench run --suite core|wheel|jobs --out FILE [--quick] [--machine NAME] [--commit ID]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS";
 
@@ -88,7 +88,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, programs } = options(args)?;
     let workloads = suite::workloads(&suite, quick)
-        .ok_or_else(|| format!("unknown suite {suite:?}: there are core and wheel"))?;
+        .ok_or_else(|| format!("unknown suite {suite:?}: there are core, wheel and jobs"))?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
         // Ten million timers take their time to prepare.

@@ -147,6 +147,7 @@ fn value(series: &Series) -> String {
     let median = median(&series.runs);
     match series.unit {
         Unit::Bytes => format!("{median:.1} B"),
+        Unit::Calls => format!("{median:.3}"),
         Unit::Ns if median < 1e3 => format!("{median:.1} ns"),
         Unit::Ns if median < 1e6 => format!("{:.1} µs", median / 1e3),
         Unit::Ns => format!("{:.1} ms", median / 1e6),

@@ -18,6 +18,7 @@ const PRIORITY: &[System] = &[Requeue, ControllerRuntime];
 const FAIR: &[System] = &[Requeue, RequeueFifo];
 const WORKER: &[System] = &[Requeue, ControllerRuntime];
 const WORKER_TASKS: &[System] = &[Requeue, ControllerRuntime, KubeRuntime];
+const JOBS: &[System] = &[Requeue, RequeueSingle];
 const WHEEL: &[System] = &[Requeue, StdHeap];
 
 const CORE: &[(&str, &[System])] = &[
@@ -60,6 +61,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
     match suite {
         "core" => Some(core(quick)),
         "wheel" => Some(wheel(quick)),
+        "jobs" => Some(jobs()),
         _ => None,
     }
 }
@@ -90,13 +92,24 @@ fn wheel(quick: bool) -> Vec<Workload> {
     workloads
 }
 
+fn jobs() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for kind in ["put-N", "put-N-wait", "put-N-memory", "calls-N", "calls-N-wait"] {
+        for callers in ["1", "10", "1000"] {
+            let name = kind.replace('N', callers);
+            workloads.push(Workload { name, systems: JOBS.to_vec(), exact: false });
+        }
+    }
+    workloads
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel"] {
+        for suite in ["core", "wheel", "jobs"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -108,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel"] {
+        for suite in ["core", "wheel", "jobs"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

@@ -13,6 +13,8 @@ pub(crate) enum System {
     RequeueString,
     /// Ours, first in first out, where ours is something dearer.
     RequeueFifo,
+    /// Ours, each put a call of the store, where ours joins them.
+    RequeueSingle,
     ClientGo,
     ControllerRuntime,
     KubeRuntime,
@@ -27,10 +29,11 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 10] = [
+    const ALL: [System; 11] = [
         Requeue,
         RequeueString,
         RequeueFifo,
+        RequeueSingle,
         ClientGo,
         ControllerRuntime,
         KubeRuntime,
@@ -45,6 +48,7 @@ impl System {
             Requeue => "requeue",
             RequeueString => "requeue-string",
             RequeueFifo => "requeue-fifo",
+            RequeueSingle => "requeue-single",
             ClientGo => "client-go",
             ControllerRuntime => "controller-runtime",
             KubeRuntime => "kube-runtime",

@@ -2,9 +2,11 @@
 
 mod contended;
 mod cycle;
+mod dear_store;
 mod dedupe;
 mod delayed;
 mod fair;
+mod jobs;
 mod lateness;
 mod priority;
 mod retry;
@@ -33,6 +35,13 @@ pub(crate) fn measure(
     workload: &str,
     budget: Duration,
 ) -> Option<Measurement> {
+    if suite == "jobs" {
+        return match system {
+            Requeue => jobs::measure(jobs::How::Joined, workload, budget),
+            RequeueSingle => jobs::measure(jobs::How::Single, workload, budget),
+            _ => None,
+        };
+    }
     let ns = match (suite, system) {
         ("core", Requeue) => keyed::<Arc<str>>(workload, budget)
             .or_else(|| ours(workload, budget))

@@ -1,0 +1,122 @@
+//! A store in memory whose calls cost something, as those of a store elsewhere do.
+
+use requeue_jobs::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What a put costs besides, however many jobs it puts. One is served at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Price {
+    Nothing,
+    /// Of the time of a thread that serves requests, one after the other.
+    Work(Duration),
+    /// Time: a disk that syncs.
+    Wait(Duration),
+}
+
+pub(super) struct DearStore {
+    inner: MemoryStore,
+    price: Price,
+    /// To the thread that serves.
+    requests: mpsc::Sender<oneshot::Sender<()>>,
+    disk: tokio::sync::Mutex<()>,
+    calls: AtomicU64,
+}
+
+impl DearStore {
+    pub(super) fn new(price: Price) -> Self {
+        let (requests, served) = mpsc::channel::<oneshot::Sender<()>>();
+        if let Price::Work(time) = price {
+            thread::spawn(move || {
+                for reply in served {
+                    let started = Instant::now();
+                    while started.elapsed() < time {
+                        std::hint::spin_loop();
+                    }
+                    // Nobody may wait for it any more.
+                    let _ = reply.send(());
+                }
+            });
+        }
+        let (inner, disk, calls) = (MemoryStore::new(), Default::default(), AtomicU64::new(0));
+        DearStore { inner, price, requests, disk, calls }
+    }
+
+    /// How many puts there were, of any number of jobs.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    async fn pay(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.price {
+            Price::Nothing => {}
+            Price::Work(_) => {
+                let (reply, served) = oneshot::channel();
+                self.requests.send(reply).expect("it serves as long as this lives");
+                served.await.expect("it answers each");
+            }
+            Price::Wait(time) => {
+                let _turn = self.disk.lock().await;
+                tokio::time::sleep(time).await;
+            }
+        }
+    }
+}
+
+impl Store for DearStore {
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        Box::pin(async move {
+            self.pay().await;
+            self.inner.put(puts).await
+        })
+    }
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.inner.claim(claim)
+    }
+    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        self.inner.settle(settlements)
+    }
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        self.inner.change(changes)
+    }
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        self.inner.wait(kinds, limit)
+    }
+    fn reap(&self, max: usize) -> Answer<'_, usize> {
+        self.inner.reap(max)
+    }
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        self.inner.get(kind, id)
+    }
+    fn list(&self, query: Query) -> Answer<'_, Page> {
+        self.inner.list(query)
+    }
+    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        self.inner.kinds()
+    }
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        self.inner.upcoming(kind, spans)
+    }
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        self.inner.settings(kind)
+    }
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        self.inner.set(kind, settings)
+    }
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        self.inner.set_schedule(kind, schedule)
+    }
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        self.inner.remove_schedule(kind, id)
+    }
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        self.inner.schedules(kind)
+    }
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        self.inner.tick(tick)
+    }
+}

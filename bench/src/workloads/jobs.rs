@@ -1,0 +1,84 @@
+//! `put-*`, `calls-*`: so many tasks put one job after the other, each waiting for its answer.
+
+use super::dear_store::{DearStore, Price};
+use requeue_bench::Measurement;
+use requeue_bench::meter::passes;
+use requeue_jobs::{Body, Due, JobId, Jobs, Kind, Put, Store};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a server takes to read a request, do it and answer.
+const WORK: Price = Price::Work(Duration::from_micros(20));
+/// What a disk takes that keeps what it says; tokio's timer tells no shorter time.
+const WAIT: Price = Price::Wait(Duration::from_millis(1));
+
+const BODY: &[u8] = &[7; 100];
+const LATER: Duration = Duration::from_secs(3600);
+
+/// How a caller puts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Through a handle, which joins calls.
+    Joined,
+    /// Each put is a call of the store.
+    Single,
+}
+
+/// `None`: there is no such workload.
+pub(super) fn measure(how: How, workload: &str, budget: Duration) -> Option<Measurement> {
+    let (verb, rest) = workload.split_once('-')?;
+    let (callers, price) = rest.split_once('-').unwrap_or((rest, "work"));
+    let callers: usize = callers.parse().ok()?;
+    let price = match price {
+        "memory" => Price::Nothing,
+        "work" => WORK,
+        "wait" => WAIT,
+        _ => return None,
+    };
+    let ops = if price == WAIT { 1_000 } else { 20_000 };
+    let store = Arc::new(DearStore::new(price));
+    let runtime = super::tokio();
+    let pass = || runtime.block_on(put_all(&store, how, callers, ops / callers));
+    pass();
+    let (calls_before, mut passed) = (store.calls(), 0);
+    let ns = passes(ops, budget, || {
+        passed += ops;
+        pass()
+    });
+    match verb {
+        "put" => Some(Measurement::ns(ns)),
+        "calls" => Some(Measurement::calls((store.calls() - calls_before) as f64 / passed as f64)),
+        _ => None,
+    }
+}
+
+async fn put_all(store: &Arc<DearStore>, how: How, callers: usize, each: usize) -> Duration {
+    let jobs = Jobs::new(Arc::clone(store) as Arc<dyn Store>);
+    let started = Instant::now();
+    let callers: Vec<_> = (0..callers)
+        .map(|caller| {
+            let (store, jobs, id) = (Arc::clone(store), jobs.clone(), format!("job-{caller}"));
+            tokio::spawn(async move {
+                for _ in 0..each {
+                    match how {
+                        How::Joined => drop(jobs.put("bench", &id, BODY).after(LATER).await),
+                        How::Single => drop(store.put(vec![put(&id)]).await),
+                    }
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("a caller does not panic");
+    }
+    started.elapsed()
+}
+
+/// What a handle does before it calls.
+fn put(id: &str) -> Put {
+    let names = Kind::new("bench").and_then(|kind| Ok((kind, JobId::new(id)?)));
+    let (kind, id) = names.expect("they are short");
+    let mut put = Put::new(kind, id, Body::octets(BODY).expect("it is small"));
+    put.due = Due::After(LATER);
+    put
+}
