@@ -12,7 +12,7 @@ pub use put::{Placing, PutJob};
 
 use crate::claim::{Change, Changed, How, Settle, Settled, What};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
-use crate::job::JobView;
+use crate::job::{JobView, kept_error};
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
 use crate::receipt::Receipt;
@@ -195,7 +195,8 @@ impl Jobs {
         self.settle(receipt, How::Ack).await
     }
 
-    /// It failed, and comes back as the kind's backoff says, or is dead.
+    /// It failed, and comes back as the kind's backoff says, or is dead. For another delay, see
+    /// [`settle`](Self::settle).
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore, Settled};
@@ -213,7 +214,8 @@ impl Jobs {
     /// # }).unwrap();
     /// ```
     pub async fn retry(&self, receipt: &Receipt, error: &str) -> Result<Settled, SettleError> {
-        self.settle(receipt, How::Retry { delay: None, error: error.to_owned() }).await
+        let error = kept_error(error).to_string();
+        self.settle(receipt, How::Retry { delay: None, error }).await
     }
 
     /// It was not begun: it goes back to its place, and no attempt is counted.
@@ -227,6 +229,23 @@ impl Jobs {
     }
 
     /// What is to become of a lease, in full.
+    ///
+    /// ```
+    /// use requeue_jobs::{How, JobState, Jobs, MemoryStore, Settled};
+    /// use std::sync::Arc;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// jobs.put("order.close", "order-42", "unpaid").await?;
+    /// let claimed = jobs.claim(["order.close"], "worker-1").await?;
+    /// let bury = How::Bury { error: "there is no such order".to_owned() };
+    /// assert_eq!(jobs.settle(&claimed.jobs[0].receipt, bury).await?, Settled::Dead);
+    /// let job = jobs.get("order.close", "order-42").await?.expect("it is kept");
+    /// assert_eq!(job.state, JobState::Dead);
+    /// jobs.revive("order.close", "order-42").await?; // it was a mistake
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn settle(&self, receipt: &Receipt, how: How) -> Result<Settled, SettleError> {
         self.shared.settlements.call(Settle { receipt: receipt.clone(), how }).await
     }

@@ -39,7 +39,7 @@ impl Body {
     }
 
     /// The same bytes, said to be something else.
-    pub fn of_type(self, content_type: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+    pub(crate) fn of_type(self, content_type: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         Body::new(self.bytes, content_type)
     }
 

@@ -5,6 +5,7 @@ use super::lease::{Gone, Lease};
 use super::{Callback, JobWorker};
 use crate::claim::{ClaimedJob, How, Settled};
 use crate::error::SettleError;
+use crate::job::kept_error;
 use crate::limits::MAX_DELAY;
 use crate::panics::guarded;
 use requeue::Moment;
@@ -40,7 +41,7 @@ impl Fault {
         }
     }
 
-    /// For the job's record, with all that caused it.
+    /// For the job's record, with all that caused it, as much as is kept of it.
     fn text(&self) -> String {
         let mut text = self.cause().to_string();
         if let Fault::Error(error) = self {
@@ -51,7 +52,7 @@ impl Fault {
                 source = error.source();
             }
         }
-        text
+        kept_error(&text).to_string()
     }
 }
 

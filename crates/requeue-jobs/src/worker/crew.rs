@@ -142,6 +142,27 @@ impl Drop for Seat {
 ///
 /// It runs until it is [shut down](Self::shut_down), or its executor ends. Dropping this neither
 /// stops it nor waits for it.
+///
+/// ```
+/// # #[cfg(feature = "tokio")] {
+/// use requeue_jobs::{JobWorker, Jobs, MemoryStore};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+/// jobs.put("order.close", "order-7", "").await?;
+/// let paused = JobWorker::new(&jobs, ["order.close"], "worker-1")?.concurrency(0);
+/// let running = paused.spawn(|_run| std::future::pending()); // the bank hangs
+/// running.set_concurrency(8);
+/// while running.jobs().is_empty() {
+///     tokio::task::yield_now().await;
+/// }
+/// let left = running.shut_down(Duration::ZERO).await; // claims no more jobs
+/// assert_eq!(left[0].job.id().as_str(), "order-7"); // still at it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap() }
+/// ```
 #[derive(Clone)]
 pub struct RunningJobs {
     crew: Arc<Crew>,

@@ -55,7 +55,7 @@ impl JobWorker {
             worker: self.name.clone(),
             nonce: nonce(),
         };
-        let mut claimed = self.jobs.store().claim(claim).await?;
+        let claimed = self.jobs.store().claim(claim).await?;
         let found = !claimed.jobs.is_empty();
         let mut not_begun = Vec::new();
         for job in claimed.jobs {
@@ -70,14 +70,11 @@ impl JobWorker {
         {
             self.tell_of(&error);
         }
-        match claimed.errors.pop() {
-            Some((_, error)) if !found => Err(error),
-            Some((_, error)) => {
-                self.tell_of(&error);
-                Ok(true)
-            }
-            None => Ok(found),
-        }
+        let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
+        // With nothing found, the last one is told with the pause.
+        let last = if found { None } else { errors.next_back() };
+        errors.for_each(|error| self.tell_of(&error));
+        last.map_or(Ok(found), Err)
     }
 
     async fn pause(&self, error: &StoreError) {

@@ -78,7 +78,7 @@ impl JobWorker {
                 Err(SettleError::Store(error)) if may_pass(&error) && clock.now() < end => {
                     maybe_settled |= matches!(error, StoreError::Unknown { .. });
                     self.tell_of(&error);
-                    clock.sleep(pause).await;
+                    clock.sleep(pause.min(end.saturating_since(clock.now()))).await;
                     pause = pause.saturating_mul(2);
                 }
                 Err(error) => return Err(error),
