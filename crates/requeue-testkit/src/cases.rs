@@ -67,6 +67,8 @@ macro_rules! each_case {
             nothing_is_delivered_early
             jobs_come_in_due_order
             jobs_that_are_due_at_once_come_in_put_order
+            a_put_that_changes_no_time_keeps_the_place_among_ties
+            a_put_that_changes_the_time_goes_to_the_end_of_ties
             a_claim_gets_no_more_than_it_asks_for
             a_claimed_job_tells_what_its_worker_needs
             a_leased_job_is_not_delivered_to_another
@@ -76,6 +78,7 @@ macro_rules! each_case {
             a_receipt_survives_being_written_down
             fences_rise_from_lease_to_lease
             fences_rise_over_the_end_of_the_job
+            fences_are_no_lower_than_the_stores_microseconds
             a_claim_that_names_no_lease_gets_the_kinds
             a_claim_of_an_unknown_kind_gets_nothing
             a_claim_of_no_kind_gets_nothing
@@ -160,6 +163,7 @@ macro_rules! each_case {
             a_revived_job_may_fail_as_often_as_a_new_one
             no_backoff_holds_a_revived_job_back
             dead_jobs_are_dropped_when_they_are_old
+            the_reaper_drops_as_many_as_it_may
             of_too_many_dead_jobs_the_latest_are_kept
             what_was_revived_is_not_dropped
         }
@@ -251,6 +255,7 @@ macro_rules! each_case {
             a_lapse_ends_a_wait
             a_resumed_kind_ends_a_wait
             freed_concurrency_ends_a_wait
+            concurrency_freed_by_a_lapse_ends_a_wait
             a_wait_ends_with_its_limit
             a_wait_is_no_longer_than_a_slice
             a_wait_that_is_given_up_keeps_nobody_from_work

@@ -42,9 +42,10 @@ pub(crate) async fn a_cancelled_job_can_be_put_anew(t: &Trial) {
 pub(crate) async fn a_leased_job_is_marked_and_ends_with_its_ack(t: &Trial) {
     t.put("a").await;
     let held = t.claim().await;
+    t.advance(secs(1));
     assert_eq!(t.cancel("a").await, Changed::Ending);
     let view = t.view("a").await;
-    assert_eq!(view.state, JobState::Leased);
+    assert_eq!((view.state, view.updated_at), (JobState::Leased, t.now()));
     assert!(view.lease.expect("it is leased").cancelled);
     assert_eq!(t.ack(&held).await, Settled::Cancelled);
     assert_eq!(t.get("a").await, None);
@@ -154,11 +155,12 @@ pub(crate) async fn a_put_after_a_cancel_outlives_the_lapse(t: &Trial) {
     t.claim().await;
     t.cancel("a").await;
     t.put(job("a").body("anew").after(secs(60))).await;
-    let due = t.after(secs(60));
+    let (created, due) = (t.now(), t.after(secs(60)));
     t.advance(LEASE);
     t.claims_nothing().await;
     let view = t.view("a").await;
     assert_eq!((view.state, view.due, view.attempts), (JobState::Waiting, due, 0));
+    assert_eq!(view.created_at, created);
     t.advance(LEASE);
     assert_eq!(t.claim().await.body.bytes(), b"anew");
 }

@@ -31,6 +31,28 @@ pub(crate) async fn jobs_that_are_due_at_once_come_in_put_order(t: &Trial) {
     assert_eq!(ids(&t.claim_up_to(10).await), ["c", "a", "d", "b"]);
 }
 
+pub(crate) async fn a_put_that_changes_no_time_keeps_the_place_among_ties(t: &Trial) {
+    if !t.orders_ties() {
+        return;
+    }
+    for name in ["a", "b", "a"] {
+        t.put(job(name).after(secs(5))).await;
+    }
+    t.advance(secs(5));
+    assert_eq!(ids(&t.claim_up_to(10).await), ["a", "b"]);
+}
+
+pub(crate) async fn a_put_that_changes_the_time_goes_to_the_end_of_ties(t: &Trial) {
+    if !t.orders_ties() {
+        return;
+    }
+    for (name, delay) in [("a", 3), ("b", 5), ("a", 5)] {
+        t.put(job(name).after(secs(delay))).await;
+    }
+    t.advance(secs(5));
+    assert_eq!(ids(&t.claim_up_to(10).await), ["b", "a"]);
+}
+
 pub(crate) async fn a_claim_gets_no_more_than_it_asks_for(t: &Trial) {
     t.put_in_line(["a", "b", "c"]).await;
     assert_eq!(ids(&t.claim_up_to(0).await), Vec::<&str>::new());
@@ -111,6 +133,16 @@ pub(crate) async fn fences_rise_over_the_end_of_the_job(t: &Trial) {
         assert!(Some(job.receipt.fence()) > last);
         last = Some(job.receipt.fence());
         t.ack(&job).await;
+    }
+}
+
+pub(crate) async fn fences_are_no_lower_than_the_stores_microseconds(t: &Trial) {
+    for _ in 0..2 {
+        t.put("a").await;
+        let job = t.claim().await;
+        assert!(job.receipt.fence().0 >= t.now().as_millis() * 1000);
+        t.ack(&job).await;
+        t.advance(secs(1));
     }
 }
 

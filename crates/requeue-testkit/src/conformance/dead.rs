@@ -67,6 +67,7 @@ pub(crate) async fn only_a_dead_job_can_be_revived(t: &Trial) {
     t.put(job("a").after(secs(5))).await;
     for _ in 0..2 {
         let before = t.view("a").await;
+        t.advance(millis(1));
         let answer = t.change("a", What::Revive).await;
         assert!(matches!(answer, Err(ChangeError::NotDead { .. })));
         assert_eq!(t.view("a").await, before);
@@ -114,6 +115,17 @@ pub(crate) async fn dead_jobs_are_dropped_when_they_are_old(t: &Trial) {
     t.advance(millis(1));
     assert_eq!(t.reap().await, 1);
     assert_eq!((t.get("a").await, t.counts().await), (None, [0, 0, 0, 0]));
+}
+
+pub(crate) async fn the_reaper_drops_as_many_as_it_may(t: &Trial) {
+    let retention = Retention { age: secs(60), ..Retention::default() };
+    t.set(|settings| settings.retention = retention).await;
+    for name in ["a", "b", "c"] {
+        t.die(name).await;
+    }
+    t.advance(secs(120));
+    let dropped = t.store.reap(2).await.expect("it is answered");
+    assert_eq!((dropped, t.counts().await), (2, [0, 0, 1, 0]));
 }
 
 pub(crate) async fn of_too_many_dead_jobs_the_latest_are_kept(t: &Trial) {

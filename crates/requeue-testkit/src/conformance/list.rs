@@ -21,6 +21,7 @@ async fn page_through(t: &Trial, limit: usize, mut query: Query) -> Vec<String> 
         let page = t.store.list(query.clone()).await.expect("it is answered");
         assert!(page.jobs.len() <= limit, "no more than were asked for");
         seen.extend(page.jobs.iter().map(|job| job.id.to_string()));
+        assert!(seen.len() < 100, "the pages have an end");
         match page.cursor {
             Some(cursor) => query.after = Some(cursor),
             None => return seen,

@@ -6,9 +6,11 @@ use requeue_jobs::{ChangeError, Changed, JobState, What};
 pub(crate) async fn a_waiting_job_becomes_ready(t: &Trial) {
     t.put(job("a").after(secs(3600))).await;
     let generation = t.view("a").await.generation;
+    t.advance(secs(1));
     assert_eq!(t.run_now("a").await, Changed::Ready);
     let view = t.view("a").await;
     assert_eq!((view.state, view.due), (JobState::Ready, t.now()));
+    assert_eq!(view.updated_at, t.now());
     assert_eq!(t.claim().await.generation, generation);
 }
 
@@ -48,6 +50,7 @@ pub(crate) async fn a_leased_job_without_successor_cannot_run_now(t: &Trial) {
     t.put("a").await;
     let claimed = t.claim().await;
     let before = t.view("a").await;
+    t.advance(secs(1));
     let answer = t.change("a", What::RunNow).await;
     assert!(matches!(answer, Err(ChangeError::Leased { .. })));
     assert_eq!(t.view("a").await, before);

@@ -98,6 +98,17 @@ pub(crate) async fn freed_concurrency_ends_a_wait(t: &Trial) {
     t.claim().await;
 }
 
+pub(crate) async fn concurrency_freed_by_a_lapse_ends_a_wait(t: &Trial) {
+    t.set(|settings| settings.concurrency = Some(1)).await;
+    t.put_in_line(["a", "b"]).await;
+    t.claim().await;
+    t.advance(LEASE - millis(10));
+    let waiting = t.wait();
+    t.advance(millis(10));
+    waiting.ends().await;
+    t.claim().await;
+}
+
 pub(crate) async fn a_wait_ends_with_its_limit(t: &Trial) {
     let mut waiting = t.wait_for(millis(300));
     t.advance(millis(299));
