@@ -201,8 +201,11 @@ fn a_handler_that_blocks_for_longer_than_it_may_has_failed_whatever_it_answers()
     world.put("i");
     let clock = world.clock.clone();
     world.spawn(world.worker(&log).timeout(5 * SECOND), move |_| {
-        clock.advance(5 * SECOND);
-        async { Ok(Outcome::Done) }
+        let clock = clock.clone();
+        async move {
+            clock.advance(5 * SECOND);
+            Ok(Outcome::Done)
+        }
     });
     assert_eq!(log.take(), ["i it took too long: again in 1s"]);
 }

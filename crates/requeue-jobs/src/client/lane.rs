@@ -255,17 +255,19 @@ impl<E, T, X> State<E, T, X> {
     {
         self.flight = Flight::None;
         let aboard = mem::take(&mut self.aboard);
-        let (mut answers, missing) = match answers {
-            Ok(answers) => {
-                let (got, of) = (answers.len(), aboard.len());
-                let reason = format!("the store gave {got} answers to {of} entries");
-                (answers.into_iter(), StoreError::Unknown { reason })
-            }
-            Err(error) => (Vec::new().into_iter(), error),
+        let (answers, error) = match answers {
+            Ok(answers) => (answers, None),
+            Err(error) => (Vec::new(), Some(error)),
         };
+        let (got, of) = (answers.len(), aboard.len());
+        let missing = || {
+            let reason = format!("the store gave {got} answers to {of} entries");
+            error.clone().unwrap_or(StoreError::Unknown { reason })
+        };
+        let mut answers = answers.into_iter();
         let mut wakers = Vec::with_capacity(aboard.len());
         for number in aboard {
-            let answer = answers.next().unwrap_or_else(|| Err(missing.clone().into()));
+            let answer = answers.next().unwrap_or_else(|| Err(missing().into()));
             // Who left does not hear it.
             if let Some(seat) = self.seats.get_mut(&number)
                 && let Seat::Waits(waker) = mem::replace(seat, Seat::Answered(answer))
