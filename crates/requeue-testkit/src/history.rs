@@ -26,6 +26,12 @@ const STEPS: usize = 80;
 /// Runs random histories on fresh stores: those of the seeds that `failed_once`, and as many
 /// new ones as `REQUEUE_HISTORIES` says, or else `count`.
 ///
+/// ```
+/// use requeue_testkit::{MemoryFixture, check_histories};
+///
+/// check_histories(MemoryFixture::new, &[7], 3);
+/// ```
+///
 /// # Panics
 ///
 /// Where a store differs from the model, with the seed and what led there.
@@ -36,6 +42,12 @@ pub fn check_histories<F: Fixture>(fixture: impl Fn() -> F, failed_once: &[u64],
 }
 
 /// Runs one history. What is wrong is answered with the steps up to there.
+///
+/// ```
+/// use requeue_testkit::{MemoryFixture, check_history};
+///
+/// assert_eq!(check_history(&MemoryFixture::new(), 7), Ok(()));
+/// ```
 pub fn check_history(fixture: &dyn Fixture, seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut history = History {

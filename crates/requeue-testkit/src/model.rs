@@ -18,6 +18,18 @@ use requeue_jobs::{
 };
 
 /// All that a store knows.
+///
+/// ```
+/// use requeue_jobs::{Body, JobId, Kind, Put, PutOutcome, Timestamp};
+/// use requeue_testkit::Model;
+///
+/// let mut model = Model::default();
+/// let put = Put::new(Kind::new("mail")?, JobId::new("a")?, Body::default());
+/// let now = Timestamp::from_millis(1000);
+/// let placed = model.put(&put, None, now).expect("there is no condition");
+/// assert_eq!(placed.outcome, PutOutcome::Created);
+/// # Ok::<(), requeue_jobs::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     jobs: Vec<Job>,

@@ -5,6 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::thread;
 
 /// splitmix64.
+///
+/// ```
+/// use requeue_testkit::Random;
+///
+/// let (mut one, mut other) = (Random::new(7), Random::new(7));
+/// assert_eq!(one.number(), other.number());
+/// assert!(one.below(3) < 3);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

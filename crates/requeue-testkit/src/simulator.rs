@@ -41,6 +41,12 @@ const WORKERS: usize = 3;
 /// Simulates: the seeds that `failed_once`, and as many new ones as `REQUEUE_SIMULATIONS`
 /// says, or else `count`, each on a fresh store.
 ///
+/// ```
+/// use requeue_testkit::{MemoryFixture, check_simulations};
+///
+/// check_simulations(MemoryFixture::new, &[7], 3);
+/// ```
+///
 /// # Panics
 ///
 /// Where an invariant does not hold, with the seed and what happened last.
@@ -55,6 +61,13 @@ pub fn check_simulations<F: Fixture + 'static>(
 }
 
 /// Simulates once. Answers the first invariant that does not hold, and what led there.
+///
+/// ```
+/// use requeue_testkit::{MemoryFixture, simulate};
+/// use std::sync::Arc;
+///
+/// assert_eq!(simulate(Arc::new(MemoryFixture::new()), 7), Ok(()));
+/// ```
 pub fn simulate(fixture: Arc<dyn Fixture>, seed: u64) -> Result<(), String> {
     let recorder = Arc::new(Recorder::new(fixture.clone()));
     let world = World {

@@ -31,7 +31,7 @@ pub(super) struct Known {
     /// The end of its backoff, where it has one.
     pub(super) backoff: Option<Backoff>,
     /// Its failures since they were last reset, but for the lapse of `lease`.
-    failures: u32,
+    pub(super) failures: u32,
     pub(super) lease: Option<Leased>,
 }
 
@@ -61,10 +61,6 @@ impl Known {
         }
     }
 
-    pub(super) fn failures(&self) -> u32 {
-        self.failures
-    }
-
     fn lapse(&mut self) {
         self.failures = self.failures_after_lapse();
         self.lease = None;
@@ -91,22 +87,16 @@ impl Known {
                 }
             }
         }
-        let is_first = match placed.outcome {
-            PutOutcome::Updated => false,
-            PutOutcome::Coalesced => !had_next,
-            _ => true,
-        };
+        let is_new = matches!(placed.outcome, PutOutcome::Created | PutOutcome::Revived);
+        let replaces = placed.outcome == PutOutcome::Updated || had_next;
         self.newest = placed.generation;
         self.not_before = match mode {
-            Mode::Earliest if !is_first => asked.min(self.not_before),
-            Mode::Debounce { max_wait } if is_first => asked.min(now.saturating_add(max_wait)),
+            Mode::Earliest if replaces => asked.min(self.not_before),
+            Mode::Debounce { max_wait } if is_new => asked.min(now.saturating_add(max_wait)),
+            // It may have waited since the first put of the job.
             Mode::Debounce { .. } => now,
             _ => asked,
         };
-        // What is put during a lease may have waited since the first put of the job.
-        if matches!((mode, placed.outcome), (Mode::Debounce { .. }, PutOutcome::Coalesced)) {
-            self.not_before = now;
-        }
     }
 
     fn claim(&mut self, job: &ClaimedJob) {

@@ -163,7 +163,7 @@ fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
         }
         Happened::Settle { settle, settled: Ok(settled), .. } => {
             let receipt = &settle.receipt;
-            let failures = 1 + facts.of(receipt.kind(), receipt.id()).failures();
+            let failures = 1 + facts.of(receipt.kind(), receipt.id()).failures;
             let dies = failures >= max(receipt.kind());
             match settled {
                 Settled::Dead if !dies => Err(format!("{receipt} died of {failures} failures")),
