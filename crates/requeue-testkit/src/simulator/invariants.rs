@@ -1,7 +1,8 @@
 //! The invariants of durable jobs, each a check of one event against what the log said before.
 //!
-//! Of the twelve, the ninth (what is left after a cut at any write) needs a disk to cut, and is
-//! not checked here; nor are parts of the twelfth: files and memory windows.
+//! What cannot be seen here: the ninth (what is left after a cut at any write) needs a disk to
+//! cut; of the first, fences after a restart or under a clock that goes back; of the twelfth,
+//! files and memory windows. Those are for the tests of each store.
 
 use super::event::{Event, Happened};
 use super::facts::Facts;
@@ -11,8 +12,8 @@ use requeue_jobs::{
     Settled, Ticked, Timestamp,
 };
 
-/// Claims of several kinds in a row that may get none of a kind which has ready jobs. A store
-/// of many nodes need not be exact about whose turn it is; with two kinds, one is.
+/// So many claims in a row may get none of a kind that has ready jobs. With two kinds, one is
+/// what strict turns give; one more is for stores that cannot keep them exactly.
 const MAX_PASSED_OVER: u32 = 2;
 
 type Checked = Result<(), String>;
