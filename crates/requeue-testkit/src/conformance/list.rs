@@ -67,7 +67,7 @@ pub(crate) async fn jobs_are_listed_by_state(t: &Trial) {
 }
 
 pub(crate) async fn jobs_are_listed_by_prefix(t: &Trial) {
-    for name in ["order-1", "order-10", "order-2", "ordes", "orde", "zebra"] {
+    for name in ["order-1", "order-10", "order-2", "ordes", "orde", "reorder-1"] {
         t.put(name).await;
     }
     let listed = t.list(|query| query.prefix = "order-1".into()).await;

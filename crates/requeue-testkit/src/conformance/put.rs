@@ -54,6 +54,7 @@ pub(crate) async fn a_job_that_is_due_later_waits(t: &Trial) {
     t.put(job("a").after(secs(5))).await;
     let view = t.view("a").await;
     assert_eq!((view.state, view.due), (JobState::Waiting, t.after(secs(5))));
+    assert_eq!((view.created_at, view.updated_at), (t.now(), t.now()));
     t.advance(secs(5));
     assert_eq!(t.view("a").await.state, JobState::Ready);
 }
