@@ -30,9 +30,9 @@ use std::time::Duration;
 /// own answer. There is no timer and no background task, so a call that is alone is sent at once,
 /// and any runtime will do: whoever waits for an answer moves the batch on.
 ///
-/// Calls of one sort are sent in the order in which they were first polled. A call that is dropped
-/// before its batch was sent is not done; one that is dropped later may be done or not, and harms no
-/// other.
+/// Calls of one sort are sent in the order in which they were first polled. A call that is
+/// dropped before its batch was sent is not done; one that is dropped later may be done or not,
+/// and harms no other.
 ///
 /// ```
 /// use requeue_jobs::{Jobs, MemoryStore, PutOutcome, Settled};
@@ -65,12 +65,13 @@ struct Shared {
 }
 
 impl Jobs {
-    /// A handle to this store. Handles that are made apart share no batches: make one, and clone it.
+    /// A handle to this store. Handles that are made apart share no batches: make one, and
+    /// clone it.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Jobs::with_clock(store, Clock::system())
     }
 
-    /// The same, with waits measured on `clock`. It should be the store's, where that is a manual one.
+    /// The same, with waits measured on `clock`: the store's, where that is a manual one.
     ///
     /// ```
     /// use requeue::ManualClock;
@@ -172,7 +173,8 @@ impl Jobs {
         self.change(kind, id, What::Cancel).await
     }
 
-    /// Makes a job due now, whatever its backoff; the successor of a leased one; revives a dead one.
+    /// Makes a job due now, whatever its backoff; the successor of a leased one; revives a dead
+    /// one.
     pub async fn run_now(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
         self.change(kind, id, What::RunNow).await
     }

@@ -23,7 +23,8 @@
 //!   and no extension could be had.
 //! - **A settlement whose outcome is unknown is tried again**, for as long as a lease lasts. That
 //!   the lease is then lost means, most likely, that the first try succeeded.
-//! - **What is claimed is started or released.**
+//! - **What is claimed is started or released.** A job that could not be started before its
+//!   lease ended is not started.
 //! - **A panic is a failed attempt**, in the handler and in dropping its future.
 
 mod attempt;

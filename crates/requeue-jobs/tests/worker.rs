@@ -2,7 +2,7 @@
 
 mod support;
 
-use requeue::worker::{BoxError, Next, Outcome, Run};
+use requeue::worker::{BoxError, Next, Outcome, Run, RunnerFuture};
 use requeue_jobs::{
     ClaimedJob, JobState, JobWorker, RunningJobs, Settings, SettleError, Store, StoreError,
 };
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{Fault, World};
+use support::{Executor, Fault, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A third of a lease.
@@ -94,6 +94,16 @@ impl World {
         settings.backoff.jitter_percent = 0;
         let kind = requeue_jobs::Kind::new("k").expect("it is valid");
         block_on(self.store.inner.set(kind, settings)).expect("it is valid");
+    }
+
+    /// Claims on the world's executor, and each attempt on this one.
+    fn attempts_on(&self, attempts: &Executor) -> impl Fn(RunnerFuture) + Send + Sync + use<> {
+        let (claims, attempts) = (self.executor.clone(), attempts.clone());
+        let is_attempt = AtomicBool::new(false);
+        move |task| match is_attempt.swap(true, Ordering::Relaxed) {
+            false => claims.spawn(task),
+            true => attempts.spawn(task),
+        }
     }
 
     fn fail_settlements(&self, faults: impl IntoIterator<Item = Fault>) {
@@ -613,6 +623,41 @@ fn a_worker_that_is_shut_down_while_it_claims_gives_all_back_before_it_ends() {
     world.pass(SECOND, 1);
     assert_eq!(poll(shut_down.as_mut()), Poll::Ready(vec![]));
     assert_eq!(world.view("i").unwrap().state, JobState::Ready);
+}
+
+#[test]
+fn a_job_is_not_begun_when_its_lease_is_over() {
+    let world = World::new();
+    let (log, attempts) = (Log::default(), Executor::default());
+    world.put("i");
+    let spawn = world.attempts_on(&attempts);
+    let runs = log.clone();
+    let running = world.worker(&log).spawn_with(spawn, move |_| {
+        runs.say("run");
+        async { Ok(Outcome::Done) }
+    });
+    world.executor.run();
+    running.set_concurrency(0);
+    world.clock.advance(3 * THIRD);
+    attempts.run();
+    assert!(log.take().is_empty() && running.jobs().is_empty());
+    let job = world.view("i").unwrap();
+    assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
+}
+
+#[test]
+fn an_attempt_that_begins_late_extends_its_lease_in_time() {
+    let world = World::new();
+    let (log, attempts) = (Log::default(), Executor::default());
+    world.put("i");
+    let spawn = world.attempts_on(&attempts);
+    world.worker(&log).spawn_with(spawn, |_| pending());
+    world.executor.run();
+    world.clock.advance(3 * THIRD - SECOND);
+    attempts.run();
+    world.clock.advance(SECOND);
+    let claimed = block_on(world.jobs.claim(["k"], "other").into_future()).unwrap();
+    assert!(claimed.jobs.is_empty());
 }
 
 #[test]

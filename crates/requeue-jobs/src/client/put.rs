@@ -26,7 +26,7 @@ type Puts = Arc<Lane<Put, Placed, PutError>>;
 ///
 /// # requeue_testkit::block_on(async {
 /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
-/// // Index a document once it has been left alone for five seconds, or a minute after its first edit.
+/// // Index a document five seconds after its last edit, or a minute after its first.
 /// let max_wait = Duration::from_secs(60);
 /// let first = jobs
 ///     .put("index", "doc-7", "draft")

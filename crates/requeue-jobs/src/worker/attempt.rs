@@ -67,6 +67,10 @@ pub(super) async fn work<F, Fut>(
     F: Fn(Run<ClaimedJob>) -> Fut,
     Fut: Future<Output = Result<Outcome, BoxError>>,
 {
+    if lease.is_over(worker.jobs.clock()) {
+        // The executor was busy for so long. Another may have the job by now.
+        return worker.finish_with(&job, How::Release).await;
+    }
     let limit = worker.timeout.map(|limit| worker.jobs.clock().now().saturating_add(limit));
     let mut run = Run::new(job.clone(), job.attempt);
     if let Some(at) = limit {
@@ -77,9 +81,9 @@ pub(super) async fn work<F, Fut>(
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
     match ended {
-        Ended::Well(Outcome::Done) => worker.succeed(&job, How::Ack).await,
+        Ended::Well(Outcome::Done) => worker.finish_with(&job, How::Ack).await,
         Ended::Well(Outcome::RequeueAfter(delay)) => {
-            worker.succeed(&job, How::RequeueAfter(delay.min(MAX_DELAY))).await;
+            worker.finish_with(&job, How::RequeueAfter(delay.min(MAX_DELAY))).await;
         }
         Ended::Well(Outcome::GiveUp) => {
             let error = Fault::Asked.text();
@@ -90,7 +94,7 @@ pub(super) async fn work<F, Fut>(
         Ended::Failed(fault) => worker.retry(&job, lease, &fault).await,
         Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
         // It would end with its lease; this is sooner.
-        Ended::Stopped(Gone::Cancelled) => worker.succeed(&job, How::Ack).await,
+        Ended::Stopped(Gone::Cancelled) => worker.finish_with(&job, How::Ack).await,
     }
     drop(seat);
 }
@@ -146,7 +150,7 @@ impl JobWorker {
         }
     }
 
-    async fn succeed(&self, job: &ClaimedJob, how: How) {
+    async fn finish_with(&self, job: &ClaimedJob, how: How) {
         if let Err(error) = self.settle(&job.receipt, how).await {
             self.tell_lost(job, &error);
         }

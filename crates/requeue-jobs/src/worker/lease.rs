@@ -28,6 +28,10 @@ impl Lease {
         let asked_at = clock.now();
         Lease { asked_at, until: asked_at.saturating_add(length) }
     }
+
+    pub(super) fn is_over(&self, clock: &Clock) -> bool {
+        clock.now() >= self.until
+    }
 }
 
 /// How a lease ended while its job was worked on.
@@ -40,15 +44,19 @@ impl JobWorker {
     /// Extends a lease whenever a third of it is over, for as long as that is possible.
     pub(super) async fn keep(&self, receipt: &Receipt, mut lease: Lease) -> Gone {
         let clock = self.jobs.clock();
-        let mut pause = self.lease / 3;
+        let third = |lease: Lease| {
+            let next = lease.asked_at.saturating_add(self.lease / 3);
+            next.saturating_since(clock.now())
+        };
+        let mut pause = third(lease);
         loop {
             clock.sleep(pause).await;
             let asked = Lease::from_now(clock, self.lease);
             let extend = self.jobs.extend(receipt, self.lease);
             match by(clock, lease.until, extend).await.unwrap_or_else(no_answer) {
                 Ok(Settled::Cancelled) => return Gone::Cancelled,
-                Ok(_) => (lease, pause) = (asked, self.lease / 3),
-                Err(SettleError::Store(error)) if clock.now() < lease.until => {
+                Ok(_) => (lease, pause) = (asked, third(asked)),
+                Err(SettleError::Store(error)) if !lease.is_over(clock) => {
                     self.tell_of(&error);
                     let left = lease.until.saturating_since(clock.now());
                     pause = (self.lease / 10).min(left);
