@@ -198,6 +198,8 @@ impl Store for MemoryStore {
                         let (kind, id) = (put.kind, put.id);
                         return Err(PutError::Generation { kind, id, expected, found: None });
                     }
+                    // Nor is one for a put that is refused: kinds are counted, and stay.
+                    put.due.at(now)?;
                     state.kind(&put.kind)?.put(put, now)
                 };
                 puts.into_iter().map(put).collect()

@@ -1,11 +1,13 @@
 //! Corners that random histories found.
 
-use super::{KindState, State};
+use super::{KindState, MemoryStore, State};
+use crate::Store;
 use crate::limits::MAX_DELAY;
 use crate::{
     Body, Change, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Missed, Mode, Put, PutOutcome,
     Schedule, Settle, Settled, Tick, Ticked, Timestamp, What, WorkerName,
 };
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -142,4 +144,15 @@ fn the_first_kind_rotates_also_between_claims_of_others() {
         claim(&names[2..]);
     }
     assert_eq!(firsts, [&names[0], &names[1], &names[0], &names[1]].map(Kind::clone));
+}
+
+#[test]
+fn a_put_that_is_refused_makes_no_kind() {
+    let store = MemoryStore::new();
+    let mut put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
+    put.due = Due::After(MAX_DELAY + SECOND);
+    let mut answer = store.put(vec![put]);
+    let poll = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(poll, Poll::Ready(Ok(each)) if each[0].is_err()));
+    assert_eq!(store.look(|state, _| state.kinds.len()), 0);
 }
