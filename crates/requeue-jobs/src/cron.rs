@@ -1,6 +1,8 @@
 //! Schedules: jobs that come again.
 
+use crate::error::Invalid;
 use crate::job::Body;
+use crate::limits::MAX_SCHEDULE_LEN;
 use crate::names::JobId;
 use crate::put::Placed;
 use crate::time::Timestamp;
@@ -24,6 +26,19 @@ pub struct Schedule {
     pub missed: Missed,
     /// The next time.
     pub next: Timestamp,
+}
+
+impl Schedule {
+    /// Whether it is not too long; for stores.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let limit = MAX_SCHEDULE_LEN;
+        for (field, text) in [("the schedule", &self.when), ("the time zone", &self.time_zone)] {
+            if text.len() > limit {
+                return Err(Invalid::TooLong { field, len: text.len(), limit });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What happens about times that passed while nobody ticked.

@@ -38,6 +38,12 @@ pub const MIN_LEASE: Duration = Duration::from_millis(10);
 /// Kinds of a store: each has settings, counters and a place in memory.
 pub const MAX_KINDS: usize = 10_000;
 
+/// Schedules of a kind: each is looked at whenever its time comes.
+pub const MAX_SCHEDULES: usize = 10_000;
+
+/// Bytes of when a schedule is, and of its time zone.
+pub const MAX_SCHEDULE_LEN: usize = 256;
+
 /// Attempts that are kept of a job, the latest.
 pub const KEPT_ATTEMPTS: usize = 5;
 

@@ -12,8 +12,9 @@ use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError};
 use crate::job::JobView;
-use crate::limits::{MAX_BATCH, MAX_KINDS, MAX_SPANS, WAIT_SLICE};
+use crate::limits::{MAX_BATCH, MAX_KINDS, MAX_SCHEDULES, MAX_SPANS, WAIT_SLICE};
 use crate::names::{JobId, Kind};
+use crate::panics::guarded;
 use crate::put::{Condition, Placed, Put, check_batch};
 use crate::query::{KindView, Page, Query, Spans};
 use crate::settings::Settings;
@@ -166,7 +167,8 @@ impl MemoryStore {
     fn act<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let answer = self.look(act);
         let wakers = std::mem::take(&mut lock(&self.shared.waiting).wakers);
-        wakers.into_values().for_each(Waker::wake);
+        // One that panics keeps no other from being woken, and has no part in what was done.
+        wakers.into_values().for_each(|waker| drop(guarded(|| waker.wake())));
         answer
     }
 
@@ -331,8 +333,15 @@ impl Store for MemoryStore {
 
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
         Box::pin(async move {
+            schedule.check()?;
             self.act(|state, _| {
-                state.kind(&kind)?.schedules.insert(schedule.id.clone(), schedule);
+                let schedules = &mut state.kind(&kind)?.schedules;
+                let count = schedules.len() + 1;
+                if count > MAX_SCHEDULES && !schedules.contains_key(&schedule.id) {
+                    let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
+                    return Err(Invalid::TooMany { what, count, limit }.into());
+                }
+                schedules.insert(schedule.id.clone(), schedule);
                 Ok(())
             })
         })

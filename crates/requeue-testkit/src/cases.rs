@@ -133,6 +133,14 @@ macro_rules! each_case {
             a_retry_after_a_delay_sets_the_floor_too
             a_floor_is_gone_with_the_attempts
         }
+        give_up {
+            a_buried_job_is_dead_whatever_attempts_are_left
+            a_successor_revives_a_buried_job
+            a_requeued_job_comes_back_with_nothing_counted
+            a_successor_comes_instead_of_a_requeued_job_and_not_early
+            a_cancelled_job_is_neither_buried_nor_requeued
+            a_job_is_not_requeued_later_than_a_put_may_be
+        }
         successor {
             a_put_does_not_disturb_the_holder
             a_successor_runs_after_the_ack_and_not_before

@@ -14,6 +14,7 @@ mod claim;
 mod conditions;
 mod cron;
 mod dead;
+mod give_up;
 mod kinds;
 mod lease;
 mod limits;

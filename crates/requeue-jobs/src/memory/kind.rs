@@ -91,7 +91,9 @@ impl KindState {
     /// Rises strictly, and over restarts too unless the clock went back by more than was
     /// claimed since.
     fn next_fence(&mut self, now: Timestamp) -> Fence {
-        self.fence = (self.fence + 1).max(now.as_millis().saturating_mul(1000));
+        // A clock that is far off must leave room to rise.
+        let clock = now.as_millis().saturating_mul(1000).min(u64::MAX / 2);
+        self.fence = (self.fence + 1).max(clock);
         Fence(self.fence)
     }
 

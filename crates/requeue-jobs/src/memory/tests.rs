@@ -7,7 +7,9 @@ use crate::{
     Body, Change, Claim, ClaimedJob, Due, How, JobId, JobView, Kind, Missed, Mode, Put, PutOutcome,
     Schedule, Settle, Settled, Tick, Ticked, Timestamp, What, WorkerName,
 };
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -155,4 +157,45 @@ fn a_put_that_is_refused_makes_no_kind() {
     let poll = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(poll, Poll::Ready(Ok(each)) if each[0].is_err()));
     assert_eq!(store.look(|state, _| state.kinds.len()), 0);
+}
+
+#[test]
+fn fences_rise_also_where_the_clock_is_far_off() {
+    let mut kind = kind();
+    let end = Timestamp::from_millis(u64::MAX);
+    let mut fence = 0;
+    for _ in 0..3 {
+        kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), end).unwrap();
+        let job = claim(&mut kind, end);
+        assert!(job.receipt.fence().0 > fence);
+        fence = job.receipt.fence().0;
+        settle(&mut kind, &job, How::Ack, end);
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+    #[derive(Default)]
+    struct Good(AtomicBool);
+    impl Wake for Good {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let (store, good) = (MemoryStore::new(), Arc::new(Good::default()));
+    let mut waits = [0, 1].map(|_| store.wait(vec![Kind::new("k").unwrap()], SECOND));
+    let wakers = [Waker::from(Arc::new(Bad)), Waker::from(Arc::clone(&good))];
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        assert!(wait.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    let put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
+    let mut answer = store.put(vec![put]);
+    assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(good.0.load(SeqCst));
 }
