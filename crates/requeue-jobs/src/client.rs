@@ -216,8 +216,7 @@ impl Jobs {
     /// # }).unwrap();
     /// ```
     pub async fn retry(&self, receipt: &Receipt, error: &str) -> Result<Settled, SettleError> {
-        let error = kept_error(error).to_string();
-        self.settle(receipt, How::Retry { delay: None, error }).await
+        self.settle(receipt, How::Retry { delay: None, error: error.to_owned() }).await
     }
 
     /// It was not begun: it goes back to its place, and no attempt is counted.
@@ -249,6 +248,13 @@ impl Jobs {
     /// # }).unwrap();
     /// ```
     pub async fn settle(&self, receipt: &Receipt, how: How) -> Result<Settled, SettleError> {
+        // Only as much as is kept is sent.
+        let kept = |error: String| kept_error(&error).to_string();
+        let how = match how {
+            How::Retry { delay, error } => How::Retry { delay, error: kept(error) },
+            How::Bury { error } => How::Bury { error: kept(error) },
+            how => how,
+        };
         self.shared.settlements.call(Settle { receipt: receipt.clone(), how }).await
     }
 }

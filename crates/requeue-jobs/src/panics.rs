@@ -1,8 +1,12 @@
 //! Foreign code may panic, and is survived.
 
+use crate::error::StoreError;
+use crate::store::Answer;
 use std::any::Any;
+use std::future::poll_fn;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
 /// Runs foreign code. A panic is answered as its message; the panic hook has reported it.
 pub(crate) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, String> {
@@ -14,6 +18,20 @@ pub(crate) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, String> {
         }
         message
     })
+}
+
+/// Awaits what a store answers. If it panics instead, it is not known what it did.
+pub(crate) async fn answered<'a, T>(ask: impl FnOnce() -> Answer<'a, T>) -> Result<T, StoreError> {
+    let unknown =
+        |message| StoreError::Unknown { reason: format!("the store panicked: {message}") };
+    let mut answer = guarded(ask).map_err(unknown)?;
+    let given = poll_fn(|cx| match guarded(|| answer.as_mut().poll(cx)) {
+        Ok(poll) => poll,
+        Err(message) => Poll::Ready(Err(unknown(message))),
+    });
+    let given = given.await;
+    guarded(|| drop(answer)).map_err(unknown)?;
+    given
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {

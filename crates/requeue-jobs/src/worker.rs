@@ -37,6 +37,7 @@ pub use crew::{RunningJob, RunningJobs};
 use crate::claim::ClaimedJob;
 use crate::client::Jobs;
 use crate::error::{Invalid, SettleError, StoreError};
+use crate::limits::MAX_BATCH;
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
 use crew::Crew;
@@ -114,9 +115,14 @@ impl JobWorker {
         kinds: impl IntoIterator<Item = &'a str>,
         name: &str,
     ) -> Result<Self, Invalid> {
+        let kinds = kinds.into_iter().map(Kind::new).collect::<Result<Vec<_>, _>>()?;
+        if kinds.len() > MAX_BATCH {
+            let (what, count) = ("kinds of a worker", kinds.len());
+            return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
+        }
         Ok(JobWorker {
             jobs: jobs.clone(),
-            kinds: kinds.into_iter().map(Kind::new).collect::<Result<_, _>>()?,
+            kinds,
             name: WorkerName::new(name)?,
             concurrency: 1,
             lease: Duration::from_secs(30),
@@ -175,7 +181,9 @@ impl JobWorker {
         self
     }
 
-    /// Called for every job that is dead, after [`on_failure`](Self::on_failure).
+    /// Called for every job that this worker's failure made dead, after
+    /// [`on_failure`](Self::on_failure). One whose worker died is dead when its lease lapses: ask
+    /// the store for those.
     pub fn on_dead(
         mut self,
         callback: impl Fn(&Failed<'_, ClaimedJob>) + Send + Sync + 'static,
@@ -195,7 +203,8 @@ impl JobWorker {
         self
     }
 
-    /// Called whenever the store did not do what it was asked to. The worker tries again.
+    /// Called when the store did not do what it was asked to, and the worker tries again. What
+    /// it does not try again is told to [`on_lost`](Self::on_lost).
     pub fn on_store_error(
         mut self,
         callback: impl Fn(&StoreError) + Send + Sync + 'static,

@@ -141,3 +141,13 @@ fn a_body_in_json_is_read_as_it_was_written() {
         assert!(put.unwrap_err().to_string().contains("key must be a string"));
     });
 }
+
+#[test]
+fn a_claim_of_no_jobs_answers_at_once_whatever_there_is() {
+    let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    block_on(async {
+        jobs.put("k", "i", "").await.expect("the store in memory does it");
+        let claim = jobs.claim(["k"], "w").max(0).wait(Duration::from_secs(3600));
+        assert!(claim.await.expect("the store in memory does it").jobs.is_empty());
+    });
+}

@@ -683,3 +683,94 @@ fn a_callback_that_panics_changes_nothing() {
     assert!(running.jobs().is_empty());
     assert_eq!(world.view("j").unwrap().state, JobState::Dead);
 }
+
+#[test]
+fn a_store_that_panics_as_it_is_asked_for_jobs_does_not_end_the_worker() {
+    let (world, log) = (World::new(), Log::default());
+    world.store.claim.lock().expect("no test panics under it").push_back(Some(Fault::Panic));
+    world.put("i");
+    world.spawn(world.worker(&log), |_run| async { Ok(Outcome::Done) });
+    assert_eq!(log.take(), ["unknown"]);
+    world.pass(SECOND, 1);
+    assert_eq!(world.view("i"), None);
+}
+
+#[test]
+fn an_executor_that_panics_does_not_end_the_worker() {
+    let (world, log) = (World::new(), Log::default());
+    world.put("i");
+    let (executor, tasks) = (world.executor.clone(), Arc::new(Mutex::new(0)));
+    let spawn = move |task| {
+        let mut tasks = tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *tasks += 1;
+        assert_ne!(*tasks, 2, "the executor panics");
+        executor.spawn(task);
+    };
+    world.worker(&log).spawn_with(spawn, |_run| async { Ok(Outcome::Done) });
+    world.executor.run();
+    assert_eq!(log.take(), ["unavailable"]);
+    world.pass(THIRD, 4); // its lease lapses
+    assert_eq!(world.view("i"), None);
+}
+
+#[test]
+fn an_error_that_panics_as_it_is_told_is_a_failure_like_any_other() {
+    #[derive(Debug)]
+    struct Bad;
+    impl std::fmt::Display for Bad {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("no words")
+        }
+    }
+    impl std::error::Error for Bad {}
+    let world = World::new();
+    world.after_one(|_run| async { Err(Bad.into()) });
+    let job = world.view("i").expect("it comes back");
+    assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
+    let error = job.failures[0].error.as_deref().expect("it is told");
+    assert_eq!(error, "the error panicked as it was told: no words");
+}
+
+#[test]
+fn jobs_that_were_claimed_and_not_begun_are_given_back_at_shutdown() {
+    let (world, log) = (World::new(), Log::default());
+    world.put("i");
+    let attempts = Executor::default();
+    let begun = log.clone();
+    let running = world.worker(&log).spawn_with(world.attempts_on(&attempts), move |_run| {
+        begun.say("begun");
+        async { Ok(Outcome::Done) }
+    });
+    world.executor.run();
+    let mut left = pin!(running.shut_down(SECOND));
+    assert!(poll(left.as_mut()).is_pending());
+    attempts.run();
+    world.executor.run();
+    assert!(matches!(poll(left), Poll::Ready(left) if left.is_empty()));
+    assert_eq!(log.take(), [""; 0]);
+    let job = world.view("i").expect("it was given back");
+    assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
+}
+
+#[test]
+fn a_release_that_fails_is_tried_again() {
+    let (world, log) = (World::new(), Log::default());
+    world.put("i");
+    world.store.claim.lock().expect("no test panics under it").push_back(Some(Fault::Slow));
+    world.fail_settlements([Fault::Refuse]);
+    let running = world.spawn(world.worker(&log), |_run| async { Ok(Outcome::Done) });
+    let mut left = pin!(running.shut_down(THIRD)); // while it claims
+    world.pass(SECOND, 5);
+    assert!(matches!(poll(left.as_mut()), Poll::Ready(left) if left.is_empty()));
+    assert_eq!(log.take(), ["unavailable"]);
+    let job = world.view("i").expect("it was given back");
+    assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
+}
+
+#[test]
+fn a_worker_of_too_many_kinds_is_refused() {
+    let kinds: Vec<String> = (0..1001).map(|n| format!("k{n}")).collect();
+    let worker = JobWorker::new(&World::new().jobs, kinds.iter().map(String::as_str), "w");
+    let error = worker.expect_err("there are too many");
+    assert_eq!(error.to_string(), "1001 kinds of a worker are too many; the limit is 1000");
+}

@@ -77,6 +77,10 @@ impl ClaimJobs {
         let (store, clock) = (self.jobs.store(), self.jobs.clock());
         let mut claim = self.claim?;
         let end = clock.now().saturating_add(self.wait);
+        if claim.max == 0 {
+            // There may be something to claim all the time, and none of it be wanted.
+            return Ok(Claimed::default());
+        }
         loop {
             let claimed = store.claim(claim.clone()).await?;
             let left = end.saturating_since(clock.now());

@@ -43,6 +43,11 @@ impl Fault {
 
     /// For the job's record, with all that caused it, as much as is kept of it.
     fn text(&self) -> String {
+        let told = guarded(|| self.tell());
+        told.unwrap_or_else(|message| format!("the error panicked as it was told: {message}"))
+    }
+
+    fn tell(&self) -> String {
         let mut text = self.cause().to_string();
         if let Fault::Error(error) = self {
             let mut source = error.source();
@@ -67,8 +72,9 @@ pub(super) async fn work<F, Fut>(
     F: Fn(Run<ClaimedJob>) -> Fut,
     Fut: Future<Output = Result<Outcome, BoxError>>,
 {
-    if lease.is_over(worker.jobs.clock()) {
-        // The executor was busy for so long. Another may have the job by now.
+    if lease.is_over(worker.jobs.clock()) || seat.is_stopped() {
+        // The executor was busy for so long: another may have the job by now, or the worker was
+        // told to stop.
         return worker.finish_with(&job, How::Release).await;
     }
     let limit = worker.timeout.map(|limit| worker.jobs.clock().now().saturating_add(limit));
@@ -91,7 +97,10 @@ pub(super) async fn work<F, Fut>(
         }
         // An outcome that is not known here is an attempt that can be repeated.
         Ended::Well(_) => worker.retry(&job, lease, &Fault::Asked).await,
-        Ended::Failed(fault) => worker.retry(&job, lease, &fault).await,
+        Ended::Failed(fault) => {
+            worker.retry(&job, lease, &fault).await;
+            drop(guarded(|| drop(fault)));
+        }
         Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
         // It would end with its lease; this is sooner.
         Ended::Stopped(Gone::Cancelled) => worker.finish_with(&job, How::Ack).await,
@@ -150,7 +159,7 @@ impl JobWorker {
         }
     }
 
-    async fn finish_with(&self, job: &ClaimedJob, how: How) {
+    pub(super) async fn finish_with(&self, job: &ClaimedJob, how: How) {
         if let Err(error) = self.settle(&job.receipt, how).await {
             self.tell_lost(job, &error);
         }

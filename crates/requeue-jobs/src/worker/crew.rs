@@ -131,6 +131,13 @@ pub(super) struct Seat {
     number: u64,
 }
 
+impl Seat {
+    /// Whether no more jobs are to be begun.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.crew.lock().stopped
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         let current = self.crew.change(|roster| roster.seats.remove(&self.number));

@@ -3,10 +3,11 @@
 use super::JobWorker;
 use super::crew::{Claims, Seat};
 use super::lease::{Lease, first, yield_now};
-use crate::claim::{Claim, ClaimedJob, How, Settle};
+use crate::claim::{Claim, ClaimedJob, How};
 use crate::client::nonce;
 use crate::error::StoreError;
 use crate::limits::{MAX_BATCH, WAIT_SLICE};
+use crate::panics::{answered, guarded};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +28,9 @@ pub(super) async fn dispatch(
                 // With a store that never waits, others would not have their turn.
                 Ok(true) => yield_now().await,
                 Ok(false) => {
-                    let wait = worker.jobs.store().wait(worker.kinds.clone(), WAIT_SLICE).await;
-                    if let Err(error) = wait {
+                    let store = worker.jobs.store();
+                    let wait = answered(|| store.wait(worker.kinds.clone(), WAIT_SLICE));
+                    if let Err(error) = wait.await {
                         worker.pause(&error).await;
                     }
                 }
@@ -55,20 +57,24 @@ impl JobWorker {
             worker: self.name.clone(),
             nonce: nonce(),
         };
-        let claimed = self.jobs.store().claim(claim).await?;
+        let claimed = answered(|| self.jobs.store().claim(claim)).await?;
         let found = !claimed.jobs.is_empty();
         let mut not_begun = Vec::new();
         for job in claimed.jobs {
             match claims.seat(&job) {
-                Some(seat) => start(seat, job, lease),
-                None => not_begun.push(Settle { receipt: job.receipt, how: How::Release }),
+                Some(seat) => {
+                    if let Err(message) = guarded(|| start(seat, job, lease)) {
+                        // The job comes back when its lease lapses.
+                        let reason = format!("the executor panicked: {message}");
+                        self.tell_of(&StoreError::Unavailable { reason });
+                    }
+                }
+                None => not_begun.push(job),
             }
         }
-        // What is not released comes back when its lease lapses.
-        if !not_begun.is_empty()
-            && let Err(error) = self.jobs.store().settle(not_begun).await
-        {
-            self.tell_of(&error);
+        // Each is tried again where that may help: a lapse would count as a failure.
+        for job in not_begun {
+            self.finish_with(&job, How::Release).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
         // With nothing found, the last one is told with the pause.

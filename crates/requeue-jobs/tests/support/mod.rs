@@ -72,6 +72,8 @@ pub(crate) enum Fault {
     Slow,
     /// Never answers, and does nothing.
     Hang,
+    /// Panics instead of answering.
+    Panic,
     /// Of a claim: says of a kind that it could not be asked.
     RefuseKind,
 }
@@ -121,6 +123,7 @@ impl FaultyStore {
                     answer
                 })
             }
+            Some(Fault::Panic) => Box::pin(async move { panic!("the store panics") }),
             Some(Fault::Hang | Fault::RefuseKind) => Box::pin(std::future::pending()),
         }
     }
