@@ -255,19 +255,19 @@ impl<E, T, X> State<E, T, X> {
     {
         self.flight = Flight::None;
         let aboard = mem::take(&mut self.aboard);
-        let (answers, error) = match answers {
-            Ok(answers) => (answers, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        let (got, of) = (answers.len(), aboard.len());
-        let missing = || {
-            let reason = format!("the store gave {got} answers to {of} entries");
-            error.clone().unwrap_or(StoreError::Unknown { reason })
-        };
-        let mut answers = answers.into_iter();
-        let mut wakers = Vec::with_capacity(aboard.len());
-        for number in aboard {
-            let answer = answers.next().unwrap_or_else(|| Err(missing().into()));
+        let of = aboard.len();
+        let answers = answers.and_then(|answers| match answers.len() {
+            got if got == of => Ok(answers),
+            // Nobody knows whose they are.
+            got => {
+                let reason = format!("the store gave {got} answers to {of} entries");
+                Err(StoreError::Unknown { reason })
+            }
+        });
+        let to_all = |error: StoreError| (0..of).map(|_| Err(error.clone().into())).collect();
+        let answers: Each<T, X> = answers.unwrap_or_else(to_all);
+        let mut wakers = Vec::with_capacity(of);
+        for (number, answer) in aboard.into_iter().zip(answers) {
             // Who left does not hear it.
             if let Some(seat) = self.seats.get_mut(&number)
                 && let Seat::Waits(waker) = mem::replace(seat, Seat::Answered(answer))

@@ -336,12 +336,32 @@ fn an_error_of_a_batch_is_told_to_all_aboard() {
     }
 }
 
+/// They may be anybody's.
 #[test]
-fn an_answer_that_is_missing_is_unknown() {
-    let lane: Arc<Numbers> = Lane::new(|_| Box::pin(async { Ok(Vec::new()) }), |_| 1);
-    let answer = poll(&mut asked(&lane, 1));
-    let reason = "the store gave 0 answers to 1 entries".to_owned();
-    assert_eq!(answer, Poll::Ready(Err(StoreError::Unknown { reason })));
+fn answers_that_are_too_few_or_too_many_are_unknown_to_all() {
+    for given in [0, 1, 3] {
+        let desk = Desk::default();
+        let gate = desk.clone();
+        let send = move |entries: Vec<u32>| -> Batch<u32, StoreError> {
+            let wrong = entries.len() == 2;
+            let batch = gate.take(entries);
+            Box::pin(async move {
+                let mut answers = batch.await?;
+                if wrong {
+                    answers.resize(given, Ok(0));
+                }
+                Ok(answers)
+            })
+        };
+        let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+        let mut calls = waiting(&lane, [1, 2, 3]);
+        (0..2).for_each(|_| desk.answer());
+        assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
+        for call in &mut calls[1..] {
+            let reason = format!("the store gave {given} answers to 2 entries");
+            assert_eq!(poll(call), Poll::Ready(Err(StoreError::Unknown { reason })));
+        }
+    }
 }
 
 #[test]
