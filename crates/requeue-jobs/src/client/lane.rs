@@ -105,7 +105,10 @@ where
 
     fn poll(self: &Arc<Self>, number: u64, waker: &Waker) -> Poll<Result<T, X>> {
         loop {
-            let answer = self.lock().look(number, waker);
+            // Wakers are foreign code: cloned before the lock is taken, dropped after it is released.
+            let mut waker = Some(waker.clone());
+            let answer = self.lock().look(number, &mut waker);
+            drop(guarded(|| drop(waker)));
             let landed = self.fly();
             if let Some(answer) = answer {
                 // This call leaves, and does not see to a second batch that is queued.
@@ -191,7 +194,7 @@ where
 
 impl<E, T, X> Lane<E, T, X> {
     fn lock(&self) -> MutexGuard<'_, State<E, T, X>> {
-        // No foreign code runs under it but the clone of a waker, and that changes nothing.
+        // No foreign code runs under it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -204,11 +207,11 @@ impl<E, T, X> State<E, T, X> {
         self.numbered
     }
 
-    /// The answer to a call, which is over then; without one, `waker` is told.
-    fn look(&mut self, number: u64, waker: &Waker) -> Option<Result<T, X>> {
+    /// The answer to a call, which is over then; without one, `waker` is told, and the one
+    /// before it is left in its place.
+    fn look(&mut self, number: u64, waker: &mut Option<Waker>) -> Option<Result<T, X>> {
         match self.seats.get_mut(&number).expect("it has a seat until it is answered") {
-            Seat::Waits(Some(old)) => old.clone_from(waker),
-            Seat::Waits(none) => *none = Some(waker.clone()),
+            Seat::Waits(old) => mem::swap(old, waker),
             Seat::Answered(_) => match self.seats.remove(&number) {
                 Some(Seat::Answered(answer)) => return Some(answer),
                 _ => unreachable!("it was there"),

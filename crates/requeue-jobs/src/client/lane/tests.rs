@@ -296,6 +296,28 @@ fn a_call_that_moves_to_another_task_wakes_that_one() {
 }
 
 #[test]
+fn a_waker_that_is_replaced_is_dropped_without_the_lock() {
+    struct Looks(Arc<Numbers>, Arc<Mutex<Vec<bool>>>);
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            let free = self.0.state.try_lock().is_ok();
+            self.1.lock().expect("nobody panics under it").push(free);
+        }
+    }
+    let lane = Desk::default().lane();
+    let free: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let mut call = asked(&lane, 1);
+    let looks = Waker::from(Arc::new(Looks(Arc::clone(&lane), Arc::clone(&free))));
+    assert!(call.as_mut().poll(&mut Context::from_waker(&looks)).is_pending());
+    drop(looks);
+    assert!(poll(&mut call).is_pending());
+    assert_eq!(*free.lock().expect("nobody panics under it"), [true]);
+}
+
+#[test]
 fn when_nobody_waits_any_more_the_flight_is_dropped_and_the_next_call_is_sent() {
     let desk = Desk::default();
     let lane = desk.lane();
