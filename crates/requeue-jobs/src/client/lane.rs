@@ -12,7 +12,8 @@
 //!
 //! - Calls are sent in the order in which they were first polled.
 //! - A call that is dropped while it is queued is not sent. One that is aboard may be done.
-//! - When nobody waits any more, the flight is dropped: what it does is known to nobody.
+//! - When nobody aboard waits any more, the flight is dropped, and the next is sent: what may
+//!   never land, and nobody would hear of, holds nobody up.
 //! - A store that panics costs those aboard their answer, and nobody else.
 
 use crate::error::StoreError;
@@ -44,6 +45,9 @@ struct State<E, T, X> {
     /// Whose answers the flight brings, in its order.
     /// Invariant: empty if there is no flight.
     aboard: Vec<u64>,
+    /// How many of them have not left.
+    /// Invariant: at least one if the flight is parked.
+    awaited: usize,
     flight: Flight<T, X>,
     /// The store has news of the flight since it was last polled.
     news: bool,
@@ -90,6 +94,7 @@ where
         let state = State {
             queued: VecDeque::new(),
             aboard: Vec::new(),
+            awaited: 0,
             flight: Flight::None,
             news: false,
             seats: BTreeMap::new(),
@@ -156,17 +161,14 @@ where
 
     fn park(&self, batch: Batch<T, X>) {
         let mut state = self.lock();
-        if state.seats.is_empty() {
-            state.flight = Flight::None;
-            state.aboard.clear();
-            drop(state);
-            drop(guarded(|| drop(batch)));
-            return;
-        }
         state.flight = Flight::Parked(batch);
-        // It came while the flight was polled, and woke nobody.
-        let wakers = if state.news { state.take_wakers() } else { Vec::new() };
+        let (abandoned, mut wakers) = state.abandon();
+        if state.news {
+            // It came while the flight was polled, and woke nobody.
+            wakers.extend(state.take_wakers());
+        }
         drop(state);
+        drop(guarded(|| drop(abandoned)));
         wake_all(wakers);
     }
 
@@ -180,15 +182,13 @@ where
         let seat = state.seats.remove(&number);
         let place = state.queued.binary_search_by_key(&number, |(number, _)| *number);
         let entry = place.ok().and_then(|place| state.queued.remove(place));
-        let abandoned = match &state.flight {
-            Flight::Parked(_) if state.seats.is_empty() => {
-                state.aboard.clear();
-                Some(mem::replace(&mut state.flight, Flight::None))
-            }
-            _ => None,
-        };
+        if entry.is_none() && matches!(seat, Some(Seat::Waits(_))) {
+            state.awaited -= 1;
+        }
+        let (abandoned, wakers) = state.abandon();
         drop(state);
         drop(guarded(|| drop((seat, entry, abandoned))));
+        wake_all(wakers);
     }
 }
 
@@ -248,7 +248,19 @@ impl<E, T, X> State<E, T, X> {
         let count = fits.count().max(1);
         let (aboard, entries) = self.queued.drain(..count).unzip();
         self.aboard = aboard;
+        self.awaited = count;
         entries
+    }
+
+    /// Gives up a flight that nobody waits for, and tells all to look: one of them sends the next.
+    fn abandon(&mut self) -> (Flight<T, X>, Vec<Waker>) {
+        match &self.flight {
+            Flight::Parked(_) if self.awaited == 0 => {
+                self.aboard.clear();
+                (mem::replace(&mut self.flight, Flight::None), self.take_wakers())
+            }
+            _ => (Flight::None, Vec::new()),
+        }
     }
 
     /// Gives everybody aboard an answer, and tells who is to be woken.
@@ -257,6 +269,7 @@ impl<E, T, X> State<E, T, X> {
         X: From<StoreError>,
     {
         self.flight = Flight::None;
+        self.awaited = 0;
         let aboard = mem::take(&mut self.aboard);
         let of = aboard.len();
         let answers = answers.and_then(|answers| match answers.len() {

@@ -200,9 +200,13 @@ fn a_call_that_is_dropped_while_it_is_queued_is_not_sent() {
 fn whoever_is_left_takes_over_from_a_leader_that_is_dropped() {
     for told in [false, true] {
         let desk = Desk::default();
-        let mut calls = waiting(&desk.lane(), [1]);
+        let mut calls = waiting(&desk.lane(), [1, 2]);
         let task = Arc::new(Task::default());
-        let mut other = asked(&calls[0].lane, 2);
+        let mut other = asked(&calls[0].lane, 3);
+        assert!(poll_as(&mut other, &task).is_pending());
+        desk.answer();
+        assert!(poll(&mut calls[0]).is_ready());
+        assert!(task.was_woken());
         assert!(poll_as(&mut other, &task).is_pending());
         if told {
             desk.answer();
@@ -212,12 +216,48 @@ fn whoever_is_left_takes_over_from_a_leader_that_is_dropped() {
             desk.answer();
         }
         assert!(task.was_woken(), "told {told}");
-        assert!(poll_as(&mut other, &task).is_pending());
-        assert_eq!(desk.batches(), [[1], [2]], "the dropped one is seen to its end");
-        desk.answer();
-        assert!(task.was_woken());
-        assert_eq!(poll_as(&mut other, &task), Poll::Ready(Ok(20)));
+        assert_eq!(poll_as(&mut other, &task), Poll::Ready(Ok(30)));
+        assert_eq!(desk.batches(), [vec![1], vec![2, 3]], "the dropped one is seen to its end");
     }
+}
+
+#[test]
+fn a_flight_that_never_lands_holds_nobody_up_once_those_aboard_have_left() {
+    let desk = Desk::default();
+    let lane = desk.lane();
+    let aboard = waiting(&lane, [1]);
+    let mut queued: Vec<Caller> = [2, 3].map(|entry| (asked(&lane, entry), Arc::default())).into();
+    for (call, task) in &mut queued {
+        assert!(poll_as(call, task).is_pending());
+    }
+    drop(aboard);
+    assert_eq!(desk.state().abandoned, 1);
+    for (call, task) in &mut queued {
+        assert!(task.was_woken());
+        assert!(poll_as(call, task).is_pending());
+    }
+    assert_eq!(desk.batches(), [vec![1], vec![2, 3]]);
+    desk.answer();
+    for ((call, task), answer) in queued.iter_mut().zip([20, 30]) {
+        assert_eq!(poll_as(call, task), Poll::Ready(Ok(answer)));
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_fetched_keeps_no_other_flight() {
+    let desk = Desk::default();
+    let lane = desk.lane();
+    let mut calls = waiting(&lane, [1, 2, 3]);
+    desk.answer();
+    assert!(poll(&mut calls[0]).is_ready());
+    let queued = waiting(&lane, [4]);
+    desk.answer();
+    // Fetches its own, and sends the next: the third call's is left where it is.
+    assert!(poll(&mut calls[1]).is_ready());
+    assert_eq!(desk.batches(), [vec![1], vec![2, 3], vec![4]]);
+    drop(queued);
+    assert_eq!(desk.state().abandoned, 1);
+    assert_eq!(poll(&mut calls[2]), Poll::Ready(Ok(30)));
 }
 
 #[test]
@@ -262,14 +302,18 @@ fn who_leaves_with_its_answer_tells_those_for_whom_it_did_nothing() {
     }
 }
 
-/// By the store's own code, or on another thread.
+/// By the store's own code, or on another thread; and somebody calls there, too.
 #[test]
 fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
     let desk = Desk::default();
     let leaving: Arc<Mutex<Vec<Asked>>> = Arc::default();
-    let (sender, left) = (desk.clone(), Arc::clone(&leaving));
+    let coming: Arc<Mutex<Vec<Caller>>> = Arc::default();
+    let (sender, left, came) = (desk.clone(), Arc::clone(&leaving), Arc::clone(&coming));
     let send = move |entries: Vec<u32>| {
         if entries == [2] {
+            for (call, task) in &mut *came.lock().expect("nobody panics under it") {
+                assert!(poll_as(call, task).is_pending());
+            }
             left.lock().expect("nobody panics under it").clear();
         }
         sender.take(entries)
@@ -277,10 +321,16 @@ fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
     let lane: Arc<Numbers> = Lane::new(send, |_| 1);
     let mut calls = waiting(&lane, [1, 2]);
     leaving.lock().expect("nobody panics under it").extend(calls.pop());
+    coming.lock().expect("nobody panics under it").push((asked(&lane, 3), Arc::default()));
     desk.answer();
     assert!(poll(&mut calls[0]).is_ready());
     assert_eq!((desk.batches().len(), desk.state().abandoned), (2, 1));
     assert!(matches!(lane.lock().flight, Flight::None));
+    let (mut call, task) = coming.lock().expect("nobody panics under it").remove(0);
+    assert!(task.was_woken());
+    assert!(poll_as(&mut call, &task).is_pending());
+    desk.answer();
+    assert_eq!(poll_as(&mut call, &task), Poll::Ready(Ok(30)));
 }
 
 #[test]
@@ -491,6 +541,14 @@ fn threads_get_their_own_answers_and_their_calls_in_order() {
     }
 }
 
+fn check(lane: &Numbers, seed: u64) {
+    let state = lane.lock();
+    let waits = |number: &&u64| matches!(state.seats.get(number), Some(Seat::Waits(_)));
+    assert_eq!(state.awaited, state.aboard.iter().filter(waits).count(), "seed {seed}");
+    let parked = matches!(state.flight, Flight::Parked(_));
+    assert_eq!((state.awaited > 0, !state.aboard.is_empty()), (parked, parked), "seed {seed}");
+}
+
 /// Random polls, drops and answers. Whoever is not dropped gets its answer by polling when it
 /// is told to, and only then; what is sent is sent once, in the order of first polls.
 #[test]
@@ -525,6 +583,7 @@ fn whatever_is_dropped_the_others_are_answered() {
                 2 => {}
                 _ => desk.answer(),
             }
+            check(&lane, seed);
             let told = calls.iter().position(|(.., task)| task.0.load(Ordering::Relaxed));
             if let (Some(at), 0) = (told, below(2)) {
                 polled(&mut calls, at);
