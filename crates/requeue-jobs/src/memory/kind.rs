@@ -116,7 +116,10 @@ impl KindState {
             (Status::Pending, _) => {
                 let base = *record.first_put_at.get_or_insert(now);
                 let asked = merged(mode, due, Some(record.due), base, now);
-                self.replace(&mut record, body, asked, now)
+                let generation = self.next_generation();
+                self.replace(&mut record, body, asked, now);
+                record.generation = generation;
+                Placed { outcome: PutOutcome::Updated, generation }
             }
             (Status::Leased(lease), _) => {
                 let generation = self.next_generation();
@@ -151,20 +154,13 @@ impl KindState {
     }
 
     /// Gives a pending job another body and time. Due now and due before, it keeps its place.
-    fn replace(
-        &mut self,
-        record: &mut Record,
-        body: Body,
-        asked: Timestamp,
-        now: Timestamp,
-    ) -> Placed {
+    fn replace(&mut self, record: &mut Record, body: Body, asked: Timestamp, now: Timestamp) {
         let due = asked.max(record.floor);
         let stays = due == record.due || (due <= now && record.due <= now);
         if !stays {
             (record.due, record.seq) = (due.max(now), self.next_seq());
         }
-        (record.body, record.generation) = (body, self.next_generation());
-        Placed { outcome: PutOutcome::Updated, generation: record.generation }
+        record.body = body;
     }
 
     fn check_condition(&self, put: &Put) -> Result<(), PutError> {

@@ -199,3 +199,18 @@ fn a_waker_that_panics_keeps_no_other_from_being_woken() {
     assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert!(good.0.load(SeqCst));
 }
+
+#[test]
+fn a_release_uses_up_no_generation() {
+    let mut kind = kind();
+    let put = |kind: &mut KindState| {
+        kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), at(0))
+            .unwrap()
+            .generation
+    };
+    put(&mut kind);
+    let job = claim(&mut kind, at(0));
+    let successor = put(&mut kind);
+    settle(&mut kind, &job, How::Release, at(0));
+    assert_eq!(put(&mut kind).0, successor.0 + 1);
+}
