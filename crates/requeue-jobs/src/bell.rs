@@ -30,7 +30,7 @@ impl Bell {
     /// Waits until `look` answers something: it is asked now, and whenever the bell was rung.
     /// Dropping it only stops waiting.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        let mut place = Place { bell: self, number: None };
+        let mut place = self.place();
         poll_fn(|cx| {
             // Before it looks: what changes in between rings.
             place.listen(cx.waker());
@@ -39,19 +39,25 @@ impl Bell {
         .await
     }
 
+    /// For a future that waits for more than the bell.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place { bell: self, number: None }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Listeners> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A place among the listeners, given up when dropped.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     bell: &'a Bell,
     number: Option<u64>,
 }
 
 impl Place<'_> {
-    fn listen(&mut self, waker: &Waker) {
+    /// Wakes this one when the bell is rung next.
+    pub(crate) fn listen(&mut self, waker: &Waker) {
         let mut listeners = self.bell.lock();
         let number = *self.number.get_or_insert_with(|| {
             listeners.numbered += 1;

@@ -8,13 +8,13 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use crate::bell::Bell;
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError};
 use crate::job::JobView;
 use crate::limits::{MAX_BATCH, MAX_KINDS, MAX_SCHEDULES, MAX_SPANS, WAIT_SLICE};
 use crate::names::{JobId, Kind};
-use crate::panics::guarded;
 use crate::put::{Condition, Placed, Put, check_batch};
 use crate::query::{KindView, Page, Query, Spans};
 use crate::settings::Settings;
@@ -26,7 +26,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Jobs in memory: for tests, and for work that may end with the process.
@@ -39,7 +39,8 @@ pub struct MemoryStore {
 
 struct Shared {
     state: Mutex<State>,
-    waiting: Mutex<Waiting>,
+    /// Rung at every change, for those who wait for work.
+    bell: Bell,
     calendar: Calendar,
 }
 
@@ -48,13 +49,6 @@ struct State {
     kinds: BTreeMap<Kind, KindState>,
     /// How many claims there were.
     turn: u64,
-}
-
-/// Those who wait for work.
-#[derive(Default)]
-struct Waiting {
-    wakers: BTreeMap<u64, Waker>,
-    numbered: u64,
 }
 
 impl State {
@@ -144,8 +138,8 @@ impl MemoryStore {
     /// let store = MemoryStore::with(Calendar::manual(&clock, Timestamp::from_millis(0)));
     /// ```
     pub fn with(calendar: Calendar) -> Self {
-        let (state, waiting) = (Mutex::default(), Mutex::default());
-        MemoryStore { shared: Arc::new(Shared { state, waiting, calendar }) }
+        let (state, bell) = (Mutex::default(), Bell::default());
+        MemoryStore { shared: Arc::new(Shared { state, bell, calendar }) }
     }
 
     /// Checks everything that the state promises of itself; for tests.
@@ -166,9 +160,7 @@ impl MemoryStore {
     /// Changes something, under the lock, and tells those who wait.
     fn act<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let answer = self.look(act);
-        let wakers = std::mem::take(&mut lock(&self.shared.waiting).wakers);
-        // One that panics keeps no other from being woken, and has no part in what was done.
-        wakers.into_values().for_each(|waker| drop(guarded(|| waker.wake())));
+        self.shared.bell.ring();
         answer
     }
 
@@ -243,11 +235,11 @@ impl Store for MemoryStore {
         Box::pin(async move {
             let clock = self.shared.calendar.clock();
             let mut end = pin!(clock.sleep(limit.min(WAIT_SLICE)));
-            let mut place = Place { waiting: &self.shared.waiting, number: None };
+            let mut place = self.shared.bell.place();
             let mut due = None;
             poll_fn(|cx| {
                 // Before it looks: what changes in between wakes it.
-                place.register(cx.waker());
+                place.listen(cx.waker());
                 let next = self.next_claimable(&kinds);
                 if next.is_some_and(|next| next.is_zero()) || end.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
@@ -374,34 +366,6 @@ impl Store for MemoryStore {
                 }
             })
         })
-    }
-}
-
-/// A place among those who wait, given up when dropped.
-struct Place<'a> {
-    waiting: &'a Mutex<Waiting>,
-    number: Option<u64>,
-}
-
-impl Place<'_> {
-    fn register(&mut self, waker: &Waker) {
-        let mut waiting = lock(self.waiting);
-        let number = *self.number.get_or_insert_with(|| {
-            waiting.numbered += 1;
-            waiting.numbered
-        });
-        let old = waiting.wakers.insert(number, waker.clone());
-        drop(waiting);
-        drop(old);
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let waker = lock(self.waiting).wakers.remove(&number);
-            drop(waker);
-        }
     }
 }
 
