@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 /// Rung whenever something has changed that others may wait for.
 #[derive(Default)]
-pub(crate) struct Bell {
+pub struct Bell {
     listeners: Mutex<Listeners>,
 }
 
@@ -20,7 +20,8 @@ struct Listeners {
 }
 
 impl Bell {
-    pub(crate) fn ring(&self) {
+    /// Tells all who listen to look again.
+    pub fn ring(&self) {
         let wakers = mem::take(&mut self.lock().wakers);
         for waker in wakers.into_values() {
             drop(guarded(|| waker.wake()));

@@ -33,6 +33,7 @@
 //! | [`JobWorker`] | runs a handler over jobs: leases, outcomes, timeout, panics, shutdown |
 //! | [`Store`] | where jobs live |
 //! | [`MemoryStore`] | a store in memory |
+//! | [`rules`] | the contract in code, for those who write another |
 //! | [`Settings`] | what is set per kind: lease, backoff, attempts, concurrency, retention |
 //!
 //! # Features
@@ -57,6 +58,7 @@ mod panics;
 mod put;
 mod query;
 mod receipt;
+pub mod rules;
 mod settings;
 mod store;
 mod time;

@@ -63,6 +63,10 @@ impl Receipt {
         &self.id
     }
 
+    pub(crate) fn into_id(self) -> JobId {
+        self.id
+    }
+
     /// Which lease it is.
     pub fn fence(&self) -> Fence {
         self.fence

@@ -1,0 +1,123 @@
+//! The jobs of one kind, in memory.
+
+use crate::error::StoreError;
+use crate::job::JobView;
+use crate::limits::{MAX_BATCH, READY_COUNT_CAP};
+use crate::names::{JobId, Kind};
+use crate::query::{Page, Query};
+use crate::rules::{List, Place, Record, Shelf};
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct MemoryShelf {
+    jobs: BTreeMap<JobId, Box<Record>>,
+    /// One for each [`List`]. Invariant: exactly the jobs that belong there, in their places.
+    lists: [BTreeMap<Place, JobId>; 3],
+}
+
+impl Shelf for MemoryShelf {
+    fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
+        Ok(self.jobs.get(id).map(|record| &**record))
+    }
+
+    fn take(&mut self, id: &JobId) -> Result<Option<Box<Record>>, StoreError> {
+        let record = self.jobs.remove(id);
+        if let Some(record) = &record {
+            let (list, place) = record.place();
+            self.lists[list as usize].remove(&place);
+        }
+        Ok(record)
+    }
+
+    fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
+        let first = self.lists[list as usize].pop_first();
+        Ok(first.and_then(|(_, id)| self.jobs.remove(&id).map(|record| (id, record))))
+    }
+
+    fn keep(&mut self, id: JobId, record: Box<Record>) {
+        let (list, place) = record.place();
+        let before = self.lists[list as usize].insert(place, id.clone());
+        debug_assert!(before.is_none(), "{id:?} is where {before:?} is");
+        self.jobs.insert(id, record);
+    }
+
+    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
+        Ok(self.lists[list as usize].first_key_value().map(|(place, _)| *place))
+    }
+
+    fn count(&self, list: List) -> u64 {
+        self.lists[list as usize].len() as u64
+    }
+
+    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.ends_after(now).take(limit).count())
+    }
+
+    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.ends_after(now).next())
+    }
+}
+
+impl MemoryShelf {
+    fn ends_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+        let now = Place { at: now, seq: u64::MAX };
+        let after = (Bound::Excluded(now), Bound::Unbounded);
+        self.lists[List::Leased as usize].range(after).map(|(place, _)| place.at)
+    }
+
+    pub(super) fn list(&self, kind: &Kind, query: &Query, now: Timestamp) -> Page {
+        let limit = query.limit.clamp(1, MAX_BATCH);
+        let from = match &query.after {
+            Some(after) if after.as_str() >= query.prefix.as_str() => {
+                Bound::Excluded(after.as_str())
+            }
+            _ => Bound::Included(query.prefix.as_str()),
+        };
+        let jobs = self.jobs.range::<str, _>((from, Bound::Unbounded));
+        let jobs = jobs.take_while(|(id, _)| id.as_str().starts_with(&query.prefix));
+        let views = jobs.map(|(id, record)| record.view(kind, id, now));
+        let mut views = views.filter(|view| query.state.is_none_or(|state| view.state == state));
+        let jobs: Vec<JobView> = views.by_ref().take(limit).collect();
+        let more = views.next().is_some();
+        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
+        Page { jobs, cursor }
+    }
+
+    /// How many are ready, counted up to [`READY_COUNT_CAP`].
+    pub(super) fn ready(&self, now: Timestamp) -> u64 {
+        let due = self.dues().take_while(|due| *due <= now);
+        due.take(READY_COUNT_CAP as usize).count() as u64
+    }
+
+    /// How many pending jobs are due in `length` from each of `count` times, one after the other.
+    pub(super) fn upcoming(&self, from: Timestamp, length: Duration, count: usize) -> Vec<u64> {
+        let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut spans = vec![0; count];
+        for due in self.dues() {
+            let Some(since) = due.as_millis().checked_sub(from.as_millis()) else { continue };
+            match usize::try_from(since / length).ok().and_then(|span| spans.get_mut(span)) {
+                Some(span) => *span += 1,
+                None => break,
+            }
+        }
+        spans
+    }
+
+    fn dues(&self) -> impl Iterator<Item = Timestamp> {
+        self.lists[List::Pending as usize].keys().map(|place| place.at)
+    }
+
+    /// Checks everything that the fields promise.
+    pub(super) fn check(&self) {
+        let mut lists: [BTreeMap<Place, JobId>; 3] = Default::default();
+        for (id, record) in &self.jobs {
+            let (list, place) = record.place();
+            lists[list as usize].insert(place, id.clone());
+        }
+        assert_eq!(lists, self.lists);
+        assert_eq!(lists.iter().map(BTreeMap::len).sum::<usize>(), self.jobs.len());
+    }
+}

@@ -1,0 +1,229 @@
+//! All kinds of a store.
+
+use super::check_count;
+use super::kind::KindState;
+use super::shelf::Shelf;
+use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::cron::{Schedule, Ticked};
+use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
+use crate::job::JobView;
+use crate::limits::MAX_KINDS;
+use crate::names::{JobId, Kind};
+use crate::put::{Condition, Placed, Put};
+use crate::settings::Settings;
+use crate::store::Tick;
+use crate::time::Timestamp;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// All kinds of a store: which of them are made, and which comes first in a claim.
+///
+/// Methods are one call of a [`Store`](crate::Store) each, or one entry of its batch. Whether a
+/// batch is not too large is asked before: [`check_batch`](crate::check_batch), [`check_count`].
+pub struct Kinds<S> {
+    kinds: HashMap<Kind, KindState<S>>,
+    /// How many claims there were.
+    turn: u64,
+    /// Makes the shelf of a new kind.
+    shelf: Box<dyn FnMut(&Kind) -> S + Send>,
+}
+
+impl<S: Shelf> Kinds<S> {
+    /// None yet. `shelf` makes the shelf of a kind, when that is made.
+    pub fn new(shelf: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
+        Kinds { kinds: HashMap::new(), turn: 0, shelf: Box::new(shelf) }
+    }
+
+    /// Adds a kind that was there before the store was opened.
+    pub fn insert(&mut self, kind: KindState<S>) {
+        self.kinds.insert(kind.name.clone(), kind);
+    }
+
+    /// How many there are; also such as are [idle](KindState::is_idle).
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// A kind.
+    pub fn kind(&self, kind: &Kind) -> Option<&KindState<S>> {
+        self.kinds.get(kind)
+    }
+
+    /// A kind, to change it.
+    pub fn kind_mut(&mut self, kind: &Kind) -> Option<&mut KindState<S>> {
+        self.kinds.get_mut(kind)
+    }
+
+    /// All, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &KindState<S>> {
+        self.kinds.values()
+    }
+
+    /// All, in any order, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut KindState<S>> {
+        self.kinds.values_mut()
+    }
+
+    /// Those that a list of kinds shows, by name.
+    pub fn shown(&mut self) -> Vec<&mut KindState<S>> {
+        let mut shown: Vec<_> = self.kinds.values_mut().filter(|kind| !kind.is_idle()).collect();
+        shown.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        shown
+    }
+
+    /// For a change: the kind is made where there is none.
+    fn made(&mut self, kind: &Kind) -> Result<&mut KindState<S>, Invalid> {
+        let count = self.kinds.len();
+        if count >= MAX_KINDS && !self.kinds.contains_key(kind) {
+            let count = count + 1;
+            return Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS });
+        }
+        let shelf = &mut self.shelf;
+        let make = || KindState::new(kind.clone(), shelf(kind));
+        Ok(self.kinds.entry(kind.clone()).or_insert_with(make))
+    }
+
+    /// Puts a job.
+    pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
+        if let Some(kind) = self.kinds.get_mut(&put.kind) {
+            return kind.put(put, now);
+        }
+        // A kind that only a condition asks for is not made.
+        if let Some(Condition::IfGeneration(expected)) = put.condition {
+            let (kind, id) = (put.kind, put.id);
+            return Err(PutError::Generation { kind, id, expected, found: None });
+        }
+        // Nor is one for a put that is refused: kinds are counted, and stay.
+        put.due.at(now)?;
+        self.made(&put.kind)?.put(put, now)
+    }
+
+    /// Leases jobs that are due, and those whose lease lapsed.
+    pub fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Claimed, Invalid> {
+        check_count("kinds in a claim", claim.kinds.len())?;
+        check_count("jobs in a claim", claim.max)?;
+        let mut claimed = Claimed::default();
+        let first = self.first_kind(&claim.kinds);
+        let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
+        for name in kinds {
+            let Some(kind) = self.kinds.get_mut(name) else { continue };
+            let room = claim.max - claimed.jobs.len();
+            if let Err(error) = kind.claim(claim, room, now, &mut claimed.jobs) {
+                claimed.errors.push((name.clone(), error));
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Which of these is first: the one for which that is longest ago. A mere count of claims
+    /// would meet the same kind again and again, where claims of several sets take turns.
+    fn first_kind(&mut self, kinds: &[Kind]) -> usize {
+        self.turn += 1;
+        let last_first = |at: &usize| match self.kinds.get(&kinds[*at]) {
+            Some(kind) => kind.last_first,
+            None => u64::MAX,
+        };
+        let first = (0..kinds.len()).min_by_key(last_first).unwrap_or(0);
+        if let Some(kind) = kinds.get(first).and_then(|first| self.kinds.get_mut(first)) {
+            kind.last_first = self.turn;
+        }
+        first
+    }
+
+    /// Settles a lease.
+    pub fn settle(&mut self, settle: Settle, now: Timestamp) -> Result<Settled, SettleError> {
+        match self.kinds.get_mut(settle.receipt.kind()) {
+            Some(kind) => kind.settle(settle, now),
+            None => Err(SettleError::LeaseLost { receipt: settle.receipt }),
+        }
+    }
+
+    /// Changes a job.
+    pub fn change(&mut self, change: Change, now: Timestamp) -> Result<Changed, ChangeError> {
+        match self.kinds.get_mut(&change.kind) {
+            Some(kind) => kind.change(change, now),
+            None => Err(ChangeError::Absent { kind: change.kind, id: change.id }),
+        }
+    }
+
+    /// In how long a claim of these kinds may get something, if nobody changes anything.
+    pub fn next_claimable(
+        &mut self,
+        kinds: &[Kind],
+        now: Timestamp,
+    ) -> Result<Option<Duration>, StoreError> {
+        let mut next: Option<Timestamp> = None;
+        for kind in kinds {
+            if let Some(kind) = self.kinds.get_mut(kind)
+                && let Some(at) = kind.next_claimable(now)?
+            {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        }
+        Ok(next.map(|next| next.saturating_since(now)))
+    }
+
+    /// Ends leases that lapsed, and drops dead jobs that are not to be kept, at most `max` of
+    /// each kind. All kinds are seen to, also where one cannot be read; then that is answered.
+    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
+        let mut all = Ok(0);
+        for kind in self.kinds.values_mut() {
+            all = match (all, kind.reap(max, now)) {
+                (Ok(before), Ok(reaped)) => Ok(before + reaped),
+                (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            };
+        }
+        all
+    }
+
+    /// What is known of a job.
+    pub fn get(
+        &mut self,
+        kind: &Kind,
+        id: &JobId,
+        now: Timestamp,
+    ) -> Result<Option<JobView>, StoreError> {
+        self.kinds.get_mut(kind).map_or(Ok(None), |kind| kind.get(id, now))
+    }
+
+    /// What is set for a kind.
+    pub fn settings(&self, kind: &Kind) -> Settings {
+        self.kinds.get(kind).map_or_else(Settings::default, |kind| kind.settings.clone())
+    }
+
+    /// Sets it.
+    pub fn set(&mut self, kind: &Kind, settings: Settings) -> Result<(), Invalid> {
+        // A kind is not made for what is refused.
+        settings.check()?;
+        self.made(kind)?.settings = settings;
+        Ok(())
+    }
+
+    /// Keeps a schedule, in place of one of the same id.
+    pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) -> Result<(), Invalid> {
+        schedule.check()?;
+        self.made(kind)?.set_schedule(schedule)
+    }
+
+    /// Removes a schedule. Answers whether there was one.
+    pub fn remove_schedule(&mut self, kind: &Kind, id: &JobId) -> bool {
+        let kind = self.kinds.get_mut(kind);
+        kind.is_some_and(|kind| kind.schedules.remove(id).is_some())
+    }
+
+    /// The schedules of a kind, by id.
+    pub fn schedules(&self, kind: &Kind) -> Vec<Schedule> {
+        let kind = self.kinds.get(kind);
+        kind.map_or_else(Vec::new, |kind| kind.schedules.values().cloned().collect())
+    }
+
+    /// A step of a schedule.
+    pub fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, StoreError> {
+        self.kinds.get_mut(&tick.kind).map_or(Ok(Ticked::Absent), |kind| kind.tick(tick, now))
+    }
+}

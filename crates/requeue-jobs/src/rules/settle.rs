@@ -1,0 +1,138 @@
+//! Settlements: what becomes of a lease, as its holder says.
+
+use super::kind::KindState;
+use super::record::{Lease, Next, Record, Status};
+use super::shelf::Shelf;
+use crate::claim::{How, Settle, Settled};
+use crate::error::SettleError;
+use crate::job::kept_error;
+use crate::names::JobId;
+use crate::settings::check_lease;
+use crate::time::{Due, Timestamp};
+use std::mem;
+
+impl<S: Shelf> KindState<S> {
+    /// Settles a lease.
+    pub fn settle(&mut self, settle: Settle, now: Timestamp) -> Result<Settled, SettleError> {
+        let Settle { receipt, how } = settle;
+        if let How::Extend(Some(lease)) = &how {
+            check_lease(*lease)?;
+        }
+        let delay = match &how {
+            How::Retry { delay: Some(delay), .. } | How::RequeueAfter(delay) => {
+                Some(Due::After(*delay).at(now)?)
+            }
+            _ => None,
+        };
+        // Taken and, if need be, put back: an ack looks it up once.
+        let Some(mut record) = self.shelf.take(receipt.id())? else {
+            return Err(SettleError::LeaseLost { receipt });
+        };
+        let mut lease = match mem::replace(&mut record.status, Status::Pending) {
+            Status::Leased(lease) if lease.is_of(&receipt) => lease,
+            other => {
+                record.status = other;
+                self.shelf.put_back(receipt.id().clone(), record);
+                return Err(SettleError::LeaseLost { receipt });
+            }
+        };
+        let id = receipt.into_id();
+        if lease.cancelled {
+            match how {
+                How::Extend(_) => {
+                    record.status = Status::Leased(lease);
+                    self.shelf.put_back(id, record);
+                }
+                _ => self.start_afresh(id, record, lease.next, now),
+            }
+            return Ok(Settled::Cancelled);
+        }
+        record.updated_at = now;
+        Ok(match how {
+            How::Extend(length) => {
+                let ends_at = now.saturating_add(length.unwrap_or(self.settings.lease));
+                lease.ends_at = lease.ends_at.max(ends_at);
+                let ends_at = lease.ends_at;
+                record.status = Status::Leased(lease);
+                self.shelf.keep(id, record);
+                Settled::Extended(ends_at)
+            }
+            How::Ack | How::RequeueAfter(_) => {
+                let next = match (lease.next, delay) {
+                    (None, Some(due)) => {
+                        let (body, generation) = (record.body.clone(), self.next_generation());
+                        Some(Next { body, due, generation, put_at: now })
+                    }
+                    (next, _) => next,
+                };
+                if let Some(next) = next {
+                    *record = self.fresh(next, now);
+                    record.first_put_at = None;
+                    self.shelf.keep(id, record);
+                }
+                Settled::Done
+            }
+            How::Release => {
+                if let Some(next) = lease.next {
+                    self.replace(&mut record, next.body, next.due, now);
+                    record.generation = next.generation;
+                }
+                self.shelf.keep(id, record);
+                Settled::Released
+            }
+            How::Bury { error } => {
+                record.fail(&lease, now, Some(kept_error(&error)));
+                self.bury_by_will(id, record, lease.next, now);
+                Settled::Dead
+            }
+            How::Retry { error, .. } => {
+                record.fail(&lease, now, Some(kept_error(&error)));
+                self.retry(id, record, *lease, delay, now)
+            }
+        })
+    }
+
+    /// Buries a job whose holder says so. The successor was put on it, and revives it.
+    fn bury_by_will(
+        &mut self,
+        id: JobId,
+        mut record: Box<Record>,
+        next: Option<Next>,
+        now: Timestamp,
+    ) {
+        let Some(next) = next else {
+            return self.bury(id, record, now);
+        };
+        (record.body, record.due, record.generation) = (next.body, next.due, next.generation);
+        record.first_put_at = Some(next.put_at);
+        record.reset();
+        record.deaths = record.deaths.saturating_add(1);
+        record.seq = self.next_seq();
+        self.shelf.keep(id, record);
+    }
+
+    fn retry(
+        &mut self,
+        id: JobId,
+        mut record: Box<Record>,
+        lease: Lease,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Settled {
+        let backoff = || self.settings.backoff.delay(record.attempts, lease.fence.0 ^ lease.nonce);
+        let until = until.unwrap_or_else(|| now.saturating_add(backoff()));
+        (record.floor, record.due) = (until, until);
+        if let Some(next) = lease.next {
+            record.due = next.due.max(until);
+            (record.body, record.generation) = (next.body, next.generation);
+        }
+        if record.attempts >= self.settings.max_attempts {
+            self.bury(id, record, now);
+            return Settled::Dead;
+        }
+        record.seq = self.next_seq();
+        let due = record.due;
+        self.shelf.keep(id, record);
+        Settled::RetryAt(due)
+    }
+}

@@ -1,0 +1,341 @@
+//! Corners that random histories found, and shelves that cannot be read.
+
+use super::{KindState, Kinds, List, Place, Record, Shelf};
+use crate::limits::MAX_DELAY;
+use crate::memory::MemoryShelf;
+use crate::{
+    Body, Change, ChangeError, Claim, ClaimedJob, Condition, Due, How, JobId, JobView, Kind,
+    Missed, Mode, Put, PutError, PutOutcome, Receipt, Schedule, Settle, SettleError, Settled,
+    StoreError, Tick, Ticked, Timestamp, What, WorkerName,
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + seconds * 1000)
+}
+
+fn kind() -> KindState<MemoryShelf> {
+    KindState::new(Kind::new("k").unwrap(), MemoryShelf::default())
+}
+
+fn id() -> JobId {
+    JobId::new("a").unwrap()
+}
+
+/// Due in ten seconds, and never later than `max_wait` seconds after the first put.
+fn debounced(kind: &mut KindState<impl Shelf>, max_wait: u32, now: Timestamp) -> PutOutcome {
+    let mut put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
+    put.due = Due::After(10 * SECOND);
+    put.mode = Mode::Debounce { max_wait: max_wait * SECOND };
+    kind.put(put, now).unwrap().outcome
+}
+
+fn claim(kind: &mut KindState<impl Shelf>, now: Timestamp) -> ClaimedJob {
+    let worker = WorkerName::new("w").unwrap();
+    let claim = Claim { kinds: Vec::new(), max: 1, lease: None, worker, nonce: 7 };
+    let mut jobs = Vec::new();
+    kind.claim(&claim, 1, now, &mut jobs).unwrap();
+    jobs.pop().expect("a job is due")
+}
+
+fn settle(kind: &mut KindState<impl Shelf>, job: &ClaimedJob, how: How, now: Timestamp) -> Settled {
+    kind.settle(Settle { receipt: job.receipt.clone(), how }, now).unwrap()
+}
+
+fn cancel(kind: &mut KindState<impl Shelf>, now: Timestamp) {
+    let change = Change { kind: Kind::new("k").unwrap(), id: id(), what: What::Cancel };
+    kind.change(change, now).unwrap();
+}
+
+fn view(kind: &mut KindState<impl Shelf>, now: Timestamp) -> JobView {
+    kind.get(&id(), now).unwrap().expect("there is a job")
+}
+
+#[test]
+fn the_first_debounced_put_waits_no_longer_than_the_maximum() {
+    let mut kind = kind();
+    assert_eq!(debounced(&mut kind, 5, at(0)), PutOutcome::Created);
+    assert_eq!(view(&mut kind, at(0)).due, at(5));
+}
+
+#[test]
+fn debounced_puts_during_a_lease_count_from_the_first_of_them() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    debounced(&mut kind, 60, at(1));
+    settle(&mut kind, &job, How::Ack, at(2));
+    // Since the ack there was none: the next is the first.
+    claim(&mut kind, at(11));
+    debounced(&mut kind, 15, at(12));
+    debounced(&mut kind, 15, at(20));
+    assert_eq!(view(&mut kind, at(20)).next.map(|next| next.due), Some(at(27)));
+}
+
+#[test]
+fn a_debounced_successor_is_not_due_before_it_was_put() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    claim(&mut kind, at(0));
+    debounced(&mut kind, 5, at(20));
+    assert_eq!(view(&mut kind, at(20)).next.map(|next| next.due), Some(at(20)));
+}
+
+#[test]
+fn extending_a_cancelled_lease_changes_nothing() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    cancel(&mut kind, at(1));
+    let before = view(&mut kind, at(2));
+    assert_eq!(settle(&mut kind, &job, How::Extend(None), at(2)), Settled::Cancelled);
+    assert_eq!(view(&mut kind, at(2)), before);
+}
+
+#[test]
+fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
+    let mut kind = kind();
+    debounced(&mut kind, 0, at(0));
+    let job = claim(&mut kind, at(0));
+    cancel(&mut kind, at(1));
+    debounced(&mut kind, 60, at(2));
+    debounced(&mut kind, 60, at(3));
+    assert_eq!(settle(&mut kind, &job, How::Ack, at(4)), Settled::Cancelled);
+    let job = view(&mut kind, at(4));
+    assert_eq!((job.created_at, job.updated_at), (at(2), at(4)));
+}
+
+#[test]
+fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
+    let mut state = Kinds::new(|_| MemoryShelf::default());
+    let name = Kind::new("k").unwrap();
+    let expected = at(0).saturating_add(MAX_DELAY + SECOND);
+    let (when, time_zone) = (String::new(), String::new());
+    let (body, missed) = (Body::default(), Missed::One);
+    let schedule = Schedule { id: id(), when, time_zone, body, missed, next: expected };
+    state.set_schedule(&name, schedule).unwrap();
+    let next = expected.saturating_add(SECOND);
+    let tick = Tick { kind: name, id: id(), expected, next, put: true };
+    assert!(state.tick(tick.clone(), at(0)).is_err());
+    assert!(matches!(state.tick(tick, at(1)), Ok(Ticked::Put(_))));
+}
+
+#[test]
+fn the_first_kind_rotates_also_between_claims_of_others() {
+    let mut state = Kinds::new(|_| MemoryShelf::default());
+    let names = ["x", "y", "z"].map(|name| Kind::new(name).unwrap());
+    for name in &names {
+        for number in 0..4 {
+            let id = JobId::new(number.to_string()).unwrap();
+            let put = Put::new(name.clone(), id, Body::default());
+            state.put(put, at(0)).unwrap();
+        }
+    }
+    let mut claim = |kinds: &[Kind]| {
+        let worker = WorkerName::new("w").unwrap();
+        let claim = Claim { kinds: kinds.to_vec(), max: 1, lease: None, worker, nonce: 7 };
+        state.claim(&claim, at(0)).unwrap().jobs[0].kind().clone()
+    };
+    let mut firsts = Vec::new();
+    for _ in 0..4 {
+        firsts.push(claim(&names[..2]));
+        claim(&names[2..]);
+    }
+    assert_eq!(firsts, [&names[0], &names[1], &names[0], &names[1]].map(Kind::clone));
+}
+
+#[test]
+fn fences_rise_also_where_the_clock_is_far_off() {
+    let mut kind = kind();
+    let end = Timestamp::from_millis(u64::MAX);
+    let mut fence = 0;
+    for _ in 0..3 {
+        kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), end).unwrap();
+        let job = claim(&mut kind, end);
+        assert!(job.receipt.fence().0 > fence);
+        fence = job.receipt.fence().0;
+        settle(&mut kind, &job, How::Ack, end);
+    }
+}
+
+#[test]
+fn a_release_uses_up_no_generation() {
+    let mut kind = kind();
+    let put = |kind: &mut KindState<MemoryShelf>| {
+        kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), at(0))
+            .unwrap()
+            .generation
+    };
+    put(&mut kind);
+    let job = claim(&mut kind, at(0));
+    let successor = put(&mut kind);
+    settle(&mut kind, &job, How::Release, at(0));
+    assert_eq!(put(&mut kind).0, successor.0 + 1);
+}
+
+/// A shelf in memory that counts changes, and whose reads of some sort fail when told to.
+#[derive(Default)]
+struct Frail {
+    inner: MemoryShelf,
+    kept: usize,
+    /// Looking at or taking a job by its id.
+    no_jobs: bool,
+    /// Looking at or taking the first of this list.
+    no_list: Option<List>,
+}
+
+fn broken() -> StoreError {
+    StoreError::Unavailable { reason: "it is broken".into() }
+}
+
+impl Frail {
+    fn jobs(&mut self) -> Result<&mut MemoryShelf, StoreError> {
+        if self.no_jobs { Err(broken()) } else { Ok(&mut self.inner) }
+    }
+
+    fn list(&mut self, list: List) -> Result<&mut MemoryShelf, StoreError> {
+        if self.no_list == Some(list) { Err(broken()) } else { Ok(&mut self.inner) }
+    }
+}
+
+impl Shelf for Frail {
+    fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
+        self.jobs()?.peek(id)
+    }
+
+    fn take(&mut self, id: &JobId) -> Result<Option<Box<Record>>, StoreError> {
+        self.jobs()?.take(id)
+    }
+
+    fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
+        self.list(list)?.take_first(list)
+    }
+
+    fn keep(&mut self, id: JobId, record: Box<Record>) {
+        self.kept += 1;
+        self.inner.keep(id, record);
+    }
+
+    fn put_back(&mut self, id: JobId, record: Box<Record>) {
+        self.inner.keep(id, record);
+    }
+
+    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
+        self.list(list)?.first(list)
+    }
+
+    fn count(&self, list: List) -> u64 {
+        self.inner.count(list)
+    }
+
+    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.list(List::Leased)?.unlapsed(now, limit)
+    }
+
+    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        self.list(List::Leased)?.first_to_end(now)
+    }
+}
+
+fn frail() -> KindState<Frail> {
+    KindState::new(Kind::new("k").unwrap(), Frail::default())
+}
+
+fn now_put() -> Put {
+    Put::new(Kind::new("k").unwrap(), id(), Body::default())
+}
+
+#[test]
+fn what_cannot_be_read_is_not_changed() {
+    let mut kind = frail();
+    kind.put(now_put(), at(0)).unwrap();
+    let job = claim(&mut kind, at(0));
+    let (before, counters, kept) = (view(&mut kind, at(1)), kind.counters, kind.shelf.kept);
+    kind.shelf.no_jobs = true;
+    let settle = Settle { receipt: job.receipt.clone(), how: How::Ack };
+    let change = Change { kind: Kind::new("k").unwrap(), id: id(), what: What::Cancel };
+    assert_eq!(kind.put(now_put(), at(1)), Err(PutError::Store(broken())));
+    let conditional = Put { condition: Some(Condition::IfAbsent), ..now_put() };
+    assert_eq!(kind.put(conditional, at(1)), Err(PutError::Store(broken())));
+    assert_eq!(kind.settle(settle, at(1)), Err(SettleError::Store(broken())));
+    assert_eq!(kind.change(change, at(1)), Err(ChangeError::Store(broken())));
+    kind.shelf.no_jobs = false;
+    assert_eq!((kind.counters, kind.shelf.kept), (counters, kept));
+    assert_eq!(view(&mut kind, at(1)), before);
+}
+
+#[test]
+fn a_schedule_stays_where_its_job_cannot_be_read() {
+    let mut kind = frail();
+    let (when, time_zone) = (String::new(), String::new());
+    let (body, missed) = (Body::default(), Missed::One);
+    let schedule = Schedule { id: id(), when, time_zone, body, missed, next: at(1) };
+    kind.set_schedule(schedule).unwrap();
+    let tick = || Tick {
+        kind: Kind::new("k").unwrap(),
+        id: id(),
+        expected: at(1),
+        next: at(2),
+        put: true,
+    };
+    kind.shelf.no_jobs = true;
+    assert_eq!(kind.tick(tick(), at(1)), Err(broken()));
+    kind.shelf.no_jobs = false;
+    assert!(matches!(kind.tick(tick(), at(1)), Ok(Ticked::Put(_))));
+}
+
+#[test]
+fn a_job_is_buried_also_where_the_dead_cannot_be_read() {
+    let mut kind = frail();
+    kind.settings.retention.count = 0;
+    kind.put(now_put(), at(0)).unwrap();
+    let job = claim(&mut kind, at(0));
+    kind.shelf.no_list = Some(List::Dead);
+    assert_eq!(settle(&mut kind, &job, How::Bury { error: "no".into() }, at(1)), Settled::Dead);
+    assert_eq!(kind.shelf.count(List::Dead), 1);
+    assert_eq!(kind.reap(1, at(1)), Err(broken()));
+    kind.shelf.no_list = None;
+    assert_eq!(kind.reap(1, at(1)), Ok(1));
+    assert_eq!(kind.shelf.count(List::Dead), 0);
+}
+
+#[test]
+fn jobs_are_claimed_also_where_another_kind_cannot_be_read() {
+    let mut kinds = Kinds::new(|kind: &Kind| {
+        let no_list = (kind.as_str() == "bad").then_some(List::Leased);
+        Frail { no_list, ..Frail::default() }
+    });
+    let names = ["bad", "good"].map(|name| Kind::new(name).unwrap());
+    for name in &names {
+        kinds.put(Put { kind: name.clone(), ..now_put() }, at(0)).unwrap();
+    }
+    let worker = WorkerName::new("w").unwrap();
+    let claim = Claim { kinds: names.to_vec(), max: 2, lease: None, worker, nonce: 7 };
+    let claimed = kinds.claim(&claim, at(0)).unwrap();
+    assert_eq!(claimed.errors, [(names[0].clone(), broken())]);
+    assert_eq!(claimed.jobs.iter().map(ClaimedJob::kind).collect::<Vec<_>>(), [&names[1]]);
+    assert_eq!(kinds.reap(1, at(3600)), Err(broken()));
+    assert_eq!(kinds.get(&names[1], &id(), at(3600)).unwrap().unwrap().attempts, 1);
+}
+
+#[test]
+fn what_changes_nothing_is_put_back() {
+    let mut kind = frail();
+    let mut keep = now_put();
+    keep.mode = Mode::Keep;
+    kind.put(now_put(), at(0)).unwrap();
+    assert_eq!(kind.put(keep.clone(), at(1)).unwrap().outcome, PutOutcome::Kept);
+    let job = claim(&mut kind, at(1));
+    let change = |what| Change { kind: Kind::new("k").unwrap(), id: id(), what };
+    assert!(kind.change(change(What::RunNow), at(1)).is_err());
+    assert!(kind.change(change(What::Revive), at(1)).is_err());
+    let other = Receipt::new(Kind::new("k").unwrap(), id(), job.receipt.fence(), 8);
+    assert!(kind.settle(Settle { receipt: other, how: How::Ack }, at(1)).is_err());
+    assert_eq!(kind.shelf.kept, 2);
+    cancel(&mut kind, at(1));
+    assert_eq!(settle(&mut kind, &job, How::Extend(None), at(1)), Settled::Cancelled);
+    assert_eq!(kind.shelf.kept, 3);
+    assert_eq!(kind.shelf.count(List::Leased), 1);
+}
