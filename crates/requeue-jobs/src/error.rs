@@ -54,6 +54,24 @@ pub enum Invalid {
         /// How many there may be.
         limit: usize,
     },
+    /// Too high a number.
+    #[error("{field} is {value}, and may be {limit} at most")]
+    TooHigh {
+        /// Of what.
+        field: &'static str,
+        /// What it is.
+        value: u64,
+        /// The highest that it may be.
+        limit: u64,
+    },
+    /// A job that no store can have told.
+    #[error("job {id:?} cannot be as it is said to be: {reason}")]
+    NoSuchJob {
+        /// Its id.
+        id: JobId,
+        /// Why.
+        reason: &'static str,
+    },
     /// A receipt that no store wrote.
     #[error("{text:?} is no receipt")]
     NoReceipt {

@@ -47,6 +47,10 @@ pub const MAX_SCHEDULE_LEN: usize = 256;
 /// Attempts that are kept of a job, the latest.
 pub const KEPT_ATTEMPTS: usize = 5;
 
+/// Generations and fences that are restored: what Redis' scripts, and most who read JSON, count
+/// exactly. A fence is at least the time in microseconds, and reaches it in 2255.
+pub const MAX_COUNTER: u64 = 1 << 53;
+
 /// Ready jobs are counted up to here: they are derived, and counting them may be dear.
 pub const READY_COUNT_CAP: u64 = 10_000;
 

@@ -9,12 +9,13 @@ mod tests;
 
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
-use crate::error::{ChangeError, Invalid, PutError, SettleError};
+use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::limits::MAX_SPANS;
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put, check_batch};
 use crate::query::{KindView, Page, Query, Spans};
+use crate::restore::{Restore, Restored};
 use crate::rules::{Bell, Kinds, check_count, wait};
 use crate::settings::Settings;
 use crate::store::{Answer, Each, Store, Tick};
@@ -118,6 +119,10 @@ impl Store for MemoryStore {
                 changes.into_iter().map(|change| state.change(change, now)).collect()
             }))
         })
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        Box::pin(async move { Ok(self.act(|state, now| state.restore(restore, now))?) })
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {

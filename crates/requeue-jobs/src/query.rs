@@ -2,6 +2,7 @@
 
 use crate::job::{JobState, JobView};
 use crate::names::{JobId, Kind};
+use crate::receipt::{Fence, Generation};
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -62,6 +63,10 @@ pub struct KindView {
     pub oldest_ready: Option<Timestamp>,
     /// Whether none is claimed.
     pub paused: bool,
+    /// The latest that was given out; 0 if none was.
+    pub generation: Generation,
+    /// The latest that was given out; 0 if none was.
+    pub fence: Fence,
 }
 
 /// Spans of time, one after the other, to count pending jobs by.

@@ -18,6 +18,7 @@ mod claim;
 mod kind;
 mod kinds;
 mod record;
+mod restore;
 mod settle;
 mod shelf;
 #[cfg(test)]

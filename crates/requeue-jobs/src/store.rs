@@ -7,6 +7,7 @@ use crate::job::JobView;
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
 use crate::query::{KindView, Page, Query, Spans};
+use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::time::Timestamp;
 use std::future::Future;
@@ -36,6 +37,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// Cancels, runs now and revives.
     fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>>;
+
+    /// Keeps jobs that another store had, as they were, and gives out higher generations and
+    /// fences from now on.
+    ///
+    /// A job that is here already is not touched: doing it twice is doing it once, until
+    /// somebody works on what has arrived. A leased job arrives pending, since its receipt is the
+    /// other store's: due when its lease ends, and whatever is put, not before. Its successor takes
+    /// its place, as after a release. One that was cancelled does not arrive, and its successor does, as a new
+    /// job. [`Arrival`](crate::Arrival) is this rule in code.
+    ///
+    /// What [views](JobView) do not tell is not kept: a job that has failed cannot be put to a
+    /// sooner time than it is due; debounce counts from its creation; jobs that are due at the
+    /// same millisecond come in the order in which they are restored.
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>>;
 
     /// Waits until a claim of these kinds may get something, but at most `limit`, and at most
     /// [`WAIT_SLICE`](crate::limits::WAIT_SLICE). Whether it will, a claim tells.

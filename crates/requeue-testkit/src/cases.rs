@@ -269,6 +269,33 @@ macro_rules! each_case {
             a_wait_that_is_given_up_keeps_nobody_from_work
             all_who_wait_hear_of_enough_jobs_for_all
         }
+        restore {
+            a_restored_job_is_as_it_was
+            a_restored_job_is_delivered_when_it_is_due_and_not_before
+            a_restored_job_goes_on_with_its_attempts
+            a_restored_job_that_has_failed_is_not_put_to_a_sooner_time
+            a_restored_debounced_job_waits_no_longer_than_it_may
+            a_restored_dead_job_is_dead_and_can_be_revived
+            restored_dead_jobs_are_dropped_by_the_time_of_their_death
+            a_job_that_is_there_is_kept_whatever_its_state
+            restoring_twice_is_restoring_once
+            generations_go_on_above_the_restored
+            fences_go_on_above_the_restored
+            a_leased_job_arrives_pending_until_its_lease_ends
+            a_put_does_not_make_it_due_before_its_lease_ends
+            a_lease_that_is_over_arrives_ready
+            the_receipt_of_a_restored_lease_is_lost
+            a_successor_takes_the_place_of_its_leased_job
+            a_successor_that_is_due_later_is_due_then
+            a_cancelled_lease_does_not_arrive
+            a_successor_after_a_cancel_arrives_as_a_new_job
+            a_restored_job_ends_a_wait
+            jobs_are_restored_in_order_each_by_itself
+            a_job_that_cannot_be_is_refused
+            long_errors_are_cut
+            numbers_and_times_that_are_too_high_are_refused
+            a_batch_of_restored_jobs_is_no_larger_than_one_of_puts
+        }
         limits {
             the_largest_job_is_taken
             the_longest_delay_is_ten_years

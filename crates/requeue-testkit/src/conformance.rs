@@ -21,6 +21,7 @@ mod limits;
 mod list;
 mod modes;
 mod put;
+mod restore;
 mod retry;
 mod run_now;
 mod successor;

@@ -7,8 +7,8 @@
 use crate::random::Random;
 use requeue_jobs::{
     Answer, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Schedule, Settings, Settle, SettleError, Settled, Spans,
-    Store, StoreError, Tick, Ticked,
+    Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
+    Settled, Spans, Store, StoreError, Tick, Ticked,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -213,6 +213,10 @@ impl Store for Faulty {
 
     fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
         self.call(|store| store.change(changes))
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        self.call(|store| store.restore(restore))
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {

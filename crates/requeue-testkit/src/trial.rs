@@ -5,9 +5,9 @@ mod wish;
 
 use crate::fixture::Fixture;
 use requeue_jobs::{
-    Body, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Counts, How, JobId, JobView,
-    Kind, KindView, Placed, Put, PutError, Query, Settings, Settle, SettleError, Settled, Store,
-    Timestamp, What, WorkerName,
+    Body, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Counts, Fence, Generation, How,
+    JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Restore, Restored, Settings,
+    Settle, SettleError, Settled, Store, StoreError, Timestamp, What, WorkerName,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +103,26 @@ impl Trial {
         let answers = self.checked(self.store.put(puts).await).expect("the batch is taken");
         assert_eq!(answers.len(), count, "one answer per put");
         answers
+    }
+
+    // Restore.
+
+    /// Restores jobs of kind `mail`, whose latest generation and fence were 10.
+    pub(crate) async fn restore_all(
+        &self,
+        jobs: impl IntoIterator<Item = JobView>,
+    ) -> Vec<Result<Restored, StoreError>> {
+        let (generation, fence) = (Generation(10), Fence(10));
+        let jobs: Vec<JobView> = jobs.into_iter().collect();
+        let count = jobs.len();
+        let restore = Restore { kind: mail(), generation, fence, jobs };
+        let answers = self.checked(self.store.restore(restore).await).expect("it is taken");
+        assert_eq!(answers.len(), count, "one answer per job");
+        answers
+    }
+
+    pub(crate) async fn restore(&self, job: JobView) -> Restored {
+        self.restore_all([job]).await.remove(0).expect("the job can be")
     }
 
     /// Puts jobs that are due now, a millisecond apart: which is first is no matter of ties.

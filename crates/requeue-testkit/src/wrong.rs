@@ -5,6 +5,7 @@
 
 mod leases;
 mod puts;
+mod restores;
 mod store;
 mod views;
 
@@ -19,6 +20,7 @@ use puts::{
     PlaceLostByPut, RoundedDown, WrongMode,
 };
 use requeue_jobs::{JobState, Store, Timestamp};
+use restores::{CountersLeftBehind, LeasesForgotten, RestoreOverwrites};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Right, Wrong, WrongStore};
@@ -258,6 +260,21 @@ pub const FLAWS: &[Flaw] = &[
         name: "a tick that puts twice",
         breaks: "cron::of_two_ticks_one_succeeds",
         make: || Box::new(TicksTwice),
+    },
+    Flaw {
+        name: "a restored job replaces what is there",
+        breaks: "restore::a_job_that_is_there_is_kept_whatever_its_state",
+        make: || Box::new(RestoreOverwrites),
+    },
+    Flaw {
+        name: "a restored kind counts anew",
+        breaks: "restore::generations_go_on_above_the_restored",
+        make: || Box::new(CountersLeftBehind),
+    },
+    Flaw {
+        name: "a restored lease is forgotten",
+        breaks: "restore::a_leased_job_arrives_pending_until_its_lease_ends",
+        make: || Box::new(LeasesForgotten),
     },
 ];
 

@@ -285,6 +285,8 @@ impl<S: Shelf> KindState<S> {
             counts: Counts { pending, leased, dead, ready },
             oldest_ready: oldest.filter(|due| *due <= now),
             paused: self.settings.paused,
+            generation: Generation(self.counters.generation),
+            fence: Fence(self.counters.fence),
         })
     }
 

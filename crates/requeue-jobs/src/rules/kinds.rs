@@ -10,8 +10,9 @@ use crate::job::JobView;
 use crate::limits::MAX_KINDS;
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
+use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
-use crate::store::Tick;
+use crate::store::{Each, Tick};
 use crate::time::Timestamp;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -149,6 +150,19 @@ impl<S: Shelf> Kinds<S> {
             Some(kind) => kind.change(change, now),
             None => Err(ChangeError::Absent { kind: change.kind, id: change.id }),
         }
+    }
+
+    /// Keeps jobs that another store had, those that are not here.
+    pub fn restore(
+        &mut self,
+        restore: Restore,
+        now: Timestamp,
+    ) -> Result<Each<Restored, StoreError>, Invalid> {
+        restore.check()?;
+        let Restore { kind, generation, fence, jobs } = restore;
+        let kind = self.made(&kind)?;
+        kind.raise(generation, fence);
+        Ok(jobs.into_iter().map(|job| kind.restore(job, now)).collect())
     }
 
     /// In how long a claim of these kinds may get something, if nobody changes anything.

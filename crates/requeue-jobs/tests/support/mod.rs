@@ -150,6 +150,9 @@ impl Store for FaultyStore {
     fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
         self.inner.change(changes)
     }
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        self.inner.restore(restore)
+    }
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
         self.inner.wait(kinds, limit)
     }

@@ -47,6 +47,8 @@ impl Model {
                 counts: Counts { pending, leased, dead, ready },
                 oldest_ready: ready_jobs.map(|job| job.due).min(),
                 paused: facts.settings.paused,
+                generation: facts.generation,
+                fence: facts.fence,
             }
         };
         facts.into_iter().map(view).collect()

@@ -6,8 +6,8 @@ use super::event::{Event, Happened};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
     Answer, Change, ChangeError, Changed, Claim, Claimed, Each, How, JobId, JobState, JobView,
-    Kind, KindView, Page, Placed, Put, PutError, Query, Schedule, Settings, Settle, SettleError,
-    Settled, Spans, Store, Tick, Ticked, What,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, What,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -244,6 +244,10 @@ impl Store for Recorder {
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
         self.store.remove_schedule(kind, id)
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        self.store.restore(restore)
     }
 
     fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {

@@ -4,9 +4,9 @@ use crate::fixture::block_on;
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
     Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, How, JobId, JobView,
-    Kind, KindView, MemoryStore, Page, Placed, Put, PutError, Query, Receipt, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp, What,
-    check_batch,
+    Kind, KindView, MemoryStore, Page, Placed, Put, PutError, Query, Receipt, Restore, Restored,
+    Schedule, Settings, Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked,
+    Timestamp, What, check_batch,
 };
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Which job: what most flaws remember things by.
 pub(super) type Name = (Kind, JobId);
+
+pub(super) type Restoring = Result<Each<Restored, StoreError>, StoreError>;
 
 /// What a store can do wrong. Whatever a flaw does not say is done right.
 pub(super) trait Wrong: Send + 'static {
@@ -31,6 +33,10 @@ pub(super) trait Wrong: Send + 'static {
 
     fn change(&mut self, right: &Right, change: Change) -> Result<Changed, ChangeError> {
         right.change(&(change.kind, change.id), change.what)
+    }
+
+    fn restore(&mut self, right: &Right, restore: Restore) -> Restoring {
+        right.restore(restore)
     }
 
     fn wait<'a>(&mut self, right: &'a Right, kinds: Vec<Kind>, limit: Duration) -> Answer<'a, ()> {
@@ -91,6 +97,10 @@ impl Right {
     pub(super) fn change(&self, name: &Name, what: What) -> Result<Changed, ChangeError> {
         let (kind, id) = name.clone();
         now(self.store.change(vec![Change { kind, id, what }])).remove(0)
+    }
+
+    pub(super) fn restore(&self, restore: Restore) -> Restoring {
+        block_on(self.store.restore(restore))
     }
 
     pub(super) fn reap(&self, max: usize) -> usize {
@@ -170,6 +180,10 @@ impl Store for WrongStore {
         }
         let change = |change| self.wrong().change(&self.right, change);
         at_once(changes.into_iter().map(change).collect())
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        Box::pin(ready(self.wrong().restore(&self.right, restore)))
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {

@@ -3,8 +3,8 @@
 use requeue_jobs::{
     Answer, Body, Change, ChangeError, Changed, Claim, Claimed, Condition, Due, Each, How, JobId,
     JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome, Query,
-    Receipt, Schedule, Settings, Settle, SettleError, Settled, Spans, Store, Tick, Ticked,
-    Timestamp, What,
+    Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, Spans, Store,
+    StoreError, Tick, Ticked, Timestamp, What,
 };
 use requeue_testkit::{Fixture, MemoryFixture};
 use std::collections::BTreeMap;
@@ -243,6 +243,10 @@ impl Store for Broken {
             Way::NeverWakes => Box::pin(std::future::pending()),
             _ => self.store.wait(kinds, limit),
         }
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        self.store.restore(restore)
     }
 
     fn reap(&self, max: usize) -> Answer<'_, usize> {
