@@ -42,7 +42,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `serde` | `Jobs::put_json`, `ClaimedJob::json`: bodies in JSON |
+//! | `serde` | `Jobs::put_json`, `ClaimedJob::json`: bodies in JSON; `transfer`: a whole store as JSON Lines, and back |
 //! | `tokio` | `JobWorker::spawn`: a worker on tokio |
 
 mod bell;
@@ -63,6 +63,8 @@ pub mod rules;
 mod settings;
 mod store;
 mod time;
+#[cfg(feature = "serde")]
+pub mod transfer;
 mod worker;
 
 pub use claim::{Change, Changed, Claim, Claimed, ClaimedJob, How, Settle, Settled, What};

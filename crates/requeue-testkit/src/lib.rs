@@ -19,5 +19,5 @@ pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};
 pub use model::Model;
-pub use random::Random;
+pub use random::{Random, check_seeds};
 pub use simulator::{check_simulations, simulate};

@@ -49,10 +49,19 @@ impl Random {
 /// Checks seeds: those that once failed, and as many new ones as `count_in`, an environment
 /// variable, says, or else `count`. Where `REQUEUE_SEED` is set, that one and no other.
 ///
+/// ```
+/// use requeue_testkit::{Random, check_seeds};
+///
+/// check_seeds(&[7], "REQUEUE_DICE", 10, |seed| match Random::new(seed).below(6) {
+///     0..6 => Ok(()),
+///     other => Err(format!("a die showed {other}")),
+/// });
+/// ```
+///
 /// # Panics
 ///
 /// Where a check answers an error or panics; the seed is printed.
-pub(crate) fn check_seeds(
+pub fn check_seeds(
     failed_once: &[u64],
     count_in: &str,
     count: u64,

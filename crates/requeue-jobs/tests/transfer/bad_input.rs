@@ -1,0 +1,215 @@
+//! Files that are no exports, or not whole, or were mended by hand.
+
+use super::{VERSION_1, imported, told};
+use requeue_jobs::MemoryStore;
+use requeue_jobs::transfer::import;
+use requeue_testkit::{Fixture, MemoryFixture, block_on};
+use std::io;
+
+#[test]
+fn what_is_wrong_is_named_by_line_field_and_value() {
+    let long = format!("\"id\":\"{}\"", "x".repeat(600));
+    let large = format!("\"body\":\"{}\"", "x".repeat(1 << 20));
+    let content_type = format!("\"content_type\":\"{}\"", "x".repeat(129));
+    let table: &[(&str, &str, &str)] = &[
+        // The file.
+        ("requeue-export", "other", r#"line 1: type is "other": expected "requeue-export""#),
+        (r#""version":1"#, r#""version":2"#, "version 2, and versions up to 1 are known"),
+        (
+            r#""version":1"#,
+            r#""version":"1""#,
+            r#"line 1: version is "1": invalid type: string "1", expected u64"#,
+        ),
+        (r#"1,"jobs":3}"#, r#"1,"jobs":3"#, "line 1 is no JSON object: EOF"),
+        (r#"{"type":"schedule""#, r#"["schedule""#, "line 3 is no JSON object"),
+        (r#"{"type":"schedule""#, r#"{"kind":"mail"}"#, "line 3 is no JSON object"),
+        (
+            r#""type":"schedule""#,
+            r#""type":"timer""#,
+            r#"line 3: type is "timer": expected kind, schedule, job or end"#,
+        ),
+        (r#""type":"schedule""#, r#""colour":"red""#, "line 3 has no type"),
+        (
+            "\"schedules\":1,\"jobs\":3}\n",
+            "\"schedules\":1,\"jobs\":3}\n{\"type\":\"end\"}\n",
+            "line 9 is behind the one that ends the export",
+        ),
+        (
+            r#""schedules":1,"jobs":3"#,
+            r#""schedules":1,"jobs":4"#,
+            "line 8 says that there are 4 jobs, and there were 3",
+        ),
+        (r#""kinds":2"#, r#""kinds":1"#, "line 8 says that there are 1 kinds, and there were 2"),
+        (
+            r#""schedules":1"#,
+            r#""schedules":0"#,
+            "line 8 says that there are 0 schedules, and there were 1",
+        ),
+        // Kinds.
+        (
+            r#""kind":"mail","gen"#,
+            r#""kind":"ma il","gen"#,
+            r#"line 2: kind is "ma il": kind "ma il" has the character ' '"#,
+        ),
+        (
+            r#""kind":"sms","id""#,
+            r#""kind":"fax","id""#,
+            r#"line 7: kind is "fax": expected "sms", whose lines these are"#,
+        ),
+        (
+            r#""generation":12"#,
+            r#""generation":-1"#,
+            "line 2: generation is -1: invalid value: integer `-1`, expected u64",
+        ),
+        (
+            r#""generation":12"#,
+            r#""generation":9007199254740993"#,
+            "what is in line 2: the kind's generation is 9007199254740993, and may be 9007199254740992 at most",
+        ),
+        (
+            r#""secs":20,"#,
+            r#""secs":0,"#,
+            "what is in line 2: the lease is 1ns, and may be from 10ms to 86400s",
+        ),
+        (
+            r#""secs":20,"#,
+            r#""secs":"20","#,
+            r#"line 2: settings.lease is {"secs":"20","nanos":1}: invalid type: string "20", expected u64"#,
+        ),
+        (
+            r#""jitter_percent":7"#,
+            r#""jitter_percent":256"#,
+            "line 2: settings.backoff.jitter_percent is 256: ",
+        ),
+        (r#""jitter_percent":7"#, r#""jitter":7"#, "line 2 has no settings.backoff.jitter_percent"),
+        (
+            r#""jitter_percent":7"#,
+            r#""jitter_percent":7,"x":[1]"#,
+            "line 2 has a field settings.backoff.x, which is not known: [1]",
+        ),
+        (
+            r#""paused":true"#,
+            r#""paused":true,"priority":3"#,
+            "line 2 has a field settings.priority, which is not known: 3",
+        ),
+        // Schedules.
+        (
+            r#""missed":"skip""#,
+            r#""missed":"all""#,
+            r#"line 3: missed is "all": expected one or skip"#,
+        ),
+        (
+            r#""when":"0 3"#,
+            r#""when":7,"was":"0 3"#,
+            "line 3: when is 7: invalid type: integer `7`, expected a string",
+        ),
+        (r#""id":"nightly""#, r#""id":"""#, r#"line 3: id is "": the id must not be empty"#),
+        // Jobs.
+        (r#""id":"dead""#, &long, "xxx…\": the id has 600 bytes, and may have 512"),
+        (
+            r#""state":"dead""#,
+            r#""state":"dying""#,
+            r#"line 4: state is "dying": expected waiting, ready, leased or dead"#,
+        ),
+        (
+            r#""state":"dead""#,
+            r#""state":"ready""#,
+            r#"what is in line 4: job "dead" cannot be as it is said to be"#,
+        ),
+        (r#""AP8=""#, r#""AP8""#, r#"line 4: body_base64 is "AP8": Invalid padding"#),
+        (
+            r#""body_base64":"AP8=""#,
+            r#""body_base64":"AP8=","body":1"#,
+            "line 4 has a field body, which is not known: 1",
+        ),
+        (r#""body_base64":"AP8=","#, "", "line 4 has no body"),
+        (
+            r#""body_base64":"AP8=""#,
+            &large,
+            "line 4: body is 1048578 bytes: the body has 1048578 bytes, and may have 1048576",
+        ),
+        (
+            r#""content_type":"application/octet-stream""#,
+            &content_type,
+            "…\": the content type has 129 bytes, and may have 128",
+        ),
+        (
+            r#""worker":"w","started"#,
+            r#""worker":"","started"#,
+            r#"line 4: failures[0].worker is "": the worker's name must not be empty"#,
+        ),
+        (
+            r#""error":null"#,
+            r#""error":{}"#,
+            "line 4: failures[1].error is {}: invalid type: map, expected a string",
+        ),
+        (
+            r#""error":null"#,
+            r#""error":null,"code":1"#,
+            "line 4 has a field failures[1].code, which is not known: 1",
+        ),
+        (
+            r#""due_ms":1700000009000"#,
+            r#""due_ms":"2026""#,
+            r#"line 5: due_ms is "2026": invalid type: string "2026", expected u64"#,
+        ),
+        (
+            r#""due_ms":1700000009000"#,
+            r#""due_ms":1700000009000.5"#,
+            "line 5: due_ms is 1700000009000.5: ",
+        ),
+        (
+            r#""due_ms":1700000009000"#,
+            r#""due_ms":9700000009000"#,
+            "what is in line 5: the due time is ",
+        ),
+        (r#""due_ms":1700000009000,"#, "", "line 5 has no due_ms"),
+        (
+            r#""generation":8"#,
+            r#""generation":8,"generation2":8"#,
+            "line 5 has a field generation2, which is not known: 8",
+        ),
+        (
+            r#""cancelled":false"#,
+            r#""cancelled":"no""#,
+            r#"line 7: lease.cancelled is "no": invalid type: string "no", expected a boolean"#,
+        ),
+        (
+            r#""cancelled":false}"#,
+            r#""cancelled":false,"fence":1}"#,
+            "line 7 has a field lease.fence, which is not known: 1",
+        ),
+        (r#""due_ms":1700000090000,"#, "", "line 7 has no next.due_ms"),
+        (
+            r#""next":{"#,
+            r#""next":7,"was":{"#,
+            "line 7: next is 7: invalid type: integer `7`, expected a map",
+        ),
+    ];
+    for (old, new, expected) in table {
+        let file = VERSION_1.replacen(old, new, 1);
+        assert_ne!(file, VERSION_1, "{old} is nowhere");
+        let error = imported(&*MemoryFixture::new().store(), &file).expect_err(expected);
+        let error = told(error);
+        assert!(error.contains(expected), "\n{old} -> {new}\n{error}\n{expected}");
+        assert!(error.len() < 400, "{error}");
+    }
+}
+
+#[test]
+fn a_line_without_its_kind_before_it_is_refused() {
+    let mut lines: Vec<&str> = VERSION_1.lines().collect();
+    lines.remove(1);
+    let error = imported(&MemoryStore::new(), &lines.join("\n")).unwrap_err().to_string();
+    assert_eq!(error, r#"line 2: kind is "mail": expected its line of type kind before"#);
+}
+
+#[test]
+fn a_line_is_not_read_without_end() {
+    let header = VERSION_1.lines().next().unwrap();
+    let mut endless = io::BufReader::new(io::Read::chain(header.as_bytes(), io::repeat(b' ')));
+    let error = block_on(import(&MemoryStore::new(), &mut endless, |_| {})).unwrap_err();
+    assert_eq!(error.to_string(), "line 1 has more than 16777216 bytes");
+    let error = block_on(import(&MemoryStore::new(), &mut &b"{\"a\xff"[..], |_| {})).unwrap_err();
+    assert!(error.to_string().starts_with("line 1 is no JSON object: invalid utf-8"), "{error}");
+}

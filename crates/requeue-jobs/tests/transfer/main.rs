@@ -1,0 +1,459 @@
+//! From one store to another, through a file.
+
+mod bad_input;
+
+use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::transfer::{Progress, TransferError, export, import};
+use requeue_jobs::*;
+use requeue_testkit::{
+    Fault, Faulty, Fixture, MemoryFixture, block_on, check_history, check_seeds,
+};
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn kind() -> Kind {
+    Kind::new("mail").expect("a valid name")
+}
+
+fn exported(store: &dyn Store) -> String {
+    let mut file = Vec::new();
+    block_on(export(store, &mut file, |_| {})).expect("a store in memory does it");
+    String::from_utf8(file).expect("JSON is UTF-8")
+}
+
+fn imported(store: &dyn Store, file: &str) -> Result<Progress, TransferError> {
+    block_on(import(store, &mut file.as_bytes(), |_| {}))
+}
+
+/// An error and its reasons, as a program prints them.
+fn told(error: TransferError) -> String {
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        told += &format!(": {error}");
+        source = error.source();
+    }
+    told
+}
+
+/// A store in which it is the same time as in the other.
+fn beside(other: &MemoryFixture) -> MemoryFixture {
+    let fixture = MemoryFixture::new();
+    fixture.advance(other.now().saturating_since(fixture.now()));
+    fixture
+}
+
+/// All that can be seen of a store.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    kinds: Vec<(Kind, Generation, Fence, Settings, Vec<Schedule>)>,
+    jobs: Vec<JobView>,
+}
+
+fn seen(store: &dyn Store) -> Seen {
+    let (mut kinds, mut jobs) = (Vec::new(), Vec::new());
+    for view in block_on(store.kinds()).expect("a store in memory does it") {
+        let settings =
+            block_on(store.settings(view.kind.clone())).expect("a store in memory does it");
+        let schedules =
+            block_on(store.schedules(view.kind.clone())).expect("a store in memory does it");
+        let query = Query { limit: 1000, ..Query::new(view.kind.clone()) };
+        jobs.extend(block_on(store.list(query)).expect("a store in memory does it").jobs);
+        kinds.push((view.kind, view.generation, view.fence, settings, schedules));
+    }
+    Seen { kinds, jobs }
+}
+
+/// How a job arrives, as `docs/jobs.md` says.
+fn arrives(mut job: JobView, now: Timestamp) -> Option<JobView> {
+    let lease = job.lease.take();
+    let next = job.next.take();
+    if let Some(lease) = lease {
+        if lease.cancelled {
+            let next = next?;
+            let put_at = job.updated_at;
+            job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
+            (job.created_at, job.updated_at) = (put_at, put_at);
+        } else if let Some(next) = next {
+            (job.body, job.due, job.generation) = (next.body, next.due, next.generation);
+        }
+        job.due = job.due.max(lease.ends_at);
+        job.state = if job.due <= now { JobState::Ready } else { JobState::Waiting };
+    }
+    Some(job)
+}
+
+fn after_the_way(mut seen: Seen, now: Timestamp) -> Seen {
+    seen.jobs = seen.jobs.into_iter().filter_map(|job| arrives(job, now)).collect();
+    // Of a kind of which nothing arrives there is nothing to see.
+    seen.kinds.retain(|(kind, _, _, settings, schedules)| {
+        seen.jobs.iter().any(|job| job.kind == *kind)
+            || *settings != Settings::default()
+            || !schedules.is_empty()
+    });
+    seen
+}
+
+/// A store in which there is something of everything.
+fn full() -> MemoryFixture {
+    let fixture = MemoryFixture::new();
+    let store = fixture.store();
+    let jobs = Jobs::new(Arc::clone(&store));
+    let put = async |id: &str| {
+        jobs.put("mail", id, "x").await.expect("a store in memory does it");
+    };
+    let claim = async |max: usize, lease: Duration| {
+        let claimed = jobs
+            .claim(["mail"], "worker-1")
+            .max(max)
+            .lease(lease)
+            .await
+            .expect("a store in memory does it")
+            .jobs;
+        assert_eq!(claimed.len(), max);
+        claimed
+    };
+    let fail = async |delay: Duration| {
+        let job = claim(1, SECOND).await.remove(0);
+        let how = How::Retry { delay: Some(delay), error: "\"it\"\nbroke".to_owned() };
+        jobs.settle(&job.receipt, how).await.expect("a store in memory does it")
+    };
+    block_on(async {
+        let mut settings = Settings::default();
+        settings.lease = Duration::from_nanos(20_000_000_001);
+        settings.backoff = Backoff { base: SECOND, max: 9 * SECOND, jitter_percent: 7 };
+        (settings.max_attempts, settings.concurrency) = (2, Some(40));
+        settings.retention = Retention { age: Duration::MAX, count: usize::MAX };
+        store.set(kind(), settings).await.expect("a store in memory does it");
+        let mut paused = Settings::default();
+        paused.paused = true;
+        store
+            .set(Kind::new("sms").expect("a valid name"), paused)
+            .await
+            .expect("a store in memory does it");
+        for (id, missed) in [("nightly", Missed::Skip), ("hourly", Missed::One)] {
+            store
+                .set_schedule(kind(), schedule(&fixture, id, missed))
+                .await
+                .expect("a store in memory does it");
+        }
+        for id in ["dead", "revived"] {
+            put(id).await;
+            fail(Duration::ZERO).await;
+            assert_eq!(fail(Duration::ZERO).await, Settled::Dead);
+        }
+        jobs.put("mail", "revived", "y")
+            .after(60 * SECOND)
+            .await
+            .expect("a store in memory does it");
+        put("failed").await;
+        fail(60 * SECOND).await;
+        for id in ["leased", "leased, next", "cancelled", "cancelled, next"] {
+            put(id).await;
+        }
+        claim(4, 30 * SECOND).await;
+        put("lapsed").await;
+        claim(1, SECOND / 2).await;
+        fixture.advance(SECOND);
+        for id in ["cancelled", "cancelled, next"] {
+            jobs.cancel("mail", id).await.expect("a store in memory does it");
+        }
+        for id in ["leased, next", "cancelled, next"] {
+            jobs.put("mail", id, "next")
+                .after(60 * SECOND)
+                .await
+                .expect("a store in memory does it");
+        }
+        put("ready").await;
+        jobs.put("mail", "waiting \"ü\" \u{1F980}\n", [0, 255])
+            .after(MAX_DELAY)
+            .await
+            .expect("a store in memory does it");
+    });
+    fixture
+}
+
+fn schedule(fixture: &MemoryFixture, id: &str, missed: Missed) -> Schedule {
+    Schedule {
+        id: JobId::new(id).expect("a valid name"),
+        when: "0 3 * * *".to_owned(),
+        time_zone: "Europe/Berlin".to_owned(),
+        body: Body::new(*b"{\"n\": 1}", "application/json").expect("a small body"),
+        missed,
+        next: fixture.now().saturating_add(2 * MAX_DELAY),
+    }
+}
+
+#[test]
+fn what_arrives_is_what_was_there() {
+    let old = full();
+    let new = beside(&old);
+    let done = imported(&*new.store(), &exported(&*old.store())).unwrap();
+    let before = seen(&*old.store());
+    let states: Vec<JobState> = before.jobs.iter().map(|job| job.state).collect();
+    for state in [JobState::Waiting, JobState::Ready, JobState::Leased, JobState::Dead] {
+        assert!(states.contains(&state), "{state:?}");
+    }
+    assert_eq!((done.kinds, done.schedules, done.jobs), (2, 2, before.jobs.len() as u64));
+    assert_eq!((done.kept, done.ended, done.jobs_in_all), (0, 1, done.jobs));
+    assert_eq!(seen(&*new.store()), after_the_way(before, old.now()));
+    new.check();
+}
+
+#[test]
+fn what_random_histories_leave_behind_arrives() {
+    check_seeds(&[], "REQUEUE_TRANSFERS", 200, |seed| {
+        let old = MemoryFixture::new();
+        check_history(&old, seed)?;
+        let new = beside(&old);
+        let file = exported(&*old.store());
+        imported(&*new.store(), &file).map_err(|error| format!("{}\n{file}", told(error)))?;
+        new.check();
+        let (found, expected) = (seen(&*new.store()), seen(&*old.store()));
+        let expected = after_the_way(expected, old.now());
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!("arrived:\n{found:#?}\nexpected:\n{expected:#?}"))
+    });
+}
+
+#[test]
+fn a_body_arrives_as_the_very_bytes_that_it_was() {
+    let json = "application/json";
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let bodies: &[(&str, &[u8], &str)] = &[
+        (json, br#"{"b": 1,"a":[ 1e400, 0.10, -0, 12345678901234567890123 ]}"#, "body"),
+        (json, br#"{"a":1,"a":2}"#, "body"),
+        (json, br#""\ud800 \/ \u0041""#, "body"),
+        (json, b"null", "body"),
+        (json, b"[1,\t2]", "body"),
+        (json, deep.as_bytes(), "body"),
+        (json, "\"\u{2028}\u{1F980}\"".as_bytes(), "body"),
+        // What would lose its spaces, or its line.
+        (json, b" 1", "body_text"),
+        (json, b"1\n", "body_text"),
+        (json, b"{\n  \"a\": 1\r\n}", "body_text"),
+        // What is said to be JSON, and is not.
+        (json, b"", "body_text"),
+        (json, b"{'a': 1}", "body_text"),
+        (json, b"1 2", "body_text"),
+        (json, "\u{feff}1".as_bytes(), "body_text"),
+        (json, b"\"\xff\"", "body_base64"),
+        ("text/plain", b"1", "body_text"),
+        ("text/plain", "\0 \" \\ \u{7f} ü \u{2028}\n".as_bytes(), "body_text"),
+        ("", b"", "body_text"),
+        ("image/png", b"\x89PNG\r\n\x1a\n\0", "body_base64"),
+    ];
+    let (old, new) = (MemoryStore::new(), MemoryStore::new());
+    for (n, (content_type, bytes, _)) in bodies.iter().enumerate() {
+        let body = Body::new(*bytes, *content_type).unwrap();
+        let id = JobId::new(format!("{n:02}")).unwrap();
+        block_on(old.put(vec![Put::new(kind(), id, body)])).unwrap().remove(0).unwrap();
+    }
+    let file = exported(&old);
+    imported(&new, &file).unwrap();
+    assert_eq!(seen(&new), seen(&old));
+    let lines = file.lines().filter(|line| line.contains("\"type\":\"job\""));
+    for (line, (_, bytes, way)) in lines.zip(bodies) {
+        let bytes = String::from_utf8_lossy(bytes);
+        assert!(line.contains(&format!("\"{way}\":")), "{way} for {bytes:?}: {line}");
+    }
+}
+
+#[test]
+fn what_is_there_is_kept_and_an_import_can_be_repeated() {
+    let old = full();
+    let file = exported(&*old.store());
+    let new = beside(&old);
+    let store = new.store();
+    let mut settings = Settings::default();
+    settings.max_attempts = 77;
+    let other = Schedule { when: "never".to_owned(), ..schedule(&new, "nightly", Missed::One) };
+    block_on(store.set(kind(), settings.clone())).unwrap();
+    block_on(store.set_schedule(kind(), other.clone())).unwrap();
+    let body = Body::octets(*b"mine").unwrap();
+    let mine = Put::new(kind(), JobId::new("ready").unwrap(), body.clone());
+    block_on(store.put(vec![mine])).unwrap().remove(0).unwrap();
+
+    assert_eq!(imported(&*store, &file).unwrap().kept, 3);
+    let once = seen(&*store);
+    assert_eq!(once.kinds[0].3, settings);
+    assert_eq!(once.kinds[0].4[1], other);
+    let ready = once.jobs.iter().find(|job| job.id.as_str() == "ready");
+    assert_eq!(ready.map(|job| &job.body), Some(&body));
+
+    let again = imported(&*store, &file).unwrap();
+    assert_eq!(again.kept, 2 + 2 + again.jobs - again.ended);
+    assert_eq!(seen(&*store), once);
+}
+
+#[test]
+fn an_import_that_failed_anywhere_can_be_begun_again() {
+    let old = full();
+    let file = exported(&*old.store());
+    let whole = beside(&old);
+    imported(&*whole.store(), &file).unwrap();
+    for fault in [Fault::Refused, Fault::LostReply] {
+        let mut calls = 0;
+        loop {
+            calls += 1;
+            let new = beside(&old);
+            let faulty = Faulty::new(new.store());
+            faulty.at(calls, fault);
+            match imported(&faulty, &file) {
+                Ok(_) => break,
+                Err(error) => assert!(told(error).contains("a fault was injected")),
+            }
+            imported(&faulty, &file).unwrap();
+            assert_eq!(seen(&*new.store()), seen(&*whole.store()));
+        }
+        // Two kinds of four calls, two schedules, one batch of jobs.
+        assert_eq!(calls - 1, 2 * 4 + 2 + 1);
+    }
+}
+
+#[test]
+fn an_export_that_was_cut_anywhere_is_seen_to_be() {
+    let old = full();
+    let file = exported(&*old.store()).into_bytes();
+    let new = beside(&old);
+    let store = new.store();
+    for end in 0..file.len() - 1 {
+        let error = block_on(import(&*store, &mut &file[..end], |_| {}));
+        let error = error.expect_err("it is not whole");
+        let cut = matches!(error, TransferError::Cut { .. } | TransferError::NotJson { .. });
+        assert!(cut, "cut at {end}: {error}");
+    }
+    // Only the end of the last line is missing.
+    block_on(import(&*store, &mut &file[..file.len() - 1], |_| {})).unwrap();
+}
+
+#[test]
+fn large_stores_go_in_pages_and_batches() {
+    let old = MemoryStore::new();
+    let put = |id: String, len: usize| {
+        let body = Body::octets(vec![7; len]).unwrap();
+        let put = Put::new(kind(), JobId::new(id).unwrap(), body);
+        block_on(old.put(vec![put])).unwrap().remove(0).unwrap();
+    };
+    (0..1200).for_each(|n| put(format!("small {n:04}"), 10));
+    (0..9).for_each(|n| put(format!("large {n}"), 1 << 20));
+    let (mut file, mut steps) = (Vec::new(), Vec::new());
+    let store = Faulty::new(Arc::new(old));
+    let done = block_on(export(&store, &mut file, |so_far| steps.push(so_far))).unwrap();
+    assert_eq!((done.jobs, done.jobs_in_all, done.bytes), (1209, 1209, file.len() as u64));
+    assert_eq!(steps.len(), 13 + 1);
+    assert!(steps.is_sorted_by_key(|step| (step.jobs, step.bytes)));
+    assert_eq!(steps.last(), Some(&done));
+
+    let new = Faulty::new(Arc::new(MemoryStore::new()));
+    let mut steps = Vec::new();
+    let done = block_on(import(&new, &mut &file[..], |so_far| steps.push(so_far))).unwrap();
+    assert_eq!((done.jobs, done.jobs_in_all, done.bytes), (1209, 1209, file.len() as u64));
+    // Four large ones, four more, and the last with 499 small ones; 500 and 201.
+    let sent: Vec<u64> = steps.iter().map(|step| step.jobs).collect();
+    assert_eq!(sent, [0, 4, 8, 508, 1008, 1209, 1209]);
+    assert_eq!(new.calls(), 4 + 5);
+}
+
+#[test]
+fn counters_go_on_also_of_a_kind_without_jobs() {
+    let (old, new) = (MemoryStore::new(), MemoryStore::new());
+    let jobs = Jobs::new(Arc::new(old.clone()));
+    let claimed = block_on(async {
+        let mut settings = Settings::default();
+        settings.max_attempts = 3;
+        old.set(kind(), settings).await.unwrap();
+        jobs.put("mail", "a", "x").await.unwrap();
+        jobs.put("mail", "a", "x").await.unwrap();
+        let claimed = jobs.claim(["mail"], "w").await.unwrap().jobs.remove(0);
+        jobs.ack(&claimed.receipt).await.unwrap();
+        claimed
+    });
+    imported(&new, &exported(&old)).unwrap();
+    let put = Put::new(kind(), JobId::new("a").unwrap(), Body::default());
+    let placed = block_on(new.put(vec![put])).unwrap().remove(0).unwrap();
+    assert_eq!(placed.generation, Generation(3));
+    assert_eq!(block_on(new.kinds()).unwrap()[0].fence, claimed.receipt.fence());
+}
+
+/// With every field that there is.
+const VERSION_1: &str = include_str!("version-1.jsonl");
+
+#[test]
+fn version_1_is_read_for_ever_and_written_as_it_is() {
+    let fixture = MemoryFixture::new();
+    let store = fixture.store();
+    assert_eq!(imported(&*store, VERSION_1).unwrap().jobs, 3);
+    // All but the lease comes out again as it went in.
+    let line = |file: &str, n: usize| file.lines().nth(n).unwrap().to_owned();
+    let file = exported(&*store);
+    for n in [0, 1, 2, 3, 4, 5, 7] {
+        assert_eq!(line(&file, n), line(VERSION_1, n));
+    }
+    let arrived = line(&file, 6);
+    assert!(arrived.contains(r#""state":"waiting","content_type":"text/plain","body_text":"y""#));
+    assert!(
+        arrived.contains(r#""due_ms":1700000090000,"generation":2,"attempts":0,"failures":[]"#)
+    );
+}
+
+#[test]
+fn the_longest_line_that_is_written_can_be_read() {
+    let fixture = MemoryFixture::new();
+    let (store, jobs) = (fixture.store(), Jobs::new(fixture.store()));
+    block_on(async {
+        let body = vec![0; limits::MAX_BODY_LEN];
+        jobs.put("mail", "a", &body).await.unwrap();
+        for _ in 0..limits::KEPT_ATTEMPTS {
+            let job = jobs.claim(["mail"], "w").await.unwrap().jobs.remove(0);
+            let error = "\0".repeat(limits::MAX_ERROR_LEN);
+            let how = How::Retry { delay: Some(Duration::ZERO), error };
+            jobs.settle(&job.receipt, how).await.unwrap();
+        }
+        jobs.claim(["mail"], "w").await.unwrap();
+        jobs.put("mail", "a", &body).await.unwrap();
+    });
+    let file = exported(&*store);
+    assert!(file.lines().any(|line| line.len() > 12 << 20));
+    imported(&*beside(&fixture).store(), &file).unwrap();
+}
+
+#[test]
+fn a_disk_that_is_full_and_a_cable_that_is_cut_are_told() {
+    struct Full;
+    impl io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let error = block_on(export(&MemoryStore::new(), &mut Full, |_| {})).unwrap_err();
+    assert_eq!(told(error), "the export cannot be written: no storage space");
+
+    struct CutOff;
+    impl io::Read for CutOff {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+    }
+    let header = VERSION_1.split_inclusive('\n').next().unwrap();
+    let mut input = io::BufReader::new(io::Read::chain(header.as_bytes(), CutOff));
+    let error = block_on(import(&MemoryStore::new(), &mut input, |_| {})).unwrap_err();
+    assert_eq!(told(error), "line 2 cannot be read: connection reset");
+}
+
+#[test]
+fn both_can_be_spawned() {
+    fn is_send<T: Send>(_: T) {}
+    let store = MemoryStore::new();
+    is_send(export(&store, &mut Vec::new(), |_| {}));
+    is_send(import(&store, &mut &b""[..], |_| {}));
+}
