@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// A batch at the store.
@@ -36,6 +36,8 @@ pub(super) struct Lane<E, T, X> {
     send: Box<dyn Fn(Vec<E>) -> Batch<T, X> + Send + Sync>,
     /// How many bytes of the batch's limit an entry takes.
     weigh: fn(&E) -> usize,
+    /// Tells this lane that the store has news.
+    waker: Waker,
     state: Mutex<State<E, T, X>>,
 }
 
@@ -100,7 +102,12 @@ where
             seats: BTreeMap::new(),
             numbered: 0,
         };
-        Arc::new(Lane { send: Box::new(send), weigh, state: Mutex::new(state) })
+        Arc::new_cyclic(|lane| Lane {
+            send: Box::new(send),
+            weigh,
+            waker: Waker::from(Arc::new(News(Weak::clone(lane)))),
+            state: Mutex::new(state),
+        })
     }
 
     /// Does nothing before it is polled.
@@ -133,13 +140,12 @@ where
         let Some(step) = self.lock().step(self.weigh) else {
             return false;
         };
-        let waker = Waker::from(Arc::clone(self));
         let flown = guarded(|| {
             let mut batch = match step {
                 Step::Send(entries) => (self.send)(entries),
                 Step::Poll(batch) => batch,
             };
-            match batch.as_mut().poll(&mut Context::from_waker(&waker)) {
+            match batch.as_mut().poll(&mut Context::from_waker(&self.waker)) {
                 Poll::Ready(answers) => Flown::Landed(answers),
                 Poll::Pending => Flown::Parked(batch),
             }
@@ -303,8 +309,11 @@ impl<E, T, X> State<E, T, X> {
     }
 }
 
-/// The store has news.
-impl<E, T, X> Wake for Lane<E, T, X>
+/// Held by the store, which has news. The lane has the store: a store that wakes from a thread of
+/// its own must not find itself with the last handle to itself.
+struct News<E, T, X>(Weak<Lane<E, T, X>>);
+
+impl<E, T, X> Wake for News<E, T, X>
 where
     E: Send + 'static,
     T: Send + 'static,
@@ -315,7 +324,8 @@ where
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let Some(lane) = self.0.upgrade() else { return };
+        let mut state = lane.lock();
         state.news = true;
         let wakers = match state.flight {
             Flight::Parked(_) => state.take_wakers(),
@@ -323,6 +333,8 @@ where
             Flight::Polled | Flight::None => Vec::new(),
         };
         drop(state);
+        // Those who are woken may drop theirs at once.
+        drop(lane);
         wake_all(wakers);
     }
 }
