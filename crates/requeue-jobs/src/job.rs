@@ -6,7 +6,7 @@ use crate::names::{JobId, Kind, WorkerName};
 use crate::receipt::Generation;
 use crate::time::Timestamp;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What a job carries: bytes, and what they are.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,6 +14,9 @@ pub struct Body {
     bytes: Arc<[u8]>,
     content_type: Arc<str>,
 }
+
+/// What most bodies are: one text for all of them.
+static OCTETS: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("application/octet-stream"));
 
 impl Body {
     /// At most [`MAX_BODY_LEN`] bytes, and a content type of at most [`MAX_CONTENT_TYPE_LEN`].
@@ -35,7 +38,7 @@ impl Body {
 
     /// Bytes that are what they are.
     pub fn octets(bytes: impl Into<Arc<[u8]>>) -> Result<Self, Invalid> {
-        Body::new(bytes, "application/octet-stream")
+        Body::new(bytes, OCTETS.clone())
     }
 
     /// The same bytes, said to be something else.
@@ -66,7 +69,7 @@ impl Body {
 
 impl Default for Body {
     fn default() -> Self {
-        Body { bytes: Arc::new([]), content_type: Arc::from("application/octet-stream") }
+        Body { bytes: Arc::new([]), content_type: OCTETS.clone() }
     }
 }
 

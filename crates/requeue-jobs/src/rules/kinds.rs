@@ -14,7 +14,7 @@ use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::store::{Each, Tick};
 use crate::time::Timestamp;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::time::Duration;
 
 /// All kinds of a store: which of them are made, and which comes first in a claim.
@@ -32,7 +32,7 @@ pub struct Kinds<S> {
 impl<S: Shelf> Kinds<S> {
     /// None yet. `shelf` makes the shelf of a kind, when that is made.
     pub fn new(shelf: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
-        Kinds { kinds: HashMap::new(), turn: 0, shelf: Box::new(shelf) }
+        Kinds { kinds: HashMap::default(), turn: 0, shelf: Box::new(shelf) }
     }
 
     /// Adds a kind that was there before the store was opened.
