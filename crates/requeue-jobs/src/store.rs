@@ -57,7 +57,9 @@ pub trait Store: Send + Sync + 'static {
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()>;
 
     /// Ends leases that lapsed and that no claim has met, and drops dead jobs that are not to
-    /// be kept, at most `max` of each kind. Answers how many there were.
+    /// be kept, at most `max` of each kind, and at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    /// Answers how many there were. Where there is much to do, a store may leave some kinds for
+    /// the next call, which begins with them.
     fn reap(&self, max: usize) -> Answer<'_, usize>;
 
     /// What is known of a job.

@@ -5,6 +5,7 @@ use super::record::{Lease, Next, Record, Status};
 use super::shelf::{List, Shelf};
 use crate::claim::{Claim, ClaimedJob};
 use crate::error::StoreError;
+use crate::limits::MAX_BATCH;
 use crate::names::JobId;
 use crate::receipt::Receipt;
 use crate::settings::check_lease;
@@ -13,11 +14,16 @@ use std::mem;
 
 impl<S: Shelf> KindState<S> {
     /// Leases up to `max` jobs. After an error, those that were leased before are in `out`.
+    ///
+    /// Of the leases that lapsed, it ends up to `ends` that leave nothing to claim, for their jobs
+    /// died or were cancelled, and takes those off `ends`: however many there are, a claim is a
+    /// small change. The next one goes on with them.
     pub fn claim(
         &mut self,
         claim: &Claim,
         max: usize,
         now: Timestamp,
+        ends: &mut usize,
         out: &mut Vec<ClaimedJob>,
     ) -> Result<(), StoreError> {
         let lease = claim.lease.unwrap_or(self.settings.lease);
@@ -28,10 +34,12 @@ impl<S: Shelf> KindState<S> {
         let enough = out.len() + max.min(self.room(now)?);
         let ends_at = now.saturating_add(lease);
         while out.len() < enough
+            && *ends > 0
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            if let Some((id, record)) = self.end_lapsed(id, record, now) {
-                out.push(self.lease(id, record, claim, ends_at, now));
+            match self.end_lapsed(id, record, now) {
+                Some((id, record)) => out.push(self.lease(id, record, claim, ends_at, now)),
+                None => *ends -= 1,
             }
         }
         Ok(())
@@ -156,10 +164,10 @@ impl<S: Shelf> KindState<S> {
         drop(self.drop_dead(now, 1));
     }
 
-    /// Ends up to `max` leases that lapsed, and drops up to `max` dead jobs. What was done before
-    /// an error stays done.
+    /// Ends up to `max` leases that lapsed, and drops up to `max` dead jobs, and at most
+    /// [`MAX_BATCH`]. What was done before an error stays done.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let mut reaped = 0;
+        let (max, mut reaped) = (max.min(MAX_BATCH), 0);
         while reaped < max
             && let Some(place) = self.shelf.first(List::Leased)?
             && place.at <= now

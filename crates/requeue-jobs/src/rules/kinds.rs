@@ -7,7 +7,7 @@ use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
-use crate::limits::MAX_KINDS;
+use crate::limits::{MAX_BATCH, MAX_KINDS};
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
 use crate::restore::{Restore, Restored};
@@ -38,6 +38,19 @@ impl<S: Shelf> Kinds<S> {
     /// Adds a kind that was there before the store was opened.
     pub fn insert(&mut self, kind: KindState<S>) {
         self.kinds.insert(kind.name.clone(), kind);
+    }
+
+    /// Takes turns as if each kind had been the first of a claim when it had its last fence. For a
+    /// store that was opened: it does not remember turns, and after each restart the same kind
+    /// would be first again.
+    pub fn resume_turns(&mut self) {
+        let mut kinds: Vec<_> = self.kinds.values_mut().collect();
+        kinds
+            .sort_unstable_by(|a, b| (a.counters.fence, &a.name).cmp(&(b.counters.fence, &b.name)));
+        for kind in kinds {
+            self.turn += 1;
+            kind.last_first = self.turn;
+        }
     }
 
     /// How many there are; also such as are [idle](KindState::is_idle).
@@ -109,12 +122,13 @@ impl<S: Shelf> Kinds<S> {
         check_count("kinds in a claim", claim.kinds.len())?;
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
+        let mut ends = MAX_BATCH;
         let first = self.first_kind(&claim.kinds);
         let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
         for name in kinds {
             let Some(kind) = self.kinds.get_mut(name) else { continue };
             let room = claim.max - claimed.jobs.len();
-            if let Err(error) = kind.claim(claim, room, now, &mut claimed.jobs) {
+            if let Err(error) = kind.claim(claim, room, now, &mut ends, &mut claimed.jobs) {
                 claimed.errors.push((name.clone(), error));
             }
         }

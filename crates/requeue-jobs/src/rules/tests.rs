@@ -36,7 +36,7 @@ fn claim(kind: &mut KindState<impl Shelf>, now: Timestamp) -> ClaimedJob {
     let worker = WorkerName::new("w").unwrap();
     let claim = Claim { kinds: Vec::new(), max: 1, lease: None, worker, nonce: 7 };
     let mut jobs = Vec::new();
-    kind.claim(&claim, 1, now, &mut jobs).unwrap();
+    kind.claim(&claim, 1, now, &mut 1, &mut jobs).unwrap();
     jobs.pop().expect("a job is due")
 }
 
