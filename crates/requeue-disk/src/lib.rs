@@ -1,0 +1,16 @@
+//! Durable jobs in a directory: every answer is on disk before it is given.
+#![allow(dead_code, unused_imports, reason = "the store that uses it follows")]
+
+mod disk;
+mod error;
+mod log;
+#[cfg(test)]
+#[path = "../tests/support/twin.rs"]
+mod twin;
+
+pub use disk::{Directory, Disk, DiskFile};
+pub use error::{Corrupt, DiskError};
+
+// The twin is written for tests outside the crate, too.
+#[cfg(test)]
+extern crate self as requeue_disk;

@@ -1,0 +1,166 @@
+//! Groups have consecutive numbers, over all segments. What is missing between two of them is
+//! damage; what is missing after the last is a write that was cut.
+
+use super::frame::{FrameKind, Header};
+use super::segment::{Found, SegmentView, Tail, read, read_header, scan, segment_name};
+use crate::error::{Corrupt, DiskError};
+use std::mem;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Follows the groups from segment to segment.
+///
+/// After an error it goes on behind the gap, for those who want to know all that is wrong.
+pub(super) struct Chain {
+    /// Groups up to here need not be in the log.
+    after: u64,
+    /// The last group that was seen, or `after`.
+    pub(super) last: u64,
+    /// Whether that was the end of a log that was closed.
+    pub(super) closing: bool,
+    /// Of its payload, to compare it with another copy.
+    sum: u128,
+    /// Where the segment before ends.
+    before: Option<(u64, u64)>,
+    /// A frame that was begun after the last group, and is not sound.
+    torn: Option<Corrupt>,
+}
+
+impl Chain {
+    pub(super) fn new(after: u64) -> Chain {
+        Chain { after, last: after, closing: false, sum: 0, before: None, torn: None }
+    }
+
+    /// A segment begins.
+    pub(super) fn begin(&mut self, header: &Header) -> Result<(), Corrupt> {
+        if header.first_group <= self.last.saturating_add(1) {
+            // All that was safe by then was found: what was torn before was never answered.
+            self.torn = None;
+            return Ok(());
+        }
+        let missing = self.last + 1;
+        self.last = header.first_group - 1;
+        if let Some(torn) = self.torn.take() {
+            return Err(torn);
+        }
+        let what = format!("group {missing} is missing");
+        Err(match self.before {
+            Some((number, end)) if number.checked_add(1) == Some(header.number) => {
+                Corrupt::new(&segment_name(number), end, what)
+            }
+            Some((number, _)) => gone(number + 1, missing),
+            None => gone(header.number.saturating_sub(1), missing),
+        })
+    }
+
+    /// Whether the group is new. It is not if it is before those asked for, or a second copy.
+    pub(super) fn group(&mut self, name: &str, found: &Found<'_>) -> Result<bool, Corrupt> {
+        let group = found.frame.group;
+        if group <= self.after && self.last == self.after {
+            return Ok(false);
+        }
+        let sum = xxh3_128(found.frame.payload);
+        let closing = found.frame.kind == FrameKind::Closing;
+        if group == self.last {
+            // A group whose sync failed is written again, into another segment.
+            if (sum, closing) == (self.sum, self.closing) {
+                return Ok(false);
+            }
+            let what = format!("group {group} is not what it was in the segment before");
+            return Err(Corrupt::new(name, found.offset, what));
+        }
+        let last = self.last;
+        if group < last {
+            let what = format!("group {group} comes after group {last}");
+            return Err(Corrupt::new(name, found.offset, what));
+        }
+        (self.last, self.sum, self.closing) = (group, sum, closing);
+        let torn = self.torn.take();
+        if group - 1 == last {
+            return Ok(true);
+        }
+        Err(match (torn, found.hole) {
+            (_, Some((offset, what))) => damaged(name, offset, what),
+            (Some(torn), None) => torn,
+            (None, None) => {
+                let what = format!("group {group} comes after group {last}");
+                Corrupt::new(name, found.offset, what)
+            }
+        })
+    }
+
+    /// A segment ends.
+    pub(super) fn end(&mut self, name: &str, header: &Header, tail: &Tail) {
+        self.before = Some((header.number, tail.end));
+        if let Some(what) = tail.torn {
+            self.torn.get_or_insert_with(|| damaged(name, tail.end, what));
+        }
+    }
+}
+
+fn damaged(name: &str, offset: u64, what: &str) -> Corrupt {
+    Corrupt::new(name, offset, what)
+}
+
+fn gone(number: u64, group: u64) -> Corrupt {
+    Corrupt::new(&segment_name(number), 0, format!("it is missing, and group {group} with it"))
+}
+
+/// A group with data, and where it is.
+pub(crate) struct Group<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) offset: u64,
+    pub(crate) number: u64,
+    pub(crate) payload: &'a [u8],
+    /// Neither a second copy nor one that tables have.
+    pub(crate) is_new: bool,
+    /// Whether one that comes after `after` is missing before it.
+    pub(crate) behind_gap: bool,
+}
+
+/// Reads segments whole, and hands out the groups with data, and all that is damaged.
+///
+/// Groups up to `after` may be missing, since the tables have them; those that are there are
+/// handed out too. A write that was cut at the end of the log is no damage.
+pub(crate) fn verify(
+    segments: &[SegmentView],
+    after: u64,
+    mut each: impl FnMut(Result<Group<'_>, Corrupt>),
+) -> Result<(), DiskError> {
+    let (mut chain, mut unread, mut gap) = (Chain::new(after), false, false);
+    for SegmentView { name, file, bytes } in segments {
+        let header = match read_header(name, file.as_ref()) {
+            Ok(header) => header,
+            Err(DiskError::Corrupt(corrupt)) => {
+                each(Err(corrupt));
+                unread = true;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        // What an unreadable segment had is missing because of that, and was reported.
+        let begun = chain.begin(&header);
+        gap |= begun.is_err();
+        if let (Err(corrupt), false) = (begun, mem::take(&mut unread)) {
+            each(Err(corrupt));
+        }
+        let bytes = read(name, file.as_ref(), (*bytes).min(header.bytes))?;
+        let tail = scan(&bytes, &header, |found| {
+            let new = chain.group(name, &found);
+            let is_new = matches!(new, Ok(true));
+            gap |= new.is_err();
+            match (new, found.hole) {
+                (Err(corrupt), _) => each(Err(corrupt)),
+                (Ok(_), Some((offset, what))) => each(Err(damaged(name, offset, what))),
+                (Ok(_), None) => {}
+            }
+            if found.frame.kind == FrameKind::Data {
+                let (number, payload) = (found.frame.group, found.frame.payload);
+                let (file, offset, behind_gap) = (name, found.offset, gap);
+                each(Ok(Group { file, offset, number, payload, is_new, behind_gap }));
+            }
+            Ok::<_, DiskError>(())
+        })?;
+        chain.end(name, &header, &tail);
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! The bytes of a segment: a header, then frames of one group each.
+//!
+//! ```text
+//!   header, 64 bytes                         frame, a multiple of 8 bytes
+//!    0  "rq-log\r\n"                          0  mark of the segment    u32
+//!    8  format                  u32           4  checksum of the rest   u32
+//!   12  checksum of the rest    u32           8  bytes of payload       u32
+//!   16  number of the segment   u64          12  1 data, 2 closing      u32
+//!   24  number of its 1st group u64          16  number of the group    u64
+//!   32  bytes of the segment    u64          24  payload
+//!   40  mark                    u32              zeros, to the next multiple of 8
+//!   44  zeros
+//! ```
+//!
+//! All numbers are little endian. Segments are used again without being wiped: frames of an
+//! earlier use have another mark, drawn anew for every use, and another seed of the checksum.
+//! So has a frame that somebody put into a job's body.
+
+use crate::error::{Corrupt, DiskError};
+use crc32fast::Hasher;
+
+const MAGIC: [u8; 8] = *b"rq-log\r\n";
+
+/// The newest format. The header's first 64 bytes stay as they are in every later one.
+pub(crate) const FORMAT: u32 = 1;
+
+pub(super) const HEADER: usize = 64;
+
+/// What a frame has before its payload.
+pub(super) const FRAME: usize = 24;
+
+/// Bytes of payload in a group. A batch has at most 16 MiB, and a writer puts few of them
+/// into one group; this keeps lengths far from the end of a `u32`.
+pub(crate) const MAX_PAYLOAD: usize = 256 << 20;
+
+/// The first bytes of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) number: u64,
+    /// All groups before this one were safe when the segment began.
+    pub(super) first_group: u64,
+    /// How long the file is; it never shrinks.
+    pub(super) bytes: u64,
+    pub(super) mark: u32,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.first_group.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.mark.to_le_bytes());
+        let sum = header_sum(&bytes);
+        bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// A segment gets its name only after its header is safe, so that a bad header is always
+    /// damage, and never the trace of a power cut.
+    pub(super) fn decode(file: &str, bytes: &[u8; HEADER]) -> Result<Header, DiskError> {
+        let damaged = |offset, what: &str| Corrupt::new(file, offset, what);
+        if bytes[..8] != MAGIC {
+            return Err(damaged(0, "no segment of a log begins like this").into());
+        }
+        if header_sum(bytes) != u32_at(bytes, 12) {
+            return Err(damaged(0, "the header has a wrong checksum").into());
+        }
+        let format = u32_at(bytes, 8);
+        if format > FORMAT {
+            let file = file.to_owned();
+            return Err(DiskError::Newer { file, found: format, known: FORMAT });
+        }
+        Ok(Header {
+            number: u64_at(bytes, 16),
+            first_group: u64_at(bytes, 24),
+            bytes: u64_at(bytes, 32),
+            mark: u32_at(bytes, 40),
+        })
+    }
+}
+
+fn header_sum(bytes: &[u8; HEADER]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&bytes[..12]);
+    hasher.update(&bytes[16..]);
+    hasher.finalize()
+}
+
+/// What a group is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameKind {
+    Data = 1,
+    /// The last of a log that was closed. It has no payload: where it is, damage to the group
+    /// before it cannot pass for a write that was cut.
+    Closing = 2,
+}
+
+/// A frame that was found sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) group: u64,
+    pub(super) kind: FrameKind,
+    pub(super) payload: &'a [u8],
+}
+
+/// How many bytes a payload of this length takes in a segment.
+pub(super) fn frame_len(payload: usize) -> usize {
+    (FRAME + payload).next_multiple_of(8)
+}
+
+/// Puts a frame together, in place of what `frame` was. [`seal`] completes it.
+pub(super) fn encode(frame: &mut Vec<u8>, group: u64, kind: FrameKind, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).expect("no payload is longer than MAX_PAYLOAD");
+    frame.clear();
+    frame.extend_from_slice(&[0; 8]);
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&(kind as u32).to_le_bytes());
+    frame.extend_from_slice(&group.to_le_bytes());
+    frame.extend_from_slice(payload);
+    frame.resize(frame_len(payload.len()), 0);
+}
+
+/// Makes it a frame of this segment.
+pub(super) fn seal(frame: &mut [u8], header: &Header) {
+    let sum = frame_sum(header, &frame[8..]);
+    frame[..4].copy_from_slice(&header.mark.to_le_bytes());
+    frame[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The frame at the beginning of `bytes`, or what is wrong with it.
+pub(super) fn decode<'a>(bytes: &'a [u8], header: &Header) -> Result<Frame<'a>, &'static str> {
+    if bytes.len() < FRAME || !has_mark(bytes, header) {
+        return Err("no group begins here");
+    }
+    let length = u32_at(bytes, 8) as usize;
+    if length > MAX_PAYLOAD || frame_len(length) > bytes.len() {
+        return Err("the group is longer than what is left of the segment");
+    }
+    let bytes = &bytes[..frame_len(length)];
+    if frame_sum(header, &bytes[8..]) != u32_at(bytes, 4) {
+        return Err("the group has a wrong checksum");
+    }
+    let kind = match u32_at(bytes, 12) {
+        1 => FrameKind::Data,
+        2 => FrameKind::Closing,
+        _ => return Err("the group is of an unknown kind"),
+    };
+    Ok(Frame { group: u64_at(bytes, 16), kind, payload: &bytes[FRAME..FRAME + length] })
+}
+
+/// Whether a frame of this segment was begun here.
+pub(super) fn has_mark(bytes: &[u8], header: &Header) -> bool {
+    // Compared as a number: a damaged segment is searched for it at every eighth byte.
+    bytes.first_chunk().is_some_and(|mark| u32::from_le_bytes(*mark) == header.mark)
+}
+
+fn frame_sum(header: &Header, bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&header.number.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("8 bytes"))
+}

@@ -1,0 +1,226 @@
+//! Damage is found and named; a write that was cut is not damage.
+
+use super::*;
+use crate::log::frame::{self, FrameKind, HEADER, Header};
+use crate::log::segment::segment_name;
+
+/// A log of three segments with two groups each, and a closing one.
+fn closed() -> (Twin, Groups) {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    let mut written = Vec::new();
+    for _ in 0..3 {
+        log.roll();
+        written.push(append(&mut log, 50));
+        written.push(append(&mut log, 60));
+    }
+    log.close().unwrap();
+    (twin, written)
+}
+
+/// A segment of these groups, one after the other.
+pub(super) fn segment(number: u64, first_group: u64, groups: &[(u64, &[u8])]) -> Vec<u8> {
+    let header = Header { number, first_group, bytes: SEGMENT, mark: 77 };
+    let mut bytes = header.encode().to_vec();
+    let mut one = Vec::new();
+    for (group, payload) in groups {
+        frame::encode(&mut one, *group, FrameKind::Data, payload);
+        frame::seal(&mut one, &header);
+        bytes.extend_from_slice(&one);
+    }
+    bytes.resize(SEGMENT as usize, 0);
+    bytes
+}
+
+#[test]
+fn every_flipped_bit_of_a_closed_log_is_found() {
+    let (whole, written) = closed();
+    for view in SegmentView::all(&whole).unwrap() {
+        let used = 64 + 24 + 56 + 24 + 64;
+        for offset in 0..used {
+            let twin = whole.snapshot();
+            twin.flip(&view.name, offset, 1 << (offset % 8));
+            let found = corrupt(open_after(&twin, 0));
+            assert_eq!(found.file, view.name, "byte {offset}");
+            assert!(found.offset <= offset && offset < found.offset + 88, "{found}: byte {offset}");
+            assert_eq!(damage(&twin), [found]);
+        }
+    }
+    // The closing group protects the others, and has nothing to lose itself.
+    let last = segment_name(2);
+    for offset in 64 + 24 + 56 + 24 + 64..64 + 24 + 56 + 24 + 64 + 24 {
+        let twin = whole.snapshot();
+        twin.flip(&last, offset, 4);
+        assert_eq!(open(&twin).1, written);
+    }
+}
+
+#[test]
+fn damage_to_the_last_group_shows_as_soon_as_another_segment_began() {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    append(&mut log, 10);
+    append(&mut log, 10);
+    log.roll();
+    log.room(Use::Put, 10).unwrap();
+    drop(log);
+    twin.flip(&segment_name(0), 64 + 40 + 30, 1);
+    let found = corrupt(open_after(&twin, 0));
+    assert_eq!((found.file.as_str(), found.offset), ("log-0000000000", 64 + 40));
+}
+
+#[test]
+fn a_segment_that_is_gone_is_named() {
+    for number in 0..2 {
+        let (twin, _) = closed();
+        twin.remove(&segment_name(number)).unwrap();
+        let found = corrupt(open_after(&twin, 0));
+        assert_eq!((found.file.as_str(), found.offset), (segment_name(number).as_str(), 0));
+        assert!(found.what.contains(&format!("group {}", 2 * number + 1)), "{found}");
+    }
+    let (twin, written) = closed();
+    twin.remove(&segment_name(0)).unwrap();
+    assert_eq!(open_after(&twin, 2).unwrap().1, written[2..], "the tables have it");
+}
+
+#[test]
+fn a_segment_that_was_cut_off_is_named() {
+    let (whole, _) = closed();
+    for bytes in [0, 10, 64, 100, 300, SEGMENT - 1] {
+        let twin = whole.snapshot();
+        twin.truncate(&segment_name(2), bytes);
+        let found = corrupt(open_after(&twin, 0));
+        assert_eq!((found.file, found.offset), (segment_name(2), bytes));
+    }
+}
+
+#[test]
+fn a_segment_in_anothers_place_is_named() {
+    let (whole, _) = closed();
+    for (from, to) in [(0, 1), (1, 0), (2, 3), (0, 7)] {
+        let twin = whole.snapshot();
+        twin.put(&segment_name(to), &whole.bytes(&segment_name(from)));
+        assert_eq!(corrupt(open_after(&twin, 0)).file, segment_name(to));
+    }
+}
+
+#[test]
+fn damage_in_what_the_tables_have_is_found_by_verify_alone() {
+    let (twin, written) = closed();
+    twin.flip(&segment_name(0), 64 + 30, 1);
+    twin.flip(&segment_name(1), 3, 1);
+    assert_eq!(corrupt(open_after(&twin, 4)).file, segment_name(1), "headers are always read");
+    twin.flip(&segment_name(1), 3, 1);
+    assert_eq!(open_after(&twin, 4).unwrap().1, written[4..]);
+    twin.flip(&segment_name(1), 64 + 30, 1);
+    twin.flip(&segment_name(2), 64 + 24 + 56 + 24, 1);
+    let found = damage(&twin);
+    let places: Vec<_> = found.iter().map(|c| (c.file.clone(), c.offset)).collect();
+    let expected = [(segment_name(0), 64), (segment_name(1), 64), (segment_name(2), 64 + 24 + 56)];
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let (twin, _) = closed();
+    let mut bytes = twin.bytes(&segment_name(2));
+    bytes[8] = 2;
+    let sum = {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[..12]);
+        hasher.update(&bytes[16..HEADER]);
+        hasher.finalize()
+    };
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    twin.put(&segment_name(2), &bytes);
+    let error = open_after(&twin, 0).err();
+    assert!(matches!(error, Some(DiskError::Newer { found: 2, known: 1, .. })), "{error:?}");
+}
+
+#[test]
+fn copies_of_a_group_must_be_the_same() {
+    let twin = Twin::new();
+    twin.put(&segment_name(0), &segment(0, 1, &[(1, b"a"), (2, b"b")]));
+    twin.put(&segment_name(1), &segment(1, 2, &[(2, b"b"), (3, b"c")]));
+    let groups = [(1, b"a".to_vec()), (2, b"b".to_vec()), (3, b"c".to_vec())];
+    assert_eq!(open(&twin).1, groups);
+    twin.put(&segment_name(1), &segment(1, 2, &[(2, b"x"), (3, b"c")]));
+    let found = corrupt(open_after(&twin, 0));
+    assert_eq!((found.file, found.offset), (segment_name(1), 64));
+}
+
+#[test]
+fn groups_out_of_order_are_refused() {
+    let cases: [&[(u64, &[u8])]; 4] = [
+        &[(1, b""), (3, b"")],
+        &[(1, b""), (2, b""), (1, b"")],
+        &[(2, b"")],
+        &[(1, b""), (0, b"")],
+    ];
+    for groups in cases {
+        let twin = Twin::new();
+        twin.put(&segment_name(0), &segment(0, 1, groups));
+        assert_eq!(corrupt(open_after(&twin, 0)).file, segment_name(0), "{groups:?}");
+    }
+}
+
+#[test]
+fn a_torn_tail_is_no_damage() {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    let mut written = vec![append(&mut log, 10)];
+    append(&mut log, 500);
+    drop(log);
+    twin.flip(&segment_name(0), 300, 1);
+    let (mut log, groups) = open(&twin);
+    assert_eq!((&groups, log.last_group()), (&written, 1));
+    // Another group 2 goes elsewhere, and the torn one never comes back.
+    written.push(append(&mut log, 30));
+    written.push(append(&mut log, 30));
+    drop(log);
+    assert_eq!(open(&twin).1, written);
+    assert_eq!(damage(&twin), []);
+}
+
+#[test]
+fn a_torn_tail_is_not_blamed_for_later_damage() {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    append(&mut log, 10);
+    append(&mut log, 500);
+    drop(log);
+    twin.flip(&segment_name(0), 300, 1);
+    let (mut log, _) = open(&twin);
+    append(&mut log, 10);
+    log.roll();
+    append(&mut log, 10);
+    // After another copy of group 1.
+    twin.flip(&segment_name(1), 64 + 40 + 30, 1);
+    let found = corrupt(open_after(&twin, 0));
+    assert_eq!((found.file, found.offset), (segment_name(1), 64 + 40));
+}
+
+#[test]
+fn a_frame_belongs_to_one_segment() {
+    let header = Header { number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
+    let mut bytes = Vec::new();
+    frame::encode(&mut bytes, 9, FrameKind::Data, b"payload");
+    frame::seal(&mut bytes, &header);
+    assert_eq!(frame::decode(&bytes, &header).unwrap().payload, b"payload");
+    frame::decode(&bytes, &Header { number: 6, ..header }).unwrap_err();
+    frame::decode(&bytes, &Header { mark: 78, ..header }).unwrap_err();
+    frame::decode(&bytes[..bytes.len() - 1], &header).unwrap_err();
+}
+
+#[test]
+fn a_frame_in_a_body_is_not_taken_for_a_group() {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    append(&mut log, 10);
+    // A body with a piece of a log in it, even of this segment's number.
+    let body = segment(0, 1, &[(2, b"not a group")])[64..128].to_vec();
+    log.append(&body, Use::Put).unwrap();
+    drop(log);
+    twin.flip(&segment_name(0), 64 + 40 + 4, 1);
+    assert_eq!(open(&twin).1.len(), 1);
+}

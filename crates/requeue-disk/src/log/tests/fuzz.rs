@@ -1,0 +1,139 @@
+//! Whatever the files have in them: no panic, and no group that was not written.
+
+use super::damage::segment;
+use super::*;
+use crate::log::segment::segment_name;
+use requeue_testkit::Random;
+use std::collections::BTreeMap;
+
+/// A log with segments of all sorts, and all groups that it has or had.
+fn log(random: &mut Random) -> (Twin, BTreeMap<u64, Vec<u8>>) {
+    let twin = Twin::new();
+    let (mut log, _) = open(&twin);
+    let mut written = BTreeMap::new();
+    for _ in 0..random.below(30) + 2 {
+        match random.below(12) {
+            0 => log.roll(),
+            1 => log = open_after(&twin, 0).unwrap().0,
+            2 => log.close().unwrap(),
+            3 => twin.fail(Op::Sync, "log-", 0, 1),
+            _ => {
+                let bytes = *random.pick(&[0, 5, 100, 700, 5000]);
+                let (group, payload) = (log.last_group() + 1, random.number().to_le_bytes());
+                let payload = payload.repeat(bytes / 8 + 1);
+                if let Err(AppendError::Refused(_)) = log.append(&payload, Use::Put) {
+                    continue;
+                }
+                written.insert(group, payload);
+            }
+        }
+        log.retry().unwrap();
+        twin.heal();
+    }
+    (twin, written)
+}
+
+/// Does something to the files that no program and no power cut does.
+fn damage_one(twin: &Twin, random: &mut Random) {
+    let names = names(twin, "log-");
+    if names.is_empty() {
+        return;
+    }
+    let (name, other) = (random.pick(&names).clone(), random.pick(&names).clone());
+    let mut bytes = twin.bytes(&name);
+    let at = random.below(bytes.len());
+    match random.below(8) {
+        0 => twin.flip(&name, at as u64, 1 << random.below(8)),
+        1 => twin.truncate(&name, at as u64),
+        2 => twin.remove(&name).unwrap(),
+        3 => twin.rename(&name, &other).unwrap(),
+        4 => twin.put(&segment_name(random.below(9) as u64), &bytes),
+        5 => {
+            let end = bytes.len().min(at + random.below(300));
+            bytes[at..end].fill_with(|| random.number() as u8);
+            twin.put(&name, &bytes);
+        }
+        // A piece of another segment, or of this one, at the place of a frame.
+        6 => {
+            let from = twin.bytes(&other);
+            let start = random.below(from.len()) / 8 * 8;
+            let end = from.len().min(start + random.below(2000));
+            let at = at / 8 * 8;
+            bytes.truncate(at);
+            bytes.extend_from_slice(&from[start..end]);
+            bytes.resize(bytes.len().max(SEGMENT as usize), 0);
+            twin.put(&name, &bytes);
+        }
+        // Nothing but noise, with a header that promises more.
+        _ => {
+            let header = bytes.len().min(64);
+            bytes[header..].fill_with(|| random.number() as u8);
+            twin.put(&name, &bytes);
+        }
+    }
+}
+
+fn check(seed: u64) {
+    let mut random = Random::new(seed);
+    let (twin, written) = log(&mut random);
+    for _ in 0..random.below(3) + 1 {
+        damage_one(&twin, &mut random);
+    }
+    let known = |group: u64, payload: &[u8]| {
+        assert_eq!(written.get(&group).map(Vec::as_slice), Some(payload), "group {group}");
+    };
+    let after = random.below(5) as u64;
+    let mut next = after + 1;
+    let opened = Log::open(
+        Arc::new(twin.snapshot()),
+        OPTIONS,
+        after,
+        |crate::log::Group { number: group, payload, .. }| {
+            known(group, payload);
+            // Numbers that are left out are those of closing groups.
+            assert!((next..group).all(|number| !written.contains_key(&number)), "group {group}");
+            next = group + 1;
+            Ok(())
+        },
+    );
+    let corrupt = match opened {
+        Ok(_) => None,
+        Err(DiskError::Corrupt(corrupt)) => Some(corrupt),
+        Err(error) => panic!("neither opened nor damaged: {error}"),
+    };
+    let mut found = Vec::new();
+    verify(&SegmentView::all(&twin).unwrap(), after, |each| match each {
+        Ok(group) => known(group.number, group.payload),
+        Err(corrupt) => found.push(corrupt),
+    })
+    .unwrap();
+    if let Some(corrupt) = corrupt {
+        assert!(!found.is_empty(), "verify does not find that {corrupt}");
+    }
+}
+
+#[test]
+fn no_damage_makes_a_group_that_was_not_written() {
+    check_seeds("REQUEUE_LOG_FUZZ", 1500, check);
+}
+
+#[test]
+fn sound_frames_with_senseless_numbers_are_refused() {
+    check_seeds("REQUEUE_LOG_FUZZ", 1500, |seed| {
+        let mut random = Random::new(seed);
+        let twin = Twin::new();
+        let edges = [0, 1, 2, 3, u64::MAX - 1, u64::MAX];
+        for _ in 0..random.below(4) + 1 {
+            let number = *random.pick(&edges);
+            let first_group = *random.pick(&edges);
+            let groups: Vec<(u64, &[u8])> =
+                (0..random.below(4)).map(|_| (*random.pick(&edges), b"x" as &[u8])).collect();
+            let mut bytes = segment(number, first_group, &groups);
+            bytes.truncate(*random.pick(&[bytes.len(), bytes.len(), 100]));
+            twin.put(&segment_name(number), &bytes);
+        }
+        let after = *random.pick(&edges);
+        let _ = open_after(&twin.snapshot(), after);
+        verify(&SegmentView::all(&twin).unwrap(), after, |_| ()).unwrap();
+    });
+}

@@ -1,0 +1,146 @@
+//! The power is cut at every operation in turn.
+
+use super::*;
+use requeue_testkit::Random;
+use std::collections::BTreeMap;
+
+/// What the log must have after a cut, and what it may.
+#[derive(Default)]
+struct Model {
+    /// All that was ever appended.
+    tried: BTreeMap<u64, Vec<u8>>,
+    /// The last group that was answered, or believed on opening.
+    safe: u64,
+    /// Groups up to here are in the tables.
+    after: u64,
+    /// Whether the last group is written again on opening.
+    prove: bool,
+}
+
+impl Model {
+    /// Opens the log and checks all that it has.
+    fn open(&mut self, twin: &Twin) -> Result<Log, DiskError> {
+        let (mut log, groups) = open_after(twin, self.after)?;
+        assert!(log.last_group() >= self.safe, "{} < {}", log.last_group(), self.safe);
+        let expected: Groups = self
+            .tried
+            .range(self.after + 1..log.last_group() + 1)
+            .map(|(group, payload)| (*group, payload.clone()))
+            .collect();
+        assert_eq!(groups, expected);
+        self.tried.split_off(&(log.last_group() + 1));
+        // The last one is proven with the next, or when asked for.
+        self.safe = self.safe.max(log.last_group().saturating_sub(1));
+        if self.prove {
+            log.retry()?;
+            self.safe = log.last_group();
+        }
+        Ok(log)
+    }
+
+    /// Opens it until that succeeds: nobody goes on with the old one.
+    fn reopen(&mut self, twin: &Twin) -> Result<Log, DiskError> {
+        self.open(twin).or_else(|_| {
+            twin.heal();
+            self.open(twin)
+        })
+    }
+
+    fn append(&mut self, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
+        let of = *random.pick(&[Use::Put, Use::Settle]);
+        let length = *random.pick(&[0, 10, 100, 1000, 1500, 6000]);
+        log.room(of, length)?;
+        let group = log.last_group() + 1;
+        let mut payload = random.number().to_le_bytes().repeat(length.div_ceil(8));
+        payload.truncate(length);
+        self.tried.insert(group, payload.clone());
+        match log.append(&payload, of) {
+            Ok(number) => assert_eq!(number, group),
+            Err(AppendError::InDoubt(error)) => return Err(error),
+            Err(AppendError::Refused(error)) => panic!("refused after all: {error}"),
+        }
+        self.safe = group;
+        Ok(())
+    }
+
+    /// One random step.
+    fn step(&mut self, twin: &Twin, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
+        match random.below(20) {
+            0 => {
+                log.close()?;
+                self.safe = log.last_group();
+                *log = self.reopen(twin)?;
+            }
+            // Killed.
+            1 => *log = self.reopen(twin)?,
+            2 | 3 => log.roll(),
+            4 | 5 => {
+                self.after += random.below((self.safe - self.after) as usize + 1) as u64;
+                log.release(self.after);
+            }
+            6 | 7 => log.spares().fill()?,
+            8 => {
+                let op = *random.pick(&[Op::Write, Op::Sync, Op::SyncNames, Op::Rename]);
+                twin.fail(op, "", random.below(3) as u64, 1);
+            }
+            _ => self.append(log, random)?,
+        }
+        Ok(())
+    }
+}
+
+/// Random steps, until the power is cut.
+fn work(twin: &Twin, model: &mut Model, random: &mut Random) -> Result<(), DiskError> {
+    let mut log = model.open(twin)?;
+    for _ in 0..40 {
+        if let Err(error) = model.step(twin, &mut log, random) {
+            if twin.is_cut() {
+                return Err(error);
+            }
+            twin.heal();
+            log.retry()?;
+            model.safe = log.last_group();
+        }
+    }
+    twin.heal();
+    log.close()?;
+    model.safe = log.last_group();
+    Ok(())
+}
+
+/// Works until a cut, and answers how many operations there were.
+fn check(seed: u64, cut_at: u64) -> u64 {
+    let (mut twin, prove) = (Twin::new(), seed.is_multiple_of(2));
+    let mut model = Model { prove, ..Model::default() };
+    twin.cut_at(cut_at);
+    let worked = work(&twin, &mut model, &mut Random::new(seed));
+    assert_eq!(worked.is_err(), twin.is_cut(), "{worked:?}");
+    let operations = twin.operations();
+    // What was found after one cut, or by another process, is not lost by the next cut.
+    let mut random = Random::new(seed ^ cut_at);
+    for _ in 0..3 {
+        if random.chance(50) {
+            twin = twin.after_kill();
+            twin.cut_at(twin.operations() + random.below(12) as u64);
+            let worked = model.open(&twin).and_then(|mut log| model.append(&mut log, &mut random));
+            assert!(worked.is_ok() || twin.is_cut(), "{worked:?}");
+        }
+        twin = twin.after_cut(random.number());
+        let mut log = model.open(&twin).unwrap();
+        if random.chance(70) {
+            model.append(&mut log, &mut random).unwrap();
+        }
+    }
+    operations
+}
+
+#[test]
+fn every_answered_group_survives_a_cut_at_any_operation() {
+    check_seeds("REQUEUE_LOG_CUTS", 10, |seed| {
+        for cut_at in 0.. {
+            if check(seed, cut_at) <= cut_at {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,415 @@
+//! A disk in memory that remembers what would survive a power cut.
+
+#![allow(dead_code, reason = "each test that includes it uses a part")]
+
+// Named in full, since the crate's own tests include this file by its path.
+#[path = "twin/content.rs"]
+mod content;
+#[path = "twin/file.rs"]
+mod file;
+
+use file::File;
+use requeue_disk::{Disk, DiskFile};
+use requeue_testkit::Random;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is counted, can be cut and can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Op {
+    Write,
+    Sync,
+    Create,
+    Rename,
+    Remove,
+    SyncNames,
+}
+
+/// A disk in memory. Clones are the same disk; [`Twin::snapshot`] makes another.
+///
+/// What was written but not synced is there until the power is cut; of that,
+/// [`Twin::after_cut`] keeps whatever a real disk might have.
+#[derive(Clone, Default)]
+pub(crate) struct Twin {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    /// All files that ever had a name, by number. Those without one may still be open.
+    files: Vec<File>,
+    names: BTreeMap<String, usize>,
+    /// The names that are safe.
+    synced_names: BTreeMap<String, usize>,
+    /// What was done to names since they were synced, in order.
+    changes: Vec<Change>,
+    counts: BTreeMap<Op, u64>,
+    /// Operations so far.
+    operations: u64,
+    /// The number of the operation during which the power is cut, the first being 0.
+    cut_at: Option<u64>,
+    faults: Vec<Fault>,
+    /// Files whose syncs do nothing: those whose names begin like this.
+    lying: Vec<String>,
+    capacity: Option<u64>,
+}
+
+/// One step of the directory: these names now mean these files, or none.
+#[derive(Debug, Clone)]
+struct Change {
+    names: Vec<(String, Option<usize>)>,
+    /// The file that is made, moved or removed.
+    file: usize,
+}
+
+/// Operations that fail.
+#[derive(Debug, Clone)]
+struct Fault {
+    op: Op,
+    /// Only on files whose names begin like this.
+    prefix: String,
+    skip: u64,
+    times: u64,
+}
+
+impl Twin {
+    /// An empty disk without limits.
+    pub(crate) fn new() -> Twin {
+        Twin::default()
+    }
+
+    /// Another disk with the same contents, settings and counts.
+    pub(crate) fn snapshot(&self) -> Twin {
+        Twin { state: Arc::new(Mutex::new(self.state().clone())) }
+    }
+
+    /// How many operations there were.
+    pub(crate) fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// How many of this sort there were.
+    pub(crate) fn count(&self, op: Op) -> u64 {
+        self.state().counts.get(&op).copied().unwrap_or(0)
+    }
+
+    /// Cuts the power during the operation of this number, counted from 0 and from when the
+    /// disk was made. It fails, and all that come after it.
+    pub(crate) fn cut_at(&self, operation: u64) {
+        self.state().cut_at = Some(operation);
+    }
+
+    /// Whether the power is off.
+    pub(crate) fn is_cut(&self) -> bool {
+        let state = self.state();
+        state.cut_at.is_some_and(|cut| state.operations > cut)
+    }
+
+    /// Lets so many operations fail, after having let some pass, on files whose names begin
+    /// with `prefix`. A write that fails writes a part; what a failed sync was to make safe
+    /// stays unsafe for ever, whatever is synced later.
+    pub(crate) fn fail(&self, op: Op, prefix: &str, skip: u64, times: u64) {
+        self.state().faults.push(Fault { op, prefix: prefix.to_owned(), skip, times });
+    }
+
+    /// Lets nothing fail any more.
+    pub(crate) fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Lets the syncs of files whose names begin with `prefix` do nothing.
+    pub(crate) fn lie(&self, prefix: &str) {
+        self.state().lying.push(prefix.to_owned());
+    }
+
+    /// Sets how many bytes all files may have together.
+    pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// How many bytes all files have.
+    pub(crate) fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// Changes bits of a byte, as a failing disk would.
+    pub(crate) fn flip(&self, name: &str, offset: u64, bits: u8) {
+        self.state().file(name).expect("a file to damage").flip(offset, bits);
+    }
+
+    /// Cuts off the end of a file, safely.
+    pub(crate) fn truncate(&self, name: &str, bytes: u64) {
+        self.state().file(name).expect("a file to damage").truncate(bytes);
+    }
+
+    /// What a file has in it.
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        let file = self.open(name).expect("a file to read");
+        let mut bytes = vec![0; file.size().expect("its size") as usize];
+        file.read_at(&mut bytes, 0).expect("its bytes");
+        bytes
+    }
+
+    /// Makes a file of this name, safely.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
+        let mut state = self.state();
+        let number = state.files.len();
+        state.files.push(File::of(bytes));
+        state.names.insert(name.to_owned(), number);
+        state.synced_names.insert(name.to_owned(), number);
+    }
+
+    /// The disk that is found after a power cut now: with all that was synced, and of the rest
+    /// whatever the seed says. It has no faults left, but the same capacity.
+    pub(crate) fn after_cut(&self, seed: u64) -> Twin {
+        let mut random = Random::new(seed);
+        let state = self.state();
+        let mut found = State { capacity: state.capacity, ..State::default() };
+        let names = names_after_cut(&state, &mut random);
+        let mut numbers = BTreeMap::new();
+        for (name, number) in names {
+            let number = *numbers.entry(number).or_insert_with(|| {
+                found.files.push(state.files[number].after_cut(&mut random));
+                found.files.len() - 1
+            });
+            found.names.insert(name, number);
+        }
+        found.synced_names = found.names.clone();
+        Twin { state: Arc::new(Mutex::new(found)) }
+    }
+
+    /// The disk that a new process finds when this one was killed now: with all that was done,
+    /// none of it safer than before. It has no faults left, and the power is on.
+    pub(crate) fn after_kill(&self) -> Twin {
+        let twin = self.snapshot();
+        let mut state = twin.state();
+        state.cut_at = None;
+        state.faults.clear();
+        state.lying.clear();
+        drop(state);
+        twin
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, number: usize) -> Arc<dyn DiskFile> {
+        Arc::new(Handle { twin: self.clone(), number })
+    }
+}
+
+/// Each change happened or not; but none without those before it that concern the same file or
+/// the same name.
+fn names_after_cut(state: &State, random: &mut Random) -> BTreeMap<String, usize> {
+    let percent = *random.pick(&[0, 50, 50, 90, 100]);
+    let mut names = state.synced_names.clone();
+    let mut undone: Vec<&Change> = Vec::new();
+    for change in &state.changes {
+        let linked = |other: &&Change| {
+            let shares = |(name, _): &(String, _)| other.names.iter().any(|(n, _)| n == name);
+            other.file == change.file || change.names.iter().any(shares)
+        };
+        if undone.iter().any(linked) || !random.chance(percent) {
+            undone.push(change);
+            continue;
+        }
+        change.apply(&mut names);
+    }
+    names
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        for (name, file) in &self.names {
+            match file {
+                Some(file) => names.insert(name.clone(), *file),
+                None => names.remove(name),
+            };
+        }
+    }
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The power is cut meanwhile: any part of it may have been done.
+    Cut,
+    Fails,
+}
+
+impl Outcome {
+    fn result(self) -> io::Result<()> {
+        match self {
+            Outcome::Done => Ok(()),
+            Outcome::Cut => Err(power_cut()),
+            Outcome::Fails => Err(io::Error::other("the disk has a fault")),
+        }
+    }
+}
+
+impl State {
+    fn file(&mut self, name: &str) -> io::Result<&mut File> {
+        let number = *self.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(&mut self.files[number])
+    }
+
+    fn used(&self) -> u64 {
+        let mut numbers: Vec<usize> = self.names.values().copied().collect();
+        numbers.dedup();
+        numbers.into_iter().map(|number| self.files[number].size()).sum()
+    }
+
+    fn name_of(&self, number: usize) -> Option<&str> {
+        self.names.iter().find(|(_, n)| **n == number).map(|(name, _)| name.as_str())
+    }
+
+    /// Counts an operation. An error is that of a power that is off already.
+    fn count(&mut self, op: Op, name: &str) -> io::Result<Outcome> {
+        let operation = self.operations;
+        if self.cut_at.is_some_and(|cut| operation > cut) {
+            return Err(power_cut());
+        }
+        self.operations += 1;
+        *self.counts.entry(op).or_default() += 1;
+        if self.cut_at == Some(operation) {
+            return Ok(Outcome::Cut);
+        }
+        for fault in &mut self.faults {
+            if fault.op != op || fault.times == 0 || !name.starts_with(&fault.prefix) {
+                continue;
+            }
+            if fault.skip > 0 {
+                fault.skip -= 1;
+                continue;
+            }
+            fault.times -= 1;
+            return Ok(Outcome::Fails);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// A power that is off gives nothing to read.
+    fn check_power(&self) -> io::Result<()> {
+        match self.cut_at {
+            Some(cut) if self.operations > cut => Err(power_cut()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does something to names. During a power cut it may still happen; a fault prevents it.
+    fn change(&mut self, op: Op, name: &str, change: Change) -> io::Result<()> {
+        let outcome = self.count(op, name)?;
+        if outcome != Outcome::Fails {
+            change.apply(&mut self.names);
+            self.changes.push(change);
+        }
+        outcome.result()
+    }
+}
+
+fn power_cut() -> io::Error {
+    io::Error::other("the power is off")
+}
+
+impl Disk for Twin {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state();
+        let number = state.files.len();
+        state.files.push(File::default());
+        let change = Change { names: vec![(name.to_owned(), Some(number))], file: number };
+        state.change(Op::Create, name, change)?;
+        Ok(self.handle(number))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let state = self.state();
+        state.check_power()?;
+        Ok(self.handle(*state.names.get(name).ok_or(io::ErrorKind::NotFound)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.check_power()?;
+        let number = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        let names = vec![(from.to_owned(), None), (to.to_owned(), Some(number))];
+        state.change(Op::Rename, from, Change { names, file: number })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.check_power()?;
+        let number = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let change = Change { names: vec![(name.to_owned(), None)], file: number };
+        state.change(Op::Remove, name, change)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let state = self.state();
+        state.check_power()?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.count(Op::SyncNames, "")?.result()?;
+        state.synced_names = state.names.clone();
+        state.changes.clear();
+        Ok(())
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let state = self.state();
+        state.check_power()?;
+        Ok(state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used())))
+    }
+}
+
+struct Handle {
+    twin: Twin,
+    number: usize,
+}
+
+impl DiskFile for Handle {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let state = self.twin.state();
+        state.check_power()?;
+        state.files[self.number].read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.twin.state();
+        let name = state.name_of(self.number).unwrap_or_default().to_owned();
+        let outcome = state.count(Op::Write, &name)?;
+        let free = state.capacity.map_or(u64::MAX, |all| all.saturating_sub(state.used()));
+        let file = &mut state.files[self.number];
+        let room = file.size().saturating_add(free).saturating_sub(offset);
+        let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let written = if outcome == Outcome::Fails { fits / 2 } else { fits };
+        file.write_at(&bytes[..written], offset);
+        outcome.result()?;
+        if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.twin.state();
+        let name = state.name_of(self.number).unwrap_or_default().to_owned();
+        let lies = state.lying.iter().any(|prefix| name.starts_with(prefix));
+        let outcome = state.count(Op::Sync, &name)?;
+        let file = &mut state.files[self.number];
+        match outcome {
+            Outcome::Done if !lies => file.sync(),
+            Outcome::Fails => file.sync_failed(),
+            Outcome::Done | Outcome::Cut => {}
+        }
+        outcome.result()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let state = self.twin.state();
+        state.check_power()?;
+        Ok(state.files[self.number].size())
+    }
+}

@@ -1,0 +1,139 @@
+//! One file, as it looks and as much of it as is safe.
+
+use super::content::Content;
+use requeue_testkit::Random;
+use std::io;
+use std::sync::Arc;
+
+/// What a disk writes whole or not at all.
+const SECTOR: u64 = 512;
+
+#[derive(Clone, Default)]
+pub(super) struct File {
+    /// What is read.
+    now: Content,
+    /// What survives a power cut in any case.
+    synced: Content,
+    /// What was written since the last sync, in order.
+    pending: Vec<Write>,
+    /// What a failed sync was to make safe. No later sync does: the kernel believes that it is
+    /// on disk. Only writing it again helps.
+    lost: Vec<Write>,
+}
+
+#[derive(Clone)]
+struct Write {
+    offset: u64,
+    bytes: Arc<[u8]>,
+}
+
+impl File {
+    /// A file that is safe.
+    pub(super) fn of(bytes: &[u8]) -> File {
+        let mut now = Content::default();
+        now.write(bytes, 0);
+        File { synced: now.clone(), now, ..File::default() }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.now.size()
+    }
+
+    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        if offset.saturating_add(bytes.len() as u64) > self.now.size() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.now.read(bytes, offset);
+        Ok(())
+    }
+
+    pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) {
+        if !bytes.is_empty() {
+            self.now.write(bytes, offset);
+            self.pending.push(Write { offset, bytes: bytes.into() });
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        if self.lost.is_empty() {
+            self.synced = self.now.clone();
+            self.pending.clear();
+        }
+        for write in self.pending.drain(..) {
+            self.synced.write(&write.bytes, write.offset);
+            for lost in &mut self.lost {
+                write.cover(lost);
+            }
+        }
+    }
+
+    pub(super) fn sync_failed(&mut self) {
+        self.lost.append(&mut self.pending);
+    }
+
+    pub(super) fn flip(&mut self, offset: u64, bits: u8) {
+        for content in [&mut self.now, &mut self.synced] {
+            let mut byte = [0];
+            if offset < content.size() {
+                content.read(&mut byte, offset);
+                content.write(&[byte[0] ^ bits], offset);
+            }
+        }
+    }
+
+    pub(super) fn truncate(&mut self, bytes: u64) {
+        self.sync();
+        self.now.resize(bytes);
+        *self = File { synced: self.now.clone(), now: self.now.clone(), ..File::default() };
+    }
+
+    /// What a machine finds after a power cut: of what was not synced any sectors, and where two
+    /// writes met, either.
+    pub(super) fn after_cut(&self, random: &mut Random) -> File {
+        let percent = *random.pick(&[0, 10, 50, 90, 100]);
+        let mut sectors: Vec<Write> =
+            self.lost.iter().chain(&self.pending).flat_map(Write::sectors).collect();
+        // With all of them there, in order, nothing was torn.
+        if percent < 100 {
+            for last in (1..sectors.len()).rev() {
+                sectors.swap(last, random.below(last + 1));
+            }
+        }
+        let mut found = self.synced.clone();
+        for sector in sectors.iter().filter(|_| random.chance(percent)) {
+            found.write(&sector.bytes, sector.offset);
+        }
+        // A file may have got its new size, and not what was written there.
+        if found.size() < self.now.size() && random.chance(30) {
+            found.resize(self.now.size());
+        }
+        File { synced: found.clone(), now: found, ..File::default() }
+    }
+}
+
+impl Write {
+    fn sectors(&self) -> impl Iterator<Item = Write> {
+        let end = self.offset + self.bytes.len() as u64;
+        let first = self.offset / SECTOR;
+        (first..end.div_ceil(SECTOR)).map(move |sector| {
+            let from = self.offset.max(sector * SECTOR);
+            let to = end.min((sector + 1) * SECTOR);
+            let bytes = &self.bytes[(from - self.offset) as usize..(to - self.offset) as usize];
+            Write { offset: from, bytes: bytes.into() }
+        })
+    }
+
+    /// Gives `other` the bytes of this write, where they meet.
+    fn cover(&self, other: &mut Write) {
+        let from = self.offset.max(other.offset);
+        let end = self.offset + self.bytes.len() as u64;
+        let to = end.min(other.offset + other.bytes.len() as u64);
+        if from < to {
+            let mine = &self.bytes[(from - self.offset) as usize..(to - self.offset) as usize];
+            let place = (from - other.offset) as usize..(to - other.offset) as usize;
+            let mut bytes = other.bytes.to_vec();
+            bytes[place].copy_from_slice(mine);
+            other.bytes = bytes.into();
+        }
+    }
+}
