@@ -1,9 +1,12 @@
 //! Durable jobs in a directory: every answer is on disk before it is given.
 #![allow(dead_code, unused_imports, reason = "the store that uses it follows")]
 
+mod bytes;
 mod disk;
 mod error;
 mod log;
+mod manifest;
+mod tables;
 #[cfg(test)]
 #[path = "../tests/support/twin.rs"]
 mod twin;

@@ -1,0 +1,128 @@
+//! Numbers and strings as bytes: little-endian groups of seven bits, lengths before contents.
+
+/// What was read is not what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// How far `to` is from `from`, either way: small where they are near.
+pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
+    let step = to.wrapping_sub(from) as i64;
+    put_number(out, ((step << 1) ^ (step >> 63)) as u64);
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads from the front.
+pub(crate) struct Bytes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn new(rest: &'a [u8]) -> Self {
+        Bytes { rest }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Malformed("it ends too soon"))?;
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7F);
+            if (bits << shift) >> shift != bits {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed("a number is too long"))
+    }
+
+    pub(crate) fn number32(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.number()?).map_err(|_| Malformed("a number is too large"))
+    }
+
+    pub(crate) fn step(&mut self, from: u64) -> Result<u64, Malformed> {
+        let step = self.number()?;
+        Ok(from.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg()))
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Malformed("it ends too soon"))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.number()?;
+        self.take(usize::try_from(len).map_err(|_| Malformed("a length is too large"))?)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str, Malformed> {
+        str::from_utf8(self.bytes()?).map_err(|_| Malformed("a text is not UTF-8"))
+    }
+
+    /// Nothing must be left.
+    pub(crate) fn end(&self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed("it goes on too long")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_steps_are_read_as_they_were_written() {
+        let mut numbers =
+            vec![0, 1, 127, 128, 16_383, 16_384, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+        numbers.extend((0..64).map(|bit| 1u64 << bit));
+        for &number in &numbers {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            for &from in &numbers {
+                put_step(&mut out, from, number);
+            }
+            let mut bytes = Bytes::new(&out);
+            assert_eq!(bytes.number(), Ok(number));
+            for &from in &numbers {
+                assert_eq!(bytes.step(from), Ok(number), "from {from}");
+            }
+            assert_eq!(bytes.end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_long_is_no_number() {
+        assert!(Bytes::new(&[0x80]).number().is_err());
+        assert!(Bytes::new(&[0xFF; 9]).number().is_err());
+        assert!(
+            Bytes::new(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2])
+                .number()
+                .is_err()
+        );
+        assert!(Bytes::new(&[5, 1, 2]).bytes().is_err());
+        assert!(Bytes::new(&[1, 0xFF]).text().is_err());
+    }
+}

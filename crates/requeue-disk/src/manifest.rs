@@ -1,0 +1,193 @@
+//! A manifest: which tables there are, and up to where they replace the log.
+//!
+//! ```text
+//!   magic 8 bytes | format u32 | crc u32 | length of the rest u64          LE
+//!   flushed_through, live, next flush, next file                           varints
+//!   runs of due, runs of ids: number of them varint, then of each:
+//!     lo, hi, generation, clean                                            varints
+//!     from                                                                 varint length, bytes
+//!     tables: number of them varint, then of each: number, bytes varints, crc u32
+//!   floors: number of them varint, then of each: prefix 5 bytes, below 16 bytes, upto varint
+//!   blob                                                                   varint length, bytes
+//! ```
+//!
+//! The crc covers the manifest's number, then all of the file but itself. A manifest is written
+//! whole, under a number that was never used, and never changed.
+
+use crate::disk::Disk;
+use crate::error::{Corrupt, DiskError};
+use crate::tables::Version;
+use crate::tables::floors::{Floor, Floors};
+use crate::tables::keys::put_varint;
+use crate::tables::run::Run;
+use crate::tables::table::{self, take, take_counted, take_varint};
+use std::sync::Arc;
+
+/// The newest format of manifests that is known here.
+pub(crate) const FORMAT: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"rqmanif\n";
+
+/// Bytes before the rest: where they are is the same in every format.
+const HEAD: usize = 24;
+
+pub(crate) fn name(number: u64) -> String {
+    format!("manifest-{number:010}")
+}
+
+/// What a manifest says.
+pub(crate) struct Manifest {
+    pub(crate) number: u64,
+    pub(crate) flushed_through: u64,
+    pub(crate) live: u64,
+    pub(crate) next_flush: u64,
+    pub(crate) next_file: u64,
+    pub(crate) due: Vec<RunRef>,
+    pub(crate) ids: Vec<RunRef>,
+    pub(crate) floors: Floors,
+    pub(crate) blob: Arc<[u8]>,
+}
+
+/// A run whose tables are not open.
+pub(crate) struct RunRef {
+    /// Without its tables.
+    pub(crate) run: Run,
+    pub(crate) tables: Vec<TableRef>,
+}
+
+/// Enough to know a table again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableRef {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) crc: u32,
+}
+
+/// The bytes of the manifest of this number that describes `version`.
+pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD];
+    for number in [version.flushed_through, version.live, version.next_flush, next_file] {
+        put_varint(&mut bytes, number);
+    }
+    for runs in [&version.due, &version.ids] {
+        put_varint(&mut bytes, runs.len() as u64);
+        runs.iter().for_each(|run| put_run(&mut bytes, run));
+    }
+    put_varint(&mut bytes, version.floors.all().len() as u64);
+    for floor in version.floors.all() {
+        bytes.extend_from_slice(&floor.prefix);
+        bytes.extend_from_slice(&floor.below);
+        put_varint(&mut bytes, floor.upto);
+    }
+    put_counted(&mut bytes, &version.blob);
+    let length = (bytes.len() - HEAD) as u64;
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    bytes[16..24].copy_from_slice(&length.to_le_bytes());
+    let crc = crc(number, &bytes);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn put_run(bytes: &mut Vec<u8>, run: &Run) {
+    for number in [run.lo, run.hi, run.generation.into(), run.clean] {
+        put_varint(bytes, number);
+    }
+    put_counted(bytes, &run.from);
+    put_varint(bytes, run.tables.len() as u64);
+    for table in &run.tables {
+        put_varint(bytes, table.number);
+        put_varint(bytes, table.bytes);
+        bytes.extend_from_slice(&table.crc.to_le_bytes());
+    }
+}
+
+fn put_counted(bytes: &mut Vec<u8>, counted: &[u8]) {
+    put_varint(bytes, counted.len() as u64);
+    bytes.extend_from_slice(counted);
+}
+
+pub(crate) fn crc(number: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&bytes[..12]);
+    hasher.update(&bytes[16..]);
+    hasher.finalize()
+}
+
+impl Manifest {
+    pub(crate) fn read(disk: &dyn Disk, number: u64) -> Result<Manifest, DiskError> {
+        let name = name(number);
+        let file = table::open(disk, &name)?;
+        let size = file.size().map_err(DiskError::io("measure", &name))?;
+        let damaged = |offset: u64, what: &str| {
+            DiskError::from(Corrupt { file: name.clone(), offset, what: what.into() })
+        };
+        if size < HEAD as u64 {
+            return Err(damaged(size, "it ends early"));
+        }
+        let mut bytes = vec![0; size as usize];
+        table::read(&*file, || name.clone(), &mut bytes, 0)?;
+        let found_crc = u32::from_le_bytes(std::array::from_fn(|i| bytes[12 + i]));
+        if bytes[..8] != MAGIC || crc(number, &bytes) != found_crc {
+            return Err(damaged(0, "the checksum is wrong"));
+        }
+        let format = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
+        if format > FORMAT {
+            return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
+        }
+        Manifest::decode(number, &bytes).ok_or_else(|| damaged(HEAD as u64, "this is no manifest"))
+    }
+
+    fn decode(number: u64, bytes: &[u8]) -> Option<Manifest> {
+        let (head, mut rest) = bytes.split_at(HEAD);
+        let length = u64::from_le_bytes(std::array::from_fn(|i| head[16 + i]));
+        if rest.len() as u64 != length {
+            return None;
+        }
+        let rest = &mut rest;
+        let mut next = || take_varint(rest);
+        let (flushed_through, live, next_flush, next_file) = (next()?, next()?, next()?, next()?);
+        let (due, ids) = (take_runs(rest)?, take_runs(rest)?);
+        let mut floors = Vec::new();
+        for _ in 0..take_varint(rest)? {
+            let (prefix, below) = (*take(rest)?, *take(rest)?);
+            floors.push(Floor { prefix, below, upto: take_varint(rest)? });
+        }
+        let floors = Floors::from_sorted(floors)?;
+        let blob = take_counted(rest)?.into();
+        rest.is_empty().then_some(Manifest {
+            number,
+            flushed_through,
+            live,
+            next_flush,
+            next_file,
+            due,
+            ids,
+            floors,
+            blob,
+        })
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = TableRef> {
+        self.due.iter().chain(&self.ids).flat_map(|run| run.tables.iter().copied())
+    }
+}
+
+fn take_runs(rest: &mut &[u8]) -> Option<Vec<RunRef>> {
+    let mut runs = Vec::new();
+    for _ in 0..take_varint(rest)? {
+        let mut next = || take_varint(rest);
+        let (lo, hi, generation, clean) = (next()?, next()?, next()?, next()?);
+        let generation = generation.try_into().ok()?;
+        let from = take_counted(rest)?.to_vec();
+        let run = Run { lo, hi, generation, clean, from, tables: Vec::new() };
+        let mut tables = Vec::new();
+        for _ in 0..take_varint(rest)? {
+            let (number, bytes) = (take_varint(rest)?, take_varint(rest)?);
+            tables.push(TableRef { number, bytes, crc: u32::from_le_bytes(*take(rest)?) });
+        }
+        runs.push(RunRef { run, tables });
+    }
+    Some(runs)
+}

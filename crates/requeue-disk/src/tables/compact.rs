@@ -1,0 +1,240 @@
+//! Merges runs into one.
+//!
+//! A large merge is done in steps of about one file. After each step the part that is merged
+//! counts in the new run, and the rest in the old ones:
+//!
+//! ```text
+//!   keys       a ........ m ........ z             a ........ m ........ z
+//!   [1, 4]     ====================                ==========               into [1, 7]
+//!   [5, 6]     ====================     step                 ==========     [1, 4] from m
+//!   [7, 7]     ====================     --->                 ==========     [5, 6] from m
+//!                                                            ==========     [7, 7] from m
+//! ```
+//!
+//! So files of the old runs are freed while the merge goes on, which needs little space besides,
+//! and a merge that was stopped goes on where it was.
+
+use super::floors::Floors;
+use super::keys::{self, Order, Prefix, Spot};
+use super::merge::Merge;
+use super::pick::{Size, pick};
+use super::run::{Run, RunCursor};
+use super::version::Version;
+use super::writer::{RunWriter, Tree};
+use super::{Tables, table::Table};
+use crate::error::DiskError;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+/// Entries between two looks at whether to stop.
+const LOOK: u64 = 64;
+
+impl Tables {
+    /// Does a step of the merge that is needed most; false where none is. Given up when `stop`
+    /// says so, and then done again the next time.
+    ///
+    /// After an error all is as it was.
+    pub(crate) fn compact(&self, stop: impl Fn() -> bool) -> Result<bool, DiskError> {
+        let _one_at_a_time = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = self.version();
+        let Some((tree, runs)) = self.needed(&version) else { return Ok(false) };
+        let step = Step::new(&version, tree, runs);
+        let bytes: u64 = step.inputs.iter().map(|run| run.bytes()).sum();
+        let large = step.goes_on || bytes > self.maker.options.linger;
+        if step.run(self, stop)? && large {
+            // What was merged goes with the manifest after the next, which may be long in coming.
+            self.commit(Version::clone)?;
+        }
+        Ok(true)
+    }
+
+    /// The tree and runs to merge. Ids come first: their merges are short, and every put looks
+    /// through their runs.
+    fn needed(&self, version: &Version) -> Option<(Tree, Range<usize>)> {
+        let needed = |tree| Some((tree, pick_tree(version, tree, &self.maker.options)?));
+        needed(Tree::Ids).or_else(|| needed(Tree::Due))
+    }
+}
+
+fn pick_tree(version: &Version, tree: Tree, options: &super::Options) -> Option<Range<usize>> {
+    let runs = version.runs(tree);
+    if let [run] = runs
+        && run.from.is_empty()
+        && run.generation > 0
+        && run.clean == version.applied_floors()
+    {
+        // It was merged since the last flush: what is dead in it cannot be known here.
+        return None;
+    }
+    let sizes: Vec<_> = runs.iter().map(|run| Size::from(&**run)).collect();
+    pick(&sizes, version.live, tree, options)
+}
+
+struct Step<'a> {
+    version: &'a Version,
+    tree: Tree,
+    /// The runs to merge.
+    inputs: &'a [Arc<Run>],
+    /// Whether earlier steps merged a part of them.
+    goes_on: bool,
+    /// Whether no run is older than these, so that tombstones hide nothing.
+    oldest: bool,
+    /// The run to be, without tables.
+    made: Run,
+}
+
+impl<'a> Step<'a> {
+    fn new(version: &'a Version, tree: Tree, range: Range<usize>) -> Self {
+        let runs = version.runs(tree);
+        let inputs = &runs[range.clone()];
+        let hull = |runs: &[Arc<Run>]| {
+            let lo = runs.iter().map(|run| run.lo).min();
+            let hi = runs.iter().map(|run| run.hi).max();
+            lo.zip(hi).expect("a merge has runs")
+        };
+        let (lo, hi) = hull(inputs);
+        let begun = range.start.checked_sub(1).map(|at| &runs[at]).filter(|run| run.hi >= lo);
+        let made = match begun {
+            Some(begun) => Run { tables: Vec::new(), ..Run::clone(begun) },
+            None => Run {
+                lo,
+                hi,
+                generation: inputs
+                    .iter()
+                    .map(|run| run.generation.saturating_add(1))
+                    .max()
+                    .unwrap_or(1),
+                clean: version.applied_floors(),
+                from: Vec::new(),
+                tables: Vec::new(),
+            },
+        };
+        Step {
+            version,
+            tree,
+            inputs,
+            goes_on: !inputs[0].from.is_empty(),
+            oldest: range.start == usize::from(begun.is_some()),
+            made,
+        }
+    }
+
+    /// Answers whether it was done, and not stopped.
+    fn run(self, tables: &Tables, stop: impl Fn() -> bool) -> Result<bool, DiskError> {
+        let sources = self.inputs.iter().rev().map(|run| RunCursor::new(run.clone(), &[]));
+        let mut merge = Merge::new(sources.collect(), Vec::new());
+        let mut fronts = Fronts::new(&self.version.floors);
+        let mut writer = RunWriter::new(&tables.maker, self.tree, tables.maker.options.file);
+        let mut rest = None;
+        let mut count = 0_u64;
+        while merge.next()? {
+            count += 1;
+            if count.is_multiple_of(LOOK) && stop() {
+                return Ok(false);
+            }
+            let source = merge.source();
+            if writer.closed() > 0 {
+                rest = Some(source.key().to_vec());
+                break;
+            }
+            let mut value = source.value();
+            match self.tree {
+                Tree::Due => {
+                    if let Some(front) = fronts.covering(source) {
+                        merge.skip(&front);
+                        continue;
+                    }
+                }
+                Tree::Ids => {
+                    if let Some(bytes) = value
+                        && self.is_consumed(source, bytes)?
+                    {
+                        value = None;
+                    }
+                }
+            }
+            if value.is_some() || !self.oldest {
+                writer.push(source.key(), value)?;
+            }
+        }
+        drop(merge);
+        let new = writer.finish()?;
+        tables.commit(|version| {
+            let mut version = version.clone();
+            install(version.runs_mut(self.tree), &self.made, new, self.goes_on, rest);
+            version.trim();
+            version.drop_floors();
+            version
+        })?;
+        writer.keep();
+        Ok(true)
+    }
+
+    fn is_consumed(&self, source: &RunCursor, value: &[u8]) -> Result<bool, DiskError> {
+        let kind = source.key().first_chunk().map(|kind| u32::from_be_bytes(*kind));
+        let (Some(kind), Some(spot)) = (kind, Spot::decode(value)) else {
+            return Err(source.damage("this is no place"));
+        };
+        Ok(self.version.consumed(kind, &spot))
+    }
+}
+
+/// Puts `new` tables into the place of those that they were merged from, as the run `made`;
+/// `rest` is the key from which on the old ones still count.
+fn install(
+    runs: &mut Vec<Arc<Run>>,
+    made: &Run,
+    new: Vec<Arc<Table>>,
+    goes_on: bool,
+    rest: Option<Vec<u8>>,
+) {
+    // Tables may have been dropped from these runs while they were merged, and whole runs too.
+    let start = runs.partition_point(|run| run.hi < made.lo);
+    let count = runs[start..].iter().take_while(|run| run.lo <= made.hi).count();
+    let old: Vec<_> = runs.drain(start..start + count).collect();
+    let (begun, inputs): (Vec<_>, Vec<_>) =
+        old.into_iter().partition(|run| goes_on && run.from.is_empty());
+    let tables = begun.iter().flat_map(|run| run.tables.iter().cloned()).chain(new).collect();
+    let mut put = vec![Run { tables, ..made.clone() }];
+    for run in inputs {
+        let Some(rest) = &rest else { continue };
+        let tables = run.tables.iter().filter(|table| table.largest >= *rest).cloned().collect();
+        put.push(Run { from: rest.clone(), tables, ..Run::clone(&run) });
+    }
+    put.retain(|run| !run.tables.is_empty());
+    runs.splice(start..start, put.into_iter().map(Arc::new));
+}
+
+/// Knows where the consumed front of each list ends, for the runs of one merge.
+struct Fronts<'a> {
+    floors: &'a Floors,
+    /// The last answer: of which run and prefix, and what it was.
+    last: Vec<(u64, Prefix, Order)>,
+}
+
+impl<'a> Fronts<'a> {
+    fn new(floors: &'a Floors) -> Self {
+        Fronts { floors, last: Vec::new() }
+    }
+
+    /// The key to go on from, if the source stands at an entry that was consumed.
+    fn covering(&mut self, source: &RunCursor) -> Option<[u8; keys::DUE_KEY]> {
+        let (prefix, order) = keys::split(source.key())?;
+        let hi = source.run().hi;
+        let front = match self.last.iter_mut().find(|(run, _, _)| *run == hi) {
+            Some((_, last, front)) => {
+                if *last != prefix {
+                    *last = prefix;
+                    *front = self.floors.at(&prefix, hi).copied().unwrap_or_default();
+                }
+                *front
+            }
+            None => {
+                let front = self.floors.at(&prefix, hi).copied().unwrap_or_default();
+                self.last.push((hi, prefix, front));
+                front
+            }
+        };
+        (order < front).then(|| keys::due_key(prefix, front))
+    }
+}

@@ -1,0 +1,183 @@
+//! How keys and places are written, so that their bytes sort as jobs do.
+//!
+//! ```text
+//!   due:  kind u32 | list u8 | at u64 | seq u64     big-endian, 21 bytes
+//!   ids:  kind u32 | id                             value: list u8, then at, seq, flush as varints
+//! ```
+
+use requeue_jobs::limits::MAX_ID_LEN;
+
+/// Bytes of a key of the due tree.
+pub(crate) const DUE_KEY: usize = 21;
+
+/// The part of a due key that says of which kind and list it is.
+pub(super) type Prefix = [u8; 5];
+
+/// The part of a due key that orders the jobs of one prefix.
+pub(super) type Order = [u8; 16];
+
+/// Where a job stands: in which list, when its turn comes, and who is before it then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub(crate) list: u8,
+    pub(crate) at: u64,
+    pub(crate) seq: u64,
+}
+
+impl Place {
+    pub(super) fn of_flush(self, flush: u64) -> Spot {
+        Spot { list: self.list, at: self.at, seq: self.seq, flush }
+    }
+}
+
+/// A place, and the flush that wrote the job there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Spot {
+    pub(crate) list: u8,
+    pub(crate) at: u64,
+    pub(crate) seq: u64,
+    pub(crate) flush: u64,
+}
+
+impl Spot {
+    pub(crate) fn place(&self) -> Place {
+        Place { list: self.list, at: self.at, seq: self.seq }
+    }
+
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.list);
+        for number in [self.at, self.seq, self.flush] {
+            put_varint(bytes, number);
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Spot> {
+        let (&list, _) = bytes.split_first()?;
+        let mut at = 1;
+        let mut next = || varint(bytes, &mut at);
+        let spot = Spot { list, at: next()?, seq: next()?, flush: next()? };
+        (at == bytes.len()).then_some(spot)
+    }
+}
+
+pub(super) fn prefix(kind: u32, list: u8) -> Prefix {
+    let mut prefix = [list; 5];
+    prefix[..4].copy_from_slice(&kind.to_be_bytes());
+    prefix
+}
+
+pub(super) fn order(at: u64, seq: u64) -> Order {
+    (u128::from(at) << 64 | u128::from(seq)).to_be_bytes()
+}
+
+pub(super) fn due_key(prefix: Prefix, order: Order) -> [u8; DUE_KEY] {
+    let mut key = [0; DUE_KEY];
+    key[..5].copy_from_slice(&prefix);
+    key[5..].copy_from_slice(&order);
+    key
+}
+
+/// The prefix and order of a due key; `None` where it is none.
+pub(super) fn split(key: &[u8]) -> Option<(Prefix, Order)> {
+    Some((*key.first_chunk()?, key.get(5..)?.try_into().ok()?))
+}
+
+/// When and in what order the job of this order comes.
+pub(super) fn at_and_seq(order: Order) -> (u64, u64) {
+    let number = u128::from_be_bytes(order);
+    ((number >> 64) as u64, number as u64)
+}
+
+/// A key of the ids tree, on the stack.
+pub(super) struct IdKey {
+    bytes: [u8; 4 + MAX_ID_LEN],
+    len: usize,
+}
+
+impl IdKey {
+    /// `None` where the id is longer than any id may be, and so in no table.
+    pub(super) fn new(kind: u32, id: &str) -> Option<IdKey> {
+        let mut key = IdKey { bytes: [0; 4 + MAX_ID_LEN], len: 4 + id.len() };
+        key.bytes[..4].copy_from_slice(&kind.to_be_bytes());
+        key.bytes.get_mut(4..key.len)?.copy_from_slice(id.as_bytes());
+        Some(key)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Seven bits a byte, the lowest first; the last byte is below 128.
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads what [`put_varint`] wrote at `at`, and moves `at` behind it.
+#[inline]
+pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    if first < 0x80 {
+        return Some(u64::from(first));
+    }
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_varint_comes_back_as_it_was() {
+        for shift in 0..64 {
+            for number in [(1_u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, number);
+                let mut at = 0;
+                assert_eq!(varint(&bytes, &mut at), Some(number));
+                assert_eq!(at, bytes.len());
+                assert_eq!(varint(&bytes[..at - 1], &mut 0), None, "{number} cut short");
+            }
+        }
+        assert_eq!(varint(&[0xff; 11], &mut 0), None, "more than 64 bits");
+    }
+
+    #[test]
+    fn due_keys_sort_by_kind_list_time_and_turn() {
+        let key = |kind, list, at, seq| due_key(prefix(kind, list), order(at, seq));
+        let sorted = [key(1, 0, 9, 9), key(1, 1, 0, 0), key(1, 1, 0, 256), key(1, 1, 1, 0)];
+        assert!(sorted.is_sorted());
+        assert!(key(1, 2, u64::MAX, u64::MAX) < key(256, 0, 0, 0));
+        let (_, order) = split(&key(7, 1, 300, 77)).expect("a due key");
+        assert_eq!(at_and_seq(order), (300, 77));
+    }
+
+    #[test]
+    fn a_spot_comes_back_as_it_was() {
+        let spot = Spot { list: 2, at: 1_700_000_000_000, seq: u64::MAX, flush: 3 };
+        let mut bytes = Vec::new();
+        spot.encode(&mut bytes);
+        assert_eq!(Spot::decode(&bytes), Some(spot));
+        assert_eq!(Spot::decode(&bytes[..bytes.len() - 1]), None);
+        bytes.push(0);
+        assert_eq!(Spot::decode(&bytes), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Which manifests can be opened, and which files can go.
+
+use super::table;
+use super::version::Version;
+use crate::disk::Disk;
+use crate::error::DiskError;
+use crate::manifest::{self, Manifest};
+use std::collections::{HashSet, VecDeque};
+
+/// Manifests that can be opened: the newest, and the one before.
+const KEPT: usize = 2;
+
+pub(super) struct Ledger {
+    /// The number of the next manifest. None is used twice, not even of one that failed.
+    next: u64,
+    /// The newest last.
+    kept: VecDeque<Kept>,
+    /// Names of files that nothing needs.
+    garbage: Vec<String>,
+}
+
+struct Kept {
+    number: u64,
+    flushed_through: u64,
+    tables: HashSet<u64>,
+}
+
+impl Ledger {
+    /// `kept` come with the newest last.
+    pub(super) fn new<'a>(
+        next: u64,
+        kept: impl IntoIterator<Item = &'a Manifest>,
+        garbage: Vec<String>,
+    ) -> Ledger {
+        let kept = kept.into_iter().map(|manifest| Kept {
+            number: manifest.number,
+            flushed_through: manifest.flushed_through,
+            tables: manifest.tables().map(|table| table.number).collect(),
+        });
+        Ledger { next, kept: kept.collect(), garbage }
+    }
+
+    /// Where only one manifest is kept, the log is all there is besides it.
+    pub(super) fn released_through(&self) -> u64 {
+        let oldest = self.kept.front().filter(|_| self.kept.len() == KEPT);
+        oldest.map_or(0, |kept| kept.flushed_through)
+    }
+
+    /// Writes a manifest and makes it safe, and its name, and those of its tables, which must be
+    /// synced. Should a crash leave the name of the manifest and not of a table, it is passed over
+    /// like one whose table is torn.
+    pub(super) fn write(
+        &mut self,
+        disk: &dyn Disk,
+        version: &Version,
+        next_file: u64,
+    ) -> Result<(), DiskError> {
+        let number = self.next;
+        self.next += 1;
+        let name = manifest::name(number);
+        if let Err(error) = write(disk, &name, &manifest::encode(number, version, next_file)) {
+            self.garbage.push(name);
+            return Err(error);
+        }
+        self.kept.push_back(Kept {
+            number,
+            flushed_through: version.flushed_through,
+            tables: version.tables().map(|table| table.number).collect(),
+        });
+        while self.kept.len() > KEPT {
+            let Some(old) = self.kept.pop_front() else { break };
+            self.garbage.push(manifest::name(old.number));
+            let needed = |table: &u64| self.kept.iter().any(|kept| kept.tables.contains(table));
+            let unneeded = old.tables.iter().filter(|table| !needed(table));
+            self.garbage.extend(unneeded.map(|&table| table::name(table)));
+        }
+        Ok(())
+    }
+
+    /// Removes what nothing needs. What cannot be removed is tried again the next time.
+    pub(super) fn sweep(&mut self, disk: &dyn Disk) {
+        self.garbage.retain(|name| match disk.remove(name) {
+            Ok(()) => false,
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        });
+    }
+}
+
+fn write(disk: &dyn Disk, name: &str, bytes: &[u8]) -> Result<(), DiskError> {
+    let file = disk.create(name).map_err(DiskError::io("create", name))?;
+    file.write_at(bytes, 0).map_err(DiskError::io("write", name))?;
+    file.sync().map_err(DiskError::io("sync", name))?;
+    disk.sync_names().map_err(DiskError::io("sync", "the directory"))
+}

@@ -1,0 +1,206 @@
+//! Finds the newest manifest that can be opened.
+
+use super::ledger::Ledger;
+use super::run::Run;
+use super::table::{self, Table};
+use super::version::Version;
+use super::writer::Maker;
+use super::{Options, Tables};
+use crate::disk::Disk;
+use crate::error::{Corrupt, DiskError};
+use crate::manifest::{self, Manifest, RunRef, TableRef};
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
+
+/// What was found when the tables were opened.
+pub(crate) struct Opened {
+    /// The last group of the log that is in the tables.
+    pub(crate) flushed_through: u64,
+    /// What the store kept beside the tables; empty in a new directory.
+    pub(crate) blob: Arc<[u8]>,
+    /// Why newer manifests were passed over. The log has what they had.
+    pub(crate) notes: Vec<Corrupt>,
+}
+
+/// Numbers of the files in a directory.
+pub(super) struct Names {
+    /// Ascending.
+    pub(super) manifests: Vec<u64>,
+    tables: Vec<u64>,
+    log: bool,
+}
+
+impl Names {
+    pub(super) fn list(disk: &dyn Disk) -> Result<Names, DiskError> {
+        let all = disk.names().map_err(DiskError::io("list", "the directory"))?;
+        let numbers = |prefix: &str| {
+            let number = |name: &String| -> Option<u64> {
+                let number = name.strip_prefix(prefix)?.parse().ok()?;
+                (*name == format!("{prefix}{number:010}")).then_some(number)
+            };
+            let mut numbers: Vec<u64> = all.iter().filter_map(number).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        Ok(Names {
+            manifests: numbers("manifest-"),
+            tables: numbers("table-"),
+            log: all.iter().any(|name| name.starts_with("log-")),
+        })
+    }
+
+    /// Whether nothing was ever stored: at most the first manifest was begun.
+    fn is_new(&self) -> bool {
+        self.manifests.iter().all(|&number| number == 1) && self.tables.is_empty() && !self.log
+    }
+}
+
+impl Tables {
+    /// Opens what is in a directory, or begins anew in an empty one. Removes nothing.
+    ///
+    /// A manifest that is damaged, or a table of it, is passed over for the one before; where
+    /// none is left, what is wrong with the newest is the error.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+    ) -> Result<(Tables, Opened), DiskError> {
+        let names = Names::list(&*disk)?;
+        let mut notes = Vec::new();
+        let mut manifests = Vec::new();
+        for &number in names.manifests.iter().rev() {
+            match Manifest::read(&*disk, number) {
+                Ok(manifest) => manifests.push(manifest),
+                Err(DiskError::Corrupt(corrupt)) => notes.push((number, corrupt)),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut chosen = None;
+        for (at, manifest) in manifests.iter().enumerate() {
+            match open_version(&*disk, manifest, manifests.get(at + 1)) {
+                Ok(version) => {
+                    chosen = Some((at, version));
+                    break;
+                }
+                Err(DiskError::Corrupt(corrupt)) => notes.push((manifest.number, corrupt)),
+                Err(error) => return Err(error),
+            }
+        }
+        notes.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let next_manifest = names.manifests.last().map_or(1, |last| last + 1);
+        let next_table = names.tables.last().map_or(1, |last| last + 1);
+        let Some((at, version)) = chosen else {
+            return match notes.into_iter().next() {
+                _ if names.is_new() => Tables::create(disk, options),
+                Some((_, corrupt)) => Err(corrupt.into()),
+                None => Err(Corrupt {
+                    file: manifest::name(1),
+                    offset: 0,
+                    what: "it is missing, and so is every other manifest".into(),
+                }
+                .into()),
+            };
+        };
+        // A process that was killed may have left it in the page cache only.
+        sync(&*disk, &manifest::name(manifests[at].number))?;
+        let kept = &manifests[at..manifests.len().min(at + 2)];
+        notes.retain(|(number, _)| *number > kept[0].number);
+        let ledger = Ledger::new(next_manifest, kept.iter().rev(), garbage(&names, kept));
+        let next_file = next_table.max(kept[0].next_file);
+        let opened = Opened {
+            flushed_through: version.flushed_through,
+            blob: version.blob.clone(),
+            notes: notes.into_iter().map(|(_, corrupt)| corrupt).collect(),
+        };
+        Ok((Tables::new(disk, options, next_file, version, ledger), opened))
+    }
+
+    /// Begins with the first manifest, in place of one that was never ended.
+    fn create(disk: Arc<dyn Disk>, options: Options) -> Result<(Tables, Opened), DiskError> {
+        let ledger = Ledger::new(1, [], Vec::new());
+        let tables = Tables::new(disk, options, 1, Version::empty(), ledger);
+        tables.commit(Version::clone)?;
+        let opened = Opened { flushed_through: 0, blob: Arc::new([]), notes: Vec::new() };
+        Ok((tables, opened))
+    }
+
+    fn new(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        next_file: u64,
+        version: Version,
+        ledger: Ledger,
+    ) -> Tables {
+        Tables {
+            maker: Maker { disk, options, next: Arc::new(AtomicU64::new(next_file)) },
+            current: RwLock::new(Arc::new(version)),
+            ledger: Mutex::new(ledger),
+            merging: Mutex::new(()),
+        }
+    }
+}
+
+/// Names of manifests and tables that the kept manifests do not need.
+fn garbage(names: &Names, kept: &[Manifest]) -> Vec<String> {
+    let needed: HashSet<u64> =
+        kept.iter().flat_map(Manifest::tables).map(|table| table.number).collect();
+    let tables = names.tables.iter().filter(|number| !needed.contains(number));
+    let is_kept = |number: &u64| kept.iter().any(|manifest| manifest.number == *number);
+    let manifests = names.manifests.iter().filter(|number| !is_kept(number));
+    let tables = tables.map(|&number| table::name(number));
+    tables.chain(manifests.map(|&number| manifest::name(number))).collect()
+}
+
+/// Opens all tables. Those that `before` does not have are read whole: a crash may have torn them.
+fn open_version(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    before: Option<&Manifest>,
+) -> Result<Version, DiskError> {
+    let known: HashSet<u64> =
+        before.into_iter().flat_map(Manifest::tables).map(|table| table.number).collect();
+    let open = |reference: &TableRef| {
+        let table = open_table(disk, reference)?;
+        if !known.contains(&reference.number) {
+            let mut wrong = None;
+            table.verify(|error| wrong = wrong.take().or(Some(error)));
+            wrong.map_or(Ok(()), Err)?;
+        }
+        Ok(Arc::new(table))
+    };
+    version_of(manifest, open)
+}
+
+/// What a manifest says, with its tables as `open` opens them.
+pub(super) fn version_of<E>(
+    manifest: &Manifest,
+    open: impl Fn(&TableRef) -> Result<Arc<Table>, E>,
+) -> Result<Version, E> {
+    let open_run = |reference: &RunRef| {
+        let tables = reference.tables.iter().map(&open).collect::<Result<_, E>>()?;
+        Ok(Arc::new(Run { tables, ..reference.run.clone() }))
+    };
+    Ok(Version {
+        due: manifest.due.iter().map(open_run).collect::<Result<_, E>>()?,
+        ids: manifest.ids.iter().map(open_run).collect::<Result<_, E>>()?,
+        floors: manifest.floors.clone(),
+        flushed_through: manifest.flushed_through,
+        live: manifest.live,
+        blob: manifest.blob.clone(),
+        next_flush: manifest.next_flush,
+    })
+}
+
+fn sync(disk: &dyn Disk, name: &str) -> Result<(), DiskError> {
+    table::open(disk, name)?.sync().map_err(DiskError::io("sync", name))?;
+    disk.sync_names().map_err(DiskError::io("sync", "the directory"))
+}
+
+/// Opens a table, which must be the one that a manifest had.
+pub(super) fn open_table(disk: &dyn Disk, reference: &TableRef) -> Result<Table, DiskError> {
+    let table = Table::open(disk, reference.number)?;
+    if (table.bytes, table.crc) != (reference.bytes, reference.crc) {
+        return Err(table::damage(reference.number, 0, "it is not the table of the manifest"));
+    }
+    Ok(table)
+}

@@ -1,0 +1,201 @@
+//! A run: what a number of flushes in a row wrote to one tree.
+
+use super::block::Value;
+use super::table::{Table, damage};
+use crate::error::DiskError;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub(crate) struct Run {
+    /// The first flush that it holds.
+    pub(crate) lo: u64,
+    /// The last flush that it holds.
+    pub(crate) hi: u64,
+    /// How often its entries were merged, at most.
+    pub(crate) generation: u8,
+    /// Floors up to this flush were applied to the places that its ids name.
+    pub(crate) clean: u64,
+    /// Entries below this key were merged into another run already, and do not count here. Empty
+    /// unless the run is being merged.
+    pub(crate) from: Vec<u8>,
+    /// Sorted by their keys, which do not overlap.
+    pub(crate) tables: Vec<Arc<Table>>,
+}
+
+impl Run {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.bytes).sum()
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.tables.iter().map(|table| table.entries).sum()
+    }
+
+    pub(crate) fn tombstones(&self) -> u64 {
+        self.tables.iter().map(|table| table.tombstones).sum()
+    }
+
+    /// The only table that can hold this key.
+    #[inline]
+    pub(super) fn table(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        if !self.from.is_empty() && *key < *self.from {
+            return None;
+        }
+        let at = self.tables.partition_point(|table| *table.largest < *key);
+        self.tables.get(at).filter(|table| table.spans(key))
+    }
+}
+
+impl Run {
+    /// The table that may hold a key of this hash, of which few do not.
+    ///
+    /// Most looks are for what is not there: the filter is asked first where there is one table.
+    #[inline]
+    pub(super) fn likely(&self, key: &[u8], hash: u64) -> Option<&Arc<Table>> {
+        let has = |table: &&Arc<Table>| table.filter.as_ref().is_none_or(|filter| filter.has(hash));
+        match &*self.tables {
+            [table] if !has(&table) => None,
+            [_] => self.table(key),
+            _ => self.table(key).filter(has),
+        }
+    }
+}
+
+/// Walks through one run. Reads a block only when an entry of it is asked for.
+pub(super) struct RunCursor {
+    run: Arc<Run>,
+    table: usize,
+    block: usize,
+    bytes: Vec<u8>,
+    /// Where in `bytes` the next entry begins.
+    at: usize,
+    key: Vec<u8>,
+    value: Value,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// No entry is read yet. The next one's key is `key`, or greater.
+    Before,
+    /// `key` and `value` are the entry's.
+    At,
+    End,
+}
+
+impl RunCursor {
+    /// Begins with the first entry whose key is not below `from`. Reads nothing.
+    pub(super) fn new(run: Arc<Run>, from: &[u8]) -> RunCursor {
+        let mut cursor = RunCursor {
+            run,
+            table: 0,
+            block: 0,
+            bytes: Vec::new(),
+            at: 0,
+            key: Vec::with_capacity(32),
+            value: None,
+            state: State::End,
+        };
+        cursor.seek(from);
+        cursor
+    }
+
+    /// Goes to the first entry whose key is not below `from`. Reads nothing.
+    pub(super) fn seek(&mut self, from: &[u8]) {
+        let from = from.max(&self.run.from);
+        self.table = self.run.tables.partition_point(|table| *table.largest < *from);
+        self.state = State::End;
+        if let Some(table) = self.run.tables.get(self.table) {
+            let key = from.max(&table.smallest);
+            self.block = table.index.find(key);
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.state = State::Before;
+        }
+    }
+
+    /// The entry's key; before that is [read](RunCursor::load), one that is not greater.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The entry's value; `None` for a tombstone.
+    #[inline]
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        debug_assert!(self.state == State::At);
+        self.value.clone().map(|range| &self.bytes[range])
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.state == State::At
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Reads the entry that it stands before.
+    pub(super) fn load(&mut self) -> Result<(), DiskError> {
+        debug_assert!(self.state == State::Before);
+        let from = std::mem::take(&mut self.key);
+        self.read_block()?;
+        loop {
+            self.read_entry()?;
+            if self.key >= from {
+                self.state = State::At;
+                return Ok(());
+            }
+            if self.at == self.bytes.len() {
+                return Err(self.damage("the block ends before its last key"));
+            }
+        }
+    }
+
+    /// Goes to the next entry. Reads nothing where that is in another table.
+    #[inline]
+    pub(super) fn advance(&mut self) -> Result<(), DiskError> {
+        debug_assert!(self.state == State::At);
+        if self.at < self.bytes.len() {
+            return self.read_entry();
+        }
+        let tables = &self.run.tables;
+        if self.block + 1 < tables[self.table].index.len() {
+            self.block += 1;
+            self.read_block()?;
+            return self.read_entry();
+        }
+        self.table += 1;
+        self.block = 0;
+        self.state = State::End;
+        if let Some(table) = tables.get(self.table) {
+            self.key.clear();
+            self.key.extend_from_slice(&table.smallest);
+            self.state = State::Before;
+        }
+        Ok(())
+    }
+
+    /// An error that names where the entry is.
+    pub(super) fn damage(&self, what: &str) -> DiskError {
+        let table = &self.run.tables[self.table];
+        damage(table.number, table.index.range(self.block).start, what)
+    }
+
+    fn read_block(&mut self) -> Result<(), DiskError> {
+        self.at = 0;
+        self.key.clear();
+        self.run.tables[self.table].block(self.block, &mut self.bytes)
+    }
+
+    #[inline]
+    fn read_entry(&mut self) -> Result<(), DiskError> {
+        let table = &self.run.tables[self.table];
+        self.value = table.step(self.block, &self.bytes, &mut self.at, &mut self.key)?;
+        Ok(())
+    }
+}

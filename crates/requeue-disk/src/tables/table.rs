@@ -1,0 +1,330 @@
+//! A table: one file of sorted entries that never changes.
+//!
+//! ```text
+//!   block | crc    …as many as there are, in the order of their keys
+//!   index | crc
+//!   filter | crc   only in the ids tree
+//!   footer:  file number, entries, tombstones, length of index, length of filter   u64 LE
+//!            smallest key, largest key                                  varint length, bytes
+//!            sections: number of them varint, then prefix, first, last; entries varint
+//!   tail:    crc of footer and tail | length of footer | format   u32 LE,  magic 8 bytes
+//! ```
+//!
+//! Each crc is seeded with the file's number and the place of what it covers, so that bytes that
+//! were moved, within a file or into another, are as wrong as bytes that were changed.
+
+use super::block::{self, Value};
+use super::filter::Filter;
+use super::index::Index;
+use super::keys::{Order, Prefix, put_varint, varint};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Corrupt, DiskError};
+use std::cmp::Ordering;
+use std::io;
+use std::sync::Arc;
+
+/// The newest format of tables that is known here.
+pub(crate) const FORMAT: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"rqtable\n";
+
+/// Bytes of crc, length, format and magic: where they are is the same in every format.
+const TAIL: usize = 20;
+
+/// Bytes of a checksum.
+pub(super) const CRC: usize = 4;
+
+pub(crate) fn name(number: u64) -> String {
+    format!("table-{number:010}")
+}
+
+/// One table, open. Its index and filter are in memory; blocks are read when they are needed.
+pub(crate) struct Table {
+    pub(crate) number: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Of the whole file.
+    pub(crate) bytes: u64,
+    /// The crc in the tail: which file this is, for those who refer to it.
+    pub(crate) crc: u32,
+    /// Tombstones included.
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    pub(super) smallest: Vec<u8>,
+    pub(super) largest: Vec<u8>,
+    /// What it holds of each prefix, in their order; empty in the ids tree.
+    pub(super) sections: Vec<Section>,
+    pub(super) index: Index,
+    pub(super) filter: Option<Filter>,
+}
+
+/// The part of a table of the due tree that is of one kind and list.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Section {
+    pub(super) prefix: Prefix,
+    pub(super) first: Order,
+    pub(super) last: Order,
+    pub(super) entries: u64,
+}
+
+pub(super) fn crc(number: u64, offset: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Fills `bytes` from the file; that it ends before is damage, and no failure of the disk.
+pub(crate) fn read(
+    file: &dyn DiskFile,
+    name: impl Fn() -> String,
+    bytes: &mut [u8],
+    offset: u64,
+) -> Result<(), DiskError> {
+    file.read_at(bytes, offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Corrupt { file: name(), offset, what: "it ends early".into() }.into()
+        }
+        _ => DiskError::io("read", &name())(error),
+    })
+}
+
+/// Opens a file; that it is missing is damage, and no failure of the disk.
+pub(crate) fn open(disk: &dyn Disk, name: &str) -> Result<Arc<dyn DiskFile>, DiskError> {
+    disk.open(name).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Corrupt { file: name.into(), offset: 0, what: "it is missing".into() }.into()
+        }
+        _ => DiskError::io("open", name)(error),
+    })
+}
+
+impl Table {
+    /// Opens a table and checks its footer, index and filter, but no block.
+    pub(crate) fn open(disk: &dyn Disk, number: u64) -> Result<Table, DiskError> {
+        let name = name(number);
+        let file = open(disk, &name)?;
+        let bytes = file.size().map_err(DiskError::io("measure", &name))?;
+        let damaged = |offset: u64, what: &str| damage(number, offset, what);
+
+        let Some(tail_at) = bytes.checked_sub(TAIL as u64) else {
+            return Err(damaged(bytes, "it ends early"));
+        };
+        let mut tail = [0; TAIL];
+        read(&*file, || name.clone(), &mut tail, tail_at)?;
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| tail[at + i]));
+        let (tail_crc, footer_len, format) = (word(0), word(4), word(8));
+        let Some(footer_at) = tail_at.checked_sub(footer_len.into()) else {
+            return Err(damaged(tail_at, "the footer is longer than the file"));
+        };
+        let mut footer = vec![0; footer_len as usize];
+        read(&*file, || name.clone(), &mut footer, footer_at)?;
+        footer.extend_from_slice(&tail[CRC..]);
+        if tail[12..] != MAGIC || crc(number, footer_at, &footer) != tail_crc {
+            return Err(damaged(footer_at, "the footer's checksum is wrong"));
+        }
+        if format > FORMAT {
+            return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
+        }
+        footer.truncate(footer_len as usize);
+        let footer = Footer::decode(&footer)
+            .filter(|footer| footer.number == number)
+            .ok_or_else(|| damaged(footer_at, "the footer is not one of this table"))?;
+
+        let filter_at = footer_at.checked_sub(footer.filter_len);
+        let index_at = filter_at.and_then(|at| at.checked_sub(footer.index_len));
+        let (Some(filter_at), Some(index_at)) = (filter_at, index_at) else {
+            return Err(damaged(footer_at, "index and filter are longer than the file"));
+        };
+        let section = |offset: u64, end: u64, what: &str| {
+            let mut bytes = vec![0; (end - offset) as usize];
+            read(&*file, || name.clone(), &mut bytes, offset)?;
+            check(number, offset, &mut bytes)
+                .map_err(|()| damaged(offset, &format!("the {what}'s checksum is wrong")))?;
+            Ok::<_, DiskError>(bytes)
+        };
+        let index = section(index_at, filter_at, "index")?;
+        let index = Index::decode(&index)
+            .filter(|index| index.end() == index_at && index.len() > 0)
+            .ok_or_else(|| damaged(index_at, "the index is not one of this table"))?;
+        let filter = if footer.filter_len == 0 {
+            None
+        } else {
+            let filter = section(filter_at, footer_at, "filter")?;
+            let filter = Filter::decode(&filter);
+            Some(filter.ok_or_else(|| damaged(filter_at, "the filter is none"))?)
+        };
+        let mut table = Table {
+            number,
+            file,
+            bytes,
+            crc: tail_crc,
+            entries: footer.entries,
+            tombstones: footer.tombstones,
+            smallest: footer.smallest,
+            largest: footer.largest,
+            sections: footer.sections,
+            index,
+            filter,
+        };
+        table.index.shrink();
+        Ok(table)
+    }
+
+    /// Whether its keys begin and end around this one.
+    pub(super) fn spans(&self, key: &[u8]) -> bool {
+        *self.smallest <= *key && *key <= *self.largest
+    }
+
+    /// Reads the entries of a block into `bytes`, whose capacity is used again.
+    pub(super) fn block(&self, block: usize, bytes: &mut Vec<u8>) -> Result<(), DiskError> {
+        let range = self.index.range(block);
+        bytes.resize((range.end - range.start) as usize, 0);
+        read(&*self.file, || name(self.number), bytes, range.start)?;
+        check(self.number, range.start, bytes)
+            .map_err(|()| damage(self.number, range.start, "the block's checksum is wrong"))
+    }
+
+    /// The entry of a key: its block, and where in that the value is.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<(Vec<u8>, Value)>, DiskError> {
+        let number = self.index.find(key);
+        if number == self.index.len() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        self.block(number, &mut bytes)?;
+        let (mut at, mut found) = (0, Vec::with_capacity(key.len() + 64));
+        while at < bytes.len() {
+            let value = self.step(number, &bytes, &mut at, &mut found)?;
+            match found.as_slice().cmp(key) {
+                Ordering::Less => {}
+                Ordering::Equal => return Ok(Some((bytes, value))),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the next entry of a block that [`block`](Table::block) read.
+    #[inline]
+    pub(super) fn step(
+        &self,
+        block: usize,
+        bytes: &[u8],
+        at: &mut usize,
+        key: &mut Vec<u8>,
+    ) -> Result<Value, DiskError> {
+        let start = *at;
+        block::step(bytes, at, key).map_err(|_| {
+            damage(self.number, self.index.range(block).start + start as u64, "this is no entry")
+        })
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, Filter::bytes);
+        self.index.bytes() + filter + self.sections.len() * size_of::<Section>()
+    }
+}
+
+pub(super) fn damage(number: u64, offset: u64, what: &str) -> DiskError {
+    Corrupt { file: name(number), offset, what: what.into() }.into()
+}
+
+/// Takes the checksum off the end of what was read at `offset`, if it is right.
+fn check(number: u64, offset: u64, bytes: &mut Vec<u8>) -> Result<(), ()> {
+    let length = bytes.len().checked_sub(CRC).ok_or(())?;
+    let expected = crc(number, offset, &bytes[..length]);
+    if bytes[length..] != expected.to_le_bytes() {
+        return Err(());
+    }
+    bytes.truncate(length);
+    Ok(())
+}
+
+pub(super) struct Footer {
+    pub(super) number: u64,
+    pub(super) entries: u64,
+    pub(super) tombstones: u64,
+    /// Its checksum included.
+    pub(super) index_len: u64,
+    /// Its checksum included; 0 where there is none.
+    pub(super) filter_len: u64,
+    pub(super) smallest: Vec<u8>,
+    pub(super) largest: Vec<u8>,
+    pub(super) sections: Vec<Section>,
+}
+
+impl Footer {
+    /// The bytes of footer and tail, to be written at `offset`, and their checksum.
+    pub(super) fn encode(&self, offset: u64) -> (Vec<u8>, u32) {
+        let mut bytes = Vec::new();
+        let numbers = [self.number, self.entries, self.tombstones, self.index_len, self.filter_len];
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        for key in [&self.smallest, &self.largest] {
+            put_varint(&mut bytes, key.len() as u64);
+            bytes.extend_from_slice(key);
+        }
+        put_varint(&mut bytes, self.sections.len() as u64);
+        for section in &self.sections {
+            bytes.extend_from_slice(&section.prefix);
+            bytes.extend_from_slice(&section.first);
+            bytes.extend_from_slice(&section.last);
+            put_varint(&mut bytes, section.entries);
+        }
+        let length = bytes.len();
+        bytes.extend_from_slice(&(length as u32).to_le_bytes());
+        bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        bytes.extend_from_slice(&MAGIC);
+        let crc = crc(self.number, offset, &bytes);
+        bytes.splice(length..length, crc.to_le_bytes());
+        (bytes, crc)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Footer> {
+        let (numbers, mut rest) = bytes.split_first_chunk::<40>()?;
+        let number = |i: usize| u64::from_le_bytes(std::array::from_fn(|b| numbers[i * 8 + b]));
+        let smallest = take_counted(&mut rest)?.to_vec();
+        let largest = take_counted(&mut rest)?.to_vec();
+        let count = take_varint(&mut rest)?;
+        let mut sections = Vec::new();
+        for _ in 0..count {
+            let prefix = *take(&mut rest)?;
+            let (first, last) = (*take(&mut rest)?, *take(&mut rest)?);
+            sections.push(Section { prefix, first, last, entries: take_varint(&mut rest)? });
+        }
+        rest.is_empty().then_some(Footer {
+            number: number(0),
+            entries: number(1),
+            tombstones: number(2),
+            index_len: number(3),
+            filter_len: number(4),
+            smallest,
+            largest,
+            sections,
+        })
+    }
+}
+
+/// Takes so many bytes off the front.
+pub(crate) fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Takes a varint off the front.
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut at = 0;
+    let number = varint(bytes, &mut at)?;
+    *bytes = &bytes[at..];
+    Some(number)
+}
+
+/// Takes bytes off the front whose number stands before them.
+pub(crate) fn take_counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_varint(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}

@@ -1,0 +1,244 @@
+//! Tests of files that are not as they were left.
+
+use super::{flush_jobs, names, open, scanned, small, with_seeds};
+use crate::disk::Disk;
+use crate::error::DiskError;
+use crate::manifest::{self, Manifest};
+use crate::tables::{Batch, Checked, Entry, Tables, Version, table};
+use crate::twin::Twin;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Changes what a file holds for those who open it from now on.
+fn change(disk: &Twin, name: &str, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = disk.bytes(name);
+    change(&mut bytes);
+    disk.put(name, &bytes);
+}
+
+/// Everything that can be read, or the first thing that is wrong.
+fn read_all(version: &Arc<Version>) -> Result<Vec<Vec<u8>>, DiskError> {
+    let mut all = Vec::new();
+    let mut scan = version.scan(1, 0, (0, 0));
+    while let Some((_, job)) = scan.next()? {
+        all.push(job.to_vec());
+    }
+    let mut ids = version.ids(1, Bound::Unbounded);
+    while let Some((id, spot)) = ids.next()? {
+        all.push(id.as_bytes().to_vec());
+        all.push(version.read(1, &spot)?);
+        assert_eq!(version.find(1, id)?, Some(spot));
+    }
+    Ok(all)
+}
+
+#[test]
+fn a_flipped_bit_is_named_and_never_served() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 0..100);
+    flush_jobs(&tables, 100..200);
+    // Now no table is new in the newest manifest: none is read whole when it is opened.
+    tables.flush().commit(Batch { live: 200, ..Batch::default() }).unwrap();
+    let whole = read_all(&tables.version()).unwrap();
+    let all = names(&disk);
+    let newest = all.iter().rfind(|name| name.starts_with("manifest-")).unwrap();
+    with_seeds(2000, |random| {
+        let name = random.pick(&all);
+        let at = random.below(disk.bytes(name).len());
+        let bit = 1 << random.below(8);
+        let disk = disk.snapshot();
+        disk.flip(name, at as u64, bit);
+        let error = match Tables::open(Arc::new(disk), small()) {
+            Err(error) => error,
+            Ok((tables, opened)) if name.starts_with("manifest-") => {
+                assert_eq!(opened.notes.len(), usize::from(name == newest));
+                assert!(opened.notes.iter().all(|note| note.file == *name));
+                assert_eq!(read_all(&tables.version()).unwrap(), whole);
+                return;
+            }
+            Ok((tables, _)) => {
+                let wrong = tables.version().verify();
+                assert_eq!(wrong.len(), 1, "{name} at {at}: {wrong:?}");
+                read_all(&tables.version()).expect_err("a flipped bit was served")
+            }
+        };
+        let DiskError::Corrupt(corrupt) = error else { panic!("{error}") };
+        assert_eq!(corrupt.file, *name);
+        assert!(corrupt.offset <= at as u64, "byte {at}: {corrupt}");
+    });
+}
+
+#[test]
+fn verify_names_everything_that_is_wrong() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 0..200);
+    let table = tables.version().due[0].tables[0].clone();
+    let blocks = [1, 3];
+    for block in blocks {
+        let range = table.index.range(block);
+        disk.flip(&table::name(table.number), range.start + 7, 1);
+    }
+    let wrong: Vec<_> = tables
+        .version()
+        .verify()
+        .into_iter()
+        .map(|error| match error {
+            DiskError::Corrupt(corrupt) => (corrupt.file, corrupt.offset),
+            error => panic!("{error}"),
+        })
+        .collect();
+    let expected = blocks.map(|block| (table::name(table.number), table.index.range(block).start));
+    assert_eq!(wrong, expected);
+
+    let (mut checked, mut entries) = (Checked::default(), 0);
+    let manifest = Manifest::read(&disk, 2).unwrap();
+    let count = |_: &_, _: Entry<'_>| {
+        entries += 1;
+        Ok(())
+    };
+    checked.read(&disk, &manifest, count, |_| ());
+    assert_eq!(checked.wrong(table.number).len(), 2);
+    assert!(entries > 200 && entries < 400, "those of two blocks are not told");
+    assert!(checked.version(&manifest, None).is_none(), "it would be passed over");
+}
+
+#[test]
+fn blocks_that_change_places_are_damage() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    // Jobs of equal length, so that blocks are.
+    flush_jobs(&tables, 1000..1200);
+    let table = tables.version().due[0].tables[0].clone();
+    let (a, b) = (table.index.range(1), table.index.range(2));
+    assert_eq!(a.end - a.start, b.end - b.start);
+    // Now it is not new in the newest manifest, and not read whole when it is opened.
+    flush_jobs(&tables, 0..1);
+    change(&disk, &table::name(table.number), |bytes| {
+        let (first, second) = bytes.split_at_mut(b.start as usize);
+        let length = (b.end - b.start) as usize;
+        first[a.start as usize..a.end as usize].swap_with_slice(&mut second[..length]);
+    });
+    assert_eq!(open(&disk, small()).version().verify().len(), 2);
+}
+
+#[test]
+fn a_block_of_another_table_is_damage() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 1000..1200);
+    let version = tables.version();
+    let [a, b] = [0, 1].map(|table| &version.due[0].tables[table]);
+    assert_eq!(a.index.range(0), b.index.range(0));
+    flush_jobs(&tables, 0..1);
+    let block = 0..a.index.range(0).end as usize;
+    let other = disk.bytes(&table::name(b.number));
+    change(&disk, &table::name(a.number), |bytes| {
+        bytes[block.clone()].copy_from_slice(&other[block]);
+    });
+    let wrong = open(&disk, small()).version().verify();
+    assert!(wrong[0].to_string().contains("checksum"), "{wrong:?}");
+}
+
+#[test]
+fn a_table_in_the_place_of_another_is_damage() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 0..10);
+    flush_jobs(&tables, 10..20);
+    let first = tables.version().due[0].tables[0].number;
+    let second = tables.version().due[1].tables[0].number;
+    drop(tables);
+    disk.put(&table::name(first), &disk.bytes(&table::name(second)));
+    let error = Tables::open(Arc::new(disk), small()).err().unwrap();
+    assert!(error.to_string().starts_with(&table::name(first)), "{error}");
+}
+
+#[test]
+fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
+    with_seeds(50, |random| {
+        let disk = Twin::new();
+        let tables = open(&disk, small());
+        flush_jobs(&tables, 0..100);
+        let before = names(&disk);
+        flush_jobs(&tables, 100..200);
+        drop(tables);
+        let new: Vec<_> = names(&disk).into_iter().filter(|name| !before.contains(name)).collect();
+        let name = random.pick(&new).clone();
+        let length = disk.bytes(&name).len();
+        if random.chance(30) {
+            disk.remove(&name).unwrap();
+        } else if random.chance(50) {
+            disk.truncate(&name, random.below(length) as u64);
+        } else {
+            let at = random.below(length);
+            (at..length).for_each(|at| disk.flip(&name, at as u64, 0x55));
+        }
+        let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
+        assert_eq!(opened.flushed_through, 10);
+        assert_eq!(opened.notes.len(), usize::from(names(&disk).contains(&manifest::name(3))));
+        assert_eq!(tables.released_through(), 0, "the log is needed from the start");
+        assert_eq!(scanned(&tables.version()), (0..100).collect::<Vec<_>>());
+
+        // What the log has is flushed again, over the ruins or without them.
+        if random.chance(50) {
+            tables.clean();
+        }
+        flush_jobs(&tables, 100..200);
+        flush_jobs(&tables, 200..210);
+        drop(tables);
+        let tables = open(&disk, small());
+        assert_eq!(scanned(&tables.version()), (0..210).collect::<Vec<_>>());
+        assert_eq!(names(&disk).len(), 2 + tables.version().tables().count());
+    });
+}
+
+#[test]
+fn orphans_are_removed() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 0..10);
+    drop(tables);
+    let before = names(&disk);
+    disk.put(&table::name(77), &[1; 100]);
+    let tables = open(&disk, small());
+    assert_eq!(names(&disk), before);
+    flush_jobs(&tables, 10..20);
+    assert!(names(&disk).contains(&table::name(78)), "no number is used twice");
+}
+
+#[test]
+fn a_manifest_that_was_never_ended_is_begun_anew() {
+    let disk = Twin::new();
+    disk.put(&manifest::name(1), &[0; 10]);
+    let tables = open(&disk, small());
+    assert_eq!(names(&disk), [manifest::name(1)]);
+    flush_jobs(&tables, 0..10);
+    drop(tables);
+    assert_eq!(scanned(&open(&disk, small()).version()).len(), 10);
+}
+
+#[test]
+fn a_directory_without_its_manifests_is_refused() {
+    let disk = Twin::new();
+    disk.put("log-0000000001", &[]);
+    let error = Tables::open(Arc::new(disk), small()).err().unwrap();
+    assert!(matches!(error, DiskError::Corrupt(_)), "{error}");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let disk = Twin::new();
+    let tables = open(&disk, small());
+    flush_jobs(&tables, 0..10);
+    drop(tables);
+    let name = manifest::name(2);
+    change(&disk, &name, |bytes| {
+        bytes[8] = 9;
+        let crc = manifest::crc(2, bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    });
+    let error = Tables::open(Arc::new(disk), small()).err().unwrap();
+    assert!(matches!(error, DiskError::Newer { found: 9, known: 1, .. }), "{error}");
+}

@@ -1,0 +1,205 @@
+//! Random flushes, merges and reopenings, compared with a map of all jobs.
+
+use super::{names, open, place, small, with_seeds};
+use crate::error::DiskError;
+use crate::tables::{Batch, Place, Tables, Tree};
+use crate::twin::Twin;
+use requeue_testkit::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+pub(super) type Jobs = BTreeMap<(u32, String), (Place, Vec<u8>)>;
+
+const KINDS: u32 = 3;
+const LISTS: u8 = 3;
+
+#[test]
+fn tables_hold_what_a_map_would() {
+    with_seeds(40, |random| {
+        let disk = Twin::new();
+        let mut tables = open(&disk, small());
+        let (mut jobs, mut seq) = (Jobs::new(), 0);
+        for _ in 0..40 {
+            flush(&tables, &mut jobs, &mut seq, random).unwrap();
+            while random.chance(70) {
+                let patience = random.below(4);
+                let looks = std::cell::Cell::new(0);
+                let stop = || looks.replace(looks.get() + 1) == patience;
+                if !tables.compact(stop).unwrap() {
+                    break;
+                }
+                check_some(&tables, &jobs, random);
+            }
+            if random.chance(20) {
+                drop(tables);
+                tables = open(&disk, small());
+            }
+            check_some(&tables, &jobs, random);
+        }
+        check_all(&tables, &jobs);
+        while tables.compact(|| false).unwrap() {}
+        check_all(&tables, &jobs);
+        check_dead(&tables);
+        check_files(&tables, &disk);
+        drop(tables);
+        check_all(&open(&disk, small()), &jobs);
+    });
+}
+
+/// Changes some jobs and flushes the changes.
+pub(super) fn flush(
+    tables: &Tables,
+    jobs: &mut Jobs,
+    seq: &mut u64,
+    random: &mut Random,
+) -> Result<(), DiskError> {
+    let before = jobs.clone();
+    let mut floors = BTreeMap::new();
+    if random.chance(60) {
+        let (kind, list) = (random.below(KINDS as usize) as u32, random.below(LISTS.into()) as u8);
+        let below = (random.below(1000) as u64, random.below(*seq as usize) as u64);
+        floors.insert((kind, list), below);
+    }
+    let covered = |kind, old: &Place| {
+        floors.get(&(kind, old.list)).is_some_and(|below| (old.at, old.seq) < *below)
+    };
+    // Those below a floor are gone, or written anew to the same place.
+    let consumed: Vec<_> = jobs
+        .iter()
+        .filter(|((kind, _), (old, _))| covered(*kind, old))
+        .map(|(key, _)| key.clone())
+        .collect();
+    let mut changed = BTreeSet::new();
+    for key in consumed {
+        if random.chance(10) {
+            changed.insert(key.clone());
+        } else {
+            jobs.remove(&key);
+        }
+    }
+    for _ in 0..random.below(60) {
+        let key = (random.below(KINDS as usize) as u32, format!("id-{}", random.below(300)));
+        *seq += 1;
+        let at = random.below(1000) as u64;
+        match random.below(10) {
+            0..3 => drop(jobs.remove(&key)),
+            3 if jobs.contains_key(&key) => drop(changed.insert(key)),
+            _ => {
+                let list = random.below(LISTS.into()) as u8;
+                jobs.insert(key.clone(), (place(list, at, *seq), Vec::new()));
+                changed.insert(key);
+            }
+        }
+    }
+    changed.retain(|key| jobs.contains_key(key));
+    for key in &changed {
+        let bytes = (0..random.below(80)).map(|_| random.number() as u8).collect();
+        jobs.get_mut(key).unwrap().1 = bytes;
+    }
+
+    let mut due = BTreeMap::new();
+    let mut ids = BTreeMap::new();
+    for (key, (old, _)) in &before {
+        let gone = jobs.get(key).is_none_or(|(new, _)| new != old);
+        if gone && !covered(key.0, old) {
+            due.insert((key.0, *old), None);
+        }
+        if !jobs.contains_key(key) && (!covered(key.0, old) || random.chance(30)) {
+            ids.insert(key.clone(), None);
+        }
+    }
+    for key in changed {
+        let (place, value) = &jobs[&key];
+        due.insert((key.0, *place), Some(value.clone()));
+        ids.insert(key, Some(*place));
+    }
+    let mut flush = tables.flush();
+    for ((kind, place), value) in due {
+        flush.due(kind, place, value.as_deref())?;
+    }
+    for ((kind, id), place) in ids {
+        flush.id(kind, &id, place)?;
+    }
+    let floors = floors.into_iter().map(|((kind, list), below)| (kind, list, below)).collect();
+    let number = flush.number();
+    let blob = number.to_le_bytes().to_vec();
+    let live = jobs.len() as u64;
+    flush.commit(Batch { floors, flushed_through: number * 7, live, blob })
+}
+
+fn check_some(tables: &Tables, jobs: &Jobs, random: &mut Random) {
+    let version = tables.version();
+    for _ in 0..10 {
+        let key = (random.below(KINDS as usize) as u32, format!("id-{}", random.below(300)));
+        let found = version.find(key.0, &key.1).unwrap();
+        let expected = jobs.get(&key);
+        assert_eq!(found.map(|spot| spot.place()), expected.map(|(place, _)| *place), "{key:?}");
+        if let Some((spot, (_, value))) = found.zip(expected) {
+            assert_eq!(version.read(key.0, &spot).unwrap(), *value);
+        }
+    }
+    let (kind, list) = (random.below(KINDS as usize) as u32, random.below(LISTS.into()) as u8);
+    let from = (random.below(1000) as u64, random.below(3000) as u64);
+    check_scan(tables, jobs, kind, list, from);
+    let id = format!("id-{}", random.below(300));
+    check_ids(tables, jobs, kind, Bound::Included(&id));
+    check_ids(tables, jobs, kind, Bound::Excluded(&id));
+}
+
+pub(super) fn check_all(tables: &Tables, jobs: &Jobs) {
+    for kind in 0..KINDS {
+        (0..LISTS).for_each(|list| check_scan(tables, jobs, kind, list, (0, 0)));
+        check_ids(tables, jobs, kind, Bound::Unbounded);
+    }
+    let version = tables.version();
+    assert!(version.verify().is_empty());
+    assert_eq!(*version.blob, (version.next_flush - 1).to_le_bytes());
+    assert_eq!(version.flushed_through, (version.next_flush - 1) * 7);
+    assert_eq!(version.live, jobs.len() as u64);
+}
+
+fn check_scan(tables: &Tables, jobs: &Jobs, kind: u32, list: u8, from: (u64, u64)) {
+    let of_list = jobs.iter().filter(|((of, _), (place, _))| (*of, place.list) == (kind, list));
+    let expected: BTreeMap<_, _> =
+        of_list.map(|(_, (place, value))| ((place.at, place.seq), value)).collect();
+    let mut expected = expected.range(from..);
+    let mut scan = tables.version().scan(kind, list, from);
+    while let Some((place, value)) = scan.next().unwrap() {
+        let (expected_place, expected_value) = expected.next().expect("the list ends here");
+        assert_eq!((place, value), (*expected_place, expected_value.as_slice()));
+    }
+    assert_eq!(expected.next(), None, "kind {kind}, list {list}, from {from:?}");
+}
+
+fn check_ids(tables: &Tables, jobs: &Jobs, kind: u32, from: Bound<&str>) {
+    let start = from.map(|id| (kind, id.to_owned()));
+    let start =
+        if start == Bound::Unbounded { Bound::Included((kind, String::new())) } else { start };
+    let mut expected = jobs.range((start, Bound::Excluded((kind + 1, String::new()))));
+    let mut ids = tables.version().ids(kind, from);
+    while let Some((id, spot)) = ids.next().unwrap() {
+        let ((_, expected_id), (place, _)) = expected.next().expect("the ids end here");
+        assert_eq!((id, spot.place()), (expected_id.as_str(), *place));
+    }
+    assert_eq!(expected.next(), None, "kind {kind}, ids from {from:?}");
+}
+
+/// When no merge is needed any more, there are few runs and not much is dead.
+fn check_dead(tables: &Tables) {
+    let version = tables.version();
+    for (tree, runs, dead) in [(Tree::Due, 3, 2048), (Tree::Ids, 2, 512)] {
+        let counts = version.counts(tree);
+        assert!(counts.runs <= runs, "{counts:?}");
+        let data = counts.entries - counts.tombstones;
+        let dead_bytes = (data - version.live) * counts.bytes / data.max(1);
+        assert!(dead_bytes <= counts.bytes * 3 / 10 + dead, "{counts:?}");
+    }
+}
+
+/// No file is there that the last two manifests do not need.
+fn check_files(tables: &Tables, disk: &Twin) {
+    tables.commit(Clone::clone).unwrap();
+    tables.commit(Clone::clone).unwrap();
+    let needed = tables.version().tables().count();
+    assert_eq!(names(disk).len(), needed + 2, "{:?}", names(disk));
+}
