@@ -1,0 +1,72 @@
+//! Orders that nobody pays, on disk: kill it in the middle, start it again, and it goes on.
+//!
+//! `cargo run -p requeue-disk --example unpaid_orders [SECONDS [DIRECTORY]]`. A day lasts that
+//! many seconds (10); then the order is closed. Orders are reminded of after a tenth of that.
+
+use requeue::worker::{BoxError, Outcome};
+use requeue_disk::DiskStore;
+use requeue_jobs::{ClaimedJob, JobWorker, Jobs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ORDERS: [(&str, &str); 3] = [("order-1", "20 €"), ("order-2", "35 €"), ("order-3", "5 €")];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let mut args = std::env::args().skip(1);
+    let day = Duration::from_secs(args.next().map_or(Ok(10), |day| day.parse())?);
+    let fresh = || std::env::temp_dir().join(format!("unpaid-orders-{}", std::process::id()));
+    let given = args.next().map(PathBuf::from);
+    let directory = given.clone().unwrap_or_else(fresh);
+
+    let store = DiskStore::open(&directory)?;
+    let jobs = Jobs::new(Arc::new(store));
+    let worker = JobWorker::new(&jobs, ["order.remind", "order.close"], "shop-1")?;
+    let running = worker.spawn(|run| async move { fall_due(&run.key) });
+
+    let before = jobs_left(&jobs).await?;
+    if before > 0 {
+        println!("{before} jobs are here from before");
+    } else {
+        open_shop(&jobs, day).await?;
+    }
+    while jobs_left(&jobs).await? > 0 {
+        tokio::time::sleep(day / 20).await;
+    }
+    running.shut_down(Duration::from_secs(1)).await;
+    println!("nothing is left to do");
+    if given.is_none() {
+        std::fs::remove_dir_all(&directory)?;
+    }
+    Ok(())
+}
+
+async fn open_shop(jobs: &Jobs, day: Duration) -> Result<(), BoxError> {
+    for (order, amount) in ORDERS {
+        jobs.put("order.remind", order, amount).after(day / 10).await?;
+        jobs.put("order.close", order, amount).after(day).await?;
+        println!("{order}: placed, {amount}");
+    }
+    jobs.cancel("order.remind", "order-1").await?;
+    jobs.cancel("order.close", "order-1").await?;
+    println!("order-1: paid");
+    Ok(())
+}
+
+async fn jobs_left(jobs: &Jobs) -> Result<u64, BoxError> {
+    let kinds = jobs.store().kinds().await?;
+    Ok(kinds.iter().map(|kind| kind.counts.pending + kind.counts.leased).sum())
+}
+
+fn fall_due(job: &ClaimedJob) -> Result<Outcome, BoxError> {
+    let order = job.id().as_str();
+    match job.kind().as_str() {
+        "order.remind" => {
+            println!("{order}: reminded of {}", std::str::from_utf8(job.body.bytes())?)
+        }
+        "order.close" => println!("{order}: closed, nobody paid"),
+        _ => return Ok(Outcome::GiveUp),
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,404 @@
+//! Jobs, settings and schedules as bytes. `docs/disk-format.md` draws them.
+//!
+//! A job is written whole into tables. Into the log it is written against what it was before:
+//! a body that did not change is not written again, nor are failures that were there.
+
+use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
+use requeue_jobs::rules::{Lease, Next, Record, Status};
+use requeue_jobs::{
+    Backoff, Body, FailedAttempt, Fence, Generation, JobId, Missed, Retention, Schedule, Settings,
+    Timestamp, WorkerName,
+};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// What of a job need not be written again if it stays.
+pub(crate) struct Parts {
+    body: Body,
+    next: Option<Body>,
+    failures: Vec<FailedAttempt>,
+}
+
+impl Parts {
+    pub(crate) fn of(record: &Record) -> Self {
+        let next = match &record.status {
+            Status::Leased(lease) => lease.next.as_ref().map(|next| next.body.clone()),
+            Status::Pending | Status::Dead { .. } => None,
+        };
+        Parts { body: record.body.clone(), next, failures: record.failures.clone() }
+    }
+}
+
+// What the flags of a job say, from the lowest bit.
+const PENDING: u64 = 0;
+const LEASED: u64 = 1;
+const DEAD: u64 = 2;
+const STATUS: u64 = 3;
+/// The body follows, is the one there was, or that of the successor there was.
+const BODY_SAME: u64 = 1 << 2;
+const BODY_OF_NEXT: u64 = 2 << 2;
+const BODY: u64 = 3 << 2;
+const HAS_NEXT: u64 = 1 << 4;
+const NEXT_SAME: u64 = 1 << 5;
+const CANCELLED: u64 = 1 << 6;
+/// Failures follow, are those there were, or those with one more.
+const FAILURES_NONE: u64 = 0;
+const FAILURES_ALL: u64 = 1 << 7;
+const FAILURES_SAME: u64 = 2 << 7;
+const FAILURES_MORE: u64 = 3 << 7;
+const FAILURES: u64 = 3 << 7;
+const HAS_ATTEMPTS: u64 = 1 << 9;
+const HAS_FLOOR: u64 = 1 << 10;
+const HAS_DEATHS: u64 = 1 << 11;
+const HAS_FIRST_PUT: u64 = 1 << 12;
+/// The first put was when the job was created.
+const FIRST_PUT_CREATED: u64 = 1 << 13;
+/// All others mean nothing yet.
+const KNOWN: u64 = (1 << 14) - 1;
+
+pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Parts>) {
+    let mut flags = match &record.status {
+        Status::Pending => PENDING,
+        Status::Leased(_) => LEASED,
+        Status::Dead { .. } => DEAD,
+    };
+    if let Some(before) = before {
+        flags |= match () {
+            () if same(&record.body, &before.body) => BODY_SAME,
+            () if before.next.as_ref().is_some_and(|next| same(&record.body, next)) => BODY_OF_NEXT,
+            () => 0,
+        };
+    }
+    if let Status::Leased(lease) = &record.status {
+        flags |= if lease.cancelled { CANCELLED } else { 0 };
+        if let Some(next) = &lease.next {
+            flags |= HAS_NEXT;
+            let before = before.and_then(|before| before.next.as_ref());
+            flags |= if before.is_some_and(|body| same(body, &next.body)) { NEXT_SAME } else { 0 };
+        }
+    }
+    flags |= failures_flag(record, before);
+    flags |= if record.attempts > 0 { HAS_ATTEMPTS } else { 0 };
+    flags |= if record.floor > Timestamp::default() { HAS_FLOOR } else { 0 };
+    flags |= if record.deaths > 0 { HAS_DEATHS } else { 0 };
+    flags |= match record.first_put_at {
+        None => 0,
+        Some(at) if at == record.created_at => HAS_FIRST_PUT | FIRST_PUT_CREATED,
+        Some(_) => HAS_FIRST_PUT,
+    };
+    put_number(out, flags);
+    put_number(out, record.generation.0);
+    put_number(out, record.seq);
+    let created = record.created_at.as_millis();
+    put_number(out, created);
+    put_step(out, created, record.updated_at.as_millis());
+    put_step(out, created, record.due.as_millis());
+    if flags & HAS_ATTEMPTS != 0 {
+        put_number(out, record.attempts.into());
+    }
+    if flags & HAS_FLOOR != 0 {
+        put_step(out, created, record.floor.as_millis());
+    }
+    if flags & HAS_DEATHS != 0 {
+        put_number(out, record.deaths.into());
+    }
+    if let Some(at) = record.first_put_at.filter(|_| flags & FIRST_PUT_CREATED == 0) {
+        put_step(out, created, at.as_millis());
+    }
+    match &record.status {
+        Status::Pending => {}
+        Status::Dead { died_at } => put_step(out, created, died_at.as_millis()),
+        Status::Leased(lease) => put_lease(out, lease, created, flags),
+    }
+    if flags & BODY == 0 {
+        put_body(out, &record.body);
+    }
+    match flags & FAILURES {
+        FAILURES_ALL => {
+            put_number(out, record.failures.len() as u64);
+            record.failures.iter().for_each(|failure| put_failure(out, failure));
+        }
+        FAILURES_MORE => record.failures.last().into_iter().for_each(|last| put_failure(out, last)),
+        _ => {}
+    }
+}
+
+fn failures_flag(record: &Record, before: Option<&Parts>) -> u64 {
+    let now = &record.failures;
+    if now.is_empty() {
+        return FAILURES_NONE;
+    }
+    let Some(before) = before.map(|before| &before.failures) else { return FAILURES_ALL };
+    if now == before {
+        return FAILURES_SAME;
+    }
+    // One more, where the first may have had to go for it.
+    let kept = now.len() - 1;
+    let fits = before.len() >= kept && now[..kept] == before[before.len() - kept..];
+    if fits && kept > 0 { FAILURES_MORE } else { FAILURES_ALL }
+}
+
+/// Whether these are one body, and not just alike: that costs nothing to see.
+fn same(a: &Body, b: &Body) -> bool {
+    std::ptr::eq(a.bytes(), b.bytes()) && a.content_type() == b.content_type() && !a.is_empty()
+}
+
+fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
+    put_number(out, lease.fence.0);
+    out.extend_from_slice(&lease.nonce.to_le_bytes());
+    put_bytes(out, lease.worker.as_str().as_bytes());
+    put_step(out, created, lease.claimed_at.as_millis());
+    put_step(out, created, lease.ends_at.as_millis());
+    if let Some(next) = &lease.next {
+        put_number(out, next.generation.0);
+        put_step(out, created, next.due.as_millis());
+        put_step(out, created, next.put_at.as_millis());
+        if flags & NEXT_SAME == 0 {
+            put_body(out, &next.body);
+        }
+    }
+}
+
+fn put_failure(out: &mut Vec<u8>, failure: &FailedAttempt) {
+    put_bytes(out, failure.worker.as_str().as_bytes());
+    let started = failure.started_at.as_millis();
+    put_number(out, started);
+    put_step(out, started, failure.ended_at.as_millis());
+    match &failure.error {
+        None => put_number(out, 0),
+        Some(error) => {
+            put_number(out, error.len() as u64 + 1);
+            out.extend_from_slice(error.as_bytes());
+        }
+    }
+}
+
+/// Content types that most bodies have, by number; their texts are shared by all jobs.
+static CONTENT_TYPES: LazyLock<[Arc<str>; 3]> =
+    LazyLock::new(|| ["application/octet-stream", "application/json", "text/plain"].map(Arc::from));
+
+pub(crate) fn put_body(out: &mut Vec<u8>, body: &Body) {
+    let known = CONTENT_TYPES.iter().position(|known| **known == *body.content_type());
+    match known {
+        Some(number) => put_number(out, number as u64),
+        None => {
+            put_number(out, (CONTENT_TYPES.len() + body.content_type().len()) as u64);
+            out.extend_from_slice(body.content_type().as_bytes());
+        }
+    }
+    put_bytes(out, body.bytes());
+}
+
+fn body(bytes: &mut Bytes<'_>) -> Result<Body, Malformed> {
+    let number = bytes.number32()? as usize;
+    let content_type = match CONTENT_TYPES.get(number) {
+        Some(known) => known.clone(),
+        None => {
+            let text = bytes.take(number - CONTENT_TYPES.len())?;
+            Arc::from(str::from_utf8(text).map_err(|_| Malformed("a text is not UTF-8"))?)
+        }
+    };
+    Body::new(bytes.bytes()?, content_type).map_err(|_| Malformed("a body is too large"))
+}
+
+/// Reads a job. `before` is what it was, if the log says that something of it stays.
+pub(crate) fn record(bytes: &mut Bytes<'_>, before: Option<&Parts>) -> Result<Record, Malformed> {
+    let before = || before.ok_or(Malformed("it says to stay what it was, and it was nothing"));
+    let flags = bytes.number()?;
+    if flags & !KNOWN != 0 {
+        return Err(Malformed("it has flags that mean nothing"));
+    }
+    let generation = Generation(bytes.number()?);
+    let seq = bytes.number()?;
+    let created = bytes.number()?;
+    let updated_at = time(bytes.step(created)?);
+    let due = time(bytes.step(created)?);
+    let attempts = if flags & HAS_ATTEMPTS != 0 { bytes.number32()? } else { 0 };
+    let floor = if flags & HAS_FLOOR != 0 { bytes.step(created)? } else { 0 };
+    let deaths = if flags & HAS_DEATHS != 0 { bytes.number32()? } else { 0 };
+    let first_put_at = match flags & (HAS_FIRST_PUT | FIRST_PUT_CREATED) {
+        0 => None,
+        HAS_FIRST_PUT => Some(time(bytes.step(created)?)),
+        _ => Some(time(created)),
+    };
+    let status = match flags & STATUS {
+        PENDING => Status::Pending,
+        DEAD => Status::Dead { died_at: time(bytes.step(created)?) },
+        LEASED => {
+            let stays = (flags & NEXT_SAME != 0).then(before).transpose()?;
+            Status::Leased(Box::new(lease(bytes, created, flags, stays)?))
+        }
+        _ => return Err(Malformed("it is in no known state")),
+    };
+    let body = match flags & BODY {
+        0 => body(bytes)?,
+        BODY_SAME => before()?.body.clone(),
+        BODY_OF_NEXT => before()?.next.clone().ok_or(Malformed("it had no successor"))?,
+        _ => return Err(Malformed("its body is from nowhere")),
+    };
+    let failures = match flags & FAILURES {
+        FAILURES_ALL => {
+            let count = bytes.number()?;
+            (0..count).map(|_| failure(bytes)).collect::<Result<_, _>>()?
+        }
+        FAILURES_SAME => before()?.failures.clone(),
+        FAILURES_MORE => {
+            let mut failures = before()?.failures.clone();
+            if failures.len() == requeue_jobs::limits::KEPT_ATTEMPTS {
+                failures.remove(0);
+            }
+            failures.push(failure(bytes)?);
+            failures
+        }
+        _ => Vec::new(),
+    };
+    let mut record = Record::new(body, due, generation, seq, time(created));
+    record.attempts = attempts;
+    record.floor = time(floor);
+    record.first_put_at = first_put_at;
+    record.status = status;
+    record.failures = failures;
+    record.deaths = deaths;
+    record.updated_at = updated_at;
+    Ok(record)
+}
+
+fn lease(
+    bytes: &mut Bytes<'_>,
+    created: u64,
+    flags: u64,
+    stays: Option<&Parts>,
+) -> Result<Lease, Malformed> {
+    let fence = Fence(bytes.number()?);
+    let nonce = fixed(bytes)?;
+    let worker = worker(bytes)?;
+    let claimed_at = time(bytes.step(created)?);
+    let ends_at = time(bytes.step(created)?);
+    let mut next = None;
+    if flags & HAS_NEXT != 0 {
+        let generation = Generation(bytes.number()?);
+        let due = time(bytes.step(created)?);
+        let put_at = time(bytes.step(created)?);
+        let body = match stays {
+            Some(stays) => stays.next.clone().ok_or(Malformed("it had no successor"))?,
+            None => body(bytes)?,
+        };
+        next = Some(Next { body, due, generation, put_at });
+    }
+    let cancelled = flags & CANCELLED != 0;
+    Ok(Lease { fence, nonce, worker, claimed_at, ends_at, cancelled, next })
+}
+
+fn failure(bytes: &mut Bytes<'_>) -> Result<FailedAttempt, Malformed> {
+    let worker = worker(bytes)?;
+    let started = bytes.number()?;
+    let ended_at = time(bytes.step(started)?);
+    let error = match bytes.number32()? {
+        0 => None,
+        len => {
+            let text = bytes.take(len as usize - 1)?;
+            Some(Arc::from(str::from_utf8(text).map_err(|_| Malformed("a text is not UTF-8"))?))
+        }
+    };
+    Ok(FailedAttempt { worker, started_at: time(started), ended_at, error })
+}
+
+fn time(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn fixed(bytes: &mut Bytes<'_>) -> Result<u64, Malformed> {
+    let eight = bytes.take(8)?;
+    Ok(u64::from_le_bytes(eight.try_into().expect("eight were asked for")))
+}
+
+fn worker(bytes: &mut Bytes<'_>) -> Result<WorkerName, Malformed> {
+    WorkerName::new(bytes.text()?).map_err(|_| Malformed("a worker's name is not as it may be"))
+}
+
+/// Reads a job and its id, as they stand in tables, unless it is `here` already.
+pub(crate) fn job_unless(
+    value: &[u8],
+    here: impl Fn(&JobId) -> bool,
+) -> Result<Option<(JobId, Box<Record>)>, Malformed> {
+    let mut bytes = Bytes::new(value);
+    let id = id(&mut bytes)?;
+    if here(&id) {
+        return Ok(None);
+    }
+    let record = record(&mut bytes, None)?;
+    bytes.end()?;
+    Ok(Some((id, Box::new(record))))
+}
+
+pub(crate) fn id(bytes: &mut Bytes<'_>) -> Result<JobId, Malformed> {
+    JobId::new(bytes.text()?).map_err(|_| Malformed("an id is not as it may be"))
+}
+
+// Settings and schedules.
+
+pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &Settings) {
+    put_duration(out, settings.lease);
+    put_duration(out, settings.backoff.base);
+    put_duration(out, settings.backoff.max);
+    out.push(settings.backoff.jitter_percent);
+    put_number(out, settings.max_attempts.into());
+    put_number(out, settings.concurrency.map_or(0, |limit| u64::from(limit) + 1));
+    out.push(settings.paused.into());
+    put_duration(out, settings.retention.age);
+    put_number(out, settings.retention.count as u64);
+}
+
+pub(crate) fn settings(bytes: &mut Bytes<'_>) -> Result<Settings, Malformed> {
+    let mut settings = Settings::default();
+    settings.lease = duration(bytes)?;
+    let (base, max) = (duration(bytes)?, duration(bytes)?);
+    settings.backoff = Backoff { base, max, jitter_percent: bytes.byte()? };
+    settings.max_attempts = bytes.number32()?;
+    let concurrency = bytes.number()?.checked_sub(1);
+    let too_large = |_| Malformed("a number is too large");
+    settings.concurrency = concurrency.map(u32::try_from).transpose().map_err(too_large)?;
+    settings.paused = bytes.byte()? != 0;
+    let age = duration(bytes)?;
+    let count = usize::try_from(bytes.number()?).map_err(too_large)?;
+    settings.retention = Retention { age, count };
+    Ok(settings)
+}
+
+pub(crate) fn put_schedule(out: &mut Vec<u8>, schedule: &Schedule) {
+    put_bytes(out, schedule.id.as_str().as_bytes());
+    put_bytes(out, schedule.when.as_bytes());
+    put_bytes(out, schedule.time_zone.as_bytes());
+    out.push(match schedule.missed {
+        Missed::One => 0,
+        Missed::Skip => 1,
+    });
+    put_number(out, schedule.next.as_millis());
+    put_body(out, &schedule.body);
+}
+
+pub(crate) fn schedule(bytes: &mut Bytes<'_>) -> Result<Schedule, Malformed> {
+    let id = id(bytes)?;
+    let when = bytes.text()?.to_owned();
+    let time_zone = bytes.text()?.to_owned();
+    let missed = match bytes.byte()? {
+        0 => Missed::One,
+        1 => Missed::Skip,
+        _ => return Err(Malformed("it does what is unknown with what it missed")),
+    };
+    let next = time(bytes.number()?);
+    Ok(Schedule { id, when, time_zone, body: body(bytes)?, missed, next })
+}
+
+fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+    put_number(out, duration.as_secs());
+    put_number(out, duration.subsec_nanos().into());
+}
+
+fn duration(bytes: &mut Bytes<'_>) -> Result<Duration, Malformed> {
+    let (secs, nanos) = (bytes.number()?, bytes.number32()?);
+    if nanos >= 1_000_000_000 {
+        return Err(Malformed("a second has too many nanoseconds"));
+    }
+    Ok(Duration::new(secs, nanos))
+}

@@ -1,0 +1,278 @@
+//! Looking at many jobs, beside the writer.
+//!
+//! What is in memory is looked at under the lock, a piece at a time; tables are read without
+//! it, for they do not change.
+
+use crate::bytes::{Bytes, Malformed};
+use crate::codec;
+use crate::error::unavailable;
+use crate::shelf::{DiskShelf, Slot, read, stand};
+use crate::state::State;
+use foldhash::HashSet;
+use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
+use requeue_jobs::rules::{List, Record, Shelf, Status};
+use requeue_jobs::{
+    JobId, JobState, JobView, Kind, KindView, Page, Query, Spans, StoreError, Timestamp,
+};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Mutex;
+
+/// So many jobs in memory are copied under one lock, the first time; then twice as many each time.
+/// To find them, all that are in memory are looked at: to go through all of them in equal pieces
+/// would take the square of their number.
+const PIECE: usize = 2048;
+
+/// Jobs by id.
+pub(crate) fn list(
+    state: &Mutex<State>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Page, StoreError> {
+    let limit = query.limit.clamp(1, MAX_BATCH);
+    let mut jobs = Vec::new();
+    let mut after = query.after.clone();
+    let mut size = PIECE;
+    loop {
+        let piece = {
+            let mut state = State::lock(state);
+            let Some(kind) = state.kinds.kind_mut(&query.kind) else { break };
+            Piece::new(&kind.shelf, after.as_ref(), query, size, now)
+        };
+        size *= 2;
+        let end = piece.end.clone();
+        piece.jobs(query, after.as_ref(), now, limit + 1, &mut jobs)?;
+        match end {
+            Some(end) if jobs.len() <= limit => after = Some(end),
+            _ => break,
+        }
+    }
+    let more = jobs.len() > limit;
+    jobs.truncate(limit);
+    let cursor = jobs.last().filter(|_| more).map(|job: &JobView| job.id.clone());
+    Ok(Page { jobs, cursor })
+}
+
+/// What the memory says of jobs from some id on.
+struct Piece {
+    /// `None`: it is gone, or not in the state that is asked for.
+    memory: BTreeMap<JobId, Option<Box<Record>>>,
+    /// The last id that `memory` tells all up to. `None`: all of them.
+    end: Option<JobId>,
+    version: std::sync::Arc<crate::tables::Version>,
+    number: u32,
+}
+
+impl Piece {
+    fn new(
+        shelf: &DiskShelf,
+        after: Option<&JobId>,
+        query: &Query,
+        size: usize,
+        now: Timestamp,
+    ) -> Self {
+        let all = shelf.all_in_memory();
+        let mut slots: Vec<_> = all
+            .filter(|(id, _)| after.is_none_or(|after| *id > after))
+            .filter(|(id, _)| id.as_str().starts_with(&query.prefix))
+            .collect();
+        let mut end = None;
+        if slots.len() > size {
+            slots.select_nth_unstable_by_key(size - 1, |(id, _)| *id);
+            slots.truncate(size);
+            end = slots.last().map(|(id, _)| (*id).clone());
+        }
+        let fits = |record: &Record| {
+            let (list, (at, _)) = stand(record);
+            query.state.is_none_or(|asked| asked == state_of(list as u8, at, now))
+        };
+        let shown = |slot: &Slot| slot.record.as_ref().filter(|record| fits(record)).cloned();
+        let memory = slots.into_iter().map(|(id, slot)| (id.clone(), shown(slot))).collect();
+        Piece { memory, end, version: shelf.version().clone(), number: shelf.number() }
+    }
+
+    fn jobs(
+        mut self,
+        query: &Query,
+        after: Option<&JobId>,
+        now: Timestamp,
+        limit: usize,
+        out: &mut Vec<JobView>,
+    ) -> Result<(), StoreError> {
+        let fits = |state| query.state.is_none_or(|asked| asked == state);
+        let show = |id: &JobId, record: &Record, out: &mut Vec<JobView>| {
+            let view = record.view(&query.kind, id, now);
+            if fits(view.state) {
+                out.push(view);
+            }
+        };
+        let from = match after {
+            Some(after) if after.as_str() >= query.prefix.as_str() => {
+                Bound::Excluded(after.as_str())
+            }
+            _ => Bound::Included(query.prefix.as_str()),
+        };
+        let mut cursor = self.version.ids(self.number, from);
+        while out.len() < limit {
+            let Some((id, spot)) = cursor.next().map_err(unavailable)? else { break };
+            let past = self.end.as_ref().is_some_and(|end| id > end.as_str());
+            if past || !id.starts_with(&query.prefix) {
+                break;
+            }
+            // What the memory has before it comes first.
+            while out.len() < limit
+                && let Some(first) = self.memory.first_entry()
+                && first.key().as_str() < id
+            {
+                let (id, record) = first.remove_entry();
+                if let Some(record) = record {
+                    show(&id, &record, out);
+                }
+            }
+            if out.len() >= limit {
+                return Ok(());
+            }
+            if self.memory.first_key_value().is_some_and(|(first, _)| first.as_str() == id) {
+                if let Some((id, Some(record))) = self.memory.pop_first() {
+                    show(&id, &record, out);
+                }
+            } else if fits(state_of(spot.list, spot.at, now)) {
+                let id = JobId::new(id).map_err(StoreError::from)?;
+                let record = read(&self.version, self.number, &spot).map_err(unavailable)?;
+                show(&id, &record, out);
+            }
+        }
+        while out.len() < limit
+            && let Some((id, record)) = self.memory.pop_first()
+        {
+            if let Some(record) = record {
+                show(&id, &record, out);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn state_of(list: u8, at: u64, now: Timestamp) -> JobState {
+    match list {
+        list if list == List::Dead as u8 => JobState::Dead,
+        list if list == List::Leased as u8 => JobState::Leased,
+        _ if at <= now.as_millis() => JobState::Ready,
+        _ => JobState::Waiting,
+    }
+}
+
+/// All kinds, by name.
+pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView>, StoreError> {
+    let mut state = State::lock(state);
+    let mut views = Vec::new();
+    for kind in state.kinds.shown() {
+        let first = kind.shelf.first(List::Pending)?;
+        let any = first.is_some_and(|first| first.at <= now);
+        let ready = if any { ready(&kind.shelf, now)? } else { 0 };
+        views.push(kind.view(ready, now)?);
+    }
+    Ok(views)
+}
+
+/// How many are ready, counted no further than there is use for.
+fn ready(shelf: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
+    let mut ready = shelf.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
+    let mut cursor =
+        shelf.version().scan(shelf.number(), List::Pending as u8, shelf.floor(List::Pending));
+    while ready < READY_COUNT_CAP {
+        let Some((at, value)) = cursor.next().map_err(unavailable)? else { break };
+        if at.0 > now.as_millis() {
+            break;
+        }
+        let id = codec::id(&mut Bytes::new(value));
+        let id = id.map_err(|Malformed(what)| unavailable(cursor.damage(what)))?;
+        ready += u64::from(shelf.known(&id).is_none());
+    }
+    Ok(ready)
+}
+
+/// How many pending jobs fall due in each span.
+pub(crate) fn upcoming(
+    state: &Mutex<State>,
+    kind: &Kind,
+    spans: Spans,
+) -> Result<Vec<u64>, StoreError> {
+    let Spans { from, length, count } = spans;
+    let from = from.as_millis();
+    let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
+    let mut counts = vec![0; count];
+    let span = |due: u64| usize::try_from(due.checked_sub(from)? / length).ok();
+    let (version, number, moved) = {
+        let mut state = State::lock(state);
+        let Some(kind) = state.kinds.kind_mut(kind) else { return Ok(counts) };
+        for (_, slot) in kind.shelf.all_in_memory() {
+            if let Some(record) =
+                slot.record.as_deref().filter(|r| matches!(r.status, Status::Pending))
+                && let Some(count) =
+                    span(record.due.as_millis()).and_then(|span| counts.get_mut(span))
+            {
+                *count += 1;
+            }
+        }
+        let moved: HashSet<_> = kind.shelf.moved_from(List::Pending).collect();
+        (kind.shelf.version().clone(), kind.shelf.number(), moved)
+    };
+    let mut cursor = version.scan(number, List::Pending as u8, (from, 0));
+    while let Some((at, _)) = cursor.next().map_err(unavailable)? {
+        match span(at.0).and_then(|span| counts.get_mut(span)) {
+            Some(count) => *count += u64::from(!moved.contains(&at)),
+            None => break,
+        }
+    }
+    Ok(counts)
+}
+
+/// What is known of a job.
+pub(crate) fn get(
+    state: &Mutex<State>,
+    kind: &Kind,
+    id: &JobId,
+    now: Timestamp,
+) -> Result<Option<JobView>, StoreError> {
+    let (version, number) = {
+        let mut state = State::lock(state);
+        let Some(state) = state.kinds.kind_mut(kind) else { return Ok(None) };
+        if let Some(known) = state.shelf.known(id) {
+            return Ok(known.map(|record| record.view(kind, id, now)));
+        }
+        (state.shelf.version().clone(), state.shelf.number())
+    };
+    let Some(spot) = version.find(number, id.as_str()).map_err(unavailable)? else {
+        return Ok(None);
+    };
+    Ok(Some(read(&version, number, &spot).map_err(unavailable)?.view(kind, id, now)))
+}
+
+/// Checks that the lists of every kind are those of its jobs.
+pub(crate) fn check(state: &Mutex<State>) {
+    let names: Vec<Kind> =
+        State::lock(state).kinds.iter().map(|kind| kind.name().clone()).collect();
+    for name in names {
+        let (now, mut found) = (Timestamp::from_millis(u64::MAX), [0; 3]);
+        let mut query = Query { limit: MAX_BATCH, ..Query::new(name.clone()) };
+        loop {
+            let page = list(state, &query, now).expect("tables can be read");
+            for job in &page.jobs {
+                found[match job.state {
+                    JobState::Leased => List::Leased,
+                    JobState::Dead => List::Dead,
+                    JobState::Waiting | JobState::Ready => List::Pending,
+                } as usize] += 1;
+            }
+            query.after = page.cursor;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let mut state = State::lock(state);
+        let kind = state.kinds.kind_mut(&name).expect("kinds stay");
+        assert_eq!(kind.shelf.counts(), found, "the jobs of {name}, by list");
+        kind.shelf.check();
+    }
+}

@@ -1,0 +1,426 @@
+//! All that the writer knows: the rules over shelves, and how that goes into the log, into
+//! tables, and comes back.
+
+use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
+use crate::codec::{self, Parts};
+use crate::error::{Corrupt, DiskError};
+use crate::line::At;
+use crate::shelf::{DiskShelf, Jobs, entry};
+use crate::tables::Version;
+use requeue_jobs::rules::{Counters, KindState, Kinds, List, Record, Shelf, Status};
+use requeue_jobs::{JobId, Kind, Schedule, StoreError, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// About what a flush writes of a kind, whether it changed or not, times a few.
+const KIND_BYTES: usize = 512;
+
+/// Schedules stand in tables in a list of their own.
+pub(crate) const SCHEDULES: u8 = 3;
+
+pub(crate) struct State {
+    pub(crate) kinds: Kinds<DiskShelf>,
+    /// Names by number.
+    names: BTreeMap<u32, Kind>,
+    numbered: Arc<AtomicU32>,
+    version: Arc<Mutex<Arc<Version>>>,
+    /// Kinds that the operation under way may have changed.
+    touched: Vec<Kind>,
+    /// Kinds that changed in this group, each once, and how many bytes the log is to get for them.
+    changed: Vec<Kind>,
+    changed_len: usize,
+    /// Kinds whose names the log has, or the tables.
+    logged: BTreeSet<u32>,
+    /// Schedules that changed since the last freeze.
+    schedules: BTreeSet<(Kind, JobId)>,
+    /// When a claim of a kind may next get something, as those who wait were last told.
+    next: BTreeMap<Kind, Timestamp>,
+    /// The number of the kind to begin with when some are reaped.
+    reap_first: u32,
+    /// How many bytes the active layers take, about.
+    weight: usize,
+    /// Whether there is something that the log has not.
+    pub(crate) unsynced: bool,
+}
+
+/// A layer on its way into tables.
+pub(crate) struct Frozen {
+    pub(crate) kinds: Vec<FrozenKind>,
+    pub(crate) blob: Vec<u8>,
+    /// The last group of the log that it has.
+    pub(crate) through: u64,
+    /// How many jobs there are in all: what tables hold besides is dead weight.
+    pub(crate) live: u64,
+}
+
+pub(crate) struct FrozenKind {
+    pub(crate) number: u32,
+    pub(crate) jobs: Arc<Jobs>,
+    /// The floors of the pending and the dead.
+    pub(crate) floors: [(List, At); 2],
+    pub(crate) schedules: Vec<(JobId, Option<Schedule>)>,
+}
+
+impl State {
+    pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What tables and their blob say. The log comes on top.
+    pub(crate) fn open(version: Arc<Version>, blob: &[u8]) -> Result<Self, DiskError> {
+        let numbered = Arc::new(AtomicU32::new(0));
+        let shared = Arc::new(Mutex::new(version.clone()));
+        let make = {
+            let (numbered, version) = (numbered.clone(), shared.clone());
+            move |_: &Kind| {
+                let version = version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let number = numbered.fetch_add(1, Ordering::Relaxed);
+                DiskShelf::new(number, numbered.clone(), version, [0; 3])
+            }
+        };
+        let mut state = State {
+            kinds: Kinds::new(make),
+            names: BTreeMap::new(),
+            numbered,
+            version: shared,
+            touched: Vec::new(),
+            changed: Vec::new(),
+            changed_len: 0,
+            logged: BTreeSet::new(),
+            schedules: BTreeSet::new(),
+            next: BTreeMap::new(),
+            reap_first: 0,
+            weight: 0,
+            unsynced: false,
+        };
+        let malformed = |Malformed(what)| Corrupt::new("the manifest", 0, what);
+        let mut blob = Bytes::new(blob);
+        while !blob.is_empty() {
+            let kind = state.read_kind(&mut blob, &version).map_err(malformed)?;
+            state.add(kind)?;
+        }
+        Ok(state)
+    }
+
+    fn add(&mut self, mut kind: KindState<DiskShelf>) -> Result<(), DiskError> {
+        let number = kind.shelf.number();
+        kind.shelf.load_leases()?;
+        let mut cursor = kind.shelf.version().scan(number, SCHEDULES, (0, 0));
+        while let Some((_, value)) = cursor.next()? {
+            let schedule = codec::schedule(&mut Bytes::new(value));
+            let schedule = schedule.map_err(|Malformed(what)| cursor.damage(what))?;
+            kind.schedules.insert(schedule.id.clone(), schedule);
+        }
+        self.numbered.fetch_max(number.saturating_add(1), Ordering::Relaxed);
+        self.names.insert(number, kind.name().clone());
+        self.logged.insert(number);
+        self.kinds.insert(kind);
+        Ok(())
+    }
+
+    fn read_kind(
+        &self,
+        bytes: &mut Bytes<'_>,
+        version: &Arc<Version>,
+    ) -> Result<KindState<DiskShelf>, Malformed> {
+        let number = bytes.number32()?;
+        let name = Kind::new(bytes.text()?);
+        let name = name.map_err(|_| Malformed("a kind's name is not as it may be"))?;
+        let [generation, fence, seq] = [bytes.number()?, bytes.number()?, bytes.number()?];
+        let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
+        let shelf = DiskShelf::new(number, self.numbered.clone(), version.clone(), counts);
+        let mut kind = KindState::new(name, shelf);
+        kind.counters = Counters { generation, fence, seq };
+        kind.settings = codec::settings(bytes)?;
+        Ok(kind)
+    }
+
+    /// Reaps kind by kind, until the log is to get so many bytes for what has changed. The kinds
+    /// that are left are the first of the next time.
+    pub(crate) fn reap(
+        &mut self,
+        max: usize,
+        bytes: usize,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let first = self.reap_first;
+        let names = self.names.range(first..).chain(self.names.range(..first));
+        let names: Vec<_> = names.map(|(number, name)| (*number, name.clone())).collect();
+        let mut all = Ok(0);
+        for (number, name) in names {
+            self.touch(&name);
+            let reaped = self.kinds.kind_mut(&name).map_or(Ok(0), |kind| kind.reap(max, now));
+            // All kinds are seen to, also where one cannot be read.
+            all = all.and_then(|before| reaped.map(|reaped| before + reaped));
+            if self.end() >= bytes {
+                self.reap_first = number.saturating_add(1);
+                break;
+            }
+        }
+        all
+    }
+
+    // Into the log.
+
+    /// Notes that an operation may have changed a kind.
+    pub(crate) fn touch(&mut self, kind: &Kind) {
+        if self.touched.last() != Some(kind) {
+            self.touched.push(kind.clone());
+        }
+    }
+
+    pub(crate) fn settings_changed(&mut self, kind: &Kind) {
+        if let Some(kind) = self.kinds.kind_mut(kind) {
+            let settings = &kind.settings;
+            kind.shelf.note(|out| {
+                out.push(entry::SETTINGS);
+                codec::put_settings(out, settings);
+            });
+        }
+        self.touch(kind);
+    }
+
+    pub(crate) fn counters_changed(&mut self, kind: &Kind) {
+        if let Some(kind) = self.kinds.kind_mut(kind) {
+            let Counters { generation, fence, .. } = kind.counters;
+            kind.shelf.note(|out| {
+                out.push(entry::COUNTERS);
+                put_number(out, generation);
+                put_number(out, fence);
+            });
+        }
+        self.touch(kind);
+    }
+
+    pub(crate) fn schedule_changed(&mut self, kind: &Kind, id: &JobId) {
+        if let Some(kind) = self.kinds.kind_mut(kind) {
+            let schedule = kind.schedules.get(id);
+            kind.shelf.note(|out| match schedule {
+                Some(schedule) => {
+                    out.push(entry::SCHEDULE);
+                    codec::put_schedule(out, schedule);
+                }
+                None => {
+                    out.push(entry::NO_SCHEDULE);
+                    put_bytes(out, id.as_str().as_bytes());
+                }
+            });
+        }
+        self.schedules.insert((kind.clone(), id.clone()));
+        self.touch(kind);
+    }
+
+    /// Ends an operation. Answers how many bytes the log is to get for what has changed so far.
+    ///
+    /// It looks at what this one touched and no more: a group has a thousand of them, of which
+    /// each may name a thousand kinds.
+    pub(crate) fn end(&mut self) -> usize {
+        for name in self.touched.drain(..) {
+            let Some(kind) = self.kinds.kind_mut(&name) else { continue };
+            let (len, grown) = kind.shelf.end();
+            self.changed_len += grown;
+            if grown > 0 && grown == len {
+                self.changed.push(name);
+            }
+        }
+        self.changed_len
+    }
+
+    /// Writes what changed, and answers whether a claim may get something sooner than was
+    /// known.
+    pub(crate) fn group(&mut self, out: &mut Vec<u8>, now: Timestamp) -> bool {
+        let mut sooner = false;
+        self.end();
+        self.changed_len = 0;
+        for name in mem::take(&mut self.changed) {
+            let Some(kind) = self.kinds.kind_mut(&name) else { continue };
+            let number = kind.shelf.number();
+            self.unsynced = true;
+            put_number(out, number.into());
+            if self.logged.insert(number) {
+                put_bytes(out, name.as_str().as_bytes());
+                self.names.insert(number, name.clone());
+            } else {
+                put_bytes(out, b"");
+            }
+            kind.shelf.drain(|changes| put_bytes(out, changes));
+            self.weight = self.weight.saturating_add_signed(kind.shelf.grown());
+            // Who waits for what cannot be read learns so from a claim.
+            let next = kind.next_claimable(now).unwrap_or(Some(now));
+            let known = match next {
+                Some(next) => self.next.insert(name, next),
+                None => self.next.remove(&name),
+            };
+            sooner |= next.is_some_and(|next| known.is_none_or(|known| next < known));
+        }
+        sooner
+    }
+
+    // Out of the log.
+
+    /// Does again what a group of the log says was done.
+    pub(crate) fn replay(&mut self, group: &[u8]) -> Result<(), Replay> {
+        let mut group = Bytes::new(group);
+        while !group.is_empty() {
+            let number = group.number32()?;
+            let name = group.text()?;
+            if !name.is_empty() {
+                self.meet(number, name)?;
+            }
+            let changes = group.bytes()?;
+            let name = self.names.get(&number).ok_or(Malformed("a kind has no name"))?;
+            let kind = self.kinds.kind_mut(name).ok_or(Malformed("a kind has no name"))?;
+            let mut changes = Bytes::new(changes);
+            while !changes.is_empty() {
+                if let Some(schedule) = replay_entry(kind, &mut changes)? {
+                    self.schedules.insert((name.clone(), schedule));
+                }
+            }
+            kind.shelf.drain(|_| ());
+            self.weight = self.weight.saturating_add_signed(kind.shelf.grown());
+        }
+        Ok(())
+    }
+
+    /// A kind that the tables have not.
+    fn meet(&mut self, number: u32, name: &str) -> Result<(), Replay> {
+        let name = Kind::new(name).map_err(|_| Malformed("a kind's name is not as it may be"))?;
+        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.numbered.fetch_max(number.saturating_add(1), Ordering::Relaxed);
+        self.logged.insert(number);
+        self.names.insert(number, name.clone());
+        self.kinds.insert(KindState::new(
+            name,
+            DiskShelf::new(number, self.numbered.clone(), version, [0; 3]),
+        ));
+        Ok(())
+    }
+
+    // Into tables.
+
+    /// Whether the active layers take more than so many bytes. With many kinds it takes more:
+    /// a flush writes what is known of each, and should be worth that.
+    pub(crate) fn is_past(&self, memory: usize) -> bool {
+        self.weight >= memory.max(self.kinds.len() * KIND_BYTES)
+    }
+
+    /// Freezes all active layers.
+    pub(crate) fn freeze(&mut self, through: u64) -> Frozen {
+        let mut schedules: BTreeMap<Kind, Vec<(JobId, Option<Schedule>)>> = BTreeMap::new();
+        for (kind, id) in mem::take(&mut self.schedules) {
+            let state = self.kinds.kind(&kind);
+            let schedule = state.and_then(|kind| kind.schedules.get(&id).cloned());
+            schedules.entry(kind).or_default().push((id, schedule));
+        }
+        self.weight = 0;
+        let mut frozen = Vec::new();
+        let (mut blob, mut live) = (Vec::new(), 0);
+        for name in self.names.values() {
+            let Some(kind) = self.kinds.kind_mut(name) else { continue };
+            let floors = [List::Pending, List::Dead].map(|list| (list, kind.shelf.floor(list)));
+            let jobs = kind.shelf.freeze();
+            let schedules = schedules.remove(name).unwrap_or_default();
+            if !jobs.is_empty() || !schedules.is_empty() {
+                frozen.push(FrozenKind { number: kind.shelf.number(), jobs, floors, schedules });
+            }
+            put_kind(&mut blob, kind);
+            live += kind.shelf.counts().iter().sum::<u64>();
+        }
+        Frozen { kinds: frozen, blob, through, live }
+    }
+
+    /// The frozen layers are in the tables of this version. They are answered, for somebody with more time to drop.
+    pub(crate) fn flushed(&mut self, version: &Arc<Version>) -> Box<dyn Send> {
+        let flushed = |kind: &mut KindState<DiskShelf>| kind.shelf.flushed(version.clone());
+        let frozen: Vec<_> = self.kinds.iter_mut().map(flushed).collect();
+        self.moved(version);
+        Box::new(frozen)
+    }
+
+    /// The same jobs are in other tables now.
+    pub(crate) fn moved(&mut self, version: &Arc<Version>) {
+        self.kinds.iter_mut().for_each(|kind| kind.shelf.moved(version.clone()));
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version.clone();
+    }
+}
+
+/// Why a group could not be done again.
+pub(crate) enum Replay {
+    Malformed(Malformed),
+    /// What it changes could not be read.
+    Disk(DiskError),
+}
+
+impl From<Malformed> for Replay {
+    fn from(malformed: Malformed) -> Self {
+        Replay::Malformed(malformed)
+    }
+}
+
+impl From<DiskError> for Replay {
+    fn from(error: DiskError) -> Self {
+        Replay::Disk(error)
+    }
+}
+
+/// Answers the schedule that changed, if one did.
+fn replay_entry(
+    kind: &mut KindState<DiskShelf>,
+    changes: &mut Bytes<'_>,
+) -> Result<Option<JobId>, Replay> {
+    match changes.byte()? {
+        entry::KEPT => {
+            let id = codec::id(changes)?;
+            let before = kind.shelf.take_out(&id)?;
+            let parts = before.as_deref().map(Parts::of);
+            let record = codec::record(changes, parts.as_ref())?;
+            count(kind, &record);
+            kind.shelf.keep(id, Box::new(record));
+        }
+        entry::GONE => {
+            let id = codec::id(changes)?;
+            kind.shelf.take_out(&id)?.ok_or(Malformed("a job is gone that was not there"))?;
+            kind.shelf.finish();
+        }
+        entry::SETTINGS => kind.settings = codec::settings(changes)?,
+        entry::SCHEDULE => {
+            let schedule = codec::schedule(changes)?;
+            let id = schedule.id.clone();
+            kind.schedules.insert(id.clone(), schedule);
+            return Ok(Some(id));
+        }
+        entry::COUNTERS => {
+            let (generation, fence) = (changes.number()?, changes.number()?);
+            kind.counters.generation = kind.counters.generation.max(generation);
+            kind.counters.fence = kind.counters.fence.max(fence);
+        }
+        entry::NO_SCHEDULE => {
+            let id = codec::id(changes)?;
+            kind.schedules.remove(&id);
+            return Ok(Some(id));
+        }
+        _ => return Err(Malformed("it is an entry of no known kind").into()),
+    }
+    Ok(None)
+}
+
+/// Nothing that a job shows was given out is given out again.
+fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
+    let counters = &mut kind.counters;
+    counters.seq = counters.seq.max(record.seq);
+    counters.generation = counters.generation.max(record.newest_generation().0);
+    if let Status::Leased(lease) = &record.status {
+        counters.fence = counters.fence.max(lease.fence.0);
+    }
+}
+
+fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskShelf>) {
+    put_number(out, kind.shelf.number().into());
+    put_bytes(out, kind.name().as_str().as_bytes());
+    let counters = kind.counters;
+    let counters = [counters.generation, counters.fence, counters.seq];
+    counters.into_iter().chain(kind.shelf.counts()).for_each(|number| put_number(out, number));
+    codec::put_settings(out, &kind.settings);
+}

@@ -1,0 +1,142 @@
+//! What checksums do not see: files that are sound, and do not fit each other.
+
+use super::verify_on;
+use crate::bytes::put_bytes;
+use crate::codec;
+use crate::shelf::stand;
+use crate::state::State;
+use crate::tables::{self, Batch, Place, Tables, Version};
+use crate::twin::Twin;
+use requeue_jobs::rules::{List, Record};
+use requeue_jobs::{Body, Due, JobId, Kind, Put, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a flush is about to write: jobs by their places, and ids with theirs.
+struct Writing {
+    jobs: Vec<(Place, String, Box<Record>)>,
+    ids: Vec<(String, Place)>,
+    batch: Batch,
+}
+
+/// What is wrong with tables of three jobs, a, b and c, after `change` was made to them.
+fn wrong_after(change: impl FnOnce(&mut Writing)) -> Vec<String> {
+    let now = Timestamp::from_millis(1_700_000_000_000);
+    let mut state = State::open(Arc::new(Version::empty()), &[]).unwrap();
+    let kind = Kind::new("mail").unwrap();
+    for (number, id) in ["a", "b", "c"].into_iter().enumerate() {
+        let body = Body::octets(id.as_bytes()).unwrap();
+        let mut put = Put::new(kind.clone(), JobId::new(id).unwrap(), body);
+        put.due = Due::After(Duration::from_secs(number as u64));
+        state.touch(&kind);
+        state.kinds.put(put, now).unwrap();
+    }
+    state.group(&mut Vec::new(), now);
+    let frozen = state.freeze(0);
+    let mut writing = Writing { jobs: Vec::new(), ids: Vec::new(), batch: Batch::default() };
+    (writing.batch.live, writing.batch.blob) = (frozen.live, frozen.blob);
+    for (id, slot) in &*frozen.kinds[0].jobs {
+        let record = slot.record.clone().unwrap();
+        let (list, (at, seq)) = stand(&record);
+        let place = Place { list: list as u8, at, seq };
+        writing.jobs.push((place, id.as_str().to_owned(), record));
+        writing.ids.push((id.as_str().to_owned(), place));
+    }
+    writing.jobs.sort_by_key(|(place, ..)| *place);
+    writing.ids.sort();
+    change(&mut writing);
+
+    let disk = Twin::new();
+    let (tables, _) = Tables::open(Arc::new(disk.clone()), tables::Options::default()).unwrap();
+    let (mut flush, number) = (tables.flush(), frozen.kinds[0].number);
+    for (place, id, record) in &writing.jobs {
+        let mut value = Vec::new();
+        put_bytes(&mut value, id.as_bytes());
+        codec::put_record(&mut value, record, None);
+        flush.due(number, *place, Some(&value)).unwrap();
+    }
+    for (id, place) in &writing.ids {
+        flush.id(number, id, Some(*place)).unwrap();
+    }
+    flush.commit(writing.batch).unwrap();
+    let verified = verify_on(&disk, |_| ()).unwrap();
+    assert!(verified.harmless.is_empty() && verified.orphans.is_empty());
+    verified.problems.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn assert_wrong(change: impl FnOnce(&mut Writing), expected: &[(&str, &str)]) {
+    let wrong = wrong_after(change);
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (wrong, (file, what)) in wrong.iter().zip(expected) {
+        assert!(wrong.starts_with(file) && wrong.contains(what), "{wrong}");
+    }
+}
+
+#[test]
+fn what_fits_is_sound() {
+    assert_wrong(|_| (), &[]);
+}
+
+#[test]
+fn a_job_that_no_id_leads_to_is_named() {
+    let expected = [("table-0000000001", "no id leads to job \"b\"")];
+    assert_wrong(|writing| drop(writing.ids.remove(1)), &expected);
+}
+
+#[test]
+fn an_id_that_leads_nowhere_is_named() {
+    let expected = [
+        ("table-0000000002", "\"c\" leads to a place where there is another job, or none"),
+        ("manifest-", "mail has 2 jobs in Pending, and counts 3"),
+    ];
+    assert_wrong(|writing| drop(writing.jobs.remove(2)), &expected);
+}
+
+#[test]
+fn ids_that_lead_to_each_others_jobs_are_named() {
+    let swap = |writing: &mut Writing| {
+        let (a, b) = (writing.ids[0].1, writing.ids[1].1);
+        (writing.ids[0].1, writing.ids[1].1) = (b, a);
+    };
+    let elsewhere = |id| format!("job {id:?} is here, and its id leads elsewhere");
+    let another = |id| format!("{id:?} leads to a place where there is another job");
+    assert_wrong(
+        swap,
+        &[
+            ("table-0000000001", &elsewhere("a")),
+            ("table-0000000001", &elsewhere("b")),
+            ("table-0000000002", &another("a")),
+            ("table-0000000002", &another("b")),
+        ],
+    );
+}
+
+#[test]
+fn a_job_in_the_wrong_place_is_named() {
+    let change = |writing: &mut Writing| writing.jobs[1].2.due = Timestamp::from_millis(5);
+    assert_wrong(change, &[("table-0000000001", "job \"b\" is not in its place")]);
+    let change = |writing: &mut Writing| writing.jobs[2].0.list = List::Dead as u8;
+    let wrong = wrong_after(change);
+    assert!(wrong[0].contains("job \"c\" is not in its place"), "{wrong:?}");
+}
+
+#[test]
+fn what_was_never_given_out_is_named() {
+    let change = |writing: &mut Writing| writing.jobs[1].2.generation.0 = 4;
+    assert_wrong(change, &[("table-0000000001", "a generation that was never given out")]);
+}
+
+#[test]
+fn counts_that_do_not_add_up_are_named() {
+    let change = |writing: &mut Writing| writing.batch.live = 4;
+    assert_wrong(change, &[("manifest-", "it counts 4 jobs, and 3 by kind")]);
+}
+
+#[test]
+fn a_kind_without_a_name_is_named() {
+    let change = |writing: &mut Writing| (writing.batch.blob, writing.batch.live) = (Vec::new(), 0);
+    let wrong = wrong_after(change);
+    assert_eq!(wrong.len(), 6, "{wrong:#?}");
+    assert!(wrong.iter().all(|wrong| wrong.contains("kind 0 has no name")), "{wrong:#?}");
+}

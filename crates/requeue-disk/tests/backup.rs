@@ -1,0 +1,300 @@
+//! A copy is what the store was at one moment, whatever happens meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "support/everything.rs"]
+mod everything;
+#[path = "support/twin.rs"]
+mod twin;
+
+use everything::{Hands, Seen, beginning, kind, see};
+use requeue_disk::{Disk, DiskError, DiskStore, Options, verify, verify_on};
+use requeue_jobs::{Body, Calendar, Claim, How, JobId, Put, Settle, Store, StoreError, WorkerName};
+use requeue_testkit::block_on;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use twin::{Op, Twin};
+
+fn options(calendar: &Calendar) -> Options {
+    let mut options = Options::default();
+    options.calendar = calendar.clone();
+    (options.memory, options.segment, options.background) = (48 << 10, 8 << 10, false);
+    options
+}
+
+fn open(disk: &Twin, calendar: &Calendar) -> Result<DiskStore, DiskError> {
+    DiskStore::open_on(Arc::new(disk.clone()), options(calendar))
+}
+
+fn assert_sound(disk: &Twin) {
+    let verified = verify_on(disk, |_| ()).unwrap();
+    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+    assert_eq!(verified.orphans, Vec::<String>::new());
+}
+
+/// A store with jobs of every state in tables and log.
+fn busy() -> (Twin, DiskStore, requeue::ManualClock, Calendar) {
+    let (clock, calendar) = beginning();
+    let disk = Twin::new();
+    let store = open(&disk, &calendar).unwrap();
+    let mut hands = Hands::new(&store, &clock);
+    hands.everything("a");
+    (0..120).for_each(|number| hands.later("filler", &format!("{number:04}"), "nothing much"));
+    hands.everything("b");
+    (disk, store, clock, calendar)
+}
+
+#[test]
+fn a_copy_is_a_store_with_the_same_jobs() {
+    let (_, store, _, calendar) = busy();
+    let (copy, mut told) = (Twin::new(), Vec::new());
+    let backup = store.backup_on(&copy, |progress| told.push((progress.bytes, progress.total)));
+    let backup = backup.unwrap();
+    assert_eq!(told.last(), Some(&(backup.bytes, backup.bytes)));
+    assert_eq!(backup.files, copy.names().unwrap().len());
+    assert_sound(&copy);
+    let seen = see(&store);
+    assert!(seen.jobs.len() > 150);
+    let opened = open(&copy, &calendar).unwrap();
+    assert_eq!(see(&opened), seen);
+
+    let again = Twin::new();
+    let (clock, _) = beginning();
+    Hands::new(&opened, &clock).every_state("another", "c");
+    opened.backup_on(&again, |_| ()).unwrap();
+    assert_ne!(see(&opened), seen, "it goes its own way");
+    assert_eq!(see(&open(&again, &calendar).unwrap()), see(&opened));
+    assert_eq!(see(&store), seen);
+    drop(opened);
+    assert_sound(&copy);
+}
+
+#[test]
+fn a_store_without_jobs_has_a_copy_too() {
+    let (_, calendar) = beginning();
+    let (disk, copy) = (Twin::new(), Twin::new());
+    let store = open(&disk, &calendar).unwrap();
+    store.backup_on(&copy, |_| ()).unwrap();
+    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+}
+
+#[test]
+fn what_happens_while_it_is_copied_is_not_in_the_copy() {
+    let (disk, store, clock, calendar) = busy();
+    let seen = see(&store);
+    let (copy, mut begun) = (Twin::new(), false);
+    let before: BTreeSet<String> = disk.names().unwrap().into_iter().collect();
+    store
+        .backup_on(&copy, |_| {
+            if begun {
+                return;
+            }
+            begun = true;
+            // Tables are merged away, and segments of the log used again.
+            let hands = Hands::new(&store, &clock);
+            for number in 0..2000 {
+                hands.later("filler", &format!("{:04}", number % 300), "something else");
+            }
+        })
+        .unwrap();
+    let after: BTreeSet<String> = disk.names().unwrap().into_iter().collect();
+    assert!(before.iter().filter(|name| !after.contains(*name)).count() > 3, "{before:?}");
+    assert_sound(&copy);
+    assert_eq!(see(&open(&copy, &calendar).unwrap()), seen);
+    drop(store);
+    assert_sound(&disk);
+}
+
+#[test]
+fn a_copy_that_was_cut_is_whole_or_refused() {
+    let (_, store, _, calendar) = busy();
+    let seen = see(&store);
+    let whole = Twin::new();
+    store.backup_on(&whole, |_| ()).unwrap();
+    let (mut refused, mut complete, mut empty) = (0, 0, 0);
+    for cut in 0..whole.operations() {
+        let copy = Twin::new();
+        copy.cut_at(cut);
+        let ended = store.backup_on(&copy, |_| ());
+        assert!(ended.is_err(), "cut at {cut}");
+        for seed in 0..4 {
+            let after = copy.after_cut(seed * 1000 + cut);
+            if after.names().unwrap().is_empty() {
+                assert!(cut < 2, "an empty directory, cut at {cut}");
+                empty += 1;
+                continue;
+            }
+            match open(&after, &calendar) {
+                Ok(opened) => {
+                    assert_eq!(see(&opened), seen, "cut at {cut}");
+                    complete += 1;
+                }
+                Err(DiskError::Corrupt(_)) => refused += 1,
+                Err(error) => panic!("cut at {cut}: {error}"),
+            }
+        }
+    }
+    println!("{refused} refused, {complete} complete, {empty} empty");
+    assert!(refused > 20 && complete > 0, "{refused} refused, {complete} complete");
+}
+
+#[test]
+fn a_copy_that_fails_leaves_nothing_and_can_be_tried_again() {
+    let (_, store, _, calendar) = busy();
+    let copy = Twin::new();
+    copy.set_capacity(Some(10_000));
+    let error = store.backup_on(&copy, |_| ()).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("and 10000 are left"), "{source}");
+    copy.set_capacity(None);
+    for (op, skip) in [(Op::Write, 3), (Op::Sync, 4), (Op::SyncNames, 1), (Op::SyncNames, 2)] {
+        copy.fail(op, "", skip, 1);
+        store.backup_on(&copy, |_| ()).unwrap_err();
+        assert_eq!(copy.names().unwrap(), Vec::<String>::new(), "{op:?} {skip}");
+        copy.heal();
+    }
+    store.backup_on(&copy, |_| ()).unwrap();
+    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+}
+
+#[test]
+fn what_is_damaged_is_not_copied() {
+    let (disk, store, _, _) = busy();
+    let names = disk.names().unwrap();
+    let table = names.iter().find(|name| name.starts_with("table-")).unwrap();
+    disk.flip(table, 30, 4);
+    let copy = Twin::new();
+    match store.backup_on(&copy, |_| ()).unwrap_err() {
+        DiskError::Corrupt(corrupt) => assert_eq!((&corrupt.file, corrupt.offset), (table, 0)),
+        error => panic!("{error}"),
+    }
+    assert_eq!(copy.names().unwrap(), Vec::<String>::new());
+}
+
+/// A directory of a test, gone with it.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str) -> Self {
+        let name = format!("requeue-{name}-{}", std::process::id());
+        Temporary(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_directory_with_something_in_it_is_refused_by_name() {
+    let (_, store, _, _) = busy();
+    let directory = Temporary::new("backup-refused");
+    std::fs::create_dir_all(directory.0.join("deeper")).unwrap();
+    let error = store.backup(&directory.0, |_| ()).unwrap_err().to_string();
+    assert!(error.contains(&directory.0.display().to_string()), "{error}");
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 1, "nothing was put there");
+    store.backup(directory.0.join("deeper"), |_| ()).unwrap();
+    store.backup(directory.0.join("deeper"), |_| ()).unwrap_err();
+    store.backup(directory.0.join("new/and/deep"), |_| ()).unwrap();
+    assert!(verify(directory.0.join("new/and/deep"), |_| ()).unwrap().is_sound());
+}
+
+/// What was answered so far.
+#[derive(Default, Clone)]
+struct Answered {
+    put: BTreeSet<String>,
+    acked: BTreeSet<String>,
+}
+
+/// Puts jobs, and acks every other, until it is told to stop.
+fn work(store: &DiskStore, thread: usize, answered: &Mutex<Answered>, stop: &AtomicBool) {
+    let of = kind(&format!("kind-{thread}"));
+    let worker = WorkerName::new("worker").unwrap();
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        let name = format!("{thread}-{number:06}");
+        let body = Body::octets(vec![7; 200]).unwrap();
+        let put = Put::new(of.clone(), JobId::new(name.as_str()).unwrap(), body);
+        block_on(store.put(vec![put])).unwrap().remove(0).unwrap();
+        answered.lock().unwrap().put.insert(name);
+        if number % 2 == 0 {
+            let (kinds, worker) = (vec![of.clone()], worker.clone());
+            let claim = Claim { kinds, max: 1, lease: None, worker, nonce: number };
+            let job = block_on(store.claim(claim)).unwrap().jobs.remove(0);
+            let name = job.id().as_str().to_owned();
+            let ack = Settle { receipt: job.receipt, how: How::Ack };
+            block_on(store.settle(vec![ack])).unwrap().remove(0).unwrap();
+            answered.lock().unwrap().acked.insert(name);
+        }
+    }
+}
+
+#[test]
+fn under_load_all_that_was_answered_before_is_in_the_copy() {
+    let directory = Temporary::new("backup-load");
+    let mut options = Options::default();
+    (options.memory, options.segment) = (128 << 10, 64 << 10);
+    let store = DiskStore::open_with(directory.0.join("store"), options.clone()).unwrap();
+    let (answered, stop) = (Mutex::new(Answered::default()), AtomicBool::new(false));
+    let copies: Vec<(PathBuf, Answered, Answered)> = thread::scope(|scope| {
+        for number in 0..4 {
+            let (store, answered, stop) = (&store, &answered, &stop);
+            scope.spawn(move || work(store, number, answered, stop));
+        }
+        let copies = (1..=4).map(|round| {
+            while answered.lock().unwrap().put.len() < round * 400 {
+                thread::yield_now();
+            }
+            let copy = directory.0.join(format!("copy-{round}"));
+            let before = answered.lock().unwrap().clone();
+            store.backup(&copy, |_| ()).unwrap();
+            (copy, before, answered.lock().unwrap().clone())
+        });
+        let copies = copies.collect();
+        stop.store(true, Ordering::Relaxed);
+        copies
+    });
+    drop(store);
+    for (copy, before, after) in copies {
+        let verified = verify(&copy, |_| ()).unwrap();
+        assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+        let Seen { jobs, .. } = see(&DiskStore::open_with(&copy, options.clone()).unwrap());
+        let there: BTreeSet<_> = jobs.iter().map(|job| job.id.as_str().to_owned()).collect();
+        assert_eq!(there.len() as u64, verified.jobs);
+        // An ack may be under way when the list of those that were answered is made.
+        let under_way = |thread: usize| format!("{thread}-");
+        for name in before.put.difference(&after.acked).filter(|name| !there.contains(*name)) {
+            let first = (0..4).map(under_way).find(|first| name.starts_with(first)).unwrap();
+            let later = before.put.difference(&after.acked).find(|name| name.starts_with(&first));
+            assert_eq!(later, Some(name), "{name} is missing, and was not being acked");
+        }
+        assert!(before.acked.is_disjoint(&there), "what was acked is gone");
+        assert!(before.put.len() >= 400 && there.len() >= 150, "{} jobs", there.len());
+    }
+}
+
+#[test]
+fn a_store_in_trouble_is_copied_as_far_as_it_was_answered() {
+    let (disk, store, clock, calendar) = busy();
+    let seen = see(&store);
+    disk.fail(Op::Sync, "log-", 0, u64::MAX);
+    disk.fail(Op::Rename, "spare-", 0, u64::MAX);
+    let put = Put::new(kind("mail"), JobId::new("doubtful").unwrap(), Body::octets([]).unwrap());
+    let error = block_on(store.put(vec![put])).unwrap_err();
+    assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
+    let copy = Twin::new();
+    store.backup_on(&copy, |_| ()).unwrap();
+    assert_eq!(see(&open(&copy, &calendar).unwrap()), seen);
+    disk.heal();
+    Hands::new(&store, &clock).later("mail", "after", "it works again");
+    let copy = Twin::new();
+    store.backup_on(&copy, |_| ()).unwrap();
+    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+    assert_eq!(see(&store).jobs.len(), seen.jobs.len() + 2);
+}

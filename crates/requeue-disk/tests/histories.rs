@@ -1,0 +1,18 @@
+//! Random histories on disk: as the model says, also when it is closed and opened on the way.
+
+mod support;
+
+use requeue_testkit::check_histories;
+use support::DiskFixture;
+
+const FAILED_ONCE: [u64; 0] = [];
+
+#[test]
+fn the_disk_store_does_what_the_model_does() {
+    check_histories(DiskFixture::new, &FAILED_ONCE, 300);
+}
+
+#[test]
+fn opened_again_it_is_what_it_was() {
+    check_histories(|| DiskFixture::reopened_after(5), &FAILED_ONCE, 300);
+}

@@ -1,0 +1,86 @@
+//! Jobs move from memory into tables and back, and nobody sees it.
+
+mod support;
+
+use requeue_disk::DiskStore;
+use requeue_jobs::{
+    Body, Claim, ClaimedJob, Condition, How, Placed, Put, PutError, Settle, SettleError, Settled,
+    Store, Timestamp, WorkerName,
+};
+use requeue_testkit::block_on;
+use std::sync::Arc;
+use std::time::Duration;
+use support::small;
+use support::twin::Twin;
+use support::workload::{clock_at, id, kinds};
+
+/// A store of which the memory is soon full.
+fn store() -> DiskStore {
+    let (_, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    DiskStore::open_on(Arc::new(Twin::new()), small(&calendar)).expect("it opens")
+}
+
+fn job(name: &str) -> Put {
+    Put::new(kinds().remove(0), id(name), Body::default())
+}
+
+fn put(store: &DiskStore, put: Put) -> Result<Placed, PutError> {
+    block_on(store.put(vec![put])).expect("it is put").remove(0)
+}
+
+fn claim(store: &DiskStore) -> ClaimedJob {
+    let worker = WorkerName::new("worker").expect("a valid name");
+    let lease = Some(Duration::from_secs(60));
+    let claim = Claim { kinds: vec![kinds().remove(0)], max: 1, lease, worker, nonce: 7 };
+    block_on(store.claim(claim)).expect("it is claimed").jobs.remove(0)
+}
+
+fn settle(store: &DiskStore, job: &ClaimedJob, how: How) -> Result<Settled, SettleError> {
+    let settle = Settle { receipt: job.receipt.clone(), how };
+    block_on(store.settle(vec![settle])).expect("it is settled").remove(0)
+}
+
+/// Fills the memory with other jobs, of another kind, so that all that is there goes into tables.
+fn flush(store: &DiskStore) {
+    let body = Body::octets([0; 5000]).expect("a small body");
+    let other = |name: &str| Put::new(kinds().remove(1), id(name), body.clone());
+    for name in ["x", "y", "z"] {
+        block_on(store.put(vec![other(name)])).expect("it is put");
+    }
+}
+
+#[test]
+fn what_was_looked_at_in_a_table_is_not_what_it_is_later() {
+    let store = store();
+    put(&store, job("a")).expect("without condition");
+    flush(&store);
+    // Looks at the job where it is, and changes nothing.
+    let again = Put { condition: Some(Condition::IfAbsent), ..job("a") };
+    assert!(matches!(put(&store, again), Err(PutError::Exists { .. })));
+    let claimed = claim(&store);
+    flush(&store);
+    assert_eq!(settle(&store, &claimed, How::Ack), Ok(Settled::Done));
+    store.check();
+}
+
+#[test]
+fn a_kind_is_not_passed_over_by_restarts() {
+    let (clock, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let disk = Twin::new();
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&calendar)).expect("it opens");
+    let kinds = kinds();
+    for (number, kind) in kinds.iter().cycle().take(9).enumerate() {
+        let job = Put::new(kind.clone(), id(number.to_string()), Body::default());
+        put(&open(), job).expect("without condition");
+    }
+    let mut claimed = Vec::new();
+    for _ in 0..9 {
+        let worker = WorkerName::new("worker").expect("a valid name");
+        let claim = Claim { kinds: kinds.clone(), max: 1, lease: None, worker, nonce: 7 };
+        let jobs = block_on(open().claim(claim)).expect("it is claimed").jobs;
+        claimed.push(jobs[0].kind().clone());
+        clock.advance(Duration::from_millis(1));
+    }
+    let turns: Vec<_> = kinds.iter().cycle().take(9).cloned().collect();
+    assert_eq!(claimed, turns, "each in its turn");
+}

@@ -1,0 +1,263 @@
+//! A store with a job in every state there is, and all that can be seen of a store.
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use requeue::ManualClock;
+use requeue_jobs::{
+    Backoff, Body, Calendar, Change, Claim, Due, Fence, Generation, How, JobId, JobView, Kind,
+    KindView, Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
+    Store, Tick, Timestamp, What, WorkerName,
+};
+use requeue_testkit::block_on;
+use std::time::Duration;
+
+/// When it all began.
+pub(crate) const BEGAN_AT: u64 = 1_700_000_000_000;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A clock at the beginning, and a calendar by it.
+pub(crate) fn beginning() -> (ManualClock, Calendar) {
+    let clock = ManualClock::new();
+    let calendar = Calendar::manual(&clock, Timestamp::from_millis(BEGAN_AT));
+    (clock, calendar)
+}
+
+/// All that can be seen of a store.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) kinds: Vec<(KindView, Settings, Vec<Schedule>)>,
+    pub(crate) jobs: Vec<JobView>,
+}
+
+/// Looks at everything.
+pub(crate) fn see(store: &dyn Store) -> Seen {
+    let (mut kinds, mut jobs) = (Vec::new(), Vec::new());
+    for view in block_on(store.kinds()).unwrap() {
+        let settings = block_on(store.settings(view.kind.clone())).unwrap();
+        let schedules = block_on(store.schedules(view.kind.clone())).unwrap();
+        let mut query = Query { limit: 1000, ..Query::new(view.kind.clone()) };
+        loop {
+            let page = block_on(store.list(query.clone())).unwrap();
+            jobs.extend(page.jobs);
+            query.after = page.cursor;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        kinds.push((view, settings, schedules));
+    }
+    Seen { kinds, jobs }
+}
+
+/// Does things to a store.
+pub(crate) struct Hands<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) clock: &'a ManualClock,
+    /// Of the leases that are still held.
+    pub(crate) receipts: Vec<Receipt>,
+    nonce: u64,
+}
+
+pub(crate) fn kind(name: &str) -> Kind {
+    Kind::new(name).unwrap()
+}
+
+fn id(id: &str) -> JobId {
+    JobId::new(id).unwrap()
+}
+
+fn text(text: &str) -> Body {
+    Body::new(text.as_bytes(), "text/plain").unwrap()
+}
+
+impl<'a> Hands<'a> {
+    pub(crate) fn new(store: &'a dyn Store, clock: &'a ManualClock) -> Self {
+        Hands { store, clock, receipts: Vec::new(), nonce: 1 << 60 }
+    }
+
+    pub(crate) fn put(&self, of: &str, job: &str, body: Body, due: Due, mode: Mode) {
+        let put = Put { due, mode, ..Put::new(kind(of), id(job), body) };
+        block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
+    }
+
+    /// Puts a job for later.
+    pub(crate) fn later(&self, of: &str, job: &str, body: &str) {
+        self.put(of, job, text(body), Due::After(HOUR), Mode::Replace);
+    }
+
+    fn claim(&mut self, of: &str, job: &str) -> Receipt {
+        self.nonce += 1;
+        let (kinds, worker) = (vec![kind(of)], WorkerName::new("worker-1").unwrap());
+        let lease = Some(Duration::from_secs(60));
+        let claim = Claim { kinds, max: 1, lease, worker, nonce: self.nonce };
+        let claimed = block_on(self.store.claim(claim)).unwrap().jobs.remove(0);
+        assert_eq!(claimed.id().as_str(), job, "nothing else of {of} is due");
+        claimed.receipt
+    }
+
+    /// Does the first job of a kind.
+    pub(crate) fn ack_first(&mut self, of: &str) {
+        self.nonce += 1;
+        let (kinds, worker) = (vec![kind(of)], WorkerName::new("worker-2").unwrap());
+        let claim = Claim { kinds, max: 1, lease: None, worker, nonce: self.nonce };
+        let receipt = block_on(self.store.claim(claim)).unwrap().jobs.remove(0).receipt;
+        self.settle(receipt, How::Ack);
+    }
+
+    fn lease(&mut self, of: &str, job: &str) -> Receipt {
+        self.put(of, job, text(&format!("body of {job}")), Due::Now, Mode::Replace);
+        self.claim(of, job)
+    }
+
+    fn settle(&self, receipt: Receipt, how: How) {
+        block_on(self.store.settle(vec![Settle { receipt, how }])).unwrap().remove(0).unwrap();
+    }
+
+    fn change(&self, of: &str, job: &str, what: What) {
+        let change = Change { kind: kind(of), id: id(job), what };
+        block_on(self.store.change(vec![change])).unwrap().remove(0).unwrap();
+    }
+
+    fn fail(&mut self, of: &str, job: &str, times: usize) {
+        let mut receipt = self.lease(of, job);
+        for attempt in 1..=times {
+            self.clock.advance(Duration::from_millis(7));
+            let delay = if attempt < times { Duration::ZERO } else { HOUR };
+            let error = format!("failure {attempt}");
+            self.settle(receipt.clone(), How::Retry { delay: Some(delay), error });
+            if attempt < times {
+                receipt = self.claim(of, job);
+            }
+        }
+    }
+
+    /// Makes a job of each state, in this kind, with ids that begin like this. Nothing of the
+    /// kind may be due.
+    pub(crate) fn every_state(&mut self, of: &str, with: &str) {
+        let name = |name: &str| format!("{with}-{name}");
+        self.later(of, &name("waiting"), "plain text");
+        let json = Body::new(*br#"{"a":1}"#, "application/json").unwrap();
+        self.put(of, &name("json"), json, Due::After(HOUR), Mode::Replace);
+        let odd = Body::new([0, 255, 7], "image/x-odd; a=b").unwrap();
+        self.put(of, &name("odd-é-日本"), odd, Due::After(2 * HOUR), Mode::Earliest);
+        let empty = Body::octets([]).unwrap();
+        self.put(of, &name("empty"), empty, Due::After(HOUR), Mode::Replace);
+        self.clock.advance(Duration::from_millis(3));
+        self.later(of, &name("waiting"), "put again");
+        let debounce = Mode::Debounce { max_wait: 3 * HOUR };
+        self.put(of, &name("debounced"), text("a"), Due::After(HOUR), debounce);
+        self.clock.advance(Duration::from_secs(1));
+        self.put(of, &name("debounced"), text("b"), Due::After(HOUR), debounce);
+
+        for (job, successor, cancelled) in [
+            ("leased", false, false),
+            ("leased-next", true, false),
+            ("leased-cancelled", false, true),
+            ("leased-cancelled-next", true, true),
+        ] {
+            let receipt = self.lease(of, &name(job));
+            self.receipts.push(receipt);
+            self.clock.advance(Duration::from_millis(1));
+            if cancelled {
+                self.change(of, &name(job), What::Cancel);
+            }
+            if successor {
+                self.later(of, &name(job), "successor");
+            }
+        }
+        let receipt = self.lease(of, &name("extended"));
+        self.later(of, &name("extended"), "successor");
+        self.settle(receipt.clone(), How::Extend(Some(HOUR)));
+        self.receipts.push(receipt);
+
+        self.fail(of, &name("failed-once"), 1);
+        self.fail(of, &name("failed-often"), 7);
+        let receipt = self.lease(of, &name("acked-next"));
+        self.later(of, &name("acked-next"), "successor");
+        self.settle(receipt, How::Ack);
+        let receipt = self.lease(of, &name("again-later"));
+        self.settle(receipt, How::RequeueAfter(HOUR));
+
+        for job in ["dead", "dead-twice", "revived", "dead-and-gone"] {
+            let receipt = self.lease(of, &name(job));
+            self.settle(receipt, How::Bury { error: "no use".into() });
+            self.clock.advance(Duration::from_millis(2));
+        }
+        self.change(of, &name("dead-twice"), What::Revive);
+        let receipt = self.claim(of, &name("dead-twice"));
+        self.settle(receipt, How::Bury { error: String::new() });
+        self.later(of, &name("revived"), "put on a dead one");
+        self.change(of, &name("dead-and-gone"), What::Cancel);
+        let receipt = self.lease(of, &name("acked"));
+        self.settle(receipt, How::Ack);
+        self.later(of, &name("cancelled"), "");
+        self.change(of, &name("cancelled"), What::Cancel);
+    }
+
+    /// Jobs that are due.
+    pub(crate) fn ready(&self, of: &str, with: &str) {
+        for number in 0..3 {
+            let body = text(&format!("ready {number}"));
+            self.put(of, &format!("{with}-ready-{number}"), body, Due::Now, Mode::Replace);
+            self.clock.advance(Duration::from_millis(1));
+        }
+    }
+
+    /// Settings and schedules of a kind: one that stays, one that ticked, one that is gone.
+    pub(crate) fn settings_and_schedules(&self, of: &str, with: &str) {
+        let mut settings = Settings::default();
+        settings.lease = Duration::from_millis(45_500);
+        settings.backoff = Backoff {
+            base: Duration::from_millis(250),
+            max: Duration::from_secs(90),
+            jitter_percent: 35,
+        };
+        (settings.max_attempts, settings.concurrency) = (9, Some(100));
+        settings.paused = of == "order.remind";
+        settings.retention = Retention { age: 48 * HOUR, count: 1234 };
+        block_on(self.store.set(kind(of), settings)).unwrap();
+        let next = Timestamp::from_millis(BEGAN_AT + 86_400_000);
+        let schedule = |name: &str, missed| Schedule {
+            id: id(&format!("{with}-{name}")),
+            when: "0 6 * * *".into(),
+            time_zone: "Europe/Berlin".into(),
+            body: text("good morning"),
+            missed,
+            next,
+        };
+        let all = [("daily", Missed::One), ("ticked", Missed::Skip), ("gone", Missed::One)];
+        for (name, missed) in all {
+            let schedule = schedule(name, missed);
+            block_on(self.store.set_schedule(kind(of), schedule)).unwrap();
+        }
+        let moved = next.saturating_add(24 * HOUR);
+        let tick = Tick {
+            kind: kind(of),
+            id: id(&format!("{with}-ticked")),
+            expected: next,
+            next: moved,
+            put: false,
+        };
+        block_on(self.store.tick(tick)).unwrap();
+        let gone = id(&format!("{with}-gone"));
+        assert!(block_on(self.store.remove_schedule(kind(of), gone)).unwrap());
+    }
+
+    /// A job of another store.
+    fn restored(&self, of: &str, with: &str) {
+        let (due, of) = (Timestamp::from_millis(BEGAN_AT + 99_000_000), kind(of));
+        let (id, generation) = (id(&format!("{with}-restored")), Generation(7_000_000));
+        let job = JobView::new(of.clone(), id, text("from elsewhere"), due, Generation(6_000_000));
+        let restore = Restore { kind: of, generation, fence: Fence(8_000_000), jobs: vec![job] };
+        block_on(self.store.restore(restore)).unwrap().remove(0).unwrap();
+    }
+
+    /// All of it, in a few kinds, each job's id beginning like this.
+    pub(crate) fn everything(&mut self, with: &str) {
+        self.every_state("order.close", with);
+        self.settings_and_schedules("order.close", with);
+        self.settings_and_schedules("order.remind", with);
+        self.ready("mail", with);
+        self.restored("restored", with);
+    }
+}

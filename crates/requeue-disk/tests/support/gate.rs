@@ -1,0 +1,61 @@
+//! A disk on which new tables can be made to wait.
+
+use requeue_disk::{Disk, DiskFile};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// While it is shut, whoever makes a table waits: what is frozen stays in memory.
+#[derive(Clone)]
+pub(crate) struct Gate<D> {
+    disk: D,
+    shut: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl<D> Gate<D> {
+    pub(crate) fn new(disk: D) -> Self {
+        Gate { disk, shut: Arc::default() }
+    }
+
+    pub(crate) fn set_shut(&self, shut: bool) {
+        *self.shut.0.lock().expect("nobody panics with it") = shut;
+        self.shut.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let shut = self.shut.0.lock().expect("nobody panics with it");
+        drop(self.shut.1.wait_while(shut, |shut| *shut));
+    }
+}
+
+impl<D: Disk> Disk for Gate<D> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if name.starts_with("table-") {
+            self.pass();
+        }
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_names()
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        self.disk.free()
+    }
+}

@@ -1,0 +1,120 @@
+//! Disk stores under test.
+#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+pub(crate) mod gate;
+pub(crate) mod reopening;
+pub(crate) mod twin;
+pub(crate) mod watched;
+pub(crate) mod workload;
+
+use reopening::Reopening;
+use requeue::ManualClock;
+use requeue_disk::{DiskStore, Options};
+use requeue_jobs::{Calendar, Store, Timestamp};
+use requeue_testkit::Fixture;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use twin::Twin;
+
+/// Random seeds, printed: so many, or as many as the variable says, or the one of `REQUEUE_SEED`.
+pub(crate) fn seeds(count_in: &str, count: u64) -> impl Iterator<Item = u64> {
+    let number =
+        |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seed = number("REQUEUE_SEED");
+    let first = seed.unwrap_or_else(|| RandomState::new().hash_one(()) >> 16);
+    let count = if seed.is_some() { 1 } else { number(count_in).unwrap_or(count) };
+    (first..first + count).inspect(|seed| println!("REQUEUE_SEED={seed}"))
+}
+
+/// So small that a few jobs fill the memory, and a few groups a segment.
+pub(crate) fn small(calendar: &Calendar) -> Options {
+    let mut options = Options::default();
+    options.calendar = calendar.clone();
+    options.memory = 4 << 10;
+    options.segment = 8 << 10;
+    options.background = false;
+    options
+}
+
+/// A store on a disk that is memory.
+pub(crate) struct DiskFixture {
+    store: Arc<dyn Store>,
+    now: Box<dyn Fn() -> DiskStore + Send + Sync>,
+    calendar: Calendar,
+    clock: ManualClock,
+}
+
+impl DiskFixture {
+    /// Opened once.
+    pub(crate) fn new() -> Self {
+        let (clock, calendar) = clock();
+        let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar));
+        let store = store.expect("it opens");
+        let now = Box::new({
+            let store = store.clone();
+            move || store.clone()
+        });
+        DiskFixture { store: Arc::new(store), now, calendar, clock }
+    }
+
+    /// Closed and opened again after every so many calls.
+    pub(crate) fn reopened_after(calls: usize) -> Self {
+        DiskFixture::reopening(calls, |disk| disk)
+    }
+
+    /// The power is cut after every so many calls.
+    pub(crate) fn cut_after(calls: usize) -> Self {
+        // Not the seed of the test: which cut shows something, that does not tell either.
+        let seed = Mutex::new(0);
+        DiskFixture::reopening(calls, move |disk| {
+            let mut seed = seed.lock().expect("nobody panics");
+            *seed += 1;
+            disk.after_cut(*seed)
+        })
+    }
+
+    /// `left` says what is left of a disk with an open store on it.
+    fn reopening(calls: usize, left: impl Fn(Twin) -> Twin + Send + Sync + 'static) -> Self {
+        let (clock, calendar) = clock();
+        let (options, disk) = (small(&calendar), Mutex::new(Twin::new()));
+        let reopen = move |before: Option<DiskStore>| {
+            let mut disk = disk.lock().expect("nobody panics");
+            *disk = left(disk.clone());
+            drop(before);
+            let disk = Arc::new(disk.clone());
+            DiskStore::open_on(disk, options.clone()).expect("nothing is damaged")
+        };
+        let store = Arc::new(Reopening::new(Box::new(reopen), calls));
+        let now = Box::new({
+            let store = store.clone();
+            move || store.now()
+        });
+        DiskFixture { store, now, calendar, clock }
+    }
+}
+
+fn clock() -> (ManualClock, Calendar) {
+    let clock = ManualClock::new();
+    let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+    (clock, calendar)
+}
+
+impl Fixture for DiskFixture {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.calendar.now()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn check(&self) {
+        (self.now)().check();
+    }
+}

@@ -1,0 +1,179 @@
+//! A store that is closed and opened again while it is used.
+//!
+//! A call is answered when it is first polled, so that none is under way in between. Only those
+//! who wait for work do so over several polls: they are sent away when the store is closed, as
+//! any may be who wait.
+
+use requeue_disk::DiskStore;
+use requeue_jobs::{
+    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobView, Kind, KindView,
+    Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
+    Settled, Spans, Store, StoreError, Tick, Ticked,
+};
+use requeue_testkit::block_on;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Makes a store of the one there was, which it closes in its own way.
+type Reopen = Box<dyn Fn(Option<DiskStore>) -> DiskStore + Send + Sync>;
+
+type Wait = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+pub(crate) struct Reopening {
+    reopen: Reopen,
+    /// After so many calls.
+    after: usize,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    store: Option<DiskStore>,
+    calls: usize,
+    /// Those who wait, by number, and how to wake them.
+    waits: BTreeMap<u64, (Wait, Waker)>,
+    next: u64,
+}
+
+impl Reopening {
+    pub(crate) fn new(reopen: Reopen, after: usize) -> Self {
+        let store = Some(reopen(None));
+        let open = Mutex::new(Open { store, calls: 0, waits: BTreeMap::new(), next: 0 });
+        Reopening { reopen, after, open }
+    }
+
+    /// The store as it is now.
+    pub(crate) fn now(&self) -> DiskStore {
+        self.open.lock().expect("nobody panics").store.clone().expect("there always is one")
+    }
+
+    /// The store for one call more.
+    fn turn(&self) -> DiskStore {
+        let mut open = self.open.lock().expect("nobody panics");
+        open.calls += 1;
+        if open.calls > self.after {
+            open.calls = 0;
+            let waits = std::mem::take(&mut open.waits);
+            waits.into_values().for_each(|(_, waker)| waker.wake());
+            open.store = Some((self.reopen)(open.store.take()));
+        }
+        open.store.clone().expect("there always is one")
+    }
+
+    /// The number of one more who waits.
+    fn next(&self) -> u64 {
+        let mut open = self.open.lock().expect("nobody panics");
+        open.next += 1;
+        open.next
+    }
+
+    /// Answers at once.
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&DiskStore) -> Result<T, StoreError> + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move { call(&self.turn()) })
+    }
+}
+
+/// Forgets one who waits.
+struct Forget<'a>(&'a Reopening, u64);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        // Dropped after the lock is released.
+        let _wait = self.0.open.lock().expect("nobody panics").waits.remove(&self.1);
+    }
+}
+
+impl Store for Reopening {
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        self.call(move |store| block_on(store.put(puts)))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.call(move |store| block_on(store.claim(claim)))
+    }
+
+    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        self.call(move |store| block_on(store.settle(settlements)))
+    }
+
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        self.call(move |store| block_on(store.change(changes)))
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let store = self.turn();
+            let mut wait: Option<Wait> =
+                Some(Box::pin(async move { store.wait(kinds, limit).await }));
+            let forget = Forget(self, self.next());
+            poll_fn(|cx| {
+                let number = forget.1;
+                let kept = self.open.lock().expect("nobody panics").waits.remove(&number);
+                let Some(mut wait) = wait.take().or(kept.map(|(wait, _)| wait)) else {
+                    return Poll::Ready(Ok(()));
+                };
+                if let Poll::Ready(answer) = wait.as_mut().poll(cx) {
+                    return Poll::Ready(answer);
+                }
+                let waits = &mut self.open.lock().expect("nobody panics").waits;
+                waits.insert(number, (wait, cx.waker().clone()));
+                Poll::Pending
+            })
+            .await
+        })
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        self.call(move |store| block_on(store.restore(restore)))
+    }
+
+    fn reap(&self, max: usize) -> Answer<'_, usize> {
+        self.call(move |store| block_on(store.reap(max)))
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        self.call(move |store| block_on(store.get(kind, id)))
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, Page> {
+        self.call(move |store| block_on(store.list(query)))
+    }
+
+    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        self.call(move |store| block_on(store.kinds()))
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        self.call(move |store| block_on(store.upcoming(kind, spans)))
+    }
+
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        self.call(move |store| block_on(store.settings(kind)))
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        self.call(move |store| block_on(store.set(kind, settings)))
+    }
+
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        self.call(move |store| block_on(store.set_schedule(kind, schedule)))
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        self.call(move |store| block_on(store.remove_schedule(kind, id)))
+    }
+
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        self.call(move |store| block_on(store.schedules(kind)))
+    }
+
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        self.call(move |store| block_on(store.tick(tick)))
+    }
+}

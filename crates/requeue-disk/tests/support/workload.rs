@@ -1,0 +1,413 @@
+//! A workload: steps made up at random, and what comes of each.
+//!
+//! The steps are made on a store in memory, which is kept by the same rules and needs no disk.
+//! What it answers and shows is what every store has to.
+
+use requeue::ManualClock;
+use requeue_jobs::{
+    Backoff, Body, Calendar, Change, Claim, ClaimedJob, Condition, Due, How, JobId, JobView, Kind,
+    KindView, MemoryStore, Missed, Mode, Put, Query, Receipt, Retention, Schedule, Settings,
+    Settle, Spans, Store, StoreError, Tick, Timestamp, What, WorkerName,
+};
+use requeue_testkit::{Random, block_on};
+use std::fmt::Debug;
+use std::time::Duration;
+
+const KINDS: [&str; 3] = ["mail", "order.close", "thumbnail"];
+const BEGIN: u64 = 1_700_000_000_000;
+
+pub(crate) fn kinds() -> Vec<Kind> {
+    KINDS.map(|kind| Kind::new(kind).expect("a valid kind")).into()
+}
+
+pub(crate) fn id(id: impl Into<String>) -> JobId {
+    JobId::new(id.into()).expect("a valid id")
+}
+
+/// A clock that stands at this time, and moves when it is told to.
+pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, Calendar) {
+    let clock = ManualClock::new();
+    let calendar = Calendar::manual(&clock, now);
+    (clock, calendar)
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    Put(Vec<Put>),
+    Claim(Claim),
+    Settle(Vec<Settle>),
+    Change(Vec<Change>),
+    Reap(usize),
+    Set(Kind, Settings),
+    SetSchedule(Kind, Schedule),
+    RemoveSchedule(Kind, JobId),
+    Tick(Tick),
+}
+
+/// What a store answers, as text: all that matters is whether two are the same.
+pub(crate) type Told = Result<String, StoreError>;
+
+impl Act {
+    pub(crate) async fn on(&self, store: &dyn Store) -> Told {
+        fn told<T: Debug>(answer: Result<T, StoreError>) -> Told {
+            answer.map(|answer| format!("{answer:?}"))
+        }
+        match self.clone() {
+            Act::Put(puts) => told(store.put(puts).await),
+            Act::Claim(claim) => told(store.claim(claim).await),
+            Act::Settle(settlements) => told(store.settle(settlements).await),
+            Act::Change(changes) => told(store.change(changes).await),
+            Act::Reap(max) => told(store.reap(max).await),
+            Act::Set(kind, settings) => told(store.set(kind, settings).await),
+            Act::SetSchedule(kind, schedule) => told(store.set_schedule(kind, schedule).await),
+            Act::RemoveSchedule(kind, id) => told(store.remove_schedule(kind, id).await),
+            Act::Tick(tick) => told(store.tick(tick).await),
+        }
+    }
+}
+
+/// All that a store shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct View {
+    pub(crate) jobs: Vec<JobView>,
+    pub(crate) kinds: Vec<KindView>,
+    pub(crate) settings: Vec<Settings>,
+    pub(crate) schedules: Vec<Vec<Schedule>>,
+    pub(crate) upcoming: Vec<Vec<u64>>,
+}
+
+impl View {
+    pub(crate) fn of(store: &dyn Store, now: Timestamp) -> Result<View, StoreError> {
+        let mut view = View {
+            jobs: Vec::new(),
+            kinds: block_on(store.kinds())?,
+            settings: Vec::new(),
+            schedules: Vec::new(),
+            upcoming: Vec::new(),
+        };
+        for kind in kinds() {
+            let mut query = Query { limit: 50, ..Query::new(kind.clone()) };
+            loop {
+                let page = block_on(store.list(query.clone()))?;
+                view.jobs.extend(page.jobs);
+                let Some(cursor) = page.cursor else { break };
+                query.after = Some(cursor);
+            }
+            view.settings.push(block_on(store.settings(kind.clone()))?);
+            view.schedules.push(block_on(store.schedules(kind.clone()))?);
+            let spans = Spans { from: now, length: Duration::from_secs(7), count: 5 };
+            view.upcoming.push(block_on(store.upcoming(kind, spans))?);
+        }
+        for job in &view.jobs {
+            let found = block_on(store.get(job.kind.clone(), job.id.clone()))?;
+            assert_eq!(found.as_ref(), Some(job), "what is listed can be got");
+        }
+        Ok(view)
+    }
+
+    /// What is not the same here and there, in few words.
+    pub(crate) fn difference(&self, other: &View) -> String {
+        let but = |these: &[JobView], those: &[JobView]| {
+            these.iter().filter(|job| !those.contains(job)).cloned().collect::<Vec<_>>()
+        };
+        let (more, less) = (but(&self.jobs, &other.jobs), but(&other.jobs, &self.jobs));
+        if more.len() + less.len() > 0 {
+            return format!("jobs:\n  found    {more:?}\n  expected {less:?}");
+        }
+        let rest = |view: &View| format!("{:?}", View { jobs: Vec::new(), ..view.clone() });
+        format!("found    {}\nexpected {}", rest(self), rest(other))
+    }
+}
+
+/// A step, and how things stand around it.
+pub(crate) struct Step {
+    pub(crate) act: Act,
+    /// When it is done.
+    pub(crate) now: Timestamp,
+    /// What is shown then, before it and after it.
+    pub(crate) before: View,
+    pub(crate) after: View,
+    pub(crate) told: Told,
+}
+
+impl Step {
+    /// Whether a store has nothing to write for it.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        self.before == self.after
+    }
+}
+
+pub(crate) struct Workload {
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What sort of work it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sort {
+    pub(crate) steps: usize,
+    /// How many ids there are of each kind.
+    pub(crate) ids: usize,
+    /// The longest body.
+    pub(crate) body: usize,
+}
+
+impl Workload {
+    pub(crate) fn random(seed: u64, sort: Sort) -> Workload {
+        let mut maker = Maker::new(seed, sort);
+        let steps = (0..sort.steps).map(|_| maker.step()).collect();
+        Workload { steps }
+    }
+
+    /// When a step is done.
+    pub(crate) fn now(&self, step: usize) -> Timestamp {
+        self.steps[step].now
+    }
+
+    /// A store in memory after the first `done` steps, at the time of step `at`.
+    fn replay(&self, done: usize, at: usize) -> (MemoryStore, ManualClock, Calendar) {
+        let (clock, calendar) = clock_at(Timestamp::from_millis(BEGIN));
+        let store = MemoryStore::with(calendar.clone());
+        let go_to = |now: Timestamp| clock.advance(now.saturating_since(calendar.now()));
+        for step in &self.steps[..done] {
+            go_to(step.now);
+            assert_eq!(block_on(step.act.on(&store)), step.told, "the same again");
+        }
+        go_to(self.now(at));
+        (store, clock, calendar)
+    }
+
+    /// What is shown after the first `done` steps, at the time of step `at`.
+    pub(crate) fn view(&self, done: usize, at: usize) -> View {
+        let (store, _, calendar) = self.replay(done, at);
+        View::of(&store, calendar.now()).expect("a store in memory does not fail")
+    }
+
+    /// Goes on after the first `done` steps, at the time of step `at`: what is asked for, what is
+    /// answered, and what is shown at last.
+    pub(crate) fn sequel(&self, done: usize, at: usize) -> Sequel {
+        let (store, clock, calendar) = self.replay(done, at);
+        let mut steps = Vec::new();
+        let mut take = |act: Act| {
+            let told = block_on(act.on(&store));
+            steps.push((act, told.clone()));
+            told.expect("a store in memory does not fail");
+        };
+        // First without time going on: numbers that rise with it must do so of their own.
+        let claim = |kind: Kind, max| {
+            let worker = WorkerName::new("later").expect("a valid name");
+            Claim { kinds: vec![kind], max, lease: None, worker, nonce: 7 }
+        };
+        let body = Body::octets(*b"later").expect("a small body");
+        for kind in kinds() {
+            take(Act::Claim(claim(kind.clone(), 1000)));
+            take(Act::Put(vec![
+                Put::new(kind.clone(), id("later"), body.clone()),
+                Put::new(kind.clone(), id("id-1"), body.clone()),
+                Put::new(kind, id("id-2"), body.clone()),
+            ]));
+        }
+        let later = Duration::from_secs(86_400 * 30);
+        clock.advance(later);
+        let mut rest = Vec::new();
+        for kind in kinds() {
+            let act = Act::Claim(claim(kind, 1000));
+            let told = block_on(act.on(&store));
+            rest.push((act, told));
+        }
+        let end = View::of(&store, calendar.now()).expect("a store in memory does not fail");
+        Sequel { steps, later, rest, end }
+    }
+}
+
+/// How work goes on from some state.
+pub(crate) struct Sequel {
+    steps: Vec<(Act, Told)>,
+    later: Duration,
+    rest: Vec<(Act, Told)>,
+    end: View,
+}
+
+impl Sequel {
+    /// Whether it goes on like this on another store.
+    pub(crate) fn check(
+        &self,
+        store: &dyn Store,
+        clock: &ManualClock,
+        calendar: &Calendar,
+    ) -> Result<(), String> {
+        let take = |(act, expected): &(Act, Told)| {
+            let told = block_on(act.on(store));
+            let same = told == *expected;
+            let differs = || format!("{act:?}\n  found    {told:?}\n  expected {expected:?}");
+            if same { Ok(()) } else { Err(differs()) }
+        };
+        self.steps.iter().try_for_each(take)?;
+        clock.advance(self.later);
+        self.rest.iter().try_for_each(take)?;
+        let end = View::of(store, calendar.now()).map_err(|error| error.to_string())?;
+        if end == self.end { Ok(()) } else { Err(end.difference(&self.end)) }
+    }
+}
+
+/// Makes up steps.
+struct Maker {
+    random: Random,
+    sort: Sort,
+    store: MemoryStore,
+    clock: ManualClock,
+    calendar: Calendar,
+    /// All that were given out.
+    receipts: Vec<Receipt>,
+}
+
+impl Maker {
+    fn new(seed: u64, sort: Sort) -> Maker {
+        let (clock, calendar) = clock_at(Timestamp::from_millis(BEGIN));
+        let store = MemoryStore::with(calendar.clone());
+        let (random, receipts) = (Random::new(seed), Vec::new());
+        Maker { random, sort, store, clock, calendar, receipts }
+    }
+
+    fn step(&mut self) -> Step {
+        if self.random.chance(50) {
+            let time = self.time();
+            self.clock.advance(time);
+        }
+        let now = self.calendar.now();
+        let view = |maker: &Maker| View::of(&maker.store, now).expect("it does not fail");
+        let (before, act) = (view(self), self.act());
+        if let Act::Claim(claim) = &act {
+            // Asked for here, so that the receipts are known.
+            let claimed = block_on(self.store.claim(claim.clone()));
+            let receipt = |job: &ClaimedJob| job.receipt.clone();
+            let jobs = claimed.as_ref().map(|claimed| &*claimed.jobs).unwrap_or_default();
+            self.receipts.extend(jobs.iter().map(receipt));
+            let told = claimed.map(|claimed| format!("{claimed:?}"));
+            return Step { act, now, before, after: view(self), told };
+        }
+        let told = block_on(act.on(&self.store));
+        Step { act, now, before, after: view(self), told }
+    }
+
+    fn act(&mut self) -> Act {
+        match self.random.below(100) {
+            0..=39 => Act::Put(self.batch(Maker::put)),
+            40..=59 => {
+                let lease = self.random.chance(50).then(|| self.time().max(Duration::from_secs(1)));
+                let worker = WorkerName::new("worker").expect("a valid name");
+                let max = 1 + self.random.below(8);
+                let nonce = self.random.number();
+                Act::Claim(Claim { kinds: vec![self.kind()], max, lease, worker, nonce })
+            }
+            60..=84 if !self.receipts.is_empty() => Act::Settle(self.batch(Maker::settle)),
+            85..=89 => Act::Change(self.batch(|maker| {
+                let what = *maker.random.pick(&[What::Cancel, What::RunNow, What::Revive]);
+                Change { kind: maker.kind(), id: maker.id(), what }
+            })),
+            90..=91 => Act::Reap(1000),
+            92..=94 => Act::Set(self.kind(), self.settings()),
+            95..=96 => Act::SetSchedule(self.kind(), self.schedule()),
+            97 => Act::RemoveSchedule(self.kind(), self.schedule().id),
+            _ => {
+                let kind = self.kind();
+                let schedules = block_on(self.store.schedules(kind.clone()));
+                match schedules.expect("it does not fail").first() {
+                    Some(schedule) => {
+                        let (id, expected) = (schedule.id.clone(), schedule.next);
+                        let next = expected.saturating_add(Duration::from_secs(60));
+                        Act::Tick(Tick { kind, id, expected, next, put: self.random.chance(80) })
+                    }
+                    None => Act::SetSchedule(kind, self.schedule()),
+                }
+            }
+        }
+    }
+
+    fn batch<T>(&mut self, mut one: impl FnMut(&mut Maker) -> T) -> Vec<T> {
+        let count = 1 + if self.random.chance(60) { 0 } else { self.random.below(5) };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn kind(&mut self) -> Kind {
+        self.random.pick(&kinds()).clone()
+    }
+
+    fn id(&mut self) -> JobId {
+        let number = self.random.below(self.sort.ids);
+        // A few long ones, so that not all fit where they are expected to.
+        match number {
+            5 => id(format!("id-{number}-{}", "long".repeat(100))),
+            _ => id(format!("id-{number}")),
+        }
+    }
+
+    fn time(&mut self) -> Duration {
+        Duration::from_millis(*self.random.pick(&[0, 1, 100, 1000, 2000, 5000, 20_000]))
+    }
+
+    fn body(&mut self) -> Body {
+        let most = *self.random.pick(&[8, 100, 200, self.sort.body]);
+        let length = self.random.below(most + 1);
+        let bytes: Vec<u8> = (0..length).map(|_| self.random.number() as u8).collect();
+        let types = ["application/octet-stream", "application/json", "text/x-own"];
+        Body::new(bytes, *self.random.pick(&types)).expect("a small body")
+    }
+
+    fn put(&mut self) -> Put {
+        let mut put = Put::new(self.kind(), self.id(), self.body());
+        put.due = match self.random.below(4) {
+            0 => Due::Now,
+            1 => Due::After(Duration::from_secs(86_400 * (1 + self.random.below(9) as u64))),
+            _ => Due::After(self.time()),
+        };
+        put.mode = match self.random.below(8) {
+            0 => Mode::Earliest,
+            1 => Mode::Keep,
+            2 => Mode::Debounce { max_wait: self.time() },
+            _ => Mode::Replace,
+        };
+        put.condition = self.random.chance(10).then_some(Condition::IfAbsent);
+        put
+    }
+
+    fn settle(&mut self) -> Settle {
+        let late = self.receipts.len().saturating_sub(12);
+        let among = if self.random.chance(90) { &self.receipts[late..] } else { &self.receipts };
+        let receipt = self.random.pick(among).clone();
+        let error = format!("error {}", self.random.below(1000));
+        let how = match self.random.below(12) {
+            0..=5 => How::Ack,
+            6 => How::Retry { delay: Some(self.time()), error },
+            7 => How::Retry { delay: None, error },
+            8 => How::Release,
+            9 => How::Extend(None),
+            10 => How::Bury { error },
+            _ => How::RequeueAfter(self.time()),
+        };
+        Settle { receipt, how }
+    }
+
+    fn settings(&mut self) -> Settings {
+        let mut settings = Settings::default();
+        settings.lease = Duration::from_secs(1 + self.random.below(20) as u64);
+        let (base, max) = (self.time(), Duration::from_secs(30));
+        settings.backoff = Backoff { base, max, jitter_percent: *self.random.pick(&[0, 20]) };
+        settings.max_attempts = 1 + self.random.below(4) as u32;
+        settings.concurrency = *self.random.pick(&[None, None, None, Some(6)]);
+        settings.paused = self.random.chance(5);
+        let age = Duration::from_secs(*self.random.pick(&[1, 3600, 86_400]));
+        settings.retention = Retention { age, count: *self.random.pick(&[1, 3, 1000]) };
+        settings
+    }
+
+    fn schedule(&mut self) -> Schedule {
+        Schedule {
+            id: id(format!("schedule-{}", self.random.below(3))),
+            when: "0 3 * * *".to_owned(),
+            time_zone: "UTC".to_owned(),
+            body: self.body(),
+            missed: *self.random.pick(&[Missed::One, Missed::Skip]),
+            next: self.calendar.now().saturating_add(self.time()),
+        }
+    }
+}
