@@ -1,0 +1,355 @@
+//! Disks that fail, and disks that are full.
+//!
+//! What is answered stays true. What cannot be done is refused, and says why; or it is not known,
+//! and then it is there whole or not at all. Reading goes on, and all goes on once the disk does.
+
+mod support;
+
+use requeue_disk::{DiskStore, Options};
+use requeue_jobs::{
+    Body, Claim, How, Kind, Missed, Put, Query, Schedule, Settle, Store, StoreError, Tick,
+    Timestamp, WorkerName,
+};
+use requeue_testkit::{Random, block_on};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{slice, thread};
+use support::twin::{Op, Twin};
+use support::workload::{Sort, View, Workload, clock_at, id, kinds};
+use support::{seeds, small};
+
+const OPS: [Op; 6] = [Op::Write, Op::Sync, Op::Create, Op::Rename, Op::Remove, Op::SyncNames];
+
+fn open(disk: &Twin, options: &Options) -> DiskStore {
+    DiskStore::open_on(Arc::new(disk.clone()), options.clone()).expect("it opens")
+}
+
+/// What a failed disk may answer, and must give a reason for.
+fn reason(error: &StoreError) -> &str {
+    match error {
+        StoreError::Unknown { reason } | StoreError::Unavailable { reason } => reason,
+        error => panic!("nothing is wrong with the call: {error}"),
+    }
+}
+
+/// What is found after a power cut now must be one of these.
+fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
+    let (_, calendar) = clock_at(now);
+    let store = open(&disk.after_cut(seed), &small(&calendar));
+    let found = View::of(&store, now).expect("nothing is wrong with this disk");
+    let differences = || expected.iter().map(|view| found.difference(view)).collect::<String>();
+    assert!(expected.contains(&found), "{}", differences());
+}
+
+/// Works on a disk of which some operations in a row fail. Answers whether there were as many.
+fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64) -> bool {
+    let (mut disk, mut random) = (Twin::new(), Random::new(seed));
+    let (clock, calendar) = clock_at(workload.now(0));
+    let options = small(&calendar);
+    let mut store = open(&disk, &options);
+    let before = disk.count(op);
+    disk.fail(op, "", nth, times);
+    let cut_after = random.below(workload.steps.len());
+    // The first step of which it is not known whether it is safe.
+    let mut in_doubt = None;
+    for (number, step) in workload.steps.iter().enumerate() {
+        clock.advance(step.now.saturating_since(calendar.now()));
+        let mut tries = 0;
+        loop {
+            let told = block_on(step.act.on(&store));
+            let Err(error) = told else {
+                assert_eq!(told, step.told, "step {number}");
+                in_doubt = in_doubt.filter(|_| step.changes_nothing());
+                break;
+            };
+            tries += 1;
+            assert!(tries <= times, "it goes on when the disk does: {error}");
+            assert!(reason(&error).contains("the disk has a fault"), "{error}");
+            let views: Vec<View> = (in_doubt.unwrap_or(number)..=number + 1)
+                .map(|done| workload.view(done, number))
+                .collect();
+            check_cut(&disk, random.number(), step.now, &views);
+            if in_doubt.is_none() && random.chance(20) {
+                // The process is killed. What it could not sync can be read, and is not safe.
+                disk = disk.snapshot();
+                disk.heal();
+                store = open(&disk, &options);
+            }
+            let found = View::of(&store, step.now).expect("what is there can be read");
+            if found == step.after && matches!(error, StoreError::Unknown { .. }) {
+                in_doubt = in_doubt.or(Some(number));
+                break;
+            }
+            assert!(found == step.before, "{error}: {}", found.difference(&step.before));
+        }
+        if number == cut_after && in_doubt.is_none() {
+            check_cut(&disk, random.number(), step.now, slice::from_ref(&step.after));
+        }
+    }
+    let (last, now) = (&workload.steps.last().expect("there are steps").after, calendar.now());
+    let there_were = disk.count(op) - before > nth;
+    disk.heal();
+    drop(store);
+    let store = open(&disk, &options);
+    let found = View::of(&store, now).expect("nothing is wrong any more");
+    assert!(found == *last, "{}", found.difference(last));
+    store.check();
+    drop(store);
+    check_cut(&disk, random.number(), now, slice::from_ref(last));
+    there_were
+}
+
+fn check_faults(times: u64, sort: Sort) {
+    for seed in seeds("REQUEUE_FAULTS", 3) {
+        let workload = Workload::random(seed, sort);
+        for op in OPS {
+            let mut count = 0;
+            while work_with_faults(&workload, op, count, times, seed ^ count) {
+                count += 1;
+            }
+            println!("{count} times {op:?}");
+            assert!(count >= 5, "too few to test anything");
+        }
+    }
+}
+
+#[test]
+fn any_one_operation_may_fail() {
+    check_faults(1, Sort { steps: 90, ids: 25, body: 1500 });
+}
+
+#[test]
+fn any_four_operations_in_a_row_may_fail() {
+    check_faults(4, Sort { steps: 60, ids: 25, body: 1500 });
+}
+
+/// So long, in real time, a store may need to find out that its disk works again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Puts and settles, and knows what has to be there.
+struct Shop {
+    disk: Twin,
+    options: Options,
+    store: Option<DiskStore>,
+    kind: Kind,
+    /// Put, and not acked.
+    there: BTreeSet<String>,
+    /// It is not known of these whether they are there.
+    unknown: BTreeSet<String>,
+    next: usize,
+}
+
+impl Shop {
+    fn new(background: bool) -> Shop {
+        let (_, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+        let mut options = small(&calendar);
+        options.background = background;
+        let disk = Twin::new();
+        let store = Some(open(&disk, &options));
+        let (there, unknown) = Default::default();
+        Shop { disk, options, store, kind: kinds().remove(0), there, unknown, next: 0 }
+    }
+
+    fn store(&self) -> &DiskStore {
+        self.store.as_ref().expect("it is open")
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(open(&self.disk, &self.options));
+    }
+
+    fn put(&mut self) -> Result<(), StoreError> {
+        self.next += 1;
+        let name = format!("job-{:06}", self.next);
+        let body = Body::octets(vec![7; 300]).expect("a small body");
+        let put = Put::new(self.kind.clone(), id(&*name), body);
+        let placed = block_on(self.store().put(vec![put]));
+        if let Err(StoreError::Unknown { .. }) = placed {
+            self.unknown.insert(name.clone());
+        }
+        placed?.remove(0).expect("it has no condition");
+        self.there.insert(name);
+        Ok(())
+    }
+
+    /// Puts until that is refused, and answers why.
+    fn fill(&mut self) -> String {
+        loop {
+            if let Err(error) = self.put() {
+                return reason(&error).to_owned();
+            }
+            assert!(self.next < 100_000, "a full disk takes no more");
+        }
+    }
+
+    /// Claims one job and acks it. Answers whether there was one.
+    fn work(&mut self) -> Result<bool, StoreError> {
+        let worker = WorkerName::new("worker").expect("a valid name");
+        let (kinds, lease) = (vec![self.kind.clone()], Some(Duration::from_secs(60)));
+        let claim = Claim { kinds, max: 1, lease, worker, nonce: 7 };
+        let mut claimed = block_on(self.store().claim(claim))?;
+        if let Some((_, error)) = claimed.errors.pop() {
+            return Err(error);
+        }
+        let Some(job) = claimed.jobs.pop() else { return Ok(false) };
+        let name = job.id().as_str().to_owned();
+        let settle = Settle { receipt: job.receipt, how: How::Ack };
+        let settled = block_on(self.store().settle(vec![settle]));
+        if let Err(StoreError::Unknown { .. }) = settled {
+            self.unknown.insert(name.clone());
+        }
+        settled?.remove(0).expect("the lease is there");
+        self.there.remove(&name);
+        self.unknown.remove(&name);
+        Ok(true)
+    }
+
+    /// Tries until it is done: what failed is tried again by itself only now and then.
+    fn eventually<T>(&mut self, act: impl Fn(&mut Shop) -> Result<T, StoreError>) -> T {
+        let begun = Instant::now();
+        loop {
+            match act(self) {
+                Ok(done) => return done,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "there is space now: {error}"),
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Checks that what has to be there is, by reading it.
+    fn check(&self) {
+        self.check_store(self.store());
+        self.store().check();
+    }
+
+    /// The same of what a power cut would leave behind.
+    fn check_cut(&self, seed: u64) {
+        self.check_store(&open(&self.disk.after_cut(seed), &self.options));
+    }
+
+    fn check_store(&self, store: &DiskStore) {
+        let mut query = Query { limit: 1000, ..Query::new(self.kind.clone()) };
+        let mut found = BTreeSet::new();
+        loop {
+            let page = block_on(store.list(query.clone())).expect("reading goes on");
+            for job in page.jobs {
+                assert_eq!(job.body.len(), 300);
+                found.insert(job.id.as_str().to_owned());
+            }
+            query.after = page.cursor;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let lost: Vec<_> = self.there.difference(&found).collect();
+        let back: Vec<_> = found.difference(&self.there).collect();
+        let known = |names: Vec<&String>| {
+            names.into_iter().filter(|name| !self.unknown.contains(*name)).count()
+        };
+        assert_eq!((known(lost), known(back)), (0, 0), "lost, and back again");
+    }
+}
+
+fn fill_and_work(background: bool, seed: u64) {
+    let mut random = Random::new(seed);
+    let mut shop = Shop::new(background);
+    let capacity = 100_000 + random.below(100_000) as u64;
+    shop.disk.set_capacity(Some(capacity));
+    for _ in 0..3 {
+        let why = shop.fill();
+        assert!(why.contains("space") || why.contains("bytes left"), "{why}");
+        shop.check();
+        shop.check_cut(random.number());
+        let mut done = 0;
+        let all = shop.there.len();
+        while done < all {
+            match shop.work() {
+                Ok(true) => done += 1,
+                // What is left was claimed, and could not be acked.
+                Ok(false) => break,
+                Err(error) => {
+                    assert!(reason(&error).contains("left on the disk"), "{error}");
+                    break;
+                }
+            }
+        }
+        println!("{done} of {all} settled with {capacity} bytes");
+        // One of each time before was claimed, and could not be acked.
+        assert!(done + 3 >= all.min(50), "the reserve is for settling: {done} of {all}");
+        shop.check();
+        shop.check_cut(random.number());
+        if random.chance(50) {
+            shop.reopen();
+            shop.check();
+        }
+        shop.disk.set_capacity(None);
+        shop.eventually(Shop::put);
+        shop.check();
+        shop.disk.set_capacity(Some(shop.disk.used() + random.below(50_000) as u64));
+    }
+    shop.disk.set_capacity(None);
+    while shop.eventually(Shop::work) {}
+    shop.reopen();
+    shop.check();
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_goes_on_settling() {
+    for seed in seeds("REQUEUE_FAULTS", 4) {
+        fill_and_work(false, seed);
+        fill_and_work(true, seed);
+    }
+}
+
+#[test]
+fn what_cannot_be_flushed_stays_in_memory_and_blocks_nobody() {
+    for background in [false, true] {
+        for op in [Op::Create, Op::Write, Op::Sync] {
+            let mut shop = Shop::new(background);
+            (0..20).for_each(|_| shop.put().expect("nothing is wrong yet"));
+            shop.disk.fail(op, "table-", 0, u64::MAX);
+            let why = shop.fill();
+            assert!(why.contains("the memory is full") && why.contains("table-"), "{why}");
+            shop.check();
+            for _ in 0..20 {
+                assert!(shop.work().expect("settling goes on"));
+            }
+            shop.check();
+            shop.check_cut(1);
+            shop.disk.heal();
+            shop.eventually(Shop::put);
+            (0..100).for_each(|_| shop.eventually(Shop::put));
+            while shop.eventually(Shop::work) {}
+            shop.check();
+            shop.reopen();
+            shop.check();
+        }
+    }
+}
+
+/// A step of a schedule puts a job as large as the schedule is: it must fit before it is taken on.
+#[test]
+fn a_tick_that_does_not_fit_blocks_nobody() {
+    let mut shop = Shop::new(false);
+    let now = Timestamp::from_millis(1_700_000_000_000);
+    let schedule = Schedule {
+        id: id("large"),
+        when: "0 3 * * *".to_owned(),
+        time_zone: "UTC".to_owned(),
+        body: Body::octets(vec![7; 30_000]).expect("a body"),
+        missed: Missed::One,
+        next: now,
+    };
+    block_on(shop.store().set_schedule(kinds().remove(1), schedule)).expect("it fits");
+    shop.disk.set_capacity(Some(shop.disk.used() + 20_000));
+    shop.fill();
+    let tick =
+        Tick { kind: kinds().remove(1), id: id("large"), expected: now, next: now, put: true };
+    let refused = block_on(shop.store().tick(tick)).expect_err("there is no space");
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+    for _ in 0..10 {
+        assert!(shop.work().expect("settling goes on"));
+    }
+}

@@ -1,0 +1,313 @@
+//! Directories of every released format open, and hold what they held.
+//!
+//! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test format -- --ignored` writes the one of
+//! the present format anew. That is for a format that is not released; those that are, stay.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "support/by_the_book.rs"]
+mod by_the_book;
+#[path = "support/everything.rs"]
+mod everything;
+#[path = "support/twin.rs"]
+mod twin;
+
+use everything::{BEGAN_AT, Hands, Seen, beginning, kind, see};
+use requeue::ManualClock;
+use requeue_disk::{Disk, DiskStore, Options, verify_on};
+use requeue_jobs::{
+    Body, Calendar, Claim, Due, Fence, How, JobId, JobView, MemoryStore, Mode, Put, Receipt,
+    Settle, Settled, Store, Timestamp, WorkerName,
+};
+use requeue_testkit::block_on;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use twin::Twin;
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// A copy of a fixture.
+fn copy(format: u32) -> Twin {
+    let disk = Twin::new();
+    for entry in fs::read_dir(fixtures().join(format!("format-{format}"))).unwrap() {
+        let entry = entry.unwrap();
+        disk.put(entry.file_name().to_str().unwrap(), &fs::read(entry.path()).unwrap());
+    }
+    disk
+}
+
+fn options(calendar: &Calendar) -> Options {
+    let mut options = Options::default();
+    options.calendar = calendar.clone();
+    (options.memory, options.segment, options.background) = (256 << 10, 8 << 10, false);
+    options
+}
+
+/// What a store was when its directory was kept, in words.
+fn tell(seen: &Seen, now: Timestamp, receipts: &[Receipt]) -> String {
+    let mut text = format!("now {}\n", now.as_millis());
+    for (view, settings, schedules) in &seen.kinds {
+        let (name, counts) = (&view.kind, view.counts);
+        writeln!(
+            text,
+            "\nkind {name}: {} pending, {} ready, {} leased, {} dead, generation {}, fence {}",
+            counts.pending,
+            counts.ready,
+            counts.leased,
+            counts.dead,
+            view.generation.0,
+            view.fence.0
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "settings: lease {:?}, backoff {:?} to {:?} less {}%, attempts {}, concurrency {:?}, \
+             paused {}, retention {:?} and {}",
+            settings.lease,
+            settings.backoff.base,
+            settings.backoff.max,
+            settings.backoff.jitter_percent,
+            settings.max_attempts,
+            settings.concurrency,
+            settings.paused,
+            settings.retention.age,
+            settings.retention.count
+        )
+        .unwrap();
+        for schedule in schedules {
+            writeln!(
+                text,
+                "schedule {}: {} in {}, missed {:?}, next {}, {}",
+                schedule.id,
+                schedule.when,
+                schedule.time_zone,
+                schedule.missed,
+                schedule.next.as_millis(),
+                body(&schedule.body)
+            )
+            .unwrap();
+        }
+        for job in seen.jobs.iter().filter(|job| job.kind == *name) {
+            tell_job(&mut text, job);
+        }
+    }
+    text.push('\n');
+    for receipt in receipts {
+        let (fence, nonce) = (receipt.fence().0, receipt.nonce());
+        writeln!(text, "receipt {} {} {fence} {nonce}", receipt.kind(), receipt.id()).unwrap();
+    }
+    text
+}
+
+fn body(body: &Body) -> String {
+    format!("{} \"{}\"", body.content_type(), body.bytes().escape_ascii())
+}
+
+fn tell_job(text: &mut String, job: &JobView) {
+    write!(
+        text,
+        "{}: {:?}, due {}, generation {}, attempts {}, deaths {}, created {}, updated {}, {}",
+        job.id,
+        job.state,
+        job.due.as_millis(),
+        job.generation.0,
+        job.attempts,
+        job.deaths,
+        job.created_at.as_millis(),
+        job.updated_at.as_millis(),
+        body(&job.body)
+    )
+    .unwrap();
+    if let Some(lease) = &job.lease {
+        let (from, to) = (lease.claimed_at.as_millis(), lease.ends_at.as_millis());
+        write!(text, ", {} from {from} to {to}", lease.worker).unwrap();
+        text.push_str(if lease.cancelled { ", cancelled" } else { "" });
+    }
+    if let Some(next) = &job.next {
+        let (due, generation) = (next.due.as_millis(), next.generation.0);
+        write!(text, ", next due {due}, generation {generation}, {}", body(&next.body)).unwrap();
+    }
+    if let Some(died_at) = job.died_at {
+        write!(text, ", died {}", died_at.as_millis()).unwrap();
+    }
+    for failure in &job.failures {
+        let (from, to) = (failure.started_at.as_millis(), failure.ended_at.as_millis());
+        write!(text, ", failed {} from {from} to {to} {:?}", failure.worker, failure.error)
+            .unwrap();
+    }
+    text.push('\n');
+}
+
+/// Makes a store that has something of everything, in tables, and after that in the log.
+fn live(store: &dyn Store, clock: &ManualClock) -> Vec<Receipt> {
+    let mut hands = Hands::new(store, clock);
+    hands.everything("tables");
+    // Jobs that were done leave floors, and those that were put again tombstones. There are so
+    // many flushes that some are merged.
+    for number in 0..60 {
+        let body = Body::octets([b'x'; 20]).unwrap();
+        hands.put("front", &format!("{number:03}"), body, Due::Now, Mode::Replace);
+    }
+    for round in 0..6600 {
+        hands.later("again", &format!("{:02}", round % 40), &format!("round {round}"));
+        if round % 120 == 119 {
+            hands.ack_first("front");
+        }
+        clock.advance(Duration::from_millis(1));
+    }
+    hands.everything("log");
+    hands.receipts
+}
+
+#[test]
+#[ignore = "it writes the fixture"]
+fn write_the_fixture() {
+    if std::env::var("REQUEUE_WRITE_FIXTURE").is_err() {
+        return;
+    }
+    let format = 1;
+    let (clock, calendar) = beginning();
+    let disk = Twin::new();
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let receipts = live(&store, &clock);
+    let told = tell(&see(&store), calendar.now(), &receipts);
+    drop(store);
+
+    // What is kept is what it has to be.
+    let (clock, calendar) = beginning();
+    let memory = MemoryStore::with(calendar.clone());
+    let receipts = live(&memory, &clock);
+    assert_eq!(told, tell(&see(&memory), calendar.now(), &receipts));
+
+    let directory = fixtures().join(format!("format-{format}"));
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    for name in disk.names().unwrap() {
+        fs::write(directory.join(&name), disk.bytes(&name)).unwrap();
+    }
+    fs::write(fixtures().join(format!("format-{format}.txt")), told).unwrap();
+}
+
+fn told(format: u32) -> String {
+    fs::read_to_string(fixtures().join(format!("format-{format}.txt"))).unwrap()
+}
+
+/// A calendar that begins when a fixture was kept.
+fn then(told: &str) -> (ManualClock, Calendar) {
+    let now = told.lines().next().unwrap().strip_prefix("now ").unwrap().parse().unwrap();
+    let clock = ManualClock::new();
+    let calendar = Calendar::manual(&clock, Timestamp::from_millis(now));
+    (clock, calendar)
+}
+
+fn receipts(told: &str) -> Vec<Receipt> {
+    let receipt = |line: &str| {
+        let mut words = line.strip_prefix("receipt ")?.split(' ');
+        let mut word = || words.next().unwrap();
+        let (of, id) = (kind(word()), JobId::new(word()).unwrap());
+        let (fence, nonce) = (word().parse().unwrap(), word().parse().unwrap());
+        Some(Receipt::new(of, id, Fence(fence), nonce))
+    };
+    told.lines().filter_map(receipt).collect()
+}
+
+#[test]
+fn format_1_is_sound() {
+    let disk = copy(1);
+    let verified = verify_on(&disk, |_| ()).unwrap();
+    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+    assert_eq!(verified.orphans, Vec::<String>::new());
+}
+
+#[test]
+fn format_1_holds_what_it_held() {
+    let (disk, told) = (copy(1), told(1));
+    let (_, calendar) = then(&told);
+    for _opened_again in 0..3 {
+        let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+        assert_eq!(tell(&see(&store), calendar.now(), &receipts(&told)), told);
+        store.check();
+    }
+}
+
+#[test]
+fn work_goes_on_with_format_1() {
+    let (disk, told) = (copy(1), told(1));
+    let (clock, calendar) = then(&told);
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let before = see(&store);
+
+    let mut fences = Vec::new();
+    for receipt in receipts(&told) {
+        fences.push(receipt.fence());
+        let settle = Settle { receipt: receipt.clone(), how: How::Ack };
+        let settled = block_on(store.settle(vec![settle])).unwrap().remove(0).unwrap();
+        let cancelled = receipt.id().as_str().contains("cancelled");
+        let expected = if cancelled { Settled::Cancelled } else { Settled::Done };
+        assert_eq!(settled, expected, "{}", receipt.id());
+    }
+    assert!(fences.len() >= 10);
+
+    let of = kind("order.close");
+    let generations = before.jobs.iter().filter(|job| job.kind == of);
+    let newest = generations.map(JobView::newest_generation).max().unwrap();
+    let put = |id: &str, due, mode| {
+        let body = Body::octets(*b"new").unwrap();
+        let put = Put { due, mode, ..Put::new(of.clone(), JobId::new(id).unwrap(), body) };
+        block_on(store.put(vec![put])).unwrap().remove(0).unwrap().generation
+    };
+    let get = |id: &str| block_on(store.get(of.clone(), JobId::new(id).unwrap())).unwrap().unwrap();
+    for with in ["tables", "log"] {
+        let failed = format!("{with}-failed-once");
+        let due = get(&failed).due;
+        assert!(put(&failed, Due::Now, Mode::Replace) > newest);
+        assert_eq!(get(&failed).due, due, "the end of its backoff was kept");
+        let debounced = format!("{with}-debounced");
+        let max_wait = Duration::from_secs(3 * 3600);
+        put(&debounced, Due::After(Duration::from_secs(9 * 3600)), Mode::Debounce { max_wait });
+        let due = get(&debounced).due.as_millis();
+        let first = get(&debounced).created_at.as_millis();
+        assert_eq!(due, first + 3 * 3_600_000, "the time of the first put was kept");
+        assert!(first > BEGAN_AT);
+    }
+
+    clock.advance(Duration::from_secs(400 * 24 * 3600));
+    let kinds = before.kinds.iter().map(|(view, ..)| view.kind.clone()).collect::<Vec<_>>();
+    let (worker, mut claimed) = (WorkerName::new("w").unwrap(), 0);
+    for of in kinds {
+        let (kinds, worker, mut last) = (vec![of.clone()], worker.clone(), Timestamp::default());
+        let claim = Claim { kinds, max: 1000, lease: None, worker, nonce: 5 };
+        for job in block_on(store.claim(claim)).unwrap().jobs {
+            assert!(job.due >= last, "in the order in which they are due");
+            assert!(fences.iter().all(|fence| *fence < job.receipt.fence()));
+            (last, claimed) = (job.due, claimed + 1);
+        }
+    }
+    assert!(claimed > 60, "{claimed}");
+    drop(store);
+    assert!(verify_on(&disk, |_| ()).unwrap().is_sound());
+}
+
+#[test]
+fn format_1_is_as_its_page_says() {
+    let disk = copy(1);
+    let book = by_the_book::read(&disk.names().unwrap(), |name| disk.bytes(name));
+    assert!(book.floors > 0 && book.tombstones > 0 && book.merged > 0, "{book:?}");
+    assert!(book.runs.iter().all(|runs| *runs > 1), "{book:?}");
+    // Every flag, tag and list is somewhere.
+    assert_eq!(book.table_flags & book.log_flags & 0b11_1110_1101_0011, 0b11_1110_1101_0011);
+    assert_eq!(book.log_flags, 0b11_1111_1111_1111, "{:b}", book.log_flags);
+    assert_eq!((book.tags, book.lists), (0b11_1111, 0b1111));
+    let live = told(1).lines().filter(|line| line.contains(", due ")).count();
+    assert_eq!(book.jobs.len(), live);
+    for with in ["tables", "log"] {
+        let often = &book.jobs[&("order.close".to_owned(), format!("{with}-failed-often"))];
+        assert_eq!((often.attempts, often.failures.len()), (7, 5));
+        assert_eq!(often.failures[4].2, "failure 7");
+    }
+}

@@ -1,0 +1,383 @@
+//! Real processes on real files: killed under load, two at once, and short of space.
+//!
+//! A test starts this very program again to run [`child`], and tells it by the environment what
+//! to do. The child tells what was answered on its standard output, line by line, after it was.
+
+mod support;
+
+use requeue_disk::{DiskError, DiskStore, Options, verify};
+use requeue_jobs::{
+    Body, Claim, How, JobId, Kind, Put, Query, Settle, Store, StoreError, WorkerName,
+};
+use requeue_testkit::{Random, block_on};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{env, fs, io, process, thread};
+use support::seeds;
+
+/// What is asked of the child, and where.
+const TASK: &str = "REQUEUE_CHILD";
+const DIRECTORY: &str = "REQUEUE_DIRECTORY";
+
+/// A directory that is removed at last.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("requeue-process-{}-{number}", process::id()));
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Small enough to flush, merge and use segments again within seconds.
+fn options() -> Options {
+    let mut options = Options::default();
+    (options.memory, options.segment) = (256 << 10, SEGMENT);
+    options
+}
+
+const SEGMENT: u64 = 1 << 20;
+
+fn open(directory: &Path) -> DiskStore {
+    DiskStore::open_with(directory, options()).expect("it opens")
+}
+
+fn kind() -> Kind {
+    Kind::new("mail").expect("a valid kind")
+}
+
+// The child.
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    // Nobody may be listening any more.
+    let _ = writeln!(out, "> {line}").and_then(|()| out.flush());
+}
+
+fn put(store: &DiskStore, ids: &[String], bytes: usize) -> Result<(), StoreError> {
+    let put = |id: &String| {
+        let body = Body::octets(vec![b'x'; bytes]).expect("a small body");
+        Put::new(kind(), JobId::new(id.as_str()).expect("a valid id"), body)
+    };
+    for placed in block_on(store.put(ids.iter().map(put).collect()))? {
+        placed.expect("it has no condition");
+    }
+    ids.iter().for_each(|id| say(&format!("put {id}")));
+    Ok(())
+}
+
+/// Claims some jobs and acks them. Answers how many.
+fn work(store: &DiskStore, max: usize) -> Result<usize, StoreError> {
+    let worker = WorkerName::new("worker").expect("a valid name");
+    let lease = Some(Duration::from_secs(3600));
+    let claim = Claim { kinds: vec![kind()], max, lease, worker, nonce: 7 };
+    let claimed = block_on(store.claim(claim))?;
+    if let Some((_, error)) = claimed.errors.into_iter().next() {
+        return Err(error);
+    }
+    let ids: Vec<JobId> = claimed.jobs.iter().map(|job| job.id().clone()).collect();
+    ids.iter().for_each(|id| say(&format!("claimed {id}")));
+    let settle = |job: requeue_jobs::ClaimedJob| Settle { receipt: job.receipt, how: How::Ack };
+    let settled = block_on(store.settle(claimed.jobs.into_iter().map(settle).collect()))?;
+    for (id, settled) in ids.iter().zip(settled) {
+        settled.expect("nobody else has it");
+        say(&format!("acked {id}"));
+    }
+    Ok(ids.len())
+}
+
+/// Puts and acks until somebody ends it.
+fn child_works(store: &DiskStore, round: &str) {
+    thread::scope(|scope| {
+        for producer in 0..3 {
+            scope.spawn(move || {
+                let mut random = Random::new(producer);
+                for number in 0.. {
+                    let name = |n| format!("{round}-{producer}-{number}-{n}");
+                    let ids: Vec<String> = (0..=random.below(10)).map(name).collect();
+                    let bytes = random.below(300);
+                    put(store, &ids, bytes).expect("nothing is wrong with the disk");
+                }
+            });
+        }
+        scope.spawn(|| {
+            loop {
+                work(store, 10).expect("nothing is wrong with the disk");
+            }
+        });
+    });
+}
+
+/// Puts until there is no space, settles, and reads.
+fn child_is_short_of_space(store: &DiskStore) {
+    let mut refused = 0;
+    for number in 0..10_000 {
+        let put = put(store, &[format!("more-{number}")], 1000);
+        if let Err(error) = put {
+            say(&format!("failed more-{number}"));
+            say(&format!("error {error}"));
+            refused += 1;
+            if refused == 5 {
+                break;
+            }
+        }
+    }
+    for _ in 0..500 {
+        match work(store, 1) {
+            Ok(_) => {}
+            Err(error) => say(&format!("error {error}")),
+        }
+    }
+    let page = block_on(store.list(Query::new(kind()))).expect("reading goes on");
+    assert!(!page.jobs.is_empty());
+    say("read");
+}
+
+#[test]
+#[ignore = "the other tests start it"]
+fn child() {
+    let Ok(task) = env::var(TASK) else { return };
+    let store = open(Path::new(&env::var(DIRECTORY).expect("it is told where")));
+    match task.split_once(' ').unwrap_or((&*task, "")) {
+        ("works", round) => child_works(&store, round),
+        ("holds", _) => {
+            say("open");
+            let _ = io::stdin().read(&mut [0]);
+        }
+        ("fills", _) => {
+            for number in 0..100 {
+                let ids: Vec<String> = (0..20).map(|n| format!("first-{number}-{n}")).collect();
+                put(&store, &ids, 300).expect("nothing is wrong with the disk");
+            }
+        }
+        ("short", _) => child_is_short_of_space(&store),
+        (task, _) => panic!("{task} is unknown"),
+    }
+}
+
+// Its parent.
+
+/// A child and what it says.
+struct Talking {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Talking {
+    fn start(command: &mut Command) -> Talking {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().expect("a process can be started");
+        let out = child.stdout.take().expect("it is piped");
+        Talking { child, lines: BufReader::new(out).lines() }
+    }
+
+    fn doing(task: &str, directory: &Path) -> Talking {
+        Talking::start(asked(&mut Command::new(this()), task, directory).args(ARGS))
+    }
+
+    /// What it says next; nothing once it has ended.
+    fn line(&mut self) -> Option<String> {
+        loop {
+            let line = self.lines.next()?.expect("it can be read");
+            // The rest is what every test says.
+            if let Some((_, said)) = line.split_once("> ") {
+                return Some(said.to_owned());
+            }
+        }
+    }
+
+    /// Ends it at once, and hears the rest of what it said.
+    fn kill(mut self) -> Vec<String> {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+        std::iter::from_fn(|| self.line()).collect()
+    }
+}
+
+const ARGS: [&str; 4] = ["child", "--exact", "--ignored", "--nocapture"];
+
+fn this() -> PathBuf {
+    env::current_exe().expect("this program")
+}
+
+fn asked<'a>(command: &'a mut Command, task: &str, directory: &Path) -> &'a mut Command {
+    command.env(TASK, task).env(DIRECTORY, directory)
+}
+
+/// What has to be there.
+#[derive(Default)]
+struct Answered {
+    put: BTreeSet<String>,
+    /// Somebody was about to ack these.
+    claimed: BTreeSet<String>,
+    acked: BTreeSet<String>,
+}
+
+impl Answered {
+    fn hear(&mut self, line: &str) {
+        match line.split_once(' ') {
+            Some(("put", id)) => drop(self.put.insert(id.to_owned())),
+            Some(("claimed", id)) => drop(self.claimed.insert(id.to_owned())),
+            Some(("acked", id)) => drop(self.acked.insert(id.to_owned())),
+            _ => {}
+        }
+    }
+
+    /// Checks that all of it is so. What was not answered is what it is found to be, and must stay
+    /// that.
+    fn check(&mut self, store: &DiskStore) {
+        let mut found = BTreeSet::new();
+        let mut query = Query { limit: 1000, ..Query::new(kind()) };
+        loop {
+            let page = block_on(store.list(query.clone())).expect("it can be read");
+            found.extend(page.jobs.into_iter().map(|job| job.id.as_str().to_owned()));
+            query.after = page.cursor;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let in_doubt = self.claimed.difference(&found).cloned();
+        self.acked.extend(in_doubt.collect::<Vec<_>>());
+        let left: BTreeSet<String> = self.put.difference(&self.acked).cloned().collect();
+        let lost: Vec<_> = left.difference(&found).collect();
+        let back: Vec<_> = found.intersection(&self.acked).collect();
+        assert!(lost.is_empty(), "{} were answered and are lost: {lost:?}", lost.len());
+        assert!(back.is_empty(), "{} were acked and are back: {back:?}", back.len());
+        self.put.extend(found);
+        store.check();
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_loses_nothing_it_answered() {
+    let rounds = env::var("REQUEUE_ROUNDS").map_or(3, |rounds| rounds.parse().expect("a number"));
+    for seed in seeds("REQUEUE_PROCESSES", 1) {
+        let (mut random, scratch) = (Random::new(seed), Scratch::new());
+        let mut answered = Answered::default();
+        for round in 0..rounds {
+            let mut child = Talking::doing(&format!("works {round}"), &scratch.0);
+            for _ in 0..random.below(20_000) {
+                let line = child.line().expect("it works until it is ended");
+                answered.hear(&line);
+            }
+            child.kill().iter().for_each(|line| answered.hear(line));
+            let (put, acked) = (answered.put.len(), answered.acked.len());
+            println!("round {round}: {put} put, {acked} acked");
+            let found = verify(&scratch.0, |_| ()).expect("it can be read");
+            assert!(found.is_sound(), "{:?}", found.problems);
+            answered.check(&open(&scratch.0));
+        }
+        assert!(!answered.put.is_empty());
+    }
+}
+
+#[test]
+fn the_second_process_is_told_who_has_the_directory() {
+    let scratch = Scratch::new();
+    let mut child = Talking::doing("holds", &scratch.0);
+    assert_eq!(child.line().as_deref(), Some("open"));
+    let error = DiskStore::open(&scratch.0).expect_err("it is in use");
+    let expected = (scratch.0.clone(), child.child.id().to_string());
+    match &error {
+        DiskError::InUse { directory, pid } => {
+            assert_eq!((directory, pid), (&expected.0, &expected.1));
+        }
+        error => panic!("{error}"),
+    }
+    let text = error.to_string();
+    assert!(text.contains(&*scratch.0.to_string_lossy()) && text.contains(&expected.1), "{text}");
+    // Whatever becomes of the first, the second may come then.
+    child.kill();
+    let store = open(&scratch.0);
+    let error = DiskStore::open(&scratch.0).expect_err("it is in use here");
+    assert!(error.to_string().contains(&process::id().to_string()), "{error}");
+    drop(store);
+}
+
+#[test]
+fn a_process_that_may_write_no_more_goes_on_settling() {
+    let scratch = Scratch::new();
+    let mut answered = Answered::default();
+    let mut first = Talking::doing("fills", &scratch.0);
+    while let Some(line) = first.line() {
+        answered.hear(&line);
+    }
+    assert!(first.child.wait().expect("it is ours").success());
+    assert_eq!(answered.put.len(), 2000);
+
+    // Blocks of 512 bytes or, in some shells, of 1024: less than a segment in any case.
+    let limit = SEGMENT / 1024 / 2;
+    let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(this()).args(ARGS);
+    let mut child = Talking::start(asked(&mut command, "short", &scratch.0));
+    let (mut errors, mut read, mut unknown) = (Vec::new(), false, BTreeSet::new());
+    while let Some(line) = child.line() {
+        answered.hear(&line);
+        match line.split_once(' ') {
+            Some(("error", error)) => errors.push(error.to_owned()),
+            Some(("failed", id)) => drop(unknown.insert(id.to_owned())),
+            _ => read |= line == "read",
+        }
+    }
+    assert!(child.child.wait().expect("it is ours").success() && read);
+    println!("{} put, {} acked", answered.put.len(), answered.acked.len());
+    errors.iter().for_each(|error| println!("{error}"));
+    assert!(errors.iter().any(|error| error.contains("File too large")), "{errors:?}");
+    assert!(errors.iter().any(|error| error.contains("no space for new jobs")), "{errors:?}");
+    assert!(answered.acked.len() > 400, "settling goes on: {}", answered.acked.len());
+
+    let store = open(&scratch.0);
+    answered.check(&store);
+    put(&store, &["last".to_owned()], 1000).expect("there is no limit any more");
+    assert!(work(&store, 1).expect("there is no limit any more") == 1);
+}
+
+/// The example of this crate, which is built with its tests.
+fn unpaid_orders() -> PathBuf {
+    let built = this().with_file_name("").join("../examples/unpaid_orders");
+    if !built.exists() {
+        let mut cargo = Command::new(env!("CARGO"));
+        let args = ["build", "-q", "-p", "requeue-disk", "--example", "unpaid_orders"];
+        assert!(cargo.args(args).status().expect("cargo runs").success());
+    }
+    built
+}
+
+#[test]
+fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
+    let (example, scratch) = (unpaid_orders(), Scratch::new());
+    let mut said = Vec::new();
+    for last in ["order-1: paid", "jobs are here from before", "nothing is left to do"] {
+        let mut shop = Talking::start(Command::new(&example).arg("1").arg(&scratch.0));
+        for line in shop.lines.by_ref() {
+            let line = line.expect("it can be read");
+            println!("{line}");
+            said.push(line.clone());
+            if line.contains(last) {
+                break;
+            }
+        }
+        assert!(said.last().is_some_and(|line| line.contains(last)), "{said:?}");
+        shop.kill();
+    }
+    let count = |line: &str| said.iter().filter(|said| *said == line).count();
+    for order in ["order-2", "order-3"] {
+        assert_eq!(count(&format!("{order}: closed, nobody paid")), 1);
+    }
+    assert_eq!(count("order-1: closed, nobody paid"), 0, "it was paid");
+    let placed = |line: &&String| line.contains(": placed, ");
+    assert_eq!(said.iter().filter(placed).count(), 3, "each order once");
+}

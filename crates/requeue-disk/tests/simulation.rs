@@ -1,0 +1,29 @@
+//! The whole system, simulated, on disk: with faults, and with the store closed and the power cut
+//! on the way.
+
+mod support;
+
+use requeue_testkit::{check_histories, check_simulations};
+use support::DiskFixture;
+
+const FAILED_ONCE: [u64; 0] = [];
+
+#[test]
+fn the_invariants_hold_on_disk_whatever_happens() {
+    check_simulations(|| DiskFixture::reopened_after(usize::MAX), &FAILED_ONCE, 30);
+}
+
+#[test]
+fn the_invariants_hold_over_restarts() {
+    check_simulations(|| DiskFixture::reopened_after(40), &FAILED_ONCE, 30);
+}
+
+#[test]
+fn the_invariants_hold_over_power_cuts() {
+    check_simulations(|| DiskFixture::cut_after(40), &FAILED_ONCE, 30);
+}
+
+#[test]
+fn histories_go_on_over_power_cuts() {
+    check_histories(|| DiskFixture::cut_after(7), &FAILED_ONCE, 100);
+}

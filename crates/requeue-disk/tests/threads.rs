@@ -1,0 +1,180 @@
+//! What the store's own threads come across.
+
+mod support;
+
+use requeue::ManualClock;
+use requeue_disk::{Disk, DiskFile, DiskStore, Options};
+use requeue_jobs::*;
+use requeue_testkit::block_on;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+use support::{small, twin::Twin};
+
+fn calendar() -> Calendar {
+    Calendar::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000))
+}
+
+fn kind() -> Kind {
+    Kind::new("mail").expect("it is as it may be")
+}
+
+fn put(id: usize) -> Vec<Put> {
+    let id = JobId::new(id.to_string()).expect("it is as it may be");
+    let mut put = Put::new(kind(), id, Body::octets(vec![1; 100]).expect("it is short"));
+    put.due = Due::After(Duration::from_secs(5));
+    vec![put]
+}
+
+fn claim(max: usize) -> Claim {
+    let worker = WorkerName::new("w").expect("it is as it may be");
+    Claim { kinds: vec![kind()], max, lease: None, worker, nonce: 7 }
+}
+
+#[test]
+fn a_claim_for_too_many_is_refused_and_does_no_harm() {
+    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar())).unwrap();
+    let error = block_on(store.claim(claim(usize::MAX))).unwrap_err();
+    assert!(matches!(error, StoreError::Invalid(Invalid::TooMany { .. })), "{error}");
+    let reaped = (block_on(store.reap(1)), block_on(store.reap(usize::MAX)));
+    assert_eq!(reaped, (Ok(0), Ok(0)));
+    assert!(block_on(store.put(put(1))).is_ok());
+}
+
+/// Wakes by panicking.
+struct Panics(AtomicBool);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+        panic!("a waker that panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_stops_nobody_else() {
+    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar())).unwrap();
+    let panics = Arc::new(Panics(AtomicBool::new(false)));
+    let waker = Waker::from(panics.clone());
+    for id in 0..1000 {
+        let mut answer = store.put(put(id));
+        if answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            // By the time that this is answered, so is the one before.
+            block_on(store.put(put(id + 1))).unwrap();
+        }
+        if panics.0.load(Ordering::Relaxed) {
+            return assert!(block_on(store.put(put(id))).is_ok());
+        }
+    }
+    panic!("no waker was ever called");
+}
+
+/// Holds up merges before they write, which then fail, and flushes after they are safe.
+#[derive(Clone)]
+struct HeldUp {
+    disk: Twin,
+    held: Arc<(Mutex<[bool; 2]>, Condvar)>,
+}
+
+const MERGE: usize = 0;
+const FLUSH: usize = 1;
+
+impl HeldUp {
+    fn hold(&self, which: usize, hold: bool) {
+        self.held.0.lock().expect("nobody panics with it")[which] = hold;
+        self.held.1.notify_all();
+    }
+
+    /// Also where the test fails: a store that is held up cannot be closed.
+    fn let_go(&self) -> impl Drop + use<> {
+        struct LetGo(HeldUp);
+        impl Drop for LetGo {
+            fn drop(&mut self) {
+                [MERGE, FLUSH].into_iter().for_each(|which| self.0.hold(which, false));
+            }
+        }
+        LetGo(self.clone())
+    }
+
+    fn pass(&self, which: usize, thread_name: &str) -> bool {
+        let is_it = thread::current().name() == Some(thread_name);
+        let held = self.held.0.lock().expect("nobody panics with it");
+        let was_held = is_it && held[which];
+        if was_held {
+            drop(self.held.1.wait_while(held, |held| held[which]));
+        }
+        was_held
+    }
+}
+
+impl Disk for HeldUp {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        match self.pass(MERGE, "requeue-merge") {
+            true => Err(io::Error::other("it was held up")),
+            false => self.disk.create(name),
+        }
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.pass(FLUSH, "requeue-flush");
+        self.disk.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_names()
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        self.disk.free()
+    }
+}
+
+#[test]
+fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
+    let disk = HeldUp { disk: Twin::new(), held: Arc::default() };
+    disk.hold(MERGE, true);
+    let mut options: Options = small(&calendar());
+    (options.background, options.memory) = (true, 1 << 20);
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options).unwrap();
+    let _let_go = disk.let_go();
+    let manifests = || disk.disk.names().unwrap().iter().filter(|n| n.starts_with("man")).count();
+    let mut jobs = 0;
+    let mut upcoming = || {
+        block_on(store.put(put(jobs))).unwrap();
+        jobs += 1;
+        let (from, length) = (Timestamp::from_millis(0), Duration::from_secs(u64::MAX / 2000));
+        let counted = block_on(store.upcoming(kind(), Spans { from, length, count: 1 })).unwrap();
+        assert_eq!(counted, [jobs as u64]);
+    };
+    // Enough flushes for a merge, which waits; then one that is safe, and does not say so.
+    for _ in 0..3000 {
+        upcoming();
+    }
+    disk.hold(FLUSH, true);
+    // Two are kept, and the one before them is about to be removed.
+    while manifests() < 3 {
+        upcoming();
+    }
+    disk.hold(MERGE, false);
+    for _ in 0..1000 {
+        upcoming();
+    }
+    disk.hold(FLUSH, false);
+    upcoming();
+    store.check();
+}
