@@ -22,6 +22,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) const NORMAL: Plan = Plan { rounds: 7, seconds: 1.0, limit: None };
+    /// Long enough for a store to write more than its log.
+    pub(crate) const DISK: Plan = Plan { rounds: 3, seconds: 1.0, limit: None };
     pub(crate) const QUICK: Plan =
         Plan { rounds: 3, seconds: 0.1, limit: Some(Duration::from_secs(60)) };
 }
@@ -65,25 +67,37 @@ pub(crate) fn run(
 ) -> Result<Vec<Series>, Error> {
     let mut series: Vec<Series> = Vec::new();
     let started = Instant::now();
-    let mut longest = Duration::ZERO;
-    'rounds: for round in 1..=plan.rounds {
-        for workload in workloads.iter().filter(|workload| round == 1 || !workload.exact) {
+    let mut took = vec![Duration::ZERO; workloads.len()];
+    let mut prepared = false;
+    for round in 1..=plan.rounds {
+        let mut left_out = 0;
+        let of_round = workloads.iter().zip(&mut took);
+        for (workload, took) in of_round.filter(|(workload, _)| round == 1 || !workload.once) {
             // The first round is measured in any case: without it there is no result.
-            let end = started.elapsed() + longest;
+            let end = started.elapsed() + *took;
             if round > 1 && plan.limit.is_some_and(|limit| end > limit) {
-                eprintln!("no time for all of round {round} of {}", plan.rounds);
-                break 'rounds;
+                left_out += 1;
+                continue;
+            }
+            if workload.pending.is_some() && !prepared {
+                prepare(workloads, programs)?;
+                prepared = true;
             }
             let workload_started = Instant::now();
             let systems = workload.systems.iter().copied();
             for system in systems.filter(|&system| programs.can_run(system)) {
                 let command = programs.command(suite, system, &workload.name, plan.seconds)?;
-                record(&mut series, workload, system, measure(command)?);
+                for answer in measure(command)? {
+                    record(&mut series, workload, system, answer);
+                }
             }
-            longest = longest.max(workload_started.elapsed());
+            *took = workload_started.elapsed().max(*took);
         }
-        let elapsed = started.elapsed().as_secs_f64();
-        eprintln!("round {round} of {} done after {elapsed:.1} s", plan.rounds);
+        let (elapsed, rounds) = (started.elapsed().as_secs_f64(), plan.rounds);
+        match left_out {
+            0 => eprintln!("round {round} of {rounds} done after {elapsed:.1} s"),
+            _ => eprintln!("round {round} of {rounds}: no time for {left_out} workloads"),
+        }
     }
     let elapsed = started.elapsed();
     match plan.limit {
@@ -96,12 +110,42 @@ pub(crate) fn run(
     Ok(series)
 }
 
+/// Fills queues for all workloads at once: nothing is measured meanwhile.
+fn prepare(workloads: &[Workload], programs: &Programs) -> Result<(), Error> {
+    let mut wanted = Vec::new();
+    for Workload { systems, pending, .. } in workloads {
+        for &system in systems.iter().filter(|&&system| programs.can_run(system)) {
+            let new = pending.map(|pending| (system, pending)).filter(|new| !wanted.contains(new));
+            wanted.extend(new);
+        }
+    }
+    let mut running = Vec::new();
+    for (system, pending) in wanted {
+        let mut command = programs.preparation(system, pending)?;
+        let shown = format!("{command:?}");
+        let child = command.spawn();
+        running.push((
+            child.map_err(|source| Error::Start { command: shown.clone(), source })?,
+            shown,
+        ));
+    }
+    let mut ended = Vec::new();
+    for (mut child, command) in running {
+        ended.push((child.wait().map_err(Error::OwnProgram)?, command));
+    }
+    match ended.into_iter().find(|(status, _)| !status.success()) {
+        Some((status, command)) => Err(Error::Failed { command, status: status.to_string() }),
+        None => Ok(()),
+    }
+}
+
 fn record(series: &mut Vec<Series>, workload: &Workload, system: System, answer: Measurement) {
-    let known = series.iter_mut().find(|s| s.workload == workload.name && s.system == system);
+    let name = answer.workload.unwrap_or_else(|| workload.name.clone());
+    let known = series.iter_mut().find(|s| s.workload == name && s.system == system);
     match known {
         Some(known) => known.runs.push(answer.value),
         None => series.push(Series {
-            workload: workload.name.clone(),
+            workload: name,
             system,
             unit: answer.unit,
             runs: vec![answer.value],
@@ -109,15 +153,19 @@ fn record(series: &mut Vec<Series>, workload: &Workload, system: System, answer:
     }
 }
 
-fn measure(mut command: Command) -> Result<Measurement, Error> {
+fn measure(mut command: Command) -> Result<Vec<Measurement>, Error> {
     let shown = format!("{command:?}");
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|source| Error::Start { command: shown.clone(), source })?;
     if !output.status.success() {
         return Err(Error::Failed { command: shown, status: output.status.to_string() });
     }
-    serde_json::from_slice(&output.stdout).map_err(|_| Error::Answer {
-        command: shown,
-        answer: String::from_utf8_lossy(&output.stdout).into_owned(),
-    })
+    let answers = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    match answers.collect::<Result<Vec<_>, _>>() {
+        Ok(answers) if !answers.is_empty() => Ok(answers),
+        _ => Err(Error::Answer {
+            command: shown,
+            answer: String::from_utf8_lossy(&output.stdout).into_owned(),
+        }),
+    }
 }

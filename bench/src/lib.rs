@@ -6,16 +6,19 @@ pub mod meter;
 
 use serde::{Deserialize, Serialize};
 
-/// What a measuring program prints, as one line of JSON.
+/// What a measuring program prints, as a line of JSON each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Nanoseconds per operation, bytes per timer, or calls per put.
+    /// Nanoseconds per operation, bytes per timer, calls per put, jobs per second.
     pub value: f64,
     /// Of the value.
     pub unit: Unit,
+    /// What was measured besides what was asked for. `None`: just that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
 }
 
-/// What a value counts. Of all, less is better.
+/// What a value counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -25,17 +28,47 @@ pub enum Unit {
     Bytes,
     /// Calls of a store.
     Calls,
+    /// Jobs per second.
+    #[serde(rename = "jobs/s")]
+    Rate,
+}
+
+impl Unit {
+    /// Of rates, more is better; of all else, less.
+    pub fn more_is_better(self) -> bool {
+        self == Unit::Rate
+    }
 }
 
 impl Measurement {
+    fn new(value: f64, unit: Unit) -> Self {
+        Measurement { value, unit, workload: None }
+    }
+
     /// A time.
     pub fn ns(value: f64) -> Self {
-        Measurement { value, unit: Unit::Ns }
+        Measurement::new(value, Unit::Ns)
     }
 
     /// A number of calls.
     pub fn calls(value: f64) -> Self {
-        Measurement { value, unit: Unit::Calls }
+        Measurement::new(value, Unit::Calls)
+    }
+
+    /// A number of bytes.
+    pub fn bytes(value: f64) -> Self {
+        Measurement::new(value, Unit::Bytes)
+    }
+
+    /// Jobs per second.
+    pub fn rate(value: f64) -> Self {
+        Measurement::new(value, Unit::Rate)
+    }
+
+    /// The same, under a name of its own.
+    #[must_use]
+    pub fn of(self, workload: impl Into<String>) -> Self {
+        Measurement { workload: Some(workload.into()), ..self }
     }
 
     /// Prints it for the driver to read.

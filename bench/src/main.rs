@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   run --suite core --out FILE …              the driver: starts one process per measurement
-//!   measure SUITE SYSTEM WORKLOAD SECONDS      one of them
+//!   measure SUITE SYSTEM WORKLOAD SECONDS …    one of them
+//!   prepare SYSTEM PENDING SCRATCH             what one of them needs on disk
 //! ```
 
 mod driver;
+mod goals;
 mod report;
 mod suite;
 mod system;
@@ -13,22 +15,31 @@ mod workloads;
 
 use driver::Plan;
 use report::Origin;
+use requeue_bench::Measurement;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs --out FILE [--quick] [--machine NAME] [--commit ID]
+  requeue-bench run --suite core|wheel|jobs|disk --out FILE [--quick] [--machine NAME] [--commit ID]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES]
-  requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS";
+                    [--beanstalkd] [--scratch DIR]
+  requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
+  requeue-bench prepare SYSTEM PENDING SCRATCH";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let answer = match args[..] {
         ["run", ref options @ ..] => run(options),
-        ["measure", suite, system, workload, seconds] => measure(suite, system, workload, seconds),
+        ["measure", suite, system, workload, seconds] => {
+            measure(suite, system, workload, seconds, None)
+        }
+        ["measure", suite, system, workload, seconds, scratch] => {
+            measure(suite, system, workload, seconds, Some(scratch.into()))
+        }
+        ["prepare", system, pending, scratch] => prepare(system, pending, scratch.into()),
         _ => Err(USAGE.to_owned()),
     };
     match answer {
@@ -40,14 +51,35 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(suite: &str, system: &str, workload: &str, seconds: &str) -> Result<(), String> {
-    let system = System::named(system).ok_or_else(|| format!("unknown system {system:?}"))?;
+fn named(system: &str) -> Result<System, String> {
+    System::named(system).ok_or_else(|| format!("unknown system {system:?}"))
+}
+
+fn measure(
+    suite: &str,
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    scratch: Option<PathBuf>,
+) -> Result<(), String> {
+    let system = named(system)?;
     let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
     let budget = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
-    let measurement = workloads::measure(suite, system, workload, budget)
+    let measurements = match suite {
+        "disk" => workloads::disk::measure(system, workload, budget, scratch),
+        _ => workloads::measure(suite, system, workload, budget).map(|answer| vec![answer]),
+    };
+    let measurements = measurements
         .ok_or_else(|| format!("{} does not do {workload:?} of suite {suite:?}", system.name()))?;
-    measurement.print();
+    measurements.iter().for_each(Measurement::print);
     Ok(())
+}
+
+fn prepare(system: &str, pending: &str, scratch: PathBuf) -> Result<(), String> {
+    let system = named(system)?;
+    let pending = pending.parse().map_err(|e| format!("pending {pending:?}: {e}"))?;
+    workloads::disk::prepare(system, pending, scratch)
+        .ok_or_else(|| format!("{} is not on disk", system.name()))
 }
 
 struct Options {
@@ -69,6 +101,10 @@ fn options(args: &[&str]) -> Result<Options, String> {
             quick = true;
             continue;
         }
+        if name == "--beanstalkd" {
+            programs.beanstalkd = true;
+            continue;
+        }
         let value = args.next().ok_or_else(|| format!("{name} needs a value\n{USAGE}"))?;
         match name {
             "--suite" => suite = Some((*value).to_owned()),
@@ -77,6 +113,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--commit" => commit = (*value).to_owned(),
             "--go" => programs.go = Some(PathBuf::from(value)),
             "--kube" => programs.kube = Some(PathBuf::from(value)),
+            "--scratch" => programs.scratch = Some(PathBuf::from(value)),
             "--java" => programs.java = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }
@@ -88,18 +125,19 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, programs } = options(args)?;
     let workloads = suite::workloads(&suite, quick)
-        .ok_or_else(|| format!("unknown suite {suite:?}: there are core, wheel and jobs"))?;
+        .ok_or_else(|| format!("unknown suite {suite:?}: there are core, wheel, jobs and disk"))?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
         // Ten million timers take their time to prepare.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
+        (false, "disk") => Plan::DISK,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{suite} on {machine}, {cores} cores, commit {commit}");
     let series =
         driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;
-    report::print(&series);
+    report::print(&suite, &series);
     let origin = Origin { suite, machine, cores, commit, quick };
     report::write(&out, &origin, &series)
         .map_err(|error| format!("could not write {}: {error}", out.display()))

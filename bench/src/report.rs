@@ -1,6 +1,7 @@
 //! Medians and ratios, as lines of JSON for programs and a table for people.
 
 use crate::driver::Series;
+use crate::goals;
 use requeue_bench::Unit;
 use serde::Serialize;
 use std::fs::File;
@@ -38,7 +39,7 @@ struct ComparisonLine<'a> {
     high: f64,
 }
 
-/// Theirs ÷ ours, round by round: above 1 we are better.
+/// Theirs ÷ ours, or ours ÷ theirs of rates, round by round: above 1 we are better.
 struct Comparison<'a> {
     ours: &'a Series,
     peer: &'a Series,
@@ -49,8 +50,11 @@ struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     fn new(ours: &'a Series, peer: &'a Series) -> Self {
+        let rates = ours.unit.more_is_better();
         let rounds = ours.runs.iter().zip(&peer.runs);
-        let mut ratios: Vec<f64> = rounds.map(|(ours, theirs)| theirs / ours).collect();
+        let ratio =
+            |(ours, theirs): (&f64, &f64)| if rates { ours / theirs } else { theirs / ours };
+        let mut ratios: Vec<f64> = rounds.map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
         Comparison { ours, peer, ratio: median(&ratios), low, high }
@@ -117,40 +121,55 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     writeln!(file)
 }
 
-/// Prints ours against each peer; where there is no peer, ours alone.
-pub(crate) fn print(series: &[Series]) {
+/// Prints ours against each peer; where there is no peer, ours alone; and what is to be
+/// reached, where that is said.
+pub(crate) fn print(suite: &str, series: &[Series]) {
     println!(
-        "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   low–high",
-        "workload", "system", "ours", "peer", "theirs", "ratio"
+        "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",
+        "workload", "system", "ours", "peer", "theirs", "ratio", "low–high"
     );
     let comparisons = comparisons(series);
     for ours in series.iter().filter(|series| series.system.is_ours()) {
         let mut start =
-            format!("{:<20}{:<16}{:>10}", ours.workload, ours.system.name(), value(ours));
+            format!("{:<20}{:<16}{:>10}", ours.workload, ours.system.name(), median_of(ours));
         let with_peers = comparisons
             .iter()
             .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
         let mut alone = true;
         for Comparison { peer, ratio, low, high, .. } in with_peers {
-            let (name, theirs) = (peer.system.name(), value(peer));
-            println!("{start}  {name:<18}{theirs:>10}{ratio:>8.2}   {low:.2}–{high:.2}");
+            let (name, theirs) = (peer.system.name(), median_of(peer));
+            let range = format!("{low:.2}–{high:.2}");
+            let goal = goals::ratio(suite, &ours.workload, peer.system);
+            let goal = goal.map_or_else(String::new, |ratio| format!("≥ {ratio}"));
+            let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8.2}   {range:<14}{goal}");
+            println!("{}", line.trim_end());
             start = " ".repeat(46);
             alone = false;
         }
         if alone {
-            println!("{start}");
+            let goal = goals::value(suite, &ours.workload);
+            let goal =
+                goal.map_or_else(String::new, |most| format!("≤ {}", shown(most, ours.unit)));
+            println!("{}", format!("{start}{:55}{goal}", "").trim_end());
         }
     }
 }
 
-fn value(series: &Series) -> String {
-    let median = median(&series.runs);
-    match series.unit {
-        Unit::Bytes => format!("{median:.1} B"),
-        Unit::Calls => format!("{median:.3}"),
-        Unit::Ns if median < 1e3 => format!("{median:.1} ns"),
-        Unit::Ns if median < 1e6 => format!("{:.1} µs", median / 1e3),
-        Unit::Ns => format!("{:.1} ms", median / 1e6),
+fn median_of(series: &Series) -> String {
+    shown(median(&series.runs), series.unit)
+}
+
+fn shown(value: f64, unit: Unit) -> String {
+    const MIB: f64 = (1 << 20) as f64;
+    match unit {
+        Unit::Bytes if value >= MIB => format!("{:.1} MiB", value / MIB),
+        Unit::Bytes => format!("{value:.1} B"),
+        Unit::Calls => format!("{value:.3}"),
+        Unit::Rate if value < 1e3 => format!("{value:.0} /s"),
+        Unit::Rate => format!("{:.1} k/s", value / 1e3),
+        Unit::Ns if value < 1e3 => format!("{value:.1} ns"),
+        Unit::Ns if value < 1e6 => format!("{:.1} µs", value / 1e3),
+        Unit::Ns => format!("{:.1} ms", value / 1e6),
     }
 }
 
@@ -171,6 +190,13 @@ mod tests {
         );
         let Comparison { ratio, low, high, .. } = Comparison::new(&ours, &peer);
         assert_eq!((ratio, low, high), (3.0, 3.0, 5.0));
+    }
+
+    #[test]
+    fn of_rates_the_higher_one_is_better() {
+        let rate = |system, runs| Series { unit: Unit::Rate, ..series(system, runs) };
+        let (ours, peer) = (rate(System::Requeue, &[20.0]), rate(System::Fjall, &[10.0]));
+        assert_eq!(Comparison::new(&ours, &peer).ratio, 2.0);
     }
 
     #[test]

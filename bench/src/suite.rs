@@ -6,8 +6,10 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     /// Ours first, then our peers: the order within a round.
     pub(crate) systems: Vec<System>,
-    /// The answer is the same each time: once is enough.
-    pub(crate) exact: bool,
+    /// The answer is the same each time, or takes minutes: once is enough.
+    pub(crate) once: bool,
+    /// How many jobs are to be pending before it begins, in a queue that is kept.
+    pub(crate) pending: Option<usize>,
 }
 
 const BY_KEY: &[System] = &[Requeue, RequeueString, ClientGo];
@@ -20,6 +22,10 @@ const WORKER: &[System] = &[Requeue, ControllerRuntime];
 const WORKER_TASKS: &[System] = &[Requeue, ControllerRuntime, KubeRuntime];
 const JOBS: &[System] = &[Requeue, RequeueSingle];
 const WHEEL: &[System] = &[Requeue, StdHeap];
+const PUT: &[System] = &[Requeue, Fdatasync, Beanstalkd, Fjall];
+const MIXED: &[System] = &[Requeue, Beanstalkd, Fjall];
+const COMMIT: &[System] = &[Requeue, Fdatasync];
+const ALONE: &[System] = &[Requeue];
 
 const CORE: &[(&str, &[System])] = &[
     ("cycle-1", BY_KEY),
@@ -50,6 +56,24 @@ const CORE: &[(&str, &[System])] = &[
     ("worker-tokio-4", WORKER_TASKS),
 ];
 
+/// Name, who, and whether once is enough.
+const DISK: &[(&str, &[System], bool)] = &[
+    ("put-1", PUT, false),
+    ("put-32", PUT, false),
+    ("put-256", PUT, false),
+    ("put-1000", PUT, false),
+    ("mixed-1m", MIXED, false),
+    ("mixed-1m-256", MIXED, false),
+    ("commit-p99", COMMIT, false),
+    ("claim-1k", ALONE, true),
+    ("claim-1m", ALONE, true),
+    ("claim-10m", ALONE, true),
+    ("churn-1m", ALONE, true),
+    ("churn-10m", ALONE, true),
+    ("reopen-1m", ALONE, true),
+    ("reopen-10m", ALONE, true),
+];
+
 /// How many timers are pending.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -62,6 +86,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "core" => Some(core(quick)),
         "wheel" => Some(wheel(quick)),
         "jobs" => Some(jobs()),
+        "disk" => Some(disk(quick)),
         _ => None,
     }
 }
@@ -74,7 +99,8 @@ fn core(quick: bool) -> Vec<Workload> {
     let workload = |&(name, systems): &(&str, &[System])| Workload {
         name: name.to_owned(),
         systems: systems.iter().copied().filter(in_time).collect(),
-        exact: name == "timer-bytes",
+        once: name == "timer-bytes",
+        pending: None,
     };
     CORE.iter().filter(|(name, _)| of_interest(name)).map(workload).collect()
 }
@@ -85,7 +111,12 @@ fn wheel(quick: bool) -> Vec<Workload> {
         for (label, n) in POPULATIONS {
             if !quick || n <= QUICK_POPULATION {
                 let name = format!("{verb}-{label}");
-                workloads.push(Workload { name, systems: WHEEL.to_vec(), exact: false });
+                workloads.push(Workload {
+                    name,
+                    systems: WHEEL.to_vec(),
+                    once: false,
+                    pending: None,
+                });
             }
         }
     }
@@ -97,10 +128,26 @@ fn jobs() -> Vec<Workload> {
     for kind in ["put-N", "put-N-wait", "put-N-memory", "calls-N", "calls-N-wait"] {
         for callers in ["1", "10", "1000"] {
             let name = kind.replace('N', callers);
-            workloads.push(Workload { name, systems: JOBS.to_vec(), exact: false });
+            workloads.push(Workload { name, systems: JOBS.to_vec(), once: false, pending: None });
         }
     }
     workloads
+}
+
+fn disk(quick: bool) -> Vec<Workload> {
+    let in_time = |name: &str| !quick || !(name.ends_with("-10m") || name == "mixed-1m-256");
+    let pending = |name: &str| match name {
+        "mixed-1m" | "mixed-1m-256" | "reopen-1m" => Some(1_000_000),
+        "reopen-10m" => Some(10_000_000),
+        _ => None,
+    };
+    let workload = |&(name, systems, once): &(&str, &[System], bool)| Workload {
+        name: name.to_owned(),
+        systems: systems.to_vec(),
+        once,
+        pending: pending(name),
+    };
+    DISK.iter().filter(|(name, ..)| in_time(name)).map(workload).collect()
 }
 
 #[cfg(test)]
@@ -109,7 +156,7 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs"] {
+        for suite in ["core", "wheel", "jobs", "disk"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -121,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs"] {
+        for suite in ["core", "wheel", "jobs", "disk"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

@@ -24,12 +24,17 @@ pub(crate) enum System {
     Java,
     /// std's `BinaryHeap` and `HashMap`.
     StdHeap,
+    /// A bare append to a file, synced: what a disk takes at least.
+    Fdatasync,
+    Beanstalkd,
+    /// The `fjall` crate, made a queue.
+    Fjall,
 }
 
 use System::*;
 
 impl System {
-    const ALL: [System; 11] = [
+    const ALL: [System; 14] = [
         Requeue,
         RequeueString,
         RequeueFifo,
@@ -41,6 +46,9 @@ impl System {
         TokioUtilKeyed,
         Java,
         StdHeap,
+        Fdatasync,
+        Beanstalkd,
+        Fjall,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -56,6 +64,9 @@ impl System {
             TokioUtilKeyed => "tokio-util-keyed",
             Java => "java",
             StdHeap => "std-heap",
+            Fdatasync => "fdatasync",
+            Beanstalkd => "beanstalkd",
+            Fjall => "fjall",
         }
     }
 
@@ -76,6 +87,10 @@ pub(crate) struct Programs {
     pub(crate) kube: Option<PathBuf>,
     /// The folder with the classes.
     pub(crate) java: Option<PathBuf>,
+    /// Whether it is installed.
+    pub(crate) beanstalkd: bool,
+    /// Where what is on disk may be, until all is measured.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 impl Programs {
@@ -85,8 +100,17 @@ impl Programs {
             ClientGo | ControllerRuntime => self.go.is_some(),
             KubeRuntime => self.kube.is_some(),
             Java => self.java.is_some(),
+            Beanstalkd => self.beanstalkd,
             _ => true,
         }
+    }
+
+    /// The program that fills a queue, for measurements to come.
+    pub(crate) fn preparation(&self, system: System, pending: usize) -> Result<Command, Error> {
+        let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+        command.args(["prepare", system.name(), &pending.to_string()]);
+        command.args(self.scratch.as_deref());
+        Ok(command)
     }
 
     /// The program that measures once and prints the answer.
@@ -121,6 +145,7 @@ impl Programs {
             }
         };
         command.arg(workload).arg(seconds.to_string());
+        command.args(self.scratch.as_deref());
         Ok(command)
     }
 }

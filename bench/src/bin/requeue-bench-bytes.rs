@@ -4,8 +4,8 @@
 //! the queue's own bytes count. Go and Java count after a garbage collection.
 
 use requeue::DelayingQueue;
+use requeue_bench::Measurement;
 use requeue_bench::delays::{Delays, Timer, TokioUtil, TokioUtilKeyed, make_timers};
-use requeue_bench::{Measurement, Unit};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         }
     };
     let bytes = bytes_of(&make_timers(TIMERS));
-    Measurement { value: bytes as f64 / TIMERS as f64, unit: Unit::Bytes }.print();
+    Measurement::bytes(bytes as f64 / TIMERS as f64).print();
     ExitCode::SUCCESS
 }
 

@@ -5,6 +5,7 @@ mod cycle;
 mod dear_store;
 mod dedupe;
 mod delayed;
+pub(crate) mod disk;
 mod fair;
 mod jobs;
 mod lateness;

@@ -1,0 +1,104 @@
+//! `commit-p99`: how long a put takes, but for one in a hundred, at half the load that the store
+//! can bear.
+
+use super::fdatasync::Appends;
+use super::job::{DAY, Jobs};
+use super::ours::Ours;
+use super::place::Place;
+use requeue_jobs::{Put, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Who put one job after the other, to see what the store can bear.
+const CALLERS: usize = 64;
+/// Longer than the timer is late, shorter than a commit.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Nanoseconds.
+pub(super) fn ours(place: &Place, budget: Duration) -> f64 {
+    let dir = place.fresh("requeue-commit");
+    let ours = Ours::open(&dir);
+    let mut jobs = Jobs::due_within(DAY);
+    let mut put = || ours.put_of(&jobs.take(1)[0]);
+    let runtime = crate::workloads::tokio();
+    let full = runtime.block_on(full_load(&ours.store, budget / 2, &mut put));
+    let took = half_load(&runtime, &ours.store, full / 2.0, budget, &mut put);
+    p99(took)
+}
+
+/// Puts per second.
+async fn full_load(store: &Arc<dyn Store>, budget: Duration, put: &mut impl FnMut() -> Put) -> f64 {
+    let (done, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let started = Instant::now();
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (store, put) = (Arc::clone(store), put());
+            let (done, over) = (Arc::clone(&done), Arc::clone(&over));
+            tokio::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    store.put(vec![put.clone()]).await.expect("the store answers");
+                    done.fetch_add(1, Ordering::Relaxed);
+                    // A store that never waits would keep the clock from being looked at.
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(budget).await;
+    over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await.expect("a caller does not panic");
+    }
+    done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// Puts so many per second, whether or not the ones before are done. What each took counts from
+/// when it was to be put.
+fn half_load(
+    runtime: &tokio::runtime::Runtime,
+    store: &Arc<dyn Store>,
+    rate: f64,
+    budget: Duration,
+    put: &mut impl FnMut() -> Put,
+) -> Vec<Duration> {
+    let total = (rate * budget.as_secs_f64()).max(1.0) as usize;
+    let mut answers = Vec::with_capacity(total);
+    let started = Instant::now();
+    while answers.len() < total {
+        let due = started.elapsed().as_secs_f64() * rate;
+        while answers.len() < total.min(due as usize) {
+            let at = started + Duration::from_secs_f64(answers.len() as f64 / rate);
+            let (store, put) = (Arc::clone(store), put());
+            answers.push(runtime.spawn(async move {
+                store.put(vec![put]).await.expect("the store answers");
+                at.elapsed()
+            }));
+        }
+        thread::sleep(PAUSE);
+    }
+    let answers = answers.into_iter();
+    answers.map(|answer| runtime.block_on(answer).expect("a caller does not panic")).collect()
+}
+
+/// Nanoseconds: of single jobs, with as long a pause after each as it took.
+pub(super) fn fdatasync(place: &Place, budget: Duration) -> f64 {
+    let dir = place.fresh("fdatasync-commit");
+    let mut file = Appends::create(&dir);
+    let mut jobs = Jobs::due_within(DAY);
+    let (mut took, started) = (Vec::new(), Instant::now());
+    while took.is_empty() || started.elapsed() < budget {
+        let job = jobs.take(1);
+        let began = Instant::now();
+        file.append(&job);
+        took.push(began.elapsed());
+        thread::sleep(began.elapsed());
+    }
+    p99(took)
+}
+
+fn p99(mut took: Vec<Duration>) -> f64 {
+    took.sort_unstable();
+    took[took.len() * 99 / 100].as_nanos() as f64
+}

@@ -1,0 +1,35 @@
+//! `reopen-N`: how long a store with N pending jobs takes to open, and how much memory it has
+//! then. Its files are in the system's cache.
+
+use super::job::Jobs;
+use super::ours::Ours;
+use super::place::Place;
+use super::{Queue, process};
+use crate::suite::POPULATIONS;
+use crate::system::System;
+use requeue_bench::Measurement;
+use std::time::Instant;
+
+/// What a store keeps at hand, it has read by then.
+const GROUPS: usize = 100;
+const GROUP: usize = 100;
+
+pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
+    let population = POPULATIONS.iter().find(|(name, _)| *name == label);
+    let &(_, pending) = population.expect("a number that is said in words");
+    let dir = place.with_pending(System::Requeue, pending);
+    let started = Instant::now();
+    let mut ours = Ours::open(&dir);
+    let there = ours.pending();
+    let opened = started.elapsed();
+    assert_eq!(there, pending, "jobs that are there");
+    let mut jobs = Jobs::due_now();
+    for _ in 0..GROUPS {
+        ours.put(&jobs.take(GROUP));
+        ours.work_off(GROUP);
+    }
+    vec![
+        Measurement::ns(opened.as_nanos() as f64),
+        Measurement::bytes(process::peak_rss() as f64).of(format!("reopen-{label}-rss")),
+    ]
+}
