@@ -346,11 +346,11 @@ fn a_process_that_may_write_no_more_goes_on_settling() {
 }
 
 /// The example of this crate, which is built with its tests.
-fn unpaid_orders() -> PathBuf {
-    let built = this().with_file_name("").join("../examples/unpaid_orders");
+fn orders_on_disk() -> PathBuf {
+    let built = this().with_file_name("").join("../examples/orders_on_disk");
     if !built.exists() {
         let mut cargo = Command::new(env!("CARGO"));
-        let args = ["build", "-q", "-p", "requeue-disk", "--example", "unpaid_orders"];
+        let args = ["build", "-q", "-p", "requeue-disk", "--example", "orders_on_disk"];
         assert!(cargo.args(args).status().expect("cargo runs").success());
     }
     built
@@ -358,7 +358,7 @@ fn unpaid_orders() -> PathBuf {
 
 #[test]
 fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
-    let (example, scratch) = (unpaid_orders(), Scratch::new());
+    let (example, scratch) = (orders_on_disk(), Scratch::new());
     let mut said = Vec::new();
     for last in ["order-1: paid", "jobs are here from before", "nothing is left to do"] {
         let mut shop = Talking::start(Command::new(&example).arg("1").arg(&scratch.0));

@@ -1,6 +1,6 @@
 //! Orders that nobody pays, on disk: kill it in the middle, start it again, and it goes on.
 //!
-//! `cargo run -p requeue-disk --example unpaid_orders [SECONDS [DIRECTORY]]`. A day lasts that
+//! `cargo run -p requeue-disk --example orders_on_disk [SECONDS [DIRECTORY]]`. A day lasts that
 //! many seconds (10); then the order is closed. Orders are reminded of after a tenth of that.
 
 use requeue::worker::{BoxError, Outcome};
