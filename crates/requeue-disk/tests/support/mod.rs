@@ -22,9 +22,11 @@ use twin::Twin;
 pub(crate) fn seeds(count_in: &str, count: u64) -> impl Iterator<Item = u64> {
     let number =
         |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seed = number("REQUEUE_SEED");
-    let first = seed.unwrap_or_else(|| RandomState::new().hash_one(()) >> 16);
-    let count = if seed.is_some() { 1 } else { number(count_in).unwrap_or(count) };
+    let (seed, asked) = (number("REQUEUE_SEED"), number(count_in));
+    // Always the same ones, unless more are asked for: that is the soak, which looks for new ones.
+    let anew = || asked.map_or(1, |_| RandomState::new().hash_one(()) >> 16);
+    let first = seed.unwrap_or_else(anew);
+    let count = if seed.is_some() { 1 } else { asked.unwrap_or(count) };
     (first..first + count).inspect(|seed| println!("REQUEUE_SEED={seed}"))
 }
 
