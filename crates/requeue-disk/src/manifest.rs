@@ -14,11 +14,11 @@
 //! The crc covers the manifest's number, then all of the file but itself. A manifest is written
 //! whole, under a number that was never used, and never changed.
 
+use crate::bytes::put_number;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::tables::Version;
 use crate::tables::floors::{Floor, Floors};
-use crate::tables::keys::put_varint;
 use crate::tables::run::Run;
 use crate::tables::table::{self, take, take_counted, take_varint};
 use std::sync::Arc;
@@ -67,17 +67,17 @@ pub(crate) struct TableRef {
 pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> {
     let mut bytes = vec![0; HEAD];
     for number in [version.flushed_through, version.live, version.next_flush, next_file] {
-        put_varint(&mut bytes, number);
+        put_number(&mut bytes, number);
     }
     for runs in [&version.due, &version.ids] {
-        put_varint(&mut bytes, runs.len() as u64);
+        put_number(&mut bytes, runs.len() as u64);
         runs.iter().for_each(|run| put_run(&mut bytes, run));
     }
-    put_varint(&mut bytes, version.floors.all().len() as u64);
+    put_number(&mut bytes, version.floors.all().len() as u64);
     for floor in version.floors.all() {
         bytes.extend_from_slice(&floor.prefix);
         bytes.extend_from_slice(&floor.below);
-        put_varint(&mut bytes, floor.upto);
+        put_number(&mut bytes, floor.upto);
     }
     put_counted(&mut bytes, &version.blob);
     let length = (bytes.len() - HEAD) as u64;
@@ -91,19 +91,19 @@ pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> 
 
 fn put_run(bytes: &mut Vec<u8>, run: &Run) {
     for number in [run.lo, run.hi, run.generation.into(), run.clean] {
-        put_varint(bytes, number);
+        put_number(bytes, number);
     }
     put_counted(bytes, &run.from);
-    put_varint(bytes, run.tables.len() as u64);
+    put_number(bytes, run.tables.len() as u64);
     for table in &run.tables {
-        put_varint(bytes, table.number);
-        put_varint(bytes, table.bytes);
+        put_number(bytes, table.number);
+        put_number(bytes, table.bytes);
         bytes.extend_from_slice(&table.crc.to_le_bytes());
     }
 }
 
 fn put_counted(bytes: &mut Vec<u8>, counted: &[u8]) {
-    put_varint(bytes, counted.len() as u64);
+    put_number(bytes, counted.len() as u64);
     bytes.extend_from_slice(counted);
 }
 

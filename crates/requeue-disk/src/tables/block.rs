@@ -7,7 +7,8 @@
 //!
 //! `shared` is how many bytes the key has in common with the one before, and 0 at the start.
 
-use super::keys::{put_varint, varint};
+use super::keys::varint;
+use crate::bytes::put_number;
 use std::ops::Range;
 
 /// Appends an entry whose key follows `last` in its block, and makes `last` its key.
@@ -28,9 +29,9 @@ pub(super) fn append(
         "entries of a table come in the order of their keys"
     );
     let shared = if first { 0 } else { common };
-    put_varint(block, shared as u64);
-    put_varint(block, (key.len() - shared) as u64);
-    put_varint(block, value.map_or(0, |value| value.len() as u64 + 1));
+    put_number(block, shared as u64);
+    put_number(block, (key.len() - shared) as u64);
+    put_number(block, value.map_or(0, |value| value.len() as u64 + 1));
     block.extend_from_slice(&key[shared..]);
     block.extend_from_slice(value.unwrap_or(&[]));
     last.truncate(common);

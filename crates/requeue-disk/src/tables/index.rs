@@ -4,7 +4,8 @@
 //!   for each block: key length varint | last key | block length varint
 //! ```
 
-use super::keys::{put_varint, varint};
+use super::keys::varint;
+use crate::bytes::put_number;
 use std::ops::Range;
 
 /// Kept in memory for every open table, and so without an allocation for each key.
@@ -62,9 +63,9 @@ impl Index {
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         for block in 0..self.len() {
             let (key, range) = (self.key(block), self.range(block));
-            put_varint(bytes, key.len() as u64);
+            put_number(bytes, key.len() as u64);
             bytes.extend_from_slice(key);
-            put_varint(bytes, range.end - range.start);
+            put_number(bytes, range.end - range.start);
         }
     }
 

@@ -5,6 +5,7 @@
 //!   ids:  kind u32 | id                             value: list u8, then at, seq, flush as varints
 //! ```
 
+use crate::bytes::put_number;
 use requeue_jobs::limits::MAX_ID_LEN;
 
 /// Bytes of a key of the due tree.
@@ -47,7 +48,7 @@ impl Spot {
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.list);
         for number in [self.at, self.seq, self.flush] {
-            put_varint(bytes, number);
+            put_number(bytes, number);
         }
     }
 
@@ -108,16 +109,7 @@ impl IdKey {
     }
 }
 
-/// Seven bits a byte, the lowest first; the last byte is below 128.
-pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// Reads what [`put_varint`] wrote at `at`, and moves `at` behind it.
+/// Reads what [`put_number`] wrote at `at`, and moves `at` behind it.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let first = *bytes.get(*at)?;
@@ -150,7 +142,7 @@ mod tests {
         for shift in 0..64 {
             for number in [(1_u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
                 let mut bytes = Vec::new();
-                put_varint(&mut bytes, number);
+                put_number(&mut bytes, number);
                 let mut at = 0;
                 assert_eq!(varint(&bytes, &mut at), Some(number));
                 assert_eq!(at, bytes.len());

@@ -16,7 +16,8 @@
 use super::block::{self, Value};
 use super::filter::Filter;
 use super::index::Index;
-use super::keys::{Order, Prefix, put_varint, varint};
+use super::keys::{Order, Prefix, varint};
+use crate::bytes::put_number;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use std::cmp::Ordering;
@@ -262,15 +263,15 @@ impl Footer {
         let numbers = [self.number, self.entries, self.tombstones, self.index_len, self.filter_len];
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         for key in [&self.smallest, &self.largest] {
-            put_varint(&mut bytes, key.len() as u64);
+            put_number(&mut bytes, key.len() as u64);
             bytes.extend_from_slice(key);
         }
-        put_varint(&mut bytes, self.sections.len() as u64);
+        put_number(&mut bytes, self.sections.len() as u64);
         for section in &self.sections {
             bytes.extend_from_slice(&section.prefix);
             bytes.extend_from_slice(&section.first);
             bytes.extend_from_slice(&section.last);
-            put_varint(&mut bytes, section.entries);
+            put_number(&mut bytes, section.entries);
         }
         let length = bytes.len();
         bytes.extend_from_slice(&(length as u32).to_le_bytes());
