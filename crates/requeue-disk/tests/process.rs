@@ -345,15 +345,15 @@ fn a_process_that_may_write_no_more_goes_on_settling() {
     assert!(work(&store, 1).expect("there is no limit any more") == 1);
 }
 
-/// The example of this crate, which is built with its tests.
+/// The example of this crate, built as it is now: tests alone do not build it.
 fn orders_on_disk() -> PathBuf {
-    let built = this().with_file_name("").join("../examples/orders_on_disk");
-    if !built.exists() {
-        let mut cargo = Command::new(env!("CARGO"));
-        let args = ["build", "-q", "-p", "requeue-disk", "--example", "orders_on_disk"];
-        assert!(cargo.args(args).status().expect("cargo runs").success());
-    }
-    built
+    let profile = this().with_file_name("").join("..");
+    let release = profile.canonicalize().is_ok_and(|profile| profile.ends_with("release"));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "-q", "-p", "requeue-disk", "--example", "orders_on_disk"]);
+    cargo.args(release.then_some("--release"));
+    assert!(cargo.status().expect("cargo runs").success());
+    profile.join("examples/orders_on_disk")
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
     let (example, scratch) = (orders_on_disk(), Scratch::new());
     let mut said = Vec::new();
     for last in ["order-1: paid", "jobs are here from before", "nothing is left to do"] {
-        let mut shop = Talking::start(Command::new(&example).arg("1").arg(&scratch.0));
+        let mut shop = Talking::start(Command::new(&example).arg("5").arg(&scratch.0));
         for line in shop.lines.by_ref() {
             let line = line.expect("it can be read");
             println!("{line}");
@@ -380,4 +380,13 @@ fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
     assert_eq!(count("order-1: closed, nobody paid"), 0, "it was paid");
     let placed = |line: &&String| line.contains(": placed, ");
     assert_eq!(said.iter().filter(placed).count(), 3, "each order once");
+}
+
+#[test]
+fn an_order_may_be_paid_after_its_reminder() {
+    let (example, scratch) = (orders_on_disk(), Scratch::new());
+    let ran = Command::new(&example).arg("0").arg(&scratch.0).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("order-1: paid"), "{said}{complained}");
 }
