@@ -88,10 +88,23 @@ impl Backoff {
         let delay = doubled.and_then(|times| self.base.checked_mul(times)).unwrap_or(self.max);
         let delay = delay.min(self.max);
         let percent = u64::from(self.jitter_percent.min(100));
-        // In parts of 2¹⁶ of what may be taken away.
-        let part = mixed(seed) & 0xFFFF;
+        let part = u64::from(Backoff::part(seed));
         let taken = delay.as_millis() * u128::from(percent * part) / (100 << 16);
         delay.saturating_sub(Duration::from_millis(u64::try_from(taken).unwrap_or(u64::MAX)))
+    }
+
+    /// How much jitter takes away, in parts of 2¹⁶ of what it may. For a store that counts the
+    /// delay elsewhere, such as in a script: [`delay`](Backoff::delay) is made of nothing else.
+    ///
+    /// ```
+    /// use requeue_jobs::Backoff;
+    ///
+    /// let backoff = Backoff { jitter_percent: 100, ..Backoff::default() };
+    /// let taken = 1000 * u64::from(Backoff::part(7)) / 65_536;
+    /// assert_eq!(backoff.delay(1, 7).as_millis() as u64, 1000 - taken);
+    /// ```
+    pub fn part(seed: u64) -> u16 {
+        (mixed(seed) & 0xFFFF) as u16
     }
 }
 
@@ -148,6 +161,8 @@ mod tests {
             delays.iter().min() < Some(&(whole / 4))
                 && delays.iter().max() > Some(&(whole * 3 / 4))
         );
+        let whole_less = |seed| whole.as_millis() - 1000 * u128::from(Backoff::part(seed)) / 65_536;
+        assert!((0..100).all(|seed| backoff.delay(1, seed).as_millis() == whole_less(seed)));
         let fifth = Backoff { jitter_percent: 20, ..backoff };
         assert!((0..1000).all(|seed| fifth.delay(1, seed) >= whole * 4 / 5));
     }
