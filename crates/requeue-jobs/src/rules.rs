@@ -23,12 +23,14 @@ mod settle;
 mod shelf;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use crate::bell::Bell;
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
 pub use record::{Lease, Next, Record, Status};
 pub use shelf::{List, Place, Shelf};
+pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};
 use crate::limits::{MAX_BATCH, WAIT_SLICE};

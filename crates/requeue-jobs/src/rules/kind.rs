@@ -32,8 +32,6 @@ pub struct KindState<S> {
     pub counters: Counters,
     /// Its jobs.
     pub shelf: S,
-    /// The last claim in which it was the first of the kinds.
-    pub(super) last_first: u64,
 }
 
 /// The latest of each. They outlive the jobs: nothing that was given out is given out again.
@@ -56,7 +54,6 @@ impl<S> KindState<S> {
             schedules: BTreeMap::new(),
             counters: Counters::default(),
             shelf,
-            last_first: 0,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::check_count;
 use super::kind::KindState;
 use super::shelf::Shelf;
+use super::turns::Turns;
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
@@ -23,8 +24,7 @@ use std::time::Duration;
 /// batch is not too large is asked before: [`check_batch`](crate::check_batch), [`check_count`].
 pub struct Kinds<S> {
     kinds: HashMap<Kind, KindState<S>>,
-    /// How many claims there were.
-    turn: u64,
+    turns: Turns,
     /// Makes the shelf of a new kind.
     shelf: Box<dyn FnMut(&Kind) -> S + Send>,
 }
@@ -32,7 +32,7 @@ pub struct Kinds<S> {
 impl<S: Shelf> Kinds<S> {
     /// None yet. `shelf` makes the shelf of a kind, when that is made.
     pub fn new(shelf: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
-        Kinds { kinds: HashMap::default(), turn: 0, shelf: Box::new(shelf) }
+        Kinds { kinds: HashMap::default(), turns: Turns::default(), shelf: Box::new(shelf) }
     }
 
     /// Adds a kind that was there before the store was opened.
@@ -44,13 +44,10 @@ impl<S: Shelf> Kinds<S> {
     /// store that was opened: it does not remember turns, and after each restart the same kind
     /// would be first again.
     pub fn resume_turns(&mut self) {
-        let mut kinds: Vec<_> = self.kinds.values_mut().collect();
+        let mut kinds: Vec<_> = self.kinds.values().collect();
         kinds
             .sort_unstable_by(|a, b| (a.counters.fence, &a.name).cmp(&(b.counters.fence, &b.name)));
-        for kind in kinds {
-            self.turn += 1;
-            kind.last_first = self.turn;
-        }
+        kinds.into_iter().for_each(|kind| self.turns.took(&kind.name));
     }
 
     /// How many there are; also such as are [idle](KindState::is_idle).
@@ -123,7 +120,9 @@ impl<S: Shelf> Kinds<S> {
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
         let mut ends = MAX_BATCH;
-        let first = self.first_kind(&claim.kinds);
+        // Of those that are not there none has a turn: the next would have it twice.
+        let there = |(_, kind): &(usize, &Kind)| self.kinds.contains_key(*kind);
+        let first = self.turns.first(claim.kinds.iter().enumerate().filter(there));
         let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
         for name in kinds {
             let Some(kind) = self.kinds.get_mut(name) else { continue };
@@ -133,21 +132,6 @@ impl<S: Shelf> Kinds<S> {
             }
         }
         Ok(claimed)
-    }
-
-    /// Which of these is first: the one for which that is longest ago. A mere count of claims
-    /// would meet the same kind again and again, where claims of several sets take turns.
-    fn first_kind(&mut self, kinds: &[Kind]) -> usize {
-        self.turn += 1;
-        let last_first = |at: &usize| match self.kinds.get(&kinds[*at]) {
-            Some(kind) => kind.last_first,
-            None => u64::MAX,
-        };
-        let first = (0..kinds.len()).min_by_key(last_first).unwrap_or(0);
-        if let Some(kind) = kinds.get(first).and_then(|first| self.kinds.get_mut(first)) {
-            kind.last_first = self.turn;
-        }
-        first
     }
 
     /// Settles a lease.
