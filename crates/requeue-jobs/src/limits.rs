@@ -47,9 +47,10 @@ pub const MAX_SCHEDULE_LEN: usize = 256;
 /// Attempts that are kept of a job, the latest.
 pub const KEPT_ATTEMPTS: usize = 5;
 
-/// Generations and fences that are restored: what Redis' scripts, and most who read JSON, count
-/// exactly. A fence is at least the time in microseconds, and reaches it in 2255.
-pub const MAX_COUNTER: u64 = 1 << 53;
+/// Generations and fences that are restored: half of what Redis' scripts, and most who read JSON,
+/// count exactly, so that as many can follow. A fence is at least the time in microseconds, and
+/// reaches it in 2112.
+pub const MAX_COUNTER: u64 = 1 << 52;
 
 /// Ready jobs are counted up to here: they are derived, and counting them may be dear.
 pub const READY_COUNT_CAP: u64 = 10_000;
@@ -57,5 +58,6 @@ pub const READY_COUNT_CAP: u64 = 10_000;
 /// Spans of time in one answer of upcoming load.
 pub const MAX_SPANS: usize = 1000;
 
-/// The longest that a wait for work lasts at a time: a signal that was lost costs no more.
+/// The longest that a wait for work lasts until somebody looks: a signal that was lost costs no
+/// more.
 pub const WAIT_SLICE: Duration = Duration::from_secs(1);

@@ -52,8 +52,9 @@ pub trait Store: Send + Sync + 'static {
     /// same millisecond come in the order in which they are restored.
     fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>>;
 
-    /// Waits until a claim of these kinds may get something, but at most `limit`, and at most
-    /// [`WAIT_SLICE`](crate::limits::WAIT_SLICE). Whether it will, a claim tells.
+    /// Waits until a claim of these kinds may get something, but at most `limit`. Whether it will,
+    /// a claim tells: it may end sooner, for no reason. What others change is noticed at the latest
+    /// after a [`WAIT_SLICE`](crate::limits::WAIT_SLICE).
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()>;
 
     /// Ends leases that lapsed and that no claim has met, and drops dead jobs that are not to

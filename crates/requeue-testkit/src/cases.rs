@@ -265,7 +265,7 @@ macro_rules! each_case {
             freed_concurrency_ends_a_wait
             concurrency_freed_by_a_lapse_ends_a_wait
             a_wait_ends_with_its_limit
-            a_wait_is_no_longer_than_a_slice
+            a_long_wait_ends_with_its_limit
             a_wait_that_is_given_up_keeps_nobody_from_work
             all_who_wait_hear_of_enough_jobs_for_all
         }

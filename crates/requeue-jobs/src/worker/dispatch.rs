@@ -6,13 +6,16 @@ use super::lease::{Lease, first, yield_now};
 use crate::claim::{Claim, ClaimedJob, How};
 use crate::client::nonce;
 use crate::error::StoreError;
-use crate::limits::{MAX_BATCH, WAIT_SLICE};
+use crate::limits::MAX_BATCH;
 use crate::panics::{answered, guarded};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// After an error of the store, before it is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// For how long it waits without a claim. The store looks meanwhile, so it may be long.
+const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn dispatch(
     worker: Arc<JobWorker>,
@@ -29,7 +32,7 @@ pub(super) async fn dispatch(
                 Ok(true) => yield_now().await,
                 Ok(false) => {
                     let store = worker.jobs.store();
-                    let wait = answered(|| store.wait(worker.kinds.clone(), WAIT_SLICE));
+                    let wait = answered(|| store.wait(worker.kinds.clone(), WAIT));
                     if let Err(error) = wait.await {
                         worker.pause(&error).await;
                     }

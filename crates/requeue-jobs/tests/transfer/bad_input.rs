@@ -63,8 +63,8 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         ),
         (
             r#""generation":12"#,
-            r#""generation":9007199254740993"#,
-            "what is in line 2: the kind's generation is 9007199254740993, and may be 9007199254740992 at most",
+            r#""generation":4503599627370497"#,
+            "what is in line 2: the kind's generation is 4503599627370497, and may be 4503599627370496 at most",
         ),
         (
             r#""secs":20,"#,

@@ -193,16 +193,24 @@ pub(crate) async fn generations_go_on_above_the_restored(t: &Trial) {
     assert!(t.put("b").await.generation > Generation(1000));
     t.restore(pending(t, "d")).await;
     assert!(t.put("b").await.generation > Generation(1001), "they never fall");
+    let mut highest = pending(t, "e");
+    highest.generation = Generation(MAX_COUNTER);
+    t.restore(highest).await;
+    let (first, second) = (t.put("b").await.generation, t.put("b").await.generation);
+    assert!(second > first && first > Generation(MAX_COUNTER), "{first} {second}");
+    assert_eq!(t.view("b").await.generation, second);
 }
 
 pub(crate) async fn fences_go_on_above_the_restored(t: &Trial) {
-    let fence = Fence(MAX_COUNTER - 10);
-    let (generation, jobs) = (Generation(10), vec![pending(t, "a")]);
+    let fence = Fence(MAX_COUNTER);
+    let (generation, jobs) = (Generation(10), vec![pending(t, "a"), pending(t, "b")]);
     let restore = Restore { kind: mail(), generation, fence, jobs };
     t.store.restore(restore).await.expect("it is taken");
     let claimed = t.claim().await;
     assert!(claimed.receipt.fence() > fence, "{:?}", claimed.receipt);
-    assert_eq!(t.kinds().await[0].fence, claimed.receipt.fence());
+    let next = t.claim().await;
+    assert!(next.receipt.fence() > claimed.receipt.fence(), "{:?}", next.receipt);
+    assert_eq!(t.kinds().await[0].fence, next.receipt.fence());
 }
 
 pub(crate) async fn a_leased_job_arrives_pending_until_its_lease_ends(t: &Trial) {

@@ -118,9 +118,9 @@ pub(crate) async fn a_wait_ends_with_its_limit(t: &Trial) {
     t.claims_nothing().await;
 }
 
-pub(crate) async fn a_wait_is_no_longer_than_a_slice(t: &Trial) {
-    let waiting = t.wait();
-    t.advance(WAIT_SLICE);
+pub(crate) async fn a_long_wait_ends_with_its_limit(t: &Trial) {
+    let waiting = t.wait_for(3 * WAIT_SLICE);
+    t.advance(3 * WAIT_SLICE);
     waiting.ends().await;
 }
 
