@@ -4,7 +4,9 @@
 //! It was written from the contract and not from a store, and its answers are compared with
 //! a store's, step by step. What the contract leaves to the store is given to the model along
 //! with the call, from the store's answer: generations, fences, how much jitter takes away, when
-//! dead jobs are dropped. It takes what is allowed, and answers something else where it is not.
+//! dead jobs are dropped; and where the store promises no order of ties, which of several jobs at
+//! the same millisecond it took. It takes what is allowed, and answers something else where it is
+//! not.
 
 mod job;
 mod schedules;
@@ -36,6 +38,8 @@ pub struct Model {
     kinds: Vec<KindFacts>,
     /// How often a job got a place in line.
     places: u64,
+    /// Of jobs at the same millisecond, the store may take any first.
+    any_of_ties: bool,
 }
 
 /// What is known of a kind beside its jobs.
@@ -49,6 +53,12 @@ struct KindFacts {
 }
 
 impl Model {
+    /// A model of a store that promises no order of jobs at the same millisecond: those that are
+    /// due, whose leases end, or that died. It takes the store's choice, if it is one of them.
+    pub fn of_unordered_ties() -> Self {
+        Model { any_of_ties: true, ..Model::default() }
+    }
+
     fn facts(&mut self, kind: &Kind) -> &mut KindFacts {
         let at = self.kinds.iter().position(|facts| facts.name == *kind).unwrap_or_else(|| {
             let (settings, schedules) = (Settings::default(), Vec::new());
@@ -61,7 +71,7 @@ impl Model {
     }
 
     fn find(&self, kind: &Kind, id: &JobId) -> Option<usize> {
-        self.jobs.iter().position(|job| job.view.kind == *kind && job.view.id == *id)
+        self.jobs.iter().position(|job| job.is(kind, id))
     }
 
     fn of<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = &'a Job> {
@@ -130,20 +140,23 @@ impl Model {
         }
     }
 
-    /// A claim that asks `kinds` in this order; the fences are those of the jobs `given`.
+    /// A claim that asks `kinds` in this order; the fences are those of the jobs `given`, and
+    /// `shown` are all jobs of the store afterwards.
     pub fn claim(
         &mut self,
         claim: &Claim,
         kinds: &[Kind],
         given: &[ClaimedJob],
+        shown: &[JobView],
         now: Timestamp,
     ) -> Vec<ClaimedJob> {
         let mut claimed = Vec::new();
         for kind in kinds {
             while claimed.len() < claim.max && self.has_room(kind, now) {
-                let Some(at) = self.first(kind, now) else { break };
+                let given = given.get(claimed.len()..).unwrap_or_default();
+                let Some(at) = self.first(kind, given, shown, now) else { break };
                 if self.jobs[at].view.state != JobState::Leased || self.lapse(at, now) {
-                    let fence = given.get(claimed.len()).map(|job| job.receipt.fence());
+                    let fence = given.first().map(|job| job.receipt.fence());
                     claimed.push(self.lease(at, claim, fence, now));
                 }
             }
@@ -159,13 +172,42 @@ impl Model {
         !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
-    /// The first that is due, or whose lease lapsed.
-    fn first(&self, kind: &Kind, now: Timestamp) -> Option<usize> {
-        let of_kind = |at: &usize| self.jobs[*at].view.kind == *kind;
-        let claimable = (0..self.jobs.len())
-            .filter(of_kind)
-            .filter(|at| self.jobs[*at].position().is_some_and(|(position, _)| position <= now));
-        claimable.min_by_key(|at| self.jobs[*at].position())
+    /// The first that is due, or whose lease lapsed, where `given` are still to come.
+    fn first(
+        &self,
+        kind: &Kind,
+        given: &[ClaimedJob],
+        shown: &[JobView],
+        now: Timestamp,
+    ) -> Option<usize> {
+        let choice = |job: &Job| {
+            let is_it = |given: &ClaimedJob| job.is(given.kind(), given.id());
+            match given.iter().position(is_it) {
+                Some(0) => Choice::Next,
+                // Its lease ended, and left nothing to claim.
+                None if job.lease_ends_at().is_some() && !is_lapsed(shown, job, now) => {
+                    Choice::Before
+                }
+                _ => Choice::Behind,
+            }
+        };
+        self.first_of(choice, |job| {
+            job.view.kind == *kind && job.position().is_some_and(|(at, _)| at <= now)
+        })
+    }
+
+    /// The first of `these`; of those at the same time, as the store chose.
+    fn first_of(
+        &self,
+        choice: impl Fn(&Job) -> Choice,
+        these: impl Fn(&Job) -> bool,
+    ) -> Option<usize> {
+        let among = (0..self.jobs.len()).filter(|at| these(&self.jobs[*at]));
+        among.min_by_key(|at| {
+            let job = &self.jobs[*at];
+            let choice = if self.any_of_ties { choice(job) } else { Choice::Next };
+            job.position().map(|(at, place)| (at, choice, place))
+        })
     }
 
     fn lease(
@@ -354,17 +396,19 @@ impl Model {
     }
 
     /// Ends up to `max` leases of each kind that lapsed, those that ended first, and answers
-    /// how many they were.
-    pub fn reap(&mut self, max: usize, now: Timestamp) -> usize {
+    /// how many they were. `shown` are all jobs of the store afterwards.
+    pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> usize {
         let mut reaped = 0;
         for kind in self.names() {
             for _ in 0..max {
-                let lapsed = |at: &usize| {
-                    let job = &self.jobs[*at];
-                    job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
+                let choice = |job: &Job| match is_lapsed(shown, job, now) {
+                    true => Choice::Behind,
+                    false => Choice::Next,
                 };
-                let first = (0..self.jobs.len()).filter(lapsed);
-                let Some(at) = first.min_by_key(|at| self.jobs[*at].position()) else { break };
+                let first = self.first_of(choice, |job| {
+                    job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
+                });
+                let Some(at) = first else { break };
                 self.lapse(at, now);
                 reaped += 1;
             }
@@ -373,22 +417,33 @@ impl Model {
     }
 
     /// Drops what need not be kept: dead jobs that died too long ago, or before too many
-    /// others, if the store has dropped them too. Answers how many, and whether any is left.
-    pub fn drop_dead(&mut self, kept: impl Fn(&JobView) -> bool, now: Timestamp) -> (usize, bool) {
+    /// others, if the store has dropped them too: `shown` are all of its jobs. Answers how many,
+    /// and whether any is left.
+    pub fn drop_dead(&mut self, shown: &[JobView], now: Timestamp) -> (usize, bool) {
         let mut left = false;
         let before = self.jobs.len();
+        let is_kept = |job: &Job| shown.iter().any(|shown| job.is(&shown.kind, &shown.id));
+        let any_of_ties = self.any_of_ties;
+        let death = |job: &Job| {
+            let (at, place) = job.death()?;
+            let choice = match any_of_ties && is_kept(job) {
+                true => Choice::Behind,
+                false => Choice::Next,
+            };
+            Some((at, choice, place))
+        };
         for kind in self.names() {
             let retention = self.facts(&kind).settings.retention;
-            let mut deaths: Vec<_> = self.of(&kind).filter_map(Job::death).collect();
+            let mut deaths: Vec<_> = self.of(&kind).filter_map(death).collect();
             deaths.sort_unstable();
             let too_many = deaths.len().saturating_sub(retention.count);
             let (too_old, first_kept) = (retention.oldest(now), deaths.get(too_many).copied());
             self.jobs.retain(|job| {
-                let Some(death) = job.death().filter(|_| job.view.kind == kind) else {
+                let Some(death) = death(job).filter(|_| job.view.kind == kind) else {
                     return true;
                 };
                 let past = death.0 < too_old || first_kept.is_none_or(|first| death < first);
-                let keep = !past || kept(&job.view);
+                let keep = !past || is_kept(job);
                 left |= past && keep;
                 keep
             });
@@ -400,4 +455,18 @@ impl Model {
     fn names(&self) -> Vec<Kind> {
         self.kinds.iter().map(|facts| facts.name.clone()).collect()
     }
+}
+
+/// Where the store put a job among those at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Choice {
+    Before,
+    Next,
+    Behind,
+}
+
+/// Whether the store still shows a lease of this job that has lapsed: nobody has touched it.
+fn is_lapsed(shown: &[JobView], job: &Job, now: Timestamp) -> bool {
+    let lapsed = |view: &JobView| view.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
+    shown.iter().any(|shown| job.is(&shown.kind, &shown.id) && lapsed(shown))
 }

@@ -26,7 +26,7 @@ fn the_memory_store_does_what_the_model_does() {
     check_histories(MemoryFixture::new, &FAILED_ONCE, 300);
 }
 
-const WAYS: [Way; 18] = [
+const WAYS: [Way; 25] = [
     Way::LeasesTwice,
     Way::TakesAnyReceipt,
     Way::DeletesBeforeTheAck,
@@ -45,6 +45,13 @@ const WAYS: [Way; 18] = [
     Way::Miscounts,
     Way::RepeatsOnPages,
     Way::TicksTwice,
+    Way::RepeatsFences,
+    Way::LowersFences,
+    Way::AcksTwice,
+    Way::ForgetsAcks,
+    Way::RefusesReceipts,
+    Way::DeliversOldGenerations,
+    Way::NeverBuries,
 ];
 
 #[test]

@@ -2,8 +2,8 @@
 
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
-    Backoff, Body, ClaimedJob, FailedAttempt, Generation, JobState, JobView, LeaseView, Mode,
-    NextView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
+    Backoff, Body, ClaimedJob, FailedAttempt, Generation, JobId, JobState, JobView, Kind,
+    LeaseView, Mode, NextView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,10 @@ impl Job {
         (view.created_at, view.updated_at) = (put_at, now);
         let (first_put_at, floor) = (Some(put_at), Timestamp::default());
         Job { view, receipt: None, place, floor, first_put_at, next_put_at: None }
+    }
+
+    pub(super) fn is(&self, kind: &Kind, id: &JobId) -> bool {
+        self.view.kind == *kind && self.view.id == *id
     }
 
     pub(super) fn told(&self, now: Timestamp) -> JobView {

@@ -1,8 +1,8 @@
 //! The memory store with one thing wrong.
 
 use requeue_jobs::{
-    Answer, Body, Change, ChangeError, Changed, Claim, Claimed, Condition, Due, Each, How, JobId,
-    JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome, Query,
+    Answer, Body, Change, ChangeError, Changed, Claim, Claimed, Condition, Due, Each, Fence, How,
+    JobId, JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome, Query,
     Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, Spans, Store,
     StoreError, Tick, Ticked, Timestamp, What,
 };
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What is wrong.
+#[allow(dead_code, reason = "not every test has a store that is broken in every way")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     LeasesTwice,
@@ -32,6 +33,13 @@ pub(crate) enum Way {
     Miscounts,
     RepeatsOnPages,
     TicksTwice,
+    RepeatsFences,
+    LowersFences,
+    AcksTwice,
+    ForgetsAcks,
+    RefusesReceipts,
+    DeliversOldGenerations,
+    NeverBuries,
 }
 
 pub(crate) struct BrokenFixture {
@@ -42,8 +50,8 @@ pub(crate) struct BrokenFixture {
 impl BrokenFixture {
     pub(crate) fn new(way: Way) -> Self {
         let memory = Arc::new(MemoryFixture::new());
-        let (store, receipts) = (memory.store(), Mutex::default());
-        let store = Arc::new(Broken { way, store, memory: memory.clone(), receipts });
+        let now = memory.clone();
+        let store = Arc::new(Broken::new(way, memory.store(), move || now.now()));
         BrokenFixture { memory, store }
     }
 }
@@ -62,10 +70,10 @@ impl Fixture for BrokenFixture {
     }
 }
 
-struct Broken {
+pub(crate) struct Broken {
     way: Way,
     store: Arc<dyn Store>,
-    memory: Arc<MemoryFixture>,
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// The latest of each job.
     receipts: Mutex<BTreeMap<(Kind, JobId), Receipt>>,
 }
@@ -73,6 +81,14 @@ struct Broken {
 type One<'a, T, E> = std::pin::Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 impl Broken {
+    pub(crate) fn new(
+        way: Way,
+        store: Arc<dyn Store>,
+        now: impl Fn() -> Timestamp + Send + Sync + 'static,
+    ) -> Self {
+        Broken { way, store, now: Box::new(now), receipts: Mutex::default() }
+    }
+
     fn is(&self, way: Way) -> bool {
         self.way == way
     }
@@ -131,11 +147,17 @@ impl Broken {
             let (kind, id) = (settle.receipt.kind().clone(), settle.receipt.id().clone());
             let job = self.job(&kind, &id).await;
             let mut released = false;
-            if self.is(Way::TakesAnyReceipt) {
+            if let Way::TakesAnyReceipt | Way::RepeatsFences | Way::LowersFences = self.way {
                 let receipts = self.receipts.lock().expect("nobody panics");
                 if let Some(receipt) = receipts.get(&(kind.clone(), id.clone())) {
                     settle.receipt = receipt.clone();
                 }
+            }
+            if self.is(Way::ForgetsAcks) && settle.how == How::Ack {
+                return Ok(Settled::Done);
+            }
+            if self.is(Way::RefusesReceipts) && settle.receipt.nonce().is_multiple_of(3) {
+                return Err(SettleError::LeaseLost { receipt: settle.receipt });
             }
             if self.is(Way::CountsReleases) && settle.how == How::Release {
                 (released, settle.how) =
@@ -145,10 +167,19 @@ impl Broken {
                 && let How::Extend(length) = &mut settle.how
                 && let Some(lease) = job.as_ref().and_then(|job| job.lease.as_ref())
             {
-                let left = lease.ends_at.saturating_since(self.memory.now());
+                let left = lease.ends_at.saturating_since((self.now)());
                 *length = Some(left + Duration::from_secs(1));
             }
-            let settled = self.store.settle(vec![settle]).await?.pop().expect("one answer")?;
+            let how = settle.how.clone();
+            let settled = self.store.settle(vec![settle]).await?.pop().expect("one answer");
+            let settled = match settled {
+                Err(SettleError::LeaseLost { .. })
+                    if self.is(Way::AcksTwice) && how == How::Ack =>
+                {
+                    return Ok(Settled::Done);
+                }
+                settled => settled?,
+            };
             if self.is(Way::RunsTheSuccessorTwice)
                 && settled == Settled::Done
                 && let Some(next) = job.and_then(|job| job.next)
@@ -206,6 +237,19 @@ impl Store for Broken {
                 Way::DeletesBeforeTheAck => {
                     for job in &claimed.jobs {
                         self.settle_quietly(&job.receipt, How::Ack).await;
+                    }
+                }
+                Way::RepeatsFences | Way::LowersFences => {
+                    for job in &mut claimed.jobs {
+                        let (kind, id) = (job.kind().clone(), job.id().clone());
+                        let rising = job.receipt.fence().0;
+                        let fence = if self.is(Way::RepeatsFences) { 7 } else { u64::MAX - rising };
+                        job.receipt = Receipt::new(kind, id, Fence(fence), job.receipt.nonce());
+                    }
+                }
+                Way::DeliversOldGenerations => {
+                    for job in &mut claimed.jobs {
+                        job.generation.0 -= 1;
                     }
                 }
                 Way::SkipsTheFirst if claimed.jobs.len() == max => {
@@ -287,7 +331,10 @@ impl Store for Broken {
         self.store.settings(kind)
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, mut settings: Settings) -> Answer<'_, ()> {
+        if self.is(Way::NeverBuries) {
+            settings.max_attempts = u32::MAX;
+        }
         self.store.set(kind, settings)
     }
 

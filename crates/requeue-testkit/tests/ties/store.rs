@@ -1,0 +1,277 @@
+//! A store that keeps the rules, but for the order of jobs at the same millisecond, or of more.
+
+use requeue::ManualClock;
+use requeue_jobs::rules::{Bell, Kinds, List, Place, Record, Shelf, check_count, wait};
+use requeue_jobs::{
+    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobState, JobView,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp, check_batch,
+    limits,
+};
+use requeue_testkit::Fixture;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Which of several jobs is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As it should be; of ties the lowest id.
+    TiesById,
+    /// As it should be; of ties the latest put.
+    TiesLatestFirst,
+    /// In this list, the last of those whose time has come.
+    LastOf(List),
+}
+
+pub(crate) struct UnorderedFixture {
+    store: Arc<Unordered>,
+    clock: ManualClock,
+    /// What it says of itself.
+    pub(crate) orders_ties: bool,
+}
+
+impl UnorderedFixture {
+    pub(crate) fn new(order: Order) -> Self {
+        let clock = ManualClock::new();
+        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        let shelf = {
+            let calendar = calendar.clone();
+            move |_: &Kind| Jobs { jobs: BTreeMap::new(), calendar: calendar.clone(), order }
+        };
+        let kinds = Mutex::new(Kinds::new(shelf));
+        let store = Arc::new(Unordered { kinds, bell: Bell::default(), calendar });
+        UnorderedFixture { store, clock, orders_ties: false }
+    }
+}
+
+impl Fixture for UnorderedFixture {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.store.calendar.now()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn orders_ties(&self) -> bool {
+        self.orders_ties
+    }
+}
+
+/// Jobs by id: who is first is found by looking at all.
+struct Jobs {
+    jobs: BTreeMap<JobId, Box<Record>>,
+    calendar: Calendar,
+    order: Order,
+}
+
+impl Jobs {
+    fn of(&self, list: List) -> impl Iterator<Item = (&JobId, Timestamp, u64)> {
+        self.jobs.iter().filter_map(move |(id, record)| {
+            let (of, Place { at, seq }) = record.place();
+            (of == list).then_some((id, at, seq))
+        })
+    }
+
+    fn first_id(&self, list: List) -> Option<(JobId, Place)> {
+        let now = self.calendar.now();
+        // A sequence number for the comparison with another list.
+        let rank = |id: &JobId, seq| match self.order {
+            Order::TiesLatestFirst => u64::MAX - seq,
+            _ => {
+                let bytes = id.as_str().bytes().chain([0; 8]);
+                bytes.take(8).fold(0, |rank, byte| rank << 8 | u64::from(byte))
+            }
+        };
+        let mut all: Vec<_> = self.of(list).map(|(id, at, seq)| (at, rank(id, seq), id)).collect();
+        all.sort_unstable();
+        let first = match self.order {
+            Order::LastOf(wrong) if wrong == list => all.iter().rfind(|(at, ..)| *at <= now),
+            _ => None,
+        };
+        let (at, seq, id) = *first.or(all.first())?;
+        Some((id.clone(), Place { at, seq }))
+    }
+}
+
+impl Shelf for Jobs {
+    fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
+        Ok(self.jobs.get(id).map(|record| &**record))
+    }
+
+    fn take(&mut self, id: &JobId) -> Result<Option<Box<Record>>, StoreError> {
+        Ok(self.jobs.remove(id))
+    }
+
+    fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
+        let first = self.first_id(list);
+        Ok(first.and_then(|(id, _)| self.jobs.remove_entry(&id)))
+    }
+
+    fn keep(&mut self, id: JobId, record: Box<Record>) {
+        self.jobs.insert(id, record);
+    }
+
+    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
+        Ok(self.first_id(list).map(|(_, place)| place))
+    }
+
+    fn count(&self, list: List) -> u64 {
+        self.of(list).count() as u64
+    }
+
+    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        Ok(self.of(List::Leased).filter(|(_, at, _)| *at > now).take(limit).count())
+    }
+
+    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.of(List::Leased).map(|(_, at, _)| at).filter(|at| *at > now).min())
+    }
+}
+
+struct Unordered {
+    kinds: Mutex<Kinds<Jobs>>,
+    bell: Bell,
+    calendar: Calendar,
+}
+
+impl Unordered {
+    fn act<T>(&self, act: impl FnOnce(&mut Kinds<Jobs>, Timestamp) -> T) -> T {
+        let answer = act(
+            &mut self.kinds.lock().unwrap_or_else(PoisonError::into_inner),
+            self.calendar.now(),
+        );
+        self.bell.ring();
+        answer
+    }
+
+    fn views(&self, kind: &Kind) -> Vec<JobView> {
+        self.act(|kinds, now| {
+            let jobs = kinds.kind(kind).into_iter().flat_map(|kind| &kind.shelf.jobs);
+            jobs.map(|(id, record)| record.view(kind, id, now)).collect()
+        })
+    }
+}
+
+fn now<'a, T: Send + 'a, E: Into<StoreError>>(answer: Result<T, E>) -> Answer<'a, T> {
+    let answer = answer.map_err(Into::into);
+    Box::pin(async move { answer })
+}
+
+impl Store for Unordered {
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        now(check_batch(&puts).map(|()| {
+            self.act(|kinds, now| puts.into_iter().map(|put| kinds.put(put, now)).collect())
+        }))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        now(self.act(|kinds, now| kinds.claim(&claim, now)))
+    }
+
+    fn settle(&self, all: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        now(check_count("entries in a batch", all.len()).map(|()| {
+            self.act(|kinds, now| all.into_iter().map(|one| kinds.settle(one, now)).collect())
+        }))
+    }
+
+    fn change(&self, all: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        now(check_count("entries in a batch", all.len()).map(|()| {
+            self.act(|kinds, now| all.into_iter().map(|one| kinds.change(one, now)).collect())
+        }))
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        now(self.act(|kinds, now| kinds.restore(restore, now)))
+    }
+
+    fn wait(&self, names: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let look = || {
+                let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+                kinds.next_claimable(&names, self.calendar.now())
+            };
+            wait(self.calendar.clock(), &self.bell, limit, look).await
+        })
+    }
+
+    fn reap(&self, max: usize) -> Answer<'_, usize> {
+        now(self.act(|kinds, now| kinds.reap(max, now)))
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        now(self.act(|kinds, now| kinds.get(&kind, &id, now)))
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, Page> {
+        let mut jobs = self.views(&query.kind);
+        jobs.retain(|job| {
+            query.state.is_none_or(|state| job.state == state)
+                && job.id.as_str().starts_with(&query.prefix)
+                && query.after.as_ref().is_none_or(|after| job.id > *after)
+        });
+        let limit = query.limit.clamp(1, limits::MAX_BATCH);
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
+        now(Ok::<_, StoreError>(Page { jobs, cursor }))
+    }
+
+    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        now(self.act(|kinds, now| {
+            let view = |kind: &mut requeue_jobs::rules::KindState<Jobs>| {
+                let pending = kind.shelf.of(List::Pending);
+                let ready = pending.filter(|(_, due, _)| *due <= now).count();
+                kind.view(ready as u64, now)
+            };
+            kinds.shown().into_iter().map(view).collect::<Result<_, StoreError>>()
+        }))
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        let Spans { from, length, count } = spans;
+        if let Err(invalid) = check_count("spans", count) {
+            return now(Err(invalid));
+        }
+        let length = length.max(Duration::from_millis(1)).as_millis() as u64;
+        let mut counts = vec![0; count];
+        for job in self.views(&kind) {
+            if matches!(job.state, JobState::Waiting | JobState::Ready)
+                && let Some(since) = job.due.as_millis().checked_sub(from.as_millis())
+                && let Some(count) = counts.get_mut((since / length) as usize)
+            {
+                *count += 1;
+            }
+        }
+        now(Ok::<_, StoreError>(counts))
+    }
+
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.settings(&kind))))
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        now(self.act(|kinds, _| kinds.set(&kind, settings)))
+    }
+
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        now(self.act(|kinds, _| kinds.set_schedule(&kind, schedule)))
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.remove_schedule(&kind, &id))))
+    }
+
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.schedules(&kind))))
+    }
+
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        now(self.act(|kinds, now| kinds.tick(tick, now)))
+    }
+}
