@@ -25,7 +25,8 @@ pub trait Fixture: Send + Sync {
     /// Checks what the store promises of itself, as far as it can.
     fn check(&self) {}
 
-    /// Whether jobs that are due at the same millisecond come in the order of their puts. Not
+    /// Whether jobs that are due at the same millisecond come in the order of their puts, and
+    /// leases that end and jobs that die at the same one are ended and dropped in that order. Not
     /// every store promises that.
     fn orders_ties(&self) -> bool {
         true

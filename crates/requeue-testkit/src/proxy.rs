@@ -1,0 +1,301 @@
+//! A network that fails when a test says so: between a client and a server, on this machine.
+//!
+//! ```text
+//!   client ──▶ 127.0.0.1:free ─┬─ ToServer ─▶ server
+//!          ◀── cut, hold, refuse ─ ToClient ──┘
+//! ```
+//!
+//! Each connection has two threads, one for each way. They end with their connection, and all of
+//! them with the [`Proxy`].
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// What a client asks: cut there, a server gets half of it.
+    ToServer,
+    /// What a server answers: cut there, it is done and the client does not know.
+    ToClient,
+}
+
+/// Passes connections on to a server, until it is told to fail.
+///
+/// ```
+/// use requeue_testkit::Proxy;
+/// use std::io::Read;
+/// use std::net::{TcpListener, TcpStream};
+///
+/// let server = TcpListener::bind("127.0.0.1:0")?;
+/// let proxy = Proxy::to(server.local_addr()?)?;
+/// let mut client = TcpStream::connect(proxy.address())?;
+/// let _served = server.accept()?;
+/// proxy.cut();
+/// assert_eq!(client.read(&mut [0])?, 0);
+/// assert_eq!(proxy.connections(), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    state: Mutex<State>,
+    /// Told of every change of `state`.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: bool,
+    refuses: bool,
+    holds: bool,
+    /// After so many more bytes this way, the connection that they go over is cut.
+    cut_after: Option<(Direction, usize)>,
+    /// Those that are open; what was cut is no longer here.
+    links: Vec<Link>,
+    /// How often all were cut: also those that were being made then.
+    cuts: u64,
+    /// How many there ever were.
+    connections: u64,
+    /// Threads that pass bytes on.
+    pumps: usize,
+}
+
+struct Link {
+    number: u64,
+    client: TcpStream,
+    server: TcpStream,
+    /// Ways that have not come to their end.
+    open: u8,
+}
+
+impl Link {
+    fn cut(&self) {
+        // Where it is closed already, nothing is left to cut.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+}
+
+impl State {
+    fn cut_all(&mut self) {
+        self.cuts += 1;
+        self.links.drain(..).for_each(|link| link.cut());
+    }
+
+    fn cut(&mut self, number: u64) {
+        self.links.extract_if(.., |link| link.number == number).for_each(|link| link.cut());
+    }
+
+    fn end_way(&mut self, number: u64) {
+        let link = self.links.iter_mut().find(|link| link.number == number);
+        if link.is_some_and(|link| {
+            link.open -= 1;
+            link.open == 0
+        }) {
+            self.cut(number);
+        }
+    }
+}
+
+/// How a way came to its end.
+enum Ended {
+    Itself,
+    Cut,
+}
+
+impl Proxy {
+    /// Listens on a free port of 127.0.0.1, and passes on to this server.
+    pub fn to(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { server, state, changed });
+        let accepting = shared.clone();
+        let acceptor = thread::spawn(move || accepting.accept(&listener));
+        Ok(Proxy { address, shared, acceptor: Some(acceptor) })
+    }
+
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections there ever were, refused ones aside.
+    pub fn connections(&self) -> u64 {
+        self.shared.state().connections
+    }
+
+    /// Cuts all connections at once. New ones are passed on.
+    pub fn cut(&self) {
+        self.shared.change(State::cut_all);
+    }
+
+    /// Lets so many more bytes go this way, over all connections together, and then cuts the one
+    /// that they went over; once. What was asked for before and has not come to pass is forgotten.
+    pub fn cut_after(&self, way: Direction, bytes: usize) {
+        self.shared.change(|state| state.cut_after = Some((way, bytes)));
+    }
+
+    /// Closes new connections as soon as they are made, as if the server were down. Those that
+    /// are open go on.
+    pub fn refuse(&self) {
+        self.shared.change(|state| state.refuses = true);
+    }
+
+    /// Passes new connections on again.
+    pub fn accept(&self) {
+        self.shared.change(|state| state.refuses = false);
+    }
+
+    /// Holds all bytes back, both ways, also of new connections. No end sees anything.
+    pub fn hold(&self) {
+        self.shared.change(|state| state.holds = true);
+    }
+
+    /// Lets them go, in their order.
+    pub fn release(&self) {
+        self.shared.change(|state| state.holds = false);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.change(|state| {
+            state.is_over = true;
+            state.cut_all();
+        });
+        // It waits for a connection: this one.
+        let woken = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken.is_ok()) {
+            let _ = acceptor.join();
+        }
+        let mut state = self.shared.state();
+        while state.pumps > 0 {
+            state = self.shared.wait(state);
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        loop {
+            let accepted = listener.accept();
+            let state = self.state();
+            if state.is_over {
+                return;
+            }
+            let (refuses, cuts) = (state.refuses, state.cuts);
+            drop(state);
+            if let Ok((client, _)) = accepted
+                && !refuses
+            {
+                // A server that is down is a connection that is closed.
+                let _ = self.link(client, cuts);
+            }
+        }
+    }
+
+    fn link(self: &Arc<Self>, client: TcpStream, cuts: u64) -> io::Result<()> {
+        let server = TcpStream::connect(self.server)?;
+        // What a client sends in pieces is to arrive in pieces.
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let ways = [
+            (Direction::ToServer, client.try_clone()?, server.try_clone()?),
+            (Direction::ToClient, server.try_clone()?, client.try_clone()?),
+        ];
+        let mut state = self.state();
+        state.connections += 1;
+        let link = Link { number: state.connections, client, server, open: 2 };
+        if state.cuts != cuts {
+            link.cut();
+            return Ok(());
+        }
+        let number = link.number;
+        state.links.push(link);
+        for (way, from, to) in ways {
+            state.pumps += 1;
+            let shared = self.clone();
+            thread::spawn(move || {
+                match shared.pump(number, way, from, &to) {
+                    // The other way may have more to say.
+                    Ok(Ended::Itself) => {
+                        let _ = to.shutdown(Shutdown::Write);
+                        shared.change(|state| state.end_way(number));
+                    }
+                    Ok(Ended::Cut) | Err(_) => shared.change(|state| state.cut(number)),
+                }
+                shared.change(|state| state.pumps -= 1);
+            });
+        }
+        Ok(())
+    }
+
+    /// Passes bytes on, one way, until the connection ends or is cut.
+    fn pump(
+        &self,
+        number: u64,
+        way: Direction,
+        mut from: TcpStream,
+        mut to: &TcpStream,
+    ) -> io::Result<Ended> {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = from.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(Ended::Itself);
+            }
+            let (pass, cut) = self.may_pass(number, way, read);
+            to.write_all(&buffer[..pass])?;
+            if cut {
+                return Ok(Ended::Cut);
+            }
+        }
+    }
+
+    /// How many of so many bytes may pass, once any may; and whether the connection is cut then.
+    fn may_pass(&self, number: u64, way: Direction, bytes: usize) -> (usize, bool) {
+        let mut state = self.state();
+        let is_open = |state: &State| state.links.iter().any(|link| link.number == number);
+        while state.holds && is_open(&state) {
+            state = self.wait(state);
+        }
+        if !is_open(&state) {
+            return (0, true);
+        }
+        match &mut state.cut_after {
+            Some((of, left)) if *of == way => {
+                let pass = bytes.min(*left);
+                *left -= pass;
+                // Also where it ends with them: the next byte might never come.
+                let cut = *left == 0;
+                if cut {
+                    state.cut_after = None;
+                }
+                (pass, cut)
+            }
+            _ => (bytes, false),
+        }
+    }
+}

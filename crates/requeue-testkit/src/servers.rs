@@ -1,0 +1,338 @@
+//! Real Redis servers for tests: each on private ports of 127.0.0.1, in a temporary folder.
+//!
+//! No server outlives its test, nor the test's process, even when that is killed: a shell
+//! stands between the two, and kills the server when its standard input closes.
+
+mod certificates;
+mod cluster;
+mod sentinels;
+
+pub use cluster::RedisCluster;
+pub use sentinels::Sentinels;
+
+use crate::random::Random;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Tells its number, then waits for the end of its input, and leaves nothing behind.
+const KEEPER: &str = r#"
+exec 2>/dev/null
+"$@" >>log 2>&1 & pid=$!
+echo $pid
+cat >/dev/null
+kill -9 $pid
+wait $pid
+"#;
+
+/// How long a server may take to answer. Nothing waits for it in full unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two looks at a server that comes up.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A `redis-server` of one's own. It saves nothing unless it is told to.
+///
+/// ```no_run
+/// use requeue_testkit::servers::RedisServer;
+///
+/// let server = RedisServer::with(&["--appendonly", "yes"]);
+/// server.command(&["SET", "a", "1"]);
+/// assert_eq!(server.command(&["GET", "a"]), "1");
+/// ```
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    dir: PathBuf,
+    arguments: Vec<String>,
+    /// Arguments that are ports of its own, and these ports.
+    ports: Vec<(&'static str, u16)>,
+    environment: Vec<(String, String)>,
+    /// Invariant: none after it was killed.
+    keeper: Option<Keeper>,
+}
+
+/// The shell between the test and the server.
+#[derive(Debug)]
+struct Keeper {
+    shell: Child,
+    /// Of the server itself.
+    pid: u32,
+}
+
+impl RedisServer {
+    /// Starts one as it comes.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start, as all here do.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts one with these arguments.
+    pub fn with(arguments: &[&str]) -> Self {
+        let arguments = [&["--save", ""], arguments].concat();
+        Self::in_folder(folder(), &arguments, &[], Vec::new())
+    }
+
+    /// Starts one whose clock can be [set](Self::set_clock).
+    pub fn with_clock(arguments: &[&str]) -> Self {
+        let (dir, arguments) = (folder(), [&["--save", ""], arguments].concat());
+        let file = dir.join("clock");
+        fs::write(&file, "+0").expect("files can be written");
+        let environment = another_time(&file);
+        Self::in_folder(dir, &arguments, &[], environment)
+    }
+
+    /// Starts one that can be reached by TLS too. What it trusts and shows is in its folder:
+    /// `ca.crt`, and `client.crt` with `client.key`, which it asks for.
+    pub fn with_tls(arguments: &[&str]) -> Self {
+        let dir = folder();
+        certificates::make(&dir);
+        let files = ["--tls-cert-file", "server.crt", "--tls-key-file", "server.key"];
+        let trusts = ["--tls-ca-cert-file", "ca.crt", "--save", ""];
+        let arguments = [&files[..], &trusts, arguments].concat();
+        Self::in_folder(dir, &arguments, &["--tls-port"], Vec::new())
+    }
+
+    /// Starts one in a folder that may have files of it, with more ports than one.
+    fn in_folder(
+        dir: PathBuf,
+        arguments: &[&str],
+        ports: &[&'static str],
+        environment: Vec<(String, String)>,
+    ) -> Self {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let ports = ports.iter().map(|&name| (name, 0)).collect();
+        let mut server = RedisServer { port: 0, dir, arguments, ports, environment, keeper: None };
+        // Somebody else may take a port between the two.
+        for _ in 0..20 {
+            server.port = free_port();
+            server.ports.iter_mut().for_each(|(_, port)| *port = free_port());
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("redis-server does not start: {}", server.log());
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1` and the port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// How a client finds it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How a client finds it by TLS, if it was started [with it](Self::with_tls).
+    pub fn tls_url(&self) -> String {
+        let (_, port) = self.ports.iter().find(|(name, _)| *name == "--tls-port").expect("it has");
+        format!("rediss://127.0.0.1:{port}")
+    }
+
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.keeper.as_ref().expect("it runs").pid
+    }
+
+    /// What it has written to its log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// Kills it, as `kill -9` does. It can be [started again](Self::start_again).
+    pub fn kill(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.shell.stdin.take());
+            keeper.shell.wait().expect("the shell ends");
+        }
+    }
+
+    /// Starts it again: in the same folder, on the same port.
+    pub fn start_again(&mut self) {
+        self.kill();
+        // What the last one has sent may still be on its way out.
+        let end = Instant::now() + PATIENCE;
+        while !self.try_start() {
+            assert!(Instant::now() < end, "redis-server does not start: {}", self.log());
+        }
+    }
+
+    /// Stops it as it is, without closing anything: to its clients it hangs.
+    pub fn freeze(&self) {
+        signal("-STOP", self.pid());
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        signal("-CONT", self.pid());
+    }
+
+    /// Sets its clock, if it was started [with one](Self::with_clock): so many seconds before or
+    /// after the true time.
+    pub fn set_clock(&self, seconds: i64) {
+        // Renamed, so that it never reads half of it.
+        let (written, file) = (self.dir.join("clock.new"), self.dir.join("clock"));
+        fs::write(&written, format!("{seconds:+}")).expect("files can be written");
+        fs::rename(&written, &file).expect("files can be renamed");
+    }
+
+    /// Sends it a command by `redis-cli`, and answers what that prints.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        let port = self.port.to_string();
+        cli(&[&["-p", &port], arguments].concat())
+    }
+
+    /// Whether it came up. If not, its port may be taken.
+    fn try_start(&mut self) -> bool {
+        let port = self.port.to_string();
+        let mut shell = Command::new("sh")
+            .args(["-c", KEEPER, "sh", "redis-server"])
+            .args(&self.arguments)
+            .args(["--port", &port, "--bind", "127.0.0.1", "--dir"])
+            .arg(&self.dir)
+            .args(self.ports.iter().flat_map(|(name, port)| [name.to_string(), port.to_string()]))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut line = String::new();
+        let output = shell.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("the shell tells the number");
+        let pid = line.trim().parse().expect("it is a number");
+        self.keeper = Some(Keeper { shell, pid });
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if answers(self.port, pid) {
+                return true;
+            }
+            if is_over(pid) {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        self.kill();
+        let log = self.log();
+        assert!(!log.contains("not found"), "no redis-server: run scripts/test, which installs it");
+        assert!(log.contains("Address already in use"), "redis-server does not start: {log}");
+        false
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// An empty folder of one's own.
+fn folder() -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("requeue-redis-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    drop(fs::remove_dir_all(&dir));
+    fs::create_dir_all(&dir).expect("temporary folders can be made");
+    dir
+}
+
+/// A port that nobody listens on now. It is none of those that systems give to clients: one of
+/// these could get it while the server is down, even the client that looks for the server.
+pub fn free_port() -> u16 {
+    let mut random = Random::new(RandomState::new().hash_one(()));
+    loop {
+        let port = 10_000 + random.below(20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// What tells a process the time that is written in a file. The C library comes before
+/// jemalloc, which asks for the time before libfaketime knows it.
+fn another_time(file: &Path) -> Vec<(String, String)> {
+    let folders = fs::read_dir("/usr/lib").expect("there are libraries").flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    let library = libraries.find(|library| library.exists());
+    let library = library.expect("no libfaketime: run scripts/test, which installs it");
+    let set = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        set("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
+        set("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+        set("FAKETIME_NO_CACHE", "1".to_owned()),
+        set("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ]
+}
+
+/// Whether the server of this process answers on this port, and has read its files.
+fn answers(port: u16, pid: u32) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"INFO\r\n")?;
+        let (mut stream, mut answer) = (BufReader::new(stream), String::new());
+        stream.read_line(&mut answer)?;
+        let bytes = answer.trim().strip_prefix('$').and_then(|bytes| bytes.parse().ok());
+        stream.take(bytes.unwrap_or(0)).read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let Ok(answer) = ask() else { return false };
+    // One that wants a password first does not tell more.
+    let is_it = answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("loading:1");
+    is_it || (answer.starts_with("-NOAUTH") && !is_over(pid))
+}
+
+/// Whether a process has ended.
+fn is_over(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat"));
+    state.map_or(true, |state| state.contains(") Z "))
+}
+
+fn signal(name: &str, pid: u32) {
+    let done = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(done.expect("there is a kill").success());
+}
+
+/// Runs `redis-cli`, and answers what it prints.
+fn cli(arguments: &[&str]) -> String {
+    let output = Command::new("redis-cli").arg("--no-auth-warning").args(arguments).output();
+    let output = output.expect("no redis-cli: run scripts/test, which installs it");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    format!("{}{}", text.trim_end(), error.trim_end())
+}
+
+/// Looks until it is so.
+///
+/// # Panics
+///
+/// If that takes longer than anything should.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,185 @@
+//! The proxy, between a client and a server that answers what it is told.
+
+use requeue_testkit::{Direction, Proxy};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+/// Answers what it gets, and tells all that it got over a connection when that has ended.
+fn echo() -> (SocketAddr, Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, tell) = (client.expect("it connects"), tell.clone());
+            thread::spawn(move || {
+                let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    all.extend(&buffer[..count]);
+                    if client.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
+                }
+                drop(tell.send(all));
+            });
+        }
+    });
+    (address, told)
+}
+
+fn proxy() -> (Proxy, Receiver<Vec<u8>>) {
+    let (server, told) = echo();
+    (Proxy::to(server).expect("a free port"), told)
+}
+
+fn connect(proxy: &Proxy) -> TcpStream {
+    let client = TcpStream::connect(proxy.address()).expect("it listens");
+    client.set_read_timeout(Some(Duration::from_secs(10))).expect("that is not zero");
+    client
+}
+
+fn answers(client: &mut TcpStream, what: &[u8]) -> bool {
+    let mut answer = vec![0; what.len()];
+    client.write_all(what).and_then(|()| client.read_exact(&mut answer)).is_ok() && answer == what
+}
+
+/// All that still comes. A cut may be an end or an error.
+fn rest(client: &mut TcpStream) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match client.read(&mut buffer) {
+            Ok(count @ 1..) => all.extend(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it is open still"),
+            _ => return all,
+        }
+    }
+}
+
+#[test]
+fn bytes_pass_both_ways_and_so_does_their_end() {
+    let (proxy, told) = proxy();
+    let mut client = connect(&proxy);
+    let much: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
+    let mut reader = client.try_clone().unwrap();
+    let sent = much.clone();
+    let writer = thread::spawn(move || {
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    });
+    assert!(rest(&mut reader) == much);
+    writer.join().unwrap();
+    assert!(told.recv().unwrap() == much);
+}
+
+#[test]
+fn a_cut_ends_all_connections_and_no_later_one() {
+    let (proxy, told) = proxy();
+    let mut clients = [connect(&proxy), connect(&proxy)];
+    assert!(clients.iter_mut().all(|client| answers(client, b"hello")));
+    proxy.cut();
+    assert!(clients.iter_mut().all(|client| rest(client).is_empty()));
+    assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [b"hello", b"hello"]);
+    assert!(answers(&mut connect(&proxy), b"hello"));
+    assert_eq!(proxy.connections(), 3);
+}
+
+#[test]
+fn a_question_can_be_cut_in_the_middle() {
+    let (proxy, told) = proxy();
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"before"));
+    proxy.cut_after(Direction::ToServer, 3);
+    client.write_all(b"hello").unwrap();
+    rest(&mut client);
+    assert_eq!(told.recv().unwrap(), b"beforehel");
+    assert!(answers(&mut connect(&proxy), b"once only"));
+}
+
+#[test]
+fn an_answer_can_be_cut_in_the_middle_or_lost() {
+    for (bytes, arrives) in [(3, &b"hel"[..]), (0, b"")] {
+        let (proxy, told) = proxy();
+        let mut client = connect(&proxy);
+        assert!(answers(&mut client, b"before"));
+        proxy.cut_after(Direction::ToClient, bytes);
+        client.write_all(b"hello").unwrap();
+        assert_eq!(rest(&mut client), arrives);
+        assert_eq!(told.recv().unwrap(), b"beforehello");
+    }
+}
+
+#[test]
+fn bytes_are_counted_from_one_piece_to_the_next() {
+    let (proxy, told) = proxy();
+    proxy.cut_after(Direction::ToServer, 7);
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"hello"));
+    client.write_all(b"again").unwrap();
+    rest(&mut client);
+    assert_eq!(told.recv().unwrap(), b"helloag");
+}
+
+#[test]
+fn who_is_refused_is_closed_at_once_and_others_go_on() {
+    let (proxy, _told) = proxy();
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"hello"));
+    proxy.refuse();
+    assert!(rest(&mut connect(&proxy)).is_empty());
+    assert!(answers(&mut client, b"still there"));
+    assert_eq!(proxy.connections(), 1);
+    proxy.accept();
+    assert!(answers(&mut connect(&proxy), b"hello"));
+}
+
+#[test]
+fn bytes_that_are_held_back_arrive_when_they_are_released() {
+    let (proxy, _told) = proxy();
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"hello"));
+    proxy.hold();
+    client.write_all(b"wait").unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let nothing = client.read(&mut [0; 4]).unwrap_err().kind();
+    assert!(matches!(nothing, ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    proxy.release();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = [0; 4];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"wait");
+}
+
+#[test]
+fn a_cut_frees_what_is_held_back() {
+    let (proxy, told) = proxy();
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"hello"));
+    proxy.hold();
+    client.write_all(b"lost").unwrap();
+    proxy.cut();
+    assert!(rest(&mut client).is_empty());
+    assert_eq!(told.recv().unwrap(), b"hello");
+}
+
+#[test]
+fn it_ends_with_its_handle() {
+    let (proxy, told) = proxy();
+    let address = proxy.address();
+    let mut client = connect(&proxy);
+    assert!(answers(&mut client, b"hello"));
+    proxy.hold();
+    drop(proxy);
+    assert!(rest(&mut client).is_empty());
+    assert_eq!(told.recv().unwrap(), b"hello");
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_server_that_is_down_is_a_connection_that_ends() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = Proxy::to(nobody).unwrap();
+    assert!(rest(&mut connect(&proxy)).is_empty());
+}
