@@ -1,0 +1,160 @@
+//! Batches, cut up into calls of scripts: of one kind each, and no job in one twice.
+
+use crate::reply::strange;
+use futures_util::future::join_all;
+use requeue_jobs::{JobId, Kind, StoreError};
+use std::collections::HashSet;
+use std::mem;
+
+/// Entries of one call: the server does nothing else meanwhile.
+const MAX_ENTRIES: usize = 250;
+/// Bytes of one call, of its bodies and errors.
+const MAX_BYTES: usize = 1 << 20;
+
+/// What entries have in common.
+pub(crate) trait Entry {
+    fn kind(&self) -> &Kind;
+    fn id(&self) -> &JobId;
+    fn bytes(&self) -> usize;
+}
+
+/// Answers a batch by calls: kinds at the same time, and the calls of one kind too where no job is
+/// in two of them. What fails as a whole fails for each of its entries.
+pub(crate) async fn answered<T: Entry, A, E: From<StoreError>, F>(
+    entries: Vec<T>,
+    call: impl Fn(Kind, Vec<T>) -> F,
+) -> Vec<Result<A, E>>
+where
+    F: Future<Output = Result<Vec<Result<A, E>>, StoreError>>,
+{
+    let call = &call;
+    let mut answers: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
+    let kinds = by_kind(entries).into_iter().map(async |OfKind { kind, waves }| {
+        let mut of_kind = Vec::new();
+        for wave in waves {
+            let (numbers, entries): (Vec<_>, Vec<_>) =
+                wave.into_iter().map(|call| (call.numbers, call.entries)).unzip();
+            let calls = entries.into_iter().map(|entries| call(kind.clone(), entries));
+            for (numbers, answers) in numbers.into_iter().zip(join_all(calls).await) {
+                match answers {
+                    Ok(answers) => of_kind.extend(numbers.into_iter().zip(answers)),
+                    Err(error) => {
+                        of_kind.extend(numbers.into_iter().map(|n| (n, Err(error.clone().into()))));
+                    }
+                }
+            }
+        }
+        of_kind
+    });
+    for (number, answer) in join_all(kinds).await.into_iter().flatten() {
+        answers[number] = Some(answer);
+    }
+    let missing = || Err(strange("an entry is without an answer").into());
+    answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+}
+
+/// The entries of one kind, in their order. A wave of calls has no job twice: they may be on
+/// their way at the same time, and waves not.
+struct OfKind<T> {
+    kind: Kind,
+    waves: Vec<Vec<Call<T>>>,
+}
+
+/// Entries, and which of their batch they are.
+struct Call<T> {
+    numbers: Vec<usize>,
+    entries: Vec<T>,
+}
+
+impl<T> Default for Call<T> {
+    fn default() -> Self {
+        Call { numbers: Vec::new(), entries: Vec::new() }
+    }
+}
+
+fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<OfKind<T>> {
+    let mut kinds: Vec<(Kind, Vec<(usize, T)>)> = Vec::new();
+    for (number, entry) in entries.into_iter().enumerate() {
+        // Most batches have one kind, and few have many.
+        match kinds.iter_mut().find(|(kind, _)| kind == entry.kind()) {
+            Some((_, entries)) => entries.push((number, entry)),
+            None => kinds.push((entry.kind().clone(), vec![(number, entry)])),
+        }
+    }
+    let cut = |(kind, entries)| OfKind { kind, waves: cut(entries) };
+    kinds.into_iter().map(cut).collect()
+}
+
+fn cut<T: Entry>(entries: Vec<(usize, T)>) -> Vec<Vec<Call<T>>> {
+    let (mut waves, mut wave, mut call) = (Vec::new(), Vec::new(), Call::default());
+    let (mut ids, mut bytes) = (HashSet::new(), 0);
+    for (number, entry) in entries {
+        let is_twice = ids.contains(entry.id());
+        let is_full = call.entries.len() == MAX_ENTRIES || bytes + entry.bytes() > MAX_BYTES;
+        if is_twice || is_full && !call.entries.is_empty() {
+            wave.push(mem::take(&mut call));
+            bytes = 0;
+        }
+        if is_twice {
+            waves.push(mem::take(&mut wave));
+            ids.clear();
+        }
+        ids.insert(entry.id().clone());
+        bytes += entry.bytes();
+        call.numbers.push(number);
+        call.entries.push(entry);
+    }
+    wave.push(call);
+    waves.push(wave);
+    waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Thing(Kind, JobId, usize);
+
+    impl Entry for Thing {
+        fn kind(&self) -> &Kind {
+            &self.0
+        }
+        fn id(&self) -> &JobId {
+            &self.1
+        }
+        fn bytes(&self) -> usize {
+            self.2
+        }
+    }
+
+    fn thing(kind: &str, id: &str, bytes: usize) -> Thing {
+        Thing(Kind::new(kind).expect("a kind"), JobId::new(id).expect("an id"), bytes)
+    }
+
+    fn numbers(waves: &[Vec<Call<Thing>>]) -> Vec<Vec<Vec<usize>>> {
+        let of_wave = |wave: &Vec<Call<_>>| wave.iter().map(|call| call.numbers.clone()).collect();
+        waves.iter().map(of_wave).collect()
+    }
+
+    #[test]
+    fn no_wave_has_a_job_twice_or_another_kinds() {
+        let things = ["a", "b", "a", "c", "a"].map(|id| thing("mail", id, 1));
+        let mut things = Vec::from(things);
+        things.insert(1, thing("sms", "a", 1));
+        let kinds = by_kind(things);
+        assert_eq!(kinds.len(), 2);
+        assert_eq!(numbers(&kinds[0].waves), [[vec![0, 2]], [vec![3, 4]], [vec![5]]]);
+        assert_eq!(numbers(&kinds[1].waves), [[[1]]]);
+    }
+
+    #[test]
+    fn calls_are_small_but_have_one_job_at_least() {
+        let sizes = [MAX_BYTES + 1, 1, MAX_BYTES - 1, 1];
+        let things = sizes.iter().enumerate().map(|(n, size)| thing("k", &n.to_string(), *size));
+        let waves = &by_kind(things.collect())[0].waves;
+        assert_eq!(numbers(waves), [[vec![0], vec![1, 2], vec![3]]]);
+        let many = (0..=MAX_ENTRIES).map(|n| thing("k", &n.to_string(), 0)).collect();
+        assert_eq!(by_kind(many)[0].waves[0].len(), 2);
+    }
+}

@@ -1,0 +1,65 @@
+//! Changes of jobs by their name.
+
+use crate::batch::{Entry, answered};
+use crate::reply::{bytes, strange};
+use crate::script::SCRIPTS;
+use crate::store::RedisStore;
+use requeue_jobs::rules::check_count;
+use requeue_jobs::{Change, ChangeError, Changed, Each, JobId, Kind, StoreError, What};
+
+impl Entry for Change {
+    fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    fn id(&self) -> &JobId {
+        &self.id
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+type Changing = Result<Changed, ChangeError>;
+
+impl RedisStore {
+    pub(crate) async fn change_all(
+        &self,
+        changes: Vec<Change>,
+    ) -> Result<Each<Changed, ChangeError>, StoreError> {
+        check_count("entries in a batch", changes.len())?;
+        Ok(answered(changes, |kind, changes| self.change_call(kind, changes)).await)
+    }
+
+    async fn change_call(
+        &self,
+        kind: Kind,
+        changes: Vec<Change>,
+    ) -> Result<Vec<Changing>, StoreError> {
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
+        let mut cmd = self.begin(script, &keys);
+        for change in &changes {
+            cmd.arg(change.id.as_str()).arg(match change.what {
+                What::Cancel => "c",
+                What::RunNow => "n",
+                What::Revive => "v",
+            });
+        }
+        let letters = bytes(self.end(script, &keys, cmd).await?)?;
+        let changed = |(change, letter): (Change, u8)| {
+            let Change { kind, id, .. } = change;
+            Ok(match letter {
+                b'R' => Ok(Changed::Removed),
+                b'E' => Ok(Changed::Ending),
+                b'Y' => Ok(Changed::Ready),
+                b'V' => Ok(Changed::Revived),
+                b'a' => Err(ChangeError::Absent { kind, id }),
+                b'l' => Err(ChangeError::Leased { kind, id }),
+                b'd' => Err(ChangeError::NotDead { kind, id }),
+                _ => return Err(strange("a change came to nothing that is known")),
+            })
+        };
+        changes.into_iter().zip(letters).map(changed).collect()
+    }
+}

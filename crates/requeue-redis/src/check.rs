@@ -1,0 +1,81 @@
+//! Whether what is kept fits together.
+
+use crate::keys::Keys;
+use crate::kinds::AT_ONCE;
+use crate::reply::Reply;
+use crate::store::RedisStore;
+use futures_util::future::join_all;
+use redis::Cmd;
+use requeue_jobs::{Kind, StoreError};
+use std::collections::BTreeSet;
+
+impl RedisStore {
+    /// Looks whether what is kept of each kind fits together, and tells what does not, in words:
+    /// every job is in one list and has a record, every lease is of a leased job, and nothing is
+    /// left of jobs that are gone.
+    ///
+    /// It reads all ids. What others change meanwhile may look wrong.
+    pub async fn check(&self) -> Result<Vec<String>, StoreError> {
+        let mut problems = Vec::new();
+        for kinds in self.names().await?.chunks(AT_ONCE) {
+            for checked in join_all(kinds.iter().map(|kind| self.check_kind(kind))).await {
+                problems.extend(checked?);
+            }
+        }
+        Ok(problems)
+    }
+
+    async fn check_kind(&self, kind: &Kind) -> Result<Vec<String>, StoreError> {
+        let keys = self.keys(kind);
+        let [due, leased, dead, job, lease, next, past, ..] = &keys.all;
+        let lists = [due, leased, dead].map(|list| range(list));
+        let hashes = [job, lease, next, past].map(|hash| hash_keys(hash));
+        let all = join_all(lists.into_iter().chain(hashes).map(|cmd| self.texts(&keys, cmd))).await;
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let [due, leased, dead, job, lease, next, past] = &all[..] else { return Ok(Vec::new()) };
+
+        let mut problems = Vec::new();
+        let mut listed = BTreeSet::new();
+        for id in due.iter().chain(leased).chain(dead) {
+            if !listed.insert(id) {
+                problems.push(format!("job {id:?} of kind {kind} is in two lists"));
+            }
+        }
+        let recorded: BTreeSet<_> = job.iter().collect();
+        for id in listed.symmetric_difference(&recorded) {
+            problems.push(format!("job {id:?} of kind {kind} is not both listed and recorded"));
+        }
+        if lease != leased {
+            problems.push(format!("the leases of kind {kind} are not those of its leased jobs"));
+        }
+        if !next.is_subset(leased) {
+            problems.push(format!("kind {kind} has a successor of what is not leased"));
+        }
+        if !past.is_subset(job) || !dead.is_subset(past) {
+            problems
+                .push(format!("kind {kind} has a past without a job, or a death without a past"));
+        }
+        Ok(problems)
+    }
+
+    async fn texts(&self, keys: &Keys, cmd: Cmd) -> Result<BTreeSet<String>, StoreError> {
+        let mut reply = Reply::of(self.look(&keys.tag, cmd).await?)?;
+        let mut texts = BTreeSet::new();
+        while !reply.is_empty() {
+            texts.insert(reply.text()?);
+        }
+        Ok(texts)
+    }
+}
+
+fn range(list: &str) -> Cmd {
+    let mut cmd = redis::cmd("ZRANGE");
+    cmd.arg(list).arg(0).arg(-1);
+    cmd
+}
+
+fn hash_keys(hash: &str) -> Cmd {
+    let mut cmd = redis::cmd("HKEYS");
+    cmd.arg(hash);
+    cmd
+}

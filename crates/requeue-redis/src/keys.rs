@@ -1,0 +1,60 @@
+//! What keys are called. `docs/redis-keys.md` says what is in them.
+
+use requeue_jobs::Kind;
+
+/// The keys of a kind, all in one slot of a Cluster.
+pub(crate) struct Keys {
+    /// What its slot is computed from: the part of its keys that is in braces.
+    pub(crate) tag: String,
+    /// In the order in which scripts take them.
+    pub(crate) all: [String; 9],
+}
+
+const NAMES: [&str; 9] =
+    ["due", "leased", "dead", "job", "lease", "next", "past", "meta", "schedules"];
+
+impl Keys {
+    pub(crate) fn of(prefix: &str, kind: &Kind) -> Keys {
+        let tag = format!("{prefix}:{kind}");
+        let all = NAMES.map(|name| format!("{{{tag}}}:{name}"));
+        Keys { tag, all }
+    }
+
+    pub(crate) fn meta(&self) -> &str {
+        &self.all[7]
+    }
+
+    pub(crate) fn schedules(&self) -> &str {
+        &self.all[8]
+    }
+}
+
+/// Where those are told who wait for a kind.
+pub(crate) fn channel(prefix: &str, kind: &Kind) -> String {
+    format!("{{{prefix}:{kind}}}:wake")
+}
+
+/// The kind whose channel this is.
+pub(crate) fn kind_of_channel<'a>(prefix: &str, channel: &'a str) -> Option<&'a str> {
+    let rest = channel.strip_prefix('{')?.strip_prefix(prefix)?.strip_prefix(':')?;
+    rest.strip_suffix("}:wake")
+}
+
+/// The names of all kinds of a deployment.
+pub(crate) fn kinds(prefix: &str) -> String {
+    format!("{{{prefix}}}:kinds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_of_its_kind_and_of_no_other_deployment() {
+        let kind = Kind::new("order.close").expect("a valid kind");
+        let channel = channel("shop", &kind);
+        assert_eq!(kind_of_channel("shop", &channel), Some("order.close"));
+        assert_eq!(kind_of_channel("sho", &channel), None);
+        assert_eq!(channel, "{shop:order.close}:wake");
+    }
+}

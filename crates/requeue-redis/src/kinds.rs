@@ -1,0 +1,250 @@
+//! Kinds: what is known of them, what is set for them, and what is cleaned up in them.
+
+use crate::keys::{self, Keys};
+use crate::reply::{Reply, number, strange};
+use crate::script::SCRIPTS;
+use crate::store::{RedisStore, lock};
+use futures_util::future::join_all;
+use redis::Value;
+use requeue_jobs::limits::{MAX_BATCH, MAX_SPANS, READY_COUNT_CAP};
+use requeue_jobs::{
+    Counts, Fence, Generation, Invalid, Kind, KindView, Settings, Spans, StoreError, Timestamp,
+};
+use std::time::Duration;
+
+/// Kinds that are asked at the same time.
+pub(crate) const AT_ONCE: usize = 100;
+
+/// Fields of what is set, in the order in which they are written and read.
+const FIELDS: [&str; 9] = [
+    "lease",
+    "backoff_base",
+    "backoff_max",
+    "backoff_jitter",
+    "max_attempts",
+    "concurrency",
+    "paused",
+    "retention_age",
+    "retention_count",
+];
+
+impl RedisStore {
+    /// The names of all kinds that were ever made, sorted.
+    pub(crate) async fn names(&self) -> Result<Vec<Kind>, StoreError> {
+        let prefix = &self.shared.prefix;
+        let mut cmd = redis::cmd("SMEMBERS");
+        cmd.arg(keys::kinds(prefix));
+        let mut names = Reply::of(self.look(prefix, cmd).await?)?;
+        let mut kinds = Vec::new();
+        while !names.is_empty() {
+            kinds.push(Kind::new(names.text()?).map_err(|error| strange(&error.to_string()))?);
+        }
+        kinds.sort_unstable();
+        Ok(kinds)
+    }
+
+    pub(crate) async fn views_of_kinds(&self) -> Result<Vec<KindView>, StoreError> {
+        let names = self.names().await?;
+        let mut views = Vec::new();
+        for names in names.chunks(AT_ONCE) {
+            for view in join_all(names.iter().map(|kind| self.view_of_kind(kind))).await {
+                views.extend(view?);
+            }
+        }
+        Ok(views)
+    }
+
+    /// What is known of a kind; nothing of one that has no jobs, settings or schedules.
+    async fn view_of_kind(&self, kind: &Kind) -> Result<Option<KindView>, StoreError> {
+        let (keys, script) = (self.keys(kind), &SCRIPTS.facts);
+        let cmd = self.begin(script, &keys);
+        let mut facts = Reply::of(self.end(script, &keys, cmd).await?)?;
+        let (pending, leased, dead) = (facts.number()?, facts.number()?, facts.number()?);
+        let ready = facts.number()?.min(READY_COUNT_CAP);
+        let oldest = facts.signed()?;
+        let (generation, fence) = (Generation(facts.number()?), Fence(facts.number()?));
+        let (paused, has_more) = (facts.number()? == 1, facts.number()? == 1);
+        if pending + leased + dead == 0 && !has_more {
+            return Ok(None);
+        }
+        let counts = Counts { pending, leased, dead, ready };
+        let oldest_ready = u64::try_from(oldest).ok().map(Timestamp::from_millis);
+        let kind = kind.clone();
+        Ok(Some(KindView { kind, counts, oldest_ready, paused, generation, fence }))
+    }
+
+    pub(crate) async fn reap_kinds(&self, max: usize) -> Result<usize, StoreError> {
+        let mut names = self.names().await?;
+        // Those that come after the one that was last, and then from the beginning.
+        let last = lock(&self.shared.reaped).clone();
+        let from = names.partition_point(|kind| Some(kind.as_str()) <= last.as_deref());
+        names.rotate_left(from);
+        names.truncate(AT_ONCE);
+        let reaped = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
+        *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
+        // All are seen to, also where one fails.
+        reaped.into_iter().sum()
+    }
+
+    async fn reap_kind(&self, kind: &Kind, max: usize) -> Result<usize, StoreError> {
+        let (keys, script) = (self.keys(kind), &SCRIPTS.reap);
+        let mut cmd = self.begin(script, &keys);
+        cmd.arg(max.min(MAX_BATCH));
+        let reaped = number(&self.end(script, &keys, cmd).await?)?;
+        Ok(usize::try_from(reaped).unwrap_or(usize::MAX))
+    }
+
+    pub(crate) async fn count_upcoming(
+        &self,
+        kind: Kind,
+        spans: Spans,
+    ) -> Result<Vec<u64>, StoreError> {
+        let Spans { from, length, count } = spans;
+        if count > MAX_SPANS {
+            return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
+        }
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.upcoming);
+        let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut cmd = self.begin(script, &keys);
+        for span in 0..=count as u64 {
+            cmd.arg(from.as_millis().saturating_add(length.saturating_mul(span)));
+        }
+        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        (0..count).map(|_| reply.number()).collect()
+    }
+
+    pub(crate) async fn settings_of(&self, kind: Kind) -> Result<Settings, StoreError> {
+        let keys = self.keys(&kind);
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(keys.meta()).arg(&FIELDS);
+        read_settings(Reply::of(self.look(&keys.tag, cmd).await?)?)
+    }
+
+    pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
+        settings.check()?;
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.set);
+        let values = write_settings(&settings);
+        self.make(&kind, &keys, |registered| {
+            let mut cmd = self.begin(script, &keys);
+            cmd.arg(registered);
+            for (field, value) in FIELDS.iter().zip(&values) {
+                cmd.arg(field).arg(value);
+            }
+            (script, cmd)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Calls a script that makes the kind, where it answers 0 for one that is not registered.
+    pub(crate) async fn make(
+        &self,
+        kind: &Kind,
+        keys: &Keys,
+        call: impl Fn(&str) -> (&'static crate::script::Script, redis::Cmd),
+    ) -> Result<Value, StoreError> {
+        for registered in ["", "1"] {
+            let (script, cmd) = call(registered);
+            let answer = self.end(script, keys, cmd).await?;
+            if answer != Value::Int(0) {
+                return Ok(answer);
+            }
+            self.register(kind).await?;
+        }
+        Err(strange("a kind that was made is none"))
+    }
+}
+
+/// All empty where nothing is set.
+fn write_settings(settings: &Settings) -> [String; 9] {
+    if *settings == Settings::default() {
+        return Default::default();
+    }
+    let Settings { lease, backoff, max_attempts, concurrency, paused, retention, .. } = settings;
+    [
+        write_millis(*lease),
+        write_millis(backoff.base),
+        write_millis(backoff.max),
+        backoff.jitter_percent.to_string(),
+        max_attempts.to_string(),
+        concurrency.map(|limit| limit.to_string()).unwrap_or_default(),
+        if *paused { "1".to_owned() } else { String::new() },
+        write_millis(retention.age),
+        retention.count.to_string(),
+    ]
+}
+
+fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
+    let mut next = || {
+        Ok::<_, StoreError>(match fields.next()? {
+            Value::Nil => None,
+            other => Some(crate::reply::text(other)?),
+        })
+    };
+    let mut settings = Settings::default();
+    let wrong = || strange("a setting of the kind is no number");
+    if let Some(lease) = next()? {
+        settings.lease = read_millis(&lease).ok_or_else(wrong)?;
+    }
+    if let Some(base) = next()? {
+        settings.backoff.base = read_millis(&base).ok_or_else(wrong)?;
+    }
+    if let Some(max) = next()? {
+        settings.backoff.max = read_millis(&max).ok_or_else(wrong)?;
+    }
+    if let Some(jitter) = next()? {
+        settings.backoff.jitter_percent = jitter.parse().map_err(|_| wrong())?;
+    }
+    if let Some(attempts) = next()? {
+        settings.max_attempts = attempts.parse().map_err(|_| wrong())?;
+    }
+    if let Some(limit) = next()? {
+        settings.concurrency = Some(limit.parse().map_err(|_| wrong())?);
+    }
+    settings.paused = next()?.is_some();
+    if let Some(age) = next()? {
+        settings.retention.age = read_millis(&age).ok_or_else(wrong)?;
+    }
+    if let Some(count) = next()? {
+        settings.retention.count = count.parse().map_err(|_| wrong())?;
+    }
+    Ok(settings)
+}
+
+/// Milliseconds, with as many decimals as it takes.
+fn write_millis(duration: Duration) -> String {
+    let (millis, nanos) = (duration.as_millis(), duration.subsec_nanos() % 1_000_000);
+    match nanos {
+        0 => millis.to_string(),
+        _ => format!("{millis}.{nanos:06}"),
+    }
+}
+
+fn read_millis(text: &str) -> Option<Duration> {
+    let (millis, nanos) = text.split_once('.').unwrap_or((text, "0"));
+    let (millis, nanos): (u128, u32) = (millis.parse().ok()?, nanos.parse().ok()?);
+    let whole = u64::try_from(millis / 1000).ok()?;
+    let nanos = (millis % 1000) as u32 * 1_000_000 + nanos;
+    (nanos < 1_000_000_000).then(|| Duration::new(whole, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_is_read_as_it_was_written() {
+        for duration in [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            Duration::from_micros(1500),
+            Duration::from_secs(30),
+            Duration::MAX,
+        ] {
+            assert_eq!(read_millis(&write_millis(duration)), Some(duration));
+        }
+        assert_eq!(write_millis(Duration::from_secs(30)), "30000");
+        assert_eq!(write_millis(Duration::from_micros(1500)), "1.500000");
+        assert_eq!(read_millis("5 minutes"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The connections to Redis: kept up, and honest about what became of a call.
+//!
+//! All of them live on one thread with a runtime of its own, so that they can be used from any
+//! executor and from plain threads. Calls of all callers share one connection per server;
+//! messages come over another one. Nothing is sent twice, unless a server has said that it did
+//! not do it.
+
+mod check;
+mod cluster;
+mod live;
+mod outcome;
+mod sentinels;
+mod server;
+mod signals;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use crate::address::{Address, Place};
+use crate::error::ConnectError;
+use crate::options::Options;
+use crate::script::Script;
+use cluster::Cluster;
+use live::Live;
+use redis::{Cmd, Value};
+use server::{Server, Which};
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use stream::{Endpoint, Tls};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, oneshot};
+
+/// What comes over the pub/sub connection.
+pub(crate) enum Signal<'a> {
+    Message {
+        channel: &'a str,
+        payload: &'a [u8],
+    },
+    /// Subscribed anew: anything may have been missed.
+    Resumed,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It was not done: no connection, or the server refused.
+    NotDone(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+/// The connections of a store. Cheap to clone; with the last clone they are closed.
+#[derive(Clone)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+/// Invariant: no task of the runtime has it, or it would never end.
+struct Shared {
+    handle: Handle,
+    target: Arc<Target>,
+    /// The channels that were ever wanted.
+    wanted: Mutex<HashSet<String>>,
+    subscribe: mpsc::UnboundedSender<String>,
+    /// Dropped, it ends the thread.
+    _end: oneshot::Sender<()>,
+}
+
+/// What was given.
+struct Settings {
+    address: Address,
+    options: Options,
+    tls: Option<Tls>,
+}
+
+/// Where calls go.
+enum Target {
+    /// One server has all.
+    One(Server),
+    Cluster(Arc<Cluster>),
+}
+
+impl Link {
+    /// Connects, or answers why not. `signals` is called on the thread of the connections, and
+    /// must not wait for anything.
+    pub(crate) async fn open(
+        address: Address,
+        options: &Options,
+        signals: Box<dyn Fn(Signal<'_>) + Send + Sync>,
+    ) -> Result<Link, ConnectError> {
+        options.check()?;
+        let tls = address.tls.then(|| Tls::new(options)).transpose()?;
+        let settings = Arc::new(Settings { address, options: options.clone(), tls });
+        let (handle, end) = start().map_err(|error| {
+            let reason = format!("there is no thread for its connections: {error}");
+            live::unavailable(&settings.address, reason)
+        })?;
+        let (subscribe, wanted) = mpsc::unbounded_channel();
+        let opening = handle.spawn(async move {
+            let target = Arc::new(Target::open(&settings).await?);
+            tokio::spawn(signals::listen(settings, target.clone(), wanted, signals));
+            Ok(target)
+        });
+        let target = opening.await.expect("opening neither panics nor is given up")?;
+        let wanted = Mutex::default();
+        Ok(Link { shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }) })
+    }
+
+    /// Sends a command to the master that has the slot of `tag` (the text between braces).
+    /// NOSCRIPT loads `script` there and sends again. If nobody waits for the answer any more,
+    /// it is still sent.
+    pub(crate) async fn call(
+        &self,
+        tag: &str,
+        cmd: Cmd,
+        script: Option<&'static Script>,
+    ) -> Result<Value, Trouble> {
+        let target = self.shared.target.clone();
+        let slot = target.slot(tag);
+        let call = self.shared.handle.spawn(async move { target.call(slot, &cmd, script).await });
+        call.await.unwrap_or_else(|error| Err(Trouble::Unknown(error.to_string())))
+    }
+
+    /// Sends messages of this channel to `signals` from soon on, over all reconnects. Does not
+    /// wait. Again is nothing.
+    pub(crate) fn subscribe(&self, channel: &str) {
+        let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !wanted.contains(channel) {
+            wanted.insert(channel.to_owned());
+            drop(self.shared.subscribe.send(channel.to_owned()));
+        }
+    }
+}
+
+/// Starts a thread with a runtime, that ends with what is returned. It is not waited for: to
+/// wait inside of another runtime could block that for good.
+fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
+    let run = move || {
+        drop(runtime.block_on(ended));
+        // A name that is being looked up is not waited for.
+        runtime.shutdown_background();
+    };
+    thread::Builder::new().name("requeue-redis".to_owned()).spawn(run)?;
+    Ok((handle, end))
+}
+
+impl Settings {
+    /// After so long a connection is tried: a server that is gone without a word, or is no
+    /// longer master, would otherwise be noticed only by who wants something of it.
+    fn probe(&self) -> Duration {
+        self.options.answer_timeout * 3
+    }
+}
+
+impl Target {
+    async fn open(settings: &Arc<Settings>) -> Result<Target, ConnectError> {
+        let which = match &settings.address.place {
+            Place::Server(host) => Which::This(Endpoint::Host(host.clone())),
+            Place::Socket(path) => Which::This(Endpoint::Socket(path.clone())),
+            Place::Sentinels(..) => Which::Master,
+            Place::Cluster(_) => {
+                return Ok(Target::Cluster(Arc::new(Cluster::open(settings).await?)));
+            }
+        };
+        Ok(Target::One(Server::open(settings, which).await?))
+    }
+
+    /// Where the keys with this tag are.
+    fn slot(&self, tag: &str) -> u16 {
+        match self {
+            Target::One(_) => 0,
+            Target::Cluster(_) => cluster::slot_of(tag),
+        }
+    }
+
+    async fn call(
+        &self,
+        slot: u16,
+        cmd: &Cmd,
+        script: Option<&'static Script>,
+    ) -> Result<Value, Trouble> {
+        match self {
+            Target::One(server) => server.call(cmd, script).await,
+            Target::Cluster(cluster) => cluster.call(slot, cmd, script).await,
+        }
+    }
+
+    /// A connection to where messages are told, if there is one soon. On a Cluster that is
+    /// anywhere.
+    async fn live(&self) -> Option<Live> {
+        match self {
+            Target::One(server) => server.live_until(server.patience()).await.ok(),
+            Target::Cluster(cluster) => cluster.live().await,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A master that is found by its sentinels.
+
+use super::*;
+use crate::address::Secret;
+use requeue_testkit::servers::{Sentinels, free_port};
+
+#[test]
+fn calls_and_messages_follow_the_master() {
+    let mut sentinels = Sentinels::start();
+    let (link, signals) = link(&sentinels.url());
+    echo(&link, "t", "a").unwrap();
+    link.subscribe("{t}:wake");
+    assert_eq!(next(&signals), "resumed");
+    sentinels.kill_master();
+    until_it_works(&link);
+    message(&signals, "resumed");
+    published(&signals, sentinels.master(), "{t}:wake", "1");
+}
+
+#[test]
+fn a_master_that_lives_on_as_a_replica_is_left() {
+    let mut sentinels = Sentinels::start();
+    let (link, signals) = link(&sentinels.url());
+    echo(&link, "t", "a").unwrap();
+    link.subscribe("{t}:wake");
+    assert_eq!(next(&signals), "resumed");
+    sentinels.fail_over();
+    until_it_works(&link);
+    message(&signals, "resumed");
+    published(&signals, sentinels.master(), "{t}:wake", "2");
+}
+
+#[test]
+fn a_sentinel_that_is_gone_is_not_needed() {
+    let sentinels = Sentinels::start();
+    let gone = format!("redis+sentinel://127.0.0.1:{},", free_port());
+    let url = sentinels.url().replace("redis+sentinel://", &gone);
+    link(&url);
+    // One is enough.
+    let one = format!("redis+sentinel://{}/main", sentinels.sentinels()[2].address());
+    link(&one);
+}
+
+#[test]
+fn a_sentinel_that_is_behind_does_not_mislead() {
+    let sentinels = Sentinels::start();
+    let (behind, _) = fake(|_, line| match line {
+        "SETINFO" => NO_SETINFO,
+        // Where there is nobody.
+        "GET-MASTER-ADDR-BY-NAME" => "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n9\r\n",
+        _ => "",
+    });
+    let with_it = format!("redis+sentinel://{behind},");
+    let url = sentinels.url().replace("redis+sentinel://", &with_it);
+    for _ in 0..10 {
+        link(&url);
+    }
+}
+
+#[test]
+fn what_sentinels_do_not_know_is_told() {
+    let sentinels = Sentinels::start();
+    let url = sentinels.url().replace("/main", "/other");
+    let error = refused(&url, &quick());
+    assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
+    assert!(error.to_string().ends_with("its sentinels know no master \"other\""), "{error}");
+    // A sentinel is not a server.
+    let sentinel = &sentinels.sentinels()[0];
+    let error = refused(&sentinel.url(), &quick());
+    assert!(error.to_string().contains("redis+sentinel://"), "{error}");
+    // Nor is a server a sentinel.
+    let url = format!("redis+sentinel://{}/main", sentinels.master().address());
+    let error = refused(&url, &quick());
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("unknown command 'SENTINEL'"), "{error}");
+    // Sentinels have passwords of their own.
+    for sentinel in sentinels.sentinels() {
+        let set = ["ACL", "SETUSER", "default", "resetpass", ">hunter2"];
+        assert_eq!(sentinel.command(&set), "OK");
+    }
+    let error = refused(&sentinels.url(), &quick());
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    let mut options = quick();
+    options.sentinel_password = Some(Secret::from("hunter3"));
+    let told = refused(&sentinels.url(), &options).to_string();
+    assert!(told.contains("wrong password") && !told.contains("hunter"), "{told}");
+    options.sentinel_password = Some(Secret::from("hunter2"));
+    open(&sentinels.url(), &options).unwrap();
+}
+
+#[test]
+fn without_sentinels_there_is_no_link() {
+    let (one, two) = (free_port(), free_port());
+    let url = format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{two}/main");
+    let error = refused(&url, &quick());
+    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains(&one.to_string()) && told.contains(&two.to_string()), "{told}");
+}

@@ -1,0 +1,84 @@
+//! A server behind TLS.
+
+use super::*;
+use requeue_testkit::servers::RedisServer;
+use std::fs;
+
+/// Options that trust a server, and show it what it asks for.
+fn trusting(server: &RedisServer) -> Options {
+    Options {
+        ca_file: Some(server.dir().join("ca.crt")),
+        certificate_file: Some(server.dir().join("client.crt")),
+        key_file: Some(server.dir().join("client.key")),
+        ..quick()
+    }
+}
+
+#[test]
+fn calls_and_messages_go_by_tls() {
+    let server = RedisServer::with_tls(&[]);
+    let (link, signals) = open(&server.tls_url(), &trusting(&server)).unwrap();
+    assert_eq!(echo(&link, "t", "a").unwrap(), text("a"));
+    // More than fits into one record.
+    let long = "x".repeat(1 << 20);
+    assert_eq!(echo(&link, "t", &long).unwrap(), text(&long));
+    link.subscribe("{t}:wake");
+    assert_eq!(next(&signals), "resumed");
+    server.command(&["PUBLISH", "{t}:wake", "1"]);
+    assert_eq!(next(&signals), "{t}:wake 1");
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_it_works(&link);
+}
+
+#[test]
+fn a_server_that_nobody_vouches_for_is_refused() {
+    let server = RedisServer::with_tls(&[]);
+    let mut options = trusting(&server);
+    options.ca_file = None;
+    let error = refused(&server.tls_url(), &options);
+    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    // Its certificate is for the address, and not for this name.
+    let named = server.tls_url().replace("127.0.0.1", "localhost");
+    let error = refused(&named, &trusting(&server));
+    assert!(error.to_string().contains("not valid for name"), "{error}");
+    // To a server without TLS there is no TLS.
+    let plain = server.url().replace("redis:", "rediss:");
+    let error = refused(&plain, &trusting(&server));
+    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+}
+
+#[test]
+fn a_certificate_is_shown_to_those_who_ask() {
+    let server = RedisServer::with_tls(&[]);
+    let mut options = trusting(&server);
+    (options.certificate_file, options.key_file) = (None, None);
+    let error = refused(&server.tls_url(), &options);
+    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    server.command(&["CONFIG", "SET", "tls-auth-clients", "no"]);
+    open(&server.tls_url(), &options).unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let server = RedisServer::with_tls(&[]);
+    let told = |set: &dyn Fn(&mut Options)| {
+        let mut options = trusting(&server);
+        set(&mut options);
+        let error = refused(&server.tls_url(), &options);
+        assert!(matches!(error, ConnectError::Options { .. }), "{error}");
+        error.to_string()
+    };
+    let missing = server.dir().join("missing.pem");
+    let empty = server.dir().join("empty.pem");
+    fs::write(&empty, "nothing").unwrap();
+    let wrong = told(&|options| options.ca_file = Some(missing.clone()));
+    assert!(wrong.contains("missing.pem"), "{wrong}");
+    let wrong = told(&|options| options.ca_file = Some(empty.clone()));
+    assert!(wrong.contains("empty.pem: there are none in it"), "{wrong}");
+    let wrong = told(&|options| options.key_file = Some(empty.clone()));
+    assert!(wrong.contains("empty.pem"), "{wrong}");
+    let other = server.dir().join("server.key");
+    let wrong = told(&|options| options.key_file = Some(other.clone()));
+    assert!(wrong.contains("server.key"), "{wrong}");
+}

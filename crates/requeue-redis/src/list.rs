@@ -1,0 +1,216 @@
+//! Listing by id.
+//!
+//! Redis keeps no order of ids, and an index of them would cost every job a third more memory and
+//! every put and ack more time. So whoever lists pays: all ids of the kind are scanned, and the
+//! first that follow are kept as a window, from which the next pages are served. A million jobs are
+//! listed in twenty scans.
+
+use crate::keys::Keys;
+use crate::reply::{Reply, strange};
+use crate::store::{RedisStore, lock};
+use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::{JobId, JobState, Page, Query, StoreError};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Ids of a window.
+const WINDOW: usize = 50_000;
+/// Windows that are kept, for so many who list at the same time.
+const WINDOWS: usize = 4;
+/// For so long one is used: who lists by way of several processes may come by a cursor that another
+/// was given here, and would miss what was put since.
+const KEPT: Duration = Duration::from_secs(30);
+/// What a server looks at in one go.
+const SCAN: usize = 1000;
+
+/// Windows of those who list, the latest first.
+#[derive(Default)]
+pub(crate) struct Windows(Mutex<VecDeque<Window>>);
+
+/// Ids that follow one another, for one who lists: it is found again by the cursor that it was
+/// given. Who begins elsewhere wants to see what is there now.
+struct Window {
+    /// What was asked for; where the next page begins.
+    query: Query,
+    /// Sorted: all that there were, or the first of them.
+    ids: Vec<JobId>,
+    is_last: bool,
+    scanned: Instant,
+}
+
+impl Windows {
+    fn take(&self, query: &Query) -> Option<Window> {
+        let mut windows = lock(&self.0);
+        windows.retain(|window| window.scanned.elapsed() < KEPT);
+        let is_it =
+            |window: &Window| Query { limit: query.limit, ..window.query.clone() } == *query;
+        let place = windows.iter().position(is_it)?;
+        windows.remove(place)
+    }
+
+    fn keep(&self, window: Window) {
+        let mut windows = lock(&self.0);
+        windows.truncate(WINDOWS - 1);
+        windows.push_front(window);
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn list_page(&self, query: Query) -> Result<Page, StoreError> {
+        let limit = query.limit.clamp(1, MAX_BATCH);
+        let keys = self.keys(&query.kind);
+        let mut window = match self.shared.windows.take(&query) {
+            Some(window) => window,
+            None => self.scan(&keys, query).await?,
+        };
+        let mut jobs = Vec::new();
+        loop {
+            let Window { query, ids, is_last, .. } = &window;
+            let mut from = ids.partition_point(|id| Some(id) <= query.after.as_ref());
+            // One more than is asked for tells whether there are more.
+            while from < ids.len() && jobs.len() <= limit {
+                let upto = ids.len().min(from + MAX_BATCH);
+                let room = limit + 1 - jobs.len();
+                let (seen, found) =
+                    self.views(&query.kind, &keys, query.state, room, &ids[from..upto]).await?;
+                jobs.extend(found);
+                from += seen;
+            }
+            if *is_last || jobs.len() > limit {
+                break;
+            }
+            let after = ids.last().cloned();
+            window = self.scan(&keys, Query { after, ..window.query }).await?;
+        }
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
+        if cursor.is_some() {
+            window.query.after = cursor.clone();
+            self.shared.windows.keep(window);
+        }
+        Ok(Page { jobs, cursor })
+    }
+
+    /// The first ids that follow.
+    async fn scan(&self, keys: &Keys, query: Query) -> Result<Window, StoreError> {
+        let scanned = Instant::now();
+        let [due, leased, dead, ..] = &keys.all;
+        let lists = match query.state {
+            None => vec![due, leased, dead],
+            Some(JobState::Waiting | JobState::Ready) => vec![due],
+            Some(JobState::Leased) => vec![leased],
+            Some(JobState::Dead) => vec![dead],
+        };
+        let (mut ids, mut is_last) = (BTreeSet::new(), true);
+        for list in lists {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut cmd = redis::cmd("ZSCAN");
+                cmd.arg(list).arg(&cursor).arg("COUNT").arg(SCAN);
+                if !query.prefix.is_empty() {
+                    cmd.arg("MATCH").arg(pattern(&query.prefix));
+                }
+                let mut reply = Reply::of(self.look(&keys.tag, cmd).await?)?;
+                cursor = reply.text()?;
+                let mut found = reply.array()?;
+                while !found.is_empty() {
+                    let id = found.text()?;
+                    found.next()?;
+                    let follows =
+                        query.after.as_ref().is_none_or(|after| id.as_str() > after.as_str());
+                    if follows && id.starts_with(&query.prefix) {
+                        ids.insert(JobId::new(id).map_err(|error| strange(&error.to_string()))?);
+                    }
+                    if ids.len() > WINDOW {
+                        is_last = false;
+                        ids.pop_last();
+                    }
+                }
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(Window { query, ids: ids.into_iter().collect(), is_last, scanned })
+    }
+}
+
+/// What Redis takes for "begins with this".
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for c in prefix.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + "*"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use requeue_jobs::{Body, Kind, Put};
+    use requeue_testkit::block_on;
+    use requeue_testkit::servers::RedisServer;
+
+    fn query(after: Option<&str>, limit: usize) -> Query {
+        let after = after.map(|id| JobId::new(id).expect("an id"));
+        Query { after, limit, ..Query::new(Kind::new("mail").expect("a kind")) }
+    }
+
+    fn put(store: &RedisStore, ids: impl Iterator<Item = String>) {
+        let put =
+            |id| Put::new(query(None, 1).kind, JobId::new(id).expect("an id"), Body::default());
+        let puts: Vec<_> = ids.map(put).collect();
+        for puts in puts.chunks(MAX_BATCH) {
+            block_on(store.put_all(puts.to_vec())).expect("the server answers");
+        }
+    }
+
+    fn list(store: &RedisStore, query: Query) -> (Vec<String>, Option<JobId>) {
+        let page = block_on(store.list_page(query)).expect("the server answers");
+        (page.jobs.iter().map(|job| job.id.to_string()).collect(), page.cursor)
+    }
+
+    #[test]
+    fn whoever_begins_to_list_sees_what_is_there_wherever_it_begins() {
+        let server = RedisServer::start();
+        let store = block_on(RedisStore::connect(&server.url())).unwrap();
+        put(&store, ["b", "c", "d"].map(str::to_owned).into_iter());
+        assert_eq!(list(&store, query(Some("a"), 1)).0, ["b"]);
+        put(&store, ["ab", "bb"].map(str::to_owned).into_iter());
+        let (jobs, cursor) = list(&store, query(Some("a"), 2));
+        assert_eq!(jobs, ["ab", "b"]);
+        let rest = list(&store, query(cursor.as_ref().map(JobId::as_str), 10));
+        assert_eq!(rest, (["bb", "c", "d"].map(str::to_owned).to_vec(), None));
+    }
+
+    #[test]
+    fn a_kind_that_is_larger_than_a_window_is_listed_as_it_is_each_time() {
+        let server = RedisServer::start();
+        let store = block_on(RedisStore::connect(&server.url())).unwrap();
+        put(&store, (0..WINDOW + 10).map(|n| format!("{n:06}")));
+        for more in ["", "9"] {
+            put(&store, (!more.is_empty()).then(|| more.to_owned()).into_iter());
+            let (mut seen, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = list(&store, query(cursor.as_ref().map(JobId::as_str), MAX_BATCH));
+                seen.extend(page.0);
+                match page.1 {
+                    Some(next) => cursor = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(seen.len(), WINDOW + 10 + more.len());
+            assert!(seen.is_sorted());
+        }
+        // Twice two windows, of fifty calls each; and not all of it for every page.
+        let stats = server.command(&["INFO", "commandstats"]);
+        let (_, calls) = stats.split_once("cmdstat_zscan:calls=").unwrap();
+        let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
+        assert!((200..400).contains(&calls), "{calls} calls");
+    }
+}

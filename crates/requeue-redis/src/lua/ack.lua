@@ -1,0 +1,33 @@
+-- Acks jobs that have no successor and were not cancelled: they are done. No id is there twice.
+--
+-- ARGV    now or '', then for each job: id, fence and nonce (15 bytes)
+-- Answer  a letter for each job: A acked, L the lease is lost, S it is for settle.lua, not done
+-- State   leased -> absent
+local ids, proofs = {}, {}
+for i = 2, #ARGV, 2 do
+  ids[#ids + 1] = ARGV[i]
+  proofs[#ids] = ARGV[i + 1]
+end
+local leases = call('HMGET', LEASE, unpack(ids))
+local nexts = call('EXISTS', NEXT) == 1 and call('HMGET', NEXT, unpack(ids)) or {}
+
+local letters, gone = {}, {}
+for i = 1, #ids do
+  local lease = leases[i]
+  if not lease or string.sub(lease, 1, 15) ~= proofs[i] then
+    letters[i] = 'L'
+  elseif nexts[i] or string.byte(lease, 34) == 1 then
+    letters[i] = 'S'
+  else
+    letters[i] = 'A'
+    gone[#gone + 1] = ids[i]
+  end
+end
+if gone[1] then
+  call('ZREM', LEASED, unpack(gone))
+  call('HDEL', LEASE, unpack(gone))
+  call('HDEL', JOB, unpack(gone))
+  if call('EXISTS', PAST) == 1 then call('HDEL', PAST, unpack(gone)) end
+  tell_of_room()
+end
+return table.concat(letters)

@@ -1,0 +1,71 @@
+-- Cancels jobs, runs them now, or revives them. No id is there twice.
+--
+-- ARGV    now or '', then for each job: id; c cancel, n run now, v revive
+-- Answer  a letter for each job: R removed, E ends with its lease, Y is due now, V revived;
+--         a is absent, l is leased and has no successor, d is not dead
+-- State   any -> absent; waiting, dead -> ready; leased: cancelled, or its successor is due now
+local letters = {}
+local before = head()
+
+local function cancel(id, runs)
+  if not runs then
+    call('ZREM', DUE, id)
+    call('ZREM', DEAD, id)
+    forget(id)
+    return 'R'
+  end
+  local lease = call('HGET', LEASE, id)
+  call('HDEL', NEXT, id)
+  call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6B', now, 1) .. string.sub(lease, 35))
+  return 'E'
+end
+
+local function run_now(id, waits, runs)
+  if runs then
+    local next = call('HGET', NEXT, id)
+    if not next then return 'l' end
+    local lease = call('HGET', LEASE, id)
+    call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
+    call('HSET', NEXT, id, pack('>I6', math.min(cut('>I6', next), now)) .. string.sub(next, 7))
+    return 'Y'
+  end
+  local old = call('HGET', JOB, id)
+  local generation, created = cut('>I7I6', old)
+  call('HSET', JOB, id, pack('>I7I6I6', generation, created, now) .. string.sub(old, 20))
+  local past = past_of(id, created)
+  if past.floor > 0 then
+    past.floor = 0
+    keep_past(id, past)
+  end
+  if tonumber(waits) > now then call('ZADD', DUE, now, id) end
+  return 'Y'
+end
+
+local function revive(id)
+  local _, created = cut('>I7I6', call('HGET', JOB, id))
+  local past = past_of(id, created)
+  past.attempts, past.floor, past.updated = 0, 0, now
+  keep_past(id, past)
+  call('ZREM', DEAD, id)
+  call('ZADD', DUE, now, id)
+  return 'V'
+end
+
+for i = 1, (#ARGV - 1) / 2 do
+  local id, what = ARGV[2 * i], ARGV[2 * i + 1]
+  local waits, runs, died = call('ZSCORE', DUE, id), call('ZSCORE', LEASED, id), call('ZSCORE', DEAD, id)
+  if not (waits or runs or died) then
+    letters[i] = 'a'
+  elseif what == 'c' then
+    letters[i] = cancel(id, runs)
+  elseif died then
+    letters[i] = revive(id)
+  elseif what == 'n' then
+    letters[i] = run_now(id, waits, runs)
+  else
+    letters[i] = 'd'
+  end
+end
+local at = head()
+if at < before then wake(at) end
+return table.concat(letters)

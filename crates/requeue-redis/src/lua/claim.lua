@@ -1,0 +1,73 @@
+-- Leases jobs that are due, and those whose lease lapsed, by the time since when.
+--
+-- ARGV    now or '', how many at most, length of the lease in milliseconds or '', nonce (8 bytes),
+--         worker, how many lapsed leases it may end that leave nothing to claim
+-- Answer  Nothing at all: leases have lapsed, and this is the script that leaves those to the other
+--         (both are this text; the other knows how to end leases). Nothing was done.
+--         now, when the leases end, the fence of the first (the others follow), in how many
+--         milliseconds there may be more (-1: never; -2: not looked), how many of those it ended,
+--         ids and due times in turn, records, pasts (or nothing: none has any)
+-- State   ready, or leased and lapsed -> leased; a lapsed one may be dead, gone, or wait instead
+local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
+local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
+local paused = set[1]
+local free = paused and 0 or room(set[2])
+local wanted = math.min(max, free)
+local ends_at = now + (tonumber(ARGV[3]) or math.ceil(tonumber(set[3]) or 30000))
+if wanted <= 0 then
+  return { now, ends_at, 0, soonest(paused, free), 0, {}, {}, {} }
+end
+
+-- Lets a job that has become due stand in line, from `at` on.
+local function join(line, at, id, due)
+  while line[at] and tonumber(line[at + 1]) <= due do at = at + 2 end
+  table.insert(line, at, text(due))
+  table.insert(line, at, id)
+end
+
+local upto = text(now)
+local lapsed = call('ZRANGE', LEASED, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted + ends), 'WITHSCORES')
+if lapsed[1] and not lapse then return {} end
+local found = call('ZRANGE', DUE, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted), 'WITHSCORES')
+local ended = 0
+if lapsed[1] then
+  local merged, d, l = {}, 1, 1
+  while #merged < 2 * wanted and ended < ends and (found[d] or lapsed[l]) do
+    if lapsed[l] and (not found[d] or tonumber(lapsed[l + 1]) < tonumber(found[d + 1])) then
+      local due, anew = lapse(lapsed[l], tonumber(lapsed[l + 1]))
+      if due then
+        merged[#merged + 1], merged[#merged + 2] = lapsed[l], text(due)
+      else
+        ended = ended + 1
+        if anew and anew <= now then join(found, d, lapsed[l], anew) end
+      end
+      l = l + 2
+    else
+      merged[#merged + 1], merged[#merged + 2] = found[d], found[d + 1]
+      d = d + 2
+    end
+  end
+  found = merged
+end
+
+local ids, leases, places = {}, {}, {}
+local nonce, rest, upto = ARGV[4], pack('>I6I6B', now, now, 0) .. ARGV[5], text(ends_at)
+local first = math.max((tonumber(set[4]) or 0) + 1, micros)
+for i = 1, #found, 2 do
+  local id = found[i]
+  ids[#ids + 1] = id
+  leases[i], leases[i + 1] = id, pack('>I7c8I6', first + #ids - 1, nonce, found[i + 1]) .. rest
+  places[i], places[i + 1] = upto, id
+end
+local records, pasts = {}, {}
+if ids[1] then
+  records = call('HMGET', JOB, unpack(ids))
+  call('ZREM', DUE, unpack(ids))
+  call('ZADD', LEASED, unpack(places))
+  call('HSET', LEASE, unpack(leases))
+  call('HSET', META, 'fence', text(first + #ids - 1))
+  if call('EXISTS', PAST) == 1 then pasts = call('HMGET', PAST, unpack(ids)) end
+end
+local more = -2
+if #ids < max then more = soonest(paused, room(set[2])) end
+return { now, ends_at, first, more, ended, found, records, pasts }

@@ -1,0 +1,18 @@
+-- What few jobs have: failures, deaths, a backoff, a first put that is not their creation.
+local NO_FAILURES = '\0'
+
+-- Of a job that was created at `created`.
+local function past_of(id, created)
+  local past = { attempts = 0, deaths = 0, floor = 0, first = created, due = 0, updated = 0, failures = NO_FAILURES }
+  local text = call('HGET', PAST, id)
+  if text then
+    past.attempts, past.deaths, past.floor, past.first, past.due, past.updated = cut('>I4I4I6I6I6I6', text)
+    past.failures = string.sub(text, 33)
+  end
+  return past
+end
+
+local function keep_past(id, past)
+  local numbers = pack('>I4I4I6I6I6I6', past.attempts, past.deaths, past.floor, past.first, past.due, past.updated)
+  call('HSET', PAST, id, numbers .. past.failures)
+end

@@ -1,0 +1,36 @@
+-- Keeps jobs that another store had, those that are not here. No id is there twice.
+--
+-- ARGV    now or '', '1' if the kind is among the kinds of the deployment, the least generation and
+--         fence that were given out, then for each job:
+--         id, its newest generation, state (p pending, d dead, '' it does not arrive), its time in
+--         its list, record, past or ''
+-- Answer  a letter for each job: C created, K is there already, N does not arrive
+--         0: the kind is not among those of the deployment, and nothing was done
+-- State   absent -> pending, dead
+local PER_JOB = 6
+if ARGV[2] == '' and call('EXISTS', META) == 0 then return 0 end
+local set = call('HMGET', META, 'generation', 'fence')
+local generation = math.max(tonumber(set[1]) or 0, tonumber(ARGV[3]))
+local fence = math.max(tonumber(set[2]) or 0, tonumber(ARGV[4]))
+local before = head()
+local letters = {}
+for i = 1, (#ARGV - 4) / PER_JOB do
+  local at = PER_JOB * (i - 1) + 5
+  local id, state = ARGV[at], ARGV[at + 2]
+  -- Also of one that does not arrive: it was given out.
+  generation = math.max(generation, tonumber(ARGV[at + 1]))
+  if call('HEXISTS', JOB, id) == 1 then
+    letters[i] = 'K'
+  elseif state == '' then
+    letters[i] = 'N'
+  else
+    letters[i] = 'C'
+    call('HSET', JOB, id, ARGV[at + 4])
+    if ARGV[at + 5] ~= '' then call('HSET', PAST, id, ARGV[at + 5]) end
+    call('ZADD', state == 'd' and DEAD or DUE, ARGV[at + 3], id)
+  end
+end
+call('HSET', META, 'generation', generation, 'fence', fence)
+local at = head()
+if at < before then wake(at) end
+return table.concat(letters)

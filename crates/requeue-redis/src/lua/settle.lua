@@ -1,0 +1,111 @@
+-- Settles leases. No id is there twice.
+--
+-- ARGV    now or '', then for each job:
+--         id, fence and nonce (15 bytes)
+--         how: a ack, r retry, b bury, q requeue, l release, e extend
+--         milliseconds: of the delay, or of the lease; '' as is set for the kind
+--         error, or ''
+--         how much of the jitter, of 65536
+-- Answer  letters, one for each job, then a number for each R and E: A acked or requeued, R retried at,
+--         D dead, F released, E extended to, X was cancelled, L the lease is lost
+-- State   leased -> pending, dead, leased for longer, or absent
+local PER_JOB = 6
+local letters, numbers = {}, {}
+local before, freed = head(), false
+
+-- How long a job waits that has failed so often.
+local function backoff(failures, part)
+  local set = call('HMGET', META, 'backoff_base', 'backoff_max', 'backoff_jitter')
+  local longest = tonumber(set[2]) or 3600000
+  local delay = longest
+  if failures <= 32 then delay = math.min((tonumber(set[1]) or 1000) * 2 ^ (failures - 1), longest) end
+  local percent = math.min(tonumber(set[3]) or 20, 100)
+  return math.ceil(delay - math.floor(math.floor(delay) * percent * part / 6553600))
+end
+
+local function settle(id, how, length, problem, part, lease)
+  local next, old = call('HGET', NEXT, id), call('HGET', JOB, id)
+  if is_cancelled(lease) then
+    if how ~= 'e' then
+      unlease(id, next)
+      end_job(id, next)
+    end
+    return 'X'
+  end
+  if how == 'e' then
+    local ends = now + (length or math.ceil(tonumber(call('HGET', META, 'lease')) or 30000))
+    ends = math.max(ends, tonumber(call('ZSCORE', LEASED, id)))
+    call('ZADD', LEASED, ends, id)
+    call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
+    return 'E', ends
+  end
+  unlease(id, next)
+  local generation, created = cut('>I7I6', old)
+  if how == 'a' or how == 'q' then
+    if how == 'q' and not next then
+      generation = call('HINCRBY', META, 'generation', 1)
+      next = pack('>I6I7I6', now + length, generation, now) .. string.sub(old, 20)
+    end
+    end_job(id, next, true)
+    return 'A'
+  end
+
+  local due, began, worker = lease_parts(lease)
+  local past = past_of(id, created)
+  if how == 'l' then
+    call('HSET', JOB, id, next and successor(next, created) or pack('>I7I6I6', generation, created, now) .. string.sub(old, 20))
+    if next then
+      local later = math.max(cut('>I6', next), past.floor)
+      if later ~= due and not (later <= now and due <= now) then due = math.max(later, now) end
+    end
+    call('ZADD', DUE, due, id)
+    return 'F'
+  end
+
+  fail(past, worker, began, now, problem)
+  past.updated = now
+  local later, put_at
+  if next then
+    local _
+    later, _, put_at = cut('>I6I7I6', next)
+    call('HSET', JOB, id, successor(next, created))
+  end
+  if how == 'b' then
+    if not next then
+      bury(id, past, due)
+      return 'D'
+    end
+    -- It was put on what is dead now, and revives it.
+    past.attempts, past.floor, past.first = 0, 0, put_at
+    count_death(past)
+    keep_past(id, past)
+    call('ZADD', DUE, later, id)
+    return 'D'
+  end
+  past.floor = now + (length or backoff(past.attempts, part))
+  due = math.max(past.floor, later or 0)
+  if dies(past) then
+    bury(id, past, due)
+    return 'D'
+  end
+  keep_past(id, past)
+  call('ZADD', DUE, due, id)
+  return 'R', due
+end
+
+for i = 1, (#ARGV - 1) / PER_JOB do
+  local at = PER_JOB * (i - 1) + 2
+  local id = ARGV[at]
+  local lease = call('HGET', LEASE, id)
+  if not lease or string.sub(lease, 1, 15) ~= ARGV[at + 1] then
+    letters[i] = 'L'
+  else
+    letters[i], numbers[#numbers + 1] = settle(id, ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4], tonumber(ARGV[at + 5]), lease)
+    freed = freed or letters[i] ~= 'E'
+  end
+end
+if freed and not tell_of_room() then
+  local at = head()
+  if at < before then wake(at) end
+end
+return { table.concat(letters), unpack(numbers) }

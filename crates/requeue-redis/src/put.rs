@@ -1,0 +1,138 @@
+//! Puts.
+
+use crate::batch::{Entry, answered};
+use crate::codec::content;
+use crate::reply::{Reply, strange};
+use crate::script::SCRIPTS;
+use crate::store::RedisStore;
+use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::{
+    Condition, Due, Each, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutError,
+    PutOutcome, StoreError, Timestamp, check_batch,
+};
+use std::time::Duration;
+
+impl Entry for Put {
+    fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    fn id(&self) -> &JobId {
+        &self.id
+    }
+
+    fn bytes(&self) -> usize {
+        self.body.len()
+    }
+}
+
+type Placing = Result<Placed, PutError>;
+
+impl RedisStore {
+    pub(crate) async fn put_all(
+        &self,
+        puts: Vec<Put>,
+    ) -> Result<Each<Placed, PutError>, StoreError> {
+        check_batch(&puts)?;
+        Ok(answered(puts, |kind, puts| self.put_call(kind, puts)).await)
+    }
+
+    async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.put);
+        for registered in ["", "1"] {
+            let mut cmd = self.begin(script, &keys);
+            cmd.arg(registered);
+            for put in &puts {
+                let (id, due, how) = (put.id.as_str(), due(put.due), how(put));
+                cmd.arg(id).arg(due).arg(how).arg(content(&put.body));
+            }
+            let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+            if !reply.is_empty() {
+                return placed(&mut reply, &puts);
+            }
+            self.register(&kind).await?;
+        }
+        Err(strange("a kind that was made is none"))
+    }
+}
+
+/// When a put is due, as the script takes it: from now on is below zero.
+pub(crate) fn due(due: Due) -> i64 {
+    match due {
+        Due::Now => 0,
+        Due::After(delay) => -millis(delay),
+        Due::At(at) => i64::try_from(at.as_millis()).unwrap_or(i64::MAX).min(FAR_AWAY),
+    }
+}
+
+/// What Lua counts exactly, and later than any time that is allowed.
+const FAR_AWAY: i64 = 1 << 53;
+
+/// Rounded up, and not so many that Lua miscounts.
+pub(crate) fn millis(duration: Duration) -> i64 {
+    let millis = Timestamp::default().saturating_add(duration).as_millis();
+    i64::try_from(millis).unwrap_or(i64::MAX).min(FAR_AWAY)
+}
+
+fn how(put: &Put) -> String {
+    let mode = match put.mode {
+        Mode::Replace if put.condition.is_none() => return String::new(),
+        Mode::Replace => "r".to_owned(),
+        Mode::Earliest => "e".to_owned(),
+        Mode::Keep => "k".to_owned(),
+        Mode::Debounce { max_wait } => format!("d{}", millis(max_wait)),
+    };
+    match put.condition {
+        None => mode,
+        Some(Condition::IfAbsent) => mode + "a",
+        Some(Condition::IfGeneration(generation)) => format!("{mode}g{generation}"),
+    }
+}
+
+/// Reads what `put.lua` answers.
+fn placed(reply: &mut Reply, puts: &[Put]) -> Result<Vec<Placing>, StoreError> {
+    let mut latest = reply.number()?;
+    let letters = reply.bytes()?;
+    puts.iter()
+        .zip(letters)
+        .map(|(put, letter)| {
+            Ok(match outcome(letter) {
+                Some(outcome) => {
+                    latest += 1;
+                    Ok(Placed { outcome, generation: Generation(latest) })
+                }
+                None => other(put, letter, reply.number()?)?,
+            })
+        })
+        .collect()
+}
+
+/// What a put that gets a generation did.
+pub(crate) fn outcome(letter: u8) -> Option<PutOutcome> {
+    Some(match letter {
+        b'C' => PutOutcome::Created,
+        b'U' => PutOutcome::Updated,
+        b'O' => PutOutcome::Coalesced,
+        b'R' => PutOutcome::Revived,
+        _ => return None,
+    })
+}
+
+fn other(put: &Put, letter: u8, number: u64) -> Result<Placing, StoreError> {
+    let (kind, id, generation) = (put.kind.clone(), put.id.clone(), Generation(number));
+    Ok(match (letter, put.condition) {
+        (b'K', _) => Ok(Placed { outcome: PutOutcome::Kept, generation }),
+        (b'E', _) => Err(PutError::Exists { kind, id, generation }),
+        (b'G', Some(Condition::IfGeneration(expected))) => {
+            let found = Some(generation).filter(|found| found.0 > 0);
+            Err(PutError::Generation { kind, id, expected, found })
+        }
+        (b'D', _) => Err(too_late(Duration::from_millis(number)).into()),
+        _ => return Err(strange("a put came to nothing that is known")),
+    })
+}
+
+pub(crate) fn too_late(value: Duration) -> Invalid {
+    let (field, min, max) = ("the delay", Duration::ZERO, MAX_DELAY);
+    Invalid::OutOfRange { field, value, min, max }
+}

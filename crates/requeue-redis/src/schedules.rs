@@ -1,0 +1,101 @@
+//! Schedules.
+
+use crate::codec::{kept_time, read_schedule, write_schedule};
+use crate::put::{outcome, too_late};
+use crate::reply::{Reply, bytes, number, signed, strange};
+use crate::script::SCRIPTS;
+use crate::store::RedisStore;
+use requeue_jobs::limits::MAX_SCHEDULES;
+use requeue_jobs::{
+    Generation, Invalid, JobId, Kind, Placed, Schedule, StoreError, Tick, Ticked, Timestamp,
+};
+use std::time::Duration;
+
+impl RedisStore {
+    pub(crate) async fn keep_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+    ) -> Result<(), StoreError> {
+        schedule.check()?;
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.schedule);
+        let value = write_schedule(&schedule);
+        let kept = self.make(&kind, &keys, |registered| {
+            let mut cmd = self.begin(script, &keys);
+            cmd.arg(registered).arg(schedule.id.as_str()).arg(&value).arg(MAX_SCHEDULES);
+            (script, cmd)
+        });
+        if signed(&kept.await?)? < 0 {
+            let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
+            return Err(Invalid::TooMany { what, count: limit + 1, limit }.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn drop_schedule(&self, kind: Kind, id: JobId) -> Result<bool, StoreError> {
+        let keys = self.keys(&kind);
+        let mut cmd = redis::cmd("HDEL");
+        cmd.arg(keys.schedules()).arg(id.as_str());
+        Ok(number(&self.tell(&keys.tag, cmd).await?)? == 1)
+    }
+
+    pub(crate) async fn schedules_of(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
+        let keys = self.keys(&kind);
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(keys.schedules());
+        let mut fields = Reply::of(self.look(&keys.tag, cmd).await?)?;
+        let mut schedules = Vec::new();
+        while !fields.is_empty() {
+            let id = JobId::new(fields.text()?).map_err(|error| strange(&error.to_string()))?;
+            schedules.push(read_schedule(id, &fields.bytes()?)?);
+        }
+        schedules.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        Ok(schedules)
+    }
+
+    pub(crate) async fn tick_schedule(&self, tick: Tick) -> Result<Ticked, StoreError> {
+        let (keys, script) = (self.keys(&tick.kind), &SCRIPTS.tick);
+        let mut cmd = self.begin(script, &keys);
+        cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
+        cmd.arg(if tick.put { "1" } else { "" });
+        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        Ok(match bytes(reply.next()?)?.as_slice() {
+            b"a" => Ticked::Absent,
+            b"S" => Ticked::Skipped,
+            b"M" => Ticked::Moved(Timestamp::from_millis(reply.number()?)),
+            b"D" => return Err(too_late(Duration::from_millis(reply.number()?)).into()),
+            [letter] => {
+                let outcome = outcome(*letter)
+                    .ok_or_else(|| strange("a tick came to nothing that is known"))?;
+                let generation = Generation(reply.number()? + 1);
+                Ticked::Put(Placed { outcome, generation })
+            }
+            _ => return Err(strange("a tick came to nothing that is known")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use requeue_jobs::{Body, Missed};
+    use requeue_testkit::servers::RedisServer;
+    use requeue_testkit::{Direction, Proxy, block_on};
+
+    #[test]
+    fn a_schedule_whose_removal_nobody_confirmed_may_be_gone() {
+        let server = RedisServer::start();
+        let proxy = Proxy::to(server.address().parse().unwrap()).unwrap();
+        let url = format!("redis://{}", proxy.address());
+        let store = block_on(RedisStore::connect(&url)).unwrap();
+        let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("daily").unwrap());
+        let (when, time_zone, body) = (String::new(), String::new(), Body::default());
+        let (missed, next) = (Missed::One, Timestamp::default());
+        let schedule = Schedule { id: id.clone(), when, time_zone, body, missed, next };
+        block_on(store.keep_schedule(kind.clone(), schedule)).unwrap();
+        proxy.cut_after(Direction::ToClient, 0);
+        let removed = block_on(store.drop_schedule(kind.clone(), id));
+        assert!(matches!(removed, Err(StoreError::Unknown { .. })), "{removed:?}");
+        assert_eq!(block_on(store.schedules_of(kind)), Ok(Vec::new()));
+    }
+}

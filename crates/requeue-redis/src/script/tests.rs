@@ -1,0 +1,188 @@
+//! The scripts, on a real server: what their headers say, what they have in common with the rest
+//! of the program, and what they cost.
+
+mod costs;
+mod flags;
+mod headers;
+
+use super::*;
+use crate::codec::content;
+use crate::keys::Keys;
+use redis::{Connection, RedisResult, ToRedisArgs, Value};
+use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_DELAY};
+use requeue_jobs::{Body, Kind, Settings};
+use requeue_testkit::servers::RedisServer;
+use std::time::Duration;
+
+const NOW: u64 = 1_700_000_000_000;
+const NONCE: &str = "nonce-01";
+
+/// A kind, and a connection to the server that has it.
+struct Desk {
+    connection: Connection,
+    keys: Keys,
+}
+
+impl Desk {
+    /// With a kind that is new there.
+    fn new(server: &RedisServer, kind: &str) -> Desk {
+        let client = redis::Client::open(server.url()).expect("it is an address");
+        let connection = client.get_connection().expect("the server answers");
+        let keys = Keys::of("desk", &Kind::new(kind).expect("it is a kind"));
+        Desk { connection, keys }
+    }
+
+    /// On a server that all of these tests share.
+    fn of(kind: &str) -> Desk {
+        static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+        Desk::new(&SERVER, kind)
+    }
+
+    fn eval(&mut self, eval: &str, text: &str, args: impl ToRedisArgs) -> RedisResult<Value> {
+        let mut cmd = redis::cmd(eval);
+        cmd.arg(text).arg(self.keys.all.len()).arg(&self.keys.all).arg(args);
+        cmd.query(&mut self.connection)
+    }
+
+    /// Calls a script, and answers what it answers.
+    fn call(&mut self, script: &Script, args: impl ToRedisArgs) -> String {
+        shown(&self.eval("EVAL", &script.text, args).expect("the script works"))
+    }
+
+    /// A command, on one of the keys of the kind.
+    fn ask(&mut self, name: &str, key: &str, args: &[&str]) -> String {
+        let mut cmd = redis::cmd(name);
+        cmd.arg(format!("{{{}}}:{key}", self.keys.tag)).arg(args);
+        shown(&cmd.query(&mut self.connection).expect("the server answers"))
+    }
+
+    /// Puts jobs, for now.
+    fn put(&mut self, now: u64, ids: &[&str]) -> String {
+        let puts: Vec<_> = ids.iter().map(|id| (*id, 0, "", of("body"))).collect();
+        self.call(&SCRIPTS.put, (now, "1", puts))
+    }
+
+    /// Claims up to so many jobs for a second, and answers the fence of the first.
+    fn claim(&mut self, now: u64, max: usize) -> u64 {
+        let args = (now, max, 1000, NONCE, "worker", 1000);
+        match self.eval("EVAL", &SCRIPTS.claim_lapsed.text, args) {
+            Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("it is a fence"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Puts these jobs and claims them, and answers what proves the leases.
+    fn lease(&mut self, now: u64, ids: &[&str]) -> Vec<Vec<u8>> {
+        for id in ids {
+            self.put(now, &[id]);
+        }
+        let first = self.claim(now, ids.len());
+        // Of the same due time, they come in the order of their ids.
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        let place = |id| sorted.iter().position(|other| *other == id).expect("it is there") as u64;
+        ids.iter().map(|id| proof(first + place(*id))).collect()
+    }
+
+    /// Where a job is: a letter for each list, for its lease and its successor, for whether it
+    /// was cancelled, and for its past.
+    fn state(&mut self, id: &str) -> String {
+        let mut state = String::new();
+        for (key, letter) in [("due", 'p'), ("leased", 'l'), ("dead", 'd')] {
+            if self.ask("ZSCORE", key, &[id]) != "nil" {
+                state.push(letter);
+            }
+        }
+        for (key, letter) in [("job", '='), ("lease", '>'), ("next", 'n'), ("past", '<')] {
+            if self.ask("HEXISTS", key, &[id]) == "1" {
+                state.push(letter);
+            }
+        }
+        state
+    }
+}
+
+/// Fence and nonce, as leases begin.
+fn proof(fence: u64) -> Vec<u8> {
+    [&fence.to_be_bytes()[1..], NONCE.as_bytes()].concat()
+}
+
+/// What is put, as scripts take it.
+fn of(text: &str) -> Vec<u8> {
+    content(&Body::octets(text.as_bytes()).expect("it is not too long"))
+}
+
+/// An answer as text: what is in an array, with spaces between.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Nil => "nil".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::Okay => "OK".to_owned(),
+        Value::Array(values) => {
+            let values: Vec<_> = values.iter().map(shown).collect();
+            format!("[{}]", values.join(" "))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
+    let settings = Settings::default();
+    let (backoff, retention) = (settings.backoff, settings.retention);
+    let millis = |duration: Duration| duration.as_millis();
+    let lease = format!("or {})", millis(settings.lease));
+    let Scripts { put, claim, claim_lapsed, settle, reap, tick, .. } = &*SCRIPTS;
+    for (script, line) in [
+        (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
+        (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
+        (claim_lapsed, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (claim, format!("math.ceil(tonumber(set[3]) {lease})")),
+        (settle, format!("'lease')) {lease})")),
+        (settle, format!("local longest = tonumber(set[2]) or {}\n", millis(backoff.max))),
+        (settle, format!("(tonumber(set[1]) or {}) * 2 ^", millis(backoff.base))),
+        (settle, format!("tonumber(set[3]) or {}, 100)", backoff.jitter_percent)),
+        (settle, format!("'max_attempts')) or {})", settings.max_attempts)),
+        (claim_lapsed, format!("'max_attempts')) or {})", settings.max_attempts)),
+        (reap, format!("math.floor(tonumber(set[1]) or {})", millis(retention.age))),
+        (reap, format!("(tonumber(set[2]) or {})", retention.count)),
+    ] {
+        assert!(script.text.contains(&line), "no script has {line:?}");
+    }
+    assert!((settings.concurrency, settings.paused) == (None, false), "unset is so in scripts");
+}
+
+#[test]
+fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
+    let Scripts { put, claim, claim_lapsed, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
+    let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
+    let of_kinds = [
+        put,
+        claim,
+        claim_lapsed,
+        ack,
+        settle,
+        change,
+        restore,
+        reap,
+        peek,
+        view,
+        facts,
+        upcoming,
+        set,
+        schedule,
+        tick,
+    ];
+    for script in of_kinds.into_iter().chain([register]) {
+        let text = &script.text;
+        for line in ["\n-- ARGV    ", "\n-- Answer  ", "\n-- State   "] {
+            assert_eq!(text.matches(line).count(), 1, "{line:?} of\n{text}");
+        }
+    }
+    // Those of a kind take its keys, which is said once for all of them.
+    assert!(of_kinds.iter().all(|script| script.text.contains("META = unpack(KEYS)")));
+    assert!(register.text.contains("\n-- KEYS    "));
+}

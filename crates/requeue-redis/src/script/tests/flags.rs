@@ -1,0 +1,72 @@
+//! What works when memory is full, and what only looks.
+
+use super::*;
+
+/// A script, its name, and arguments that do something: the job `a` is leased, `b` is pending.
+type Case = (&'static str, &'static Script, Vec<Vec<u8>>);
+
+fn cases(lease: &[u8]) -> Vec<Case> {
+    let Scripts { put, claim, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
+    let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
+    let now = NOW.to_string();
+    let case = |name, script, args: &[&[u8]]| {
+        let args = args.iter().map(|arg| arg.to_vec()).collect();
+        (name, script, [vec![now.clone().into_bytes()], args].concat())
+    };
+    let record = [&[0; 19][..], &of("body")].concat();
+    let at = NOW.to_string().into_bytes();
+    vec![
+        case("put", put, &[b"1", b"c", b"0", b"", &of("body")]),
+        case("restore", restore, &[b"1", b"0", b"0", b"d", b"1", b"p", b"5", &record, b""]),
+        case("schedule", schedule, &[b"1", b"s", &[0; 14], b"10"]),
+        case("tick", tick, &[b"s", b"0", b"5", b""]),
+        case("register", register, &[b"desk", b"10"]),
+        case("set", set, &[b"1", b"lease", b"1000"]),
+        case("settle", settle, &[b"a", lease, b"e", b"", b"", b"0"]),
+        case("claim", claim, &[b"1", b"", NONCE.as_bytes(), b"w", b"9"]),
+        case("ack", ack, &[b"a", lease]),
+        case("change", change, &[b"b", b"c"]),
+        case("reap", reap, &[b"10"]),
+        case("peek", peek, &[]),
+        case("view", view, &[b"", b"1", b"99", b"a"]),
+        case("facts", facts, &[]),
+        case("upcoming", upcoming, &[b"0", &at]),
+    ]
+}
+
+const ADDING: [&str; 5] = ["put", "restore", "schedule", "tick", "register"];
+const LOOKING: [&str; 4] = ["peek", "view", "facts", "upcoming"];
+
+#[test]
+fn on_a_full_server_all_works_but_what_adds() {
+    let server = RedisServer::start();
+    let mut desk = Desk::new(&server, "full");
+    let lease = desk.lease(NOW, &["a"]).remove(0);
+    desk.put(NOW, &["b"]);
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    for (name, script, args) in cases(&lease) {
+        let keys = desk.ask("HLEN", "job", &[]);
+        match desk.eval("EVAL", &script.text, args) {
+            Ok(answer) => assert!(!ADDING.contains(&name), "{name} answers {answer:?}"),
+            Err(error) => {
+                assert!(ADDING.contains(&name), "{name} is refused: {error}");
+                assert_eq!(error.code(), Some("OOM"), "{name}: {error}");
+                assert_eq!(desk.ask("HLEN", "job", &[]), keys, "{name} has done something");
+            }
+        }
+    }
+    assert_eq!((desk.state("a"), desk.state("b")), (String::new(), "l=>".to_owned()));
+}
+
+#[test]
+fn what_only_looks_is_let_at_a_copy_and_the_rest_is_not() {
+    let mut desk = Desk::of("looks");
+    let lease = desk.lease(NOW, &["a"]).remove(0);
+    desk.put(NOW, &["b"]);
+    for (name, script, args) in cases(&lease) {
+        let looked = desk.eval("EVAL_RO", &script.text, args);
+        assert_eq!(looked.is_ok(), LOOKING.contains(&name), "{name} answers {looked:?}");
+        assert_eq!(script.only_reads, LOOKING.contains(&name), "{name}");
+    }
+    assert_eq!((desk.state("a"), desk.state("b")), ("l=>".to_owned(), "p=".to_owned()));
+}

@@ -1,0 +1,177 @@
+//! Settlements.
+
+use crate::batch::{Entry, answered};
+use crate::codec::proof;
+use crate::put::{millis, too_late};
+use crate::reply::{Reply, bytes, strange};
+use crate::script::SCRIPTS;
+use crate::store::RedisStore;
+use redis::Cmd;
+use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::rules::check_count;
+use requeue_jobs::{
+    Backoff, Each, How, Invalid, JobId, Kind, Receipt, Settle, SettleError, Settled, StoreError,
+    Timestamp, check_lease, kept_error,
+};
+
+impl Entry for Settle {
+    fn kind(&self) -> &Kind {
+        self.receipt.kind()
+    }
+
+    fn id(&self) -> &JobId {
+        self.receipt.id()
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.how {
+            How::Retry { error, .. } | How::Bury { error } => error.len(),
+            How::Ack | How::RequeueAfter(_) | How::Release | How::Extend(_) => 0,
+        }
+    }
+}
+
+type Settling = Result<Settled, SettleError>;
+
+impl RedisStore {
+    pub(crate) async fn settle_all(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> Result<Each<Settled, SettleError>, StoreError> {
+        check_count("entries in a batch", settlements.len())?;
+        Ok(answered(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
+    }
+
+    /// Acks first, by a script that does nothing else, then what is left: of different jobs it does
+    /// not matter which comes first.
+    async fn settle_call(
+        &self,
+        kind: Kind,
+        settlements: Vec<Settle>,
+    ) -> Result<Vec<Settling>, StoreError> {
+        let check = |settle: &Settle| check(&settle.how).err().map(|refusal| Err(refusal.into()));
+        let mut answers: Vec<Option<Settling>> = settlements.iter().map(check).collect();
+        let acks: Vec<usize> =
+            (0..settlements.len()).filter(|&number| settlements[number].how == How::Ack).collect();
+        self.ack(&kind, &settlements, &acks, &mut answers).await;
+        let others: Vec<usize> =
+            (0..settlements.len()).filter(|&number| answers[number].is_none()).collect();
+        self.settle(&kind, &settlements, &others, &mut answers).await;
+        let missing = || Err(strange("an entry is without an answer").into());
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+    }
+
+    /// Leaves those without an answer that are for [`settle`](Self::settle).
+    async fn ack(
+        &self,
+        kind: &Kind,
+        settlements: &[Settle],
+        acks: &[usize],
+        answers: &mut [Option<Settling>],
+    ) {
+        if acks.is_empty() {
+            return;
+        }
+        let (keys, script) = (self.keys(kind), &SCRIPTS.ack);
+        let mut cmd = self.begin(script, &keys);
+        for &number in acks {
+            let receipt = &settlements[number].receipt;
+            cmd.arg(receipt.id().as_str()).arg(proof(receipt));
+        }
+        match self.end(script, &keys, cmd).await.and_then(bytes) {
+            Ok(letters) => {
+                for (&number, letter) in acks.iter().zip(letters) {
+                    let receipt = || settlements[number].receipt.clone();
+                    answers[number] = match letter {
+                        b'A' => Some(Ok(Settled::Done)),
+                        b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
+                        b'S' => None,
+                        _ => Some(Err(strange("an ack came to nothing that is known").into())),
+                    };
+                }
+            }
+            Err(error) => acks.iter().for_each(|&n| answers[n] = Some(Err(error.clone().into()))),
+        }
+    }
+
+    async fn settle(
+        &self,
+        kind: &Kind,
+        settlements: &[Settle],
+        these: &[usize],
+        answers: &mut [Option<Settling>],
+    ) {
+        if these.is_empty() {
+            return;
+        }
+        let (keys, script) = (self.keys(kind), &SCRIPTS.settle);
+        let mut cmd = self.begin(script, &keys);
+        for &number in these {
+            push(&mut cmd, &settlements[number]);
+        }
+        let settled = self.end(script, &keys, cmd).await.and_then(|reply| {
+            let receipts = these.iter().map(|&number| &settlements[number].receipt);
+            read(Reply::of(reply)?, receipts)
+        });
+        match settled {
+            Ok(settled) => {
+                these.iter().zip(settled).for_each(|(&n, settled)| answers[n] = Some(settled));
+            }
+            Err(error) => these.iter().for_each(|&n| answers[n] = Some(Err(error.clone().into()))),
+        }
+    }
+}
+
+/// What `settle.lua` is given of a settlement.
+fn push(cmd: &mut Cmd, Settle { receipt, how }: &Settle) {
+    let (letter, length, error) = match how {
+        How::Ack => ("a", None, None),
+        How::Retry { delay, error } => ("r", *delay, Some(kept_error(error))),
+        How::Bury { error } => ("b", None, Some(kept_error(error))),
+        How::RequeueAfter(delay) => ("q", Some(*delay), None),
+        How::Release => ("l", None, None),
+        How::Extend(length) => ("e", *length, None),
+    };
+    cmd.arg(receipt.id().as_str()).arg(proof(receipt)).arg(letter);
+    match length {
+        Some(length) => cmd.arg(millis(length)),
+        None => cmd.arg(""),
+    };
+    cmd.arg(error.as_deref().unwrap_or(""));
+    cmd.arg(Backoff::part(receipt.fence().0 ^ receipt.nonce()));
+}
+
+/// Reads what `settle.lua` answers.
+fn read<'a>(
+    mut reply: Reply,
+    receipts: impl Iterator<Item = &'a Receipt>,
+) -> Result<Vec<Settling>, StoreError> {
+    let letters = reply.bytes()?;
+    let settled = |(receipt, letter): (&Receipt, u8)| {
+        Ok(match letter {
+            b'A' => Ok(Settled::Done),
+            b'R' => Ok(Settled::RetryAt(Timestamp::from_millis(reply.number()?))),
+            b'D' => Ok(Settled::Dead),
+            b'F' => Ok(Settled::Released),
+            b'E' => Ok(Settled::Extended(Timestamp::from_millis(reply.number()?))),
+            b'X' => Ok(Settled::Cancelled),
+            b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
+            _ => return Err(strange("a settlement came to nothing that is known")),
+        })
+    };
+    receipts.zip(letters).map(settled).collect()
+}
+
+/// Whether lengths of time are neither too long nor too short.
+fn check(how: &How) -> Result<(), Invalid> {
+    match how {
+        How::Extend(Some(lease)) => check_lease(*lease),
+        How::Retry { delay: Some(delay), .. } | How::RequeueAfter(delay) => {
+            // As it is rounded.
+            let rounded = Timestamp::default().saturating_add(*delay);
+            let rounded = rounded.saturating_since(Timestamp::default());
+            if rounded > MAX_DELAY { Err(too_late(rounded)) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,257 @@
+//! The store: what it holds, and what it is asked.
+
+use crate::error::ConnectError;
+use crate::keys::{self, Keys};
+use crate::link::{Link, Signal, Trouble};
+use crate::list::Windows;
+use crate::options::Options;
+use crate::reply::number;
+use crate::script::{SCRIPTS, Script};
+use crate::watch::Watch;
+use redis::{Cmd, Value};
+use requeue::Clock;
+use requeue_jobs::limits::MAX_KINDS;
+use requeue_jobs::rules::Turns;
+use requeue_jobs::{
+    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, Invalid, JobId, JobView,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Jobs on Redis.
+///
+/// A handle: clones share their connections. It works on any executor and from plain threads;
+/// a thread of its own does what goes over the network.
+///
+/// ```no_run
+/// use requeue_jobs::Jobs;
+/// use requeue_redis::RedisStore;
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
+/// let jobs = Jobs::new(Arc::new(RedisStore::connect("redis://127.0.0.1/").await?));
+/// jobs.put("order.close", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    link: Link,
+    pub(crate) prefix: String,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) windows: Windows,
+    pub(crate) turns: Mutex<Turns>,
+    /// The kind that was reaped last.
+    pub(crate) reaped: Mutex<Option<String>>,
+    /// The time, where it is not the server's.
+    calendar: Option<Calendar>,
+}
+
+/// What panicked under the lock has changed nothing by halves.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RedisStore {
+    /// Connects to Redis, by the URL.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        RedisStore::connect_with(url, Options::default()).await
+    }
+
+    /// Connects with other options than the default ones.
+    pub async fn connect_with(url: &str, options: Options) -> Result<Self, ConnectError> {
+        RedisStore::connect_at(url, options, None).await
+    }
+
+    /// Connects, and tells the scripts what time it is: for tests, which move it by hand.
+    #[doc(hidden)]
+    pub async fn connect_at(
+        url: &str,
+        options: Options,
+        calendar: Option<Calendar>,
+    ) -> Result<Self, ConnectError> {
+        let clock = calendar.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
+        let watch = Arc::new(Watch::new(clock, calendar.clone()));
+        let prefix = options.prefix.clone();
+        let signals = {
+            let (watch, prefix) = (Arc::clone(&watch), prefix.clone());
+            move |signal: Signal<'_>| match signal {
+                Signal::Resumed => watch.forget_all(),
+                Signal::Message { channel, payload } => {
+                    if let Some(kind) = keys::kind_of_channel(&prefix, channel) {
+                        watch.tell(kind, payload);
+                    }
+                }
+            }
+        };
+        let link = Link::open(url.parse()?, &options, Box::new(signals)).await?;
+        let shared = Shared {
+            link,
+            prefix,
+            watch,
+            windows: Windows::default(),
+            turns: Mutex::default(),
+            reaped: Mutex::default(),
+            calendar,
+        };
+        Ok(RedisStore { shared: Arc::new(shared) })
+    }
+
+    pub(crate) fn keys(&self, kind: &Kind) -> Keys {
+        Keys::of(&self.shared.prefix, kind)
+    }
+
+    /// Begins a call of a script on a kind: its first argument is the time.
+    pub(crate) fn begin(&self, script: &Script, keys: &Keys) -> Cmd {
+        let mut cmd = script.begin(&keys.all);
+        match &self.shared.calendar {
+            None => cmd.arg(""),
+            Some(calendar) => cmd.arg(calendar.now().as_millis()),
+        };
+        cmd
+    }
+
+    /// Ends a call that [was begun](Self::begin).
+    pub(crate) async fn end(
+        &self,
+        script: &'static Script,
+        keys: &Keys,
+        cmd: Cmd,
+    ) -> Result<Value, StoreError> {
+        let answer = self.shared.link.call(&keys.tag, cmd, Some(script)).await;
+        answer.map_err(|trouble| match trouble {
+            Trouble::Unknown(reason) if !script.only_reads => StoreError::Unknown { reason },
+            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
+                StoreError::Unavailable { reason }
+            }
+        })
+    }
+
+    /// A command that only looks, on the server that has the slot of `tag`.
+    pub(crate) async fn look(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.link.call(tag, cmd, None).await.map_err(|trouble| match trouble {
+            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
+                StoreError::Unavailable { reason }
+            }
+        })
+    }
+
+    /// A command that changes something, and is no script.
+    pub(crate) async fn tell(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.link.call(tag, cmd, None).await.map_err(|trouble| match trouble {
+            Trouble::NotDone(reason) => StoreError::Unavailable { reason },
+            Trouble::Unknown(reason) => StoreError::Unknown { reason },
+        })
+    }
+
+    /// Counts a kind among those of the deployment. On a Cluster they are in another slot than
+    /// the kind, so this comes before it is made: what is interrupted leaves a name without a
+    /// kind, which shows nowhere.
+    pub(crate) async fn register(&self, kind: &Kind) -> Result<(), StoreError> {
+        let (tag, script) = (&self.shared.prefix, &SCRIPTS.register);
+        let mut cmd = script.begin(&[keys::kinds(tag)]);
+        cmd.arg(kind.as_str()).arg(MAX_KINDS);
+        let answer = self.shared.link.call(tag, cmd, Some(script)).await;
+        let answer = answer.map_err(|trouble| match trouble {
+            // Twice is once.
+            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
+                StoreError::Unavailable { reason }
+            }
+        })?;
+        match usize::try_from(number(&answer)?).unwrap_or(usize::MAX) {
+            0 => Ok(()),
+            count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
+        }
+    }
+
+    /// The server's time.
+    pub(crate) async fn now(&self, keys: &Keys) -> Result<Timestamp, StoreError> {
+        if let Some(calendar) = &self.shared.calendar {
+            return Ok(calendar.now());
+        }
+        let mut time = crate::reply::Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
+        let (seconds, micros) = (time.number()?, time.number()?);
+        Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
+    }
+
+    pub(crate) fn subscribe(&self, kind: &Kind) {
+        self.shared.link.subscribe(&keys::channel(&self.shared.prefix, kind));
+    }
+}
+
+impl Store for RedisStore {
+    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        Box::pin(self.put_all(puts))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(self.claim_of_kinds(claim))
+    }
+
+    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        Box::pin(self.settle_all(settlements))
+    }
+
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        Box::pin(self.change_all(changes))
+    }
+
+    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        Box::pin(self.restore_all(restore))
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(self.wait_for(kinds, limit))
+    }
+
+    fn reap(&self, max: usize) -> Answer<'_, usize> {
+        Box::pin(self.reap_kinds(max))
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        Box::pin(self.view_of(kind, id))
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, Page> {
+        Box::pin(self.list_page(query))
+    }
+
+    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        Box::pin(self.views_of_kinds())
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        Box::pin(self.count_upcoming(kind, spans))
+    }
+
+    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        Box::pin(self.settings_of(kind))
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        Box::pin(self.set_of(kind, settings))
+    }
+
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        Box::pin(self.keep_schedule(kind, schedule))
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        Box::pin(self.drop_schedule(kind, id))
+    }
+
+    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        Box::pin(self.schedules_of(kind))
+    }
+
+    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        Box::pin(self.tick_schedule(tick))
+    }
+}

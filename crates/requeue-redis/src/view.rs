@@ -1,0 +1,72 @@
+//! What is known of jobs.
+
+use crate::codec::Told;
+use crate::keys::Keys;
+use crate::reply::{Reply, strange};
+use crate::script::SCRIPTS;
+use crate::store::RedisStore;
+use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
+
+/// Bytes of records that are told at a time.
+const MAX_BYTES: usize = 4 << 20;
+
+impl RedisStore {
+    pub(crate) async fn view_of(
+        &self,
+        kind: Kind,
+        id: JobId,
+    ) -> Result<Option<JobView>, StoreError> {
+        let keys = self.keys(&kind);
+        let (_, jobs) = self.views(&kind, &keys, None, 1, &[id]).await?;
+        Ok(jobs.into_iter().next())
+    }
+
+    /// The jobs of these ids, in their order, that are in this state, up to `max`. Answers also how
+    /// many of the ids were looked at: not all, where `max` or much was found.
+    pub(crate) async fn views(
+        &self,
+        kind: &Kind,
+        keys: &Keys,
+        state: Option<JobState>,
+        max: usize,
+        ids: &[JobId],
+    ) -> Result<(usize, Vec<JobView>), StoreError> {
+        let script = &SCRIPTS.view;
+        let mut cmd = self.begin(script, keys);
+        cmd.arg(state.map_or("", letter)).arg(max).arg(MAX_BYTES);
+        ids.iter().for_each(|id| {
+            cmd.arg(id.as_str());
+        });
+        let mut reply = Reply::of(self.end(script, keys, cmd).await?)?;
+        reply.number()?;
+        let seen = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
+        let (mut told, mut jobs) = (reply.array()?, Vec::new());
+        while !told.is_empty() {
+            jobs.push(read(&mut told)?.view(kind)?);
+        }
+        Ok((seen, jobs))
+    }
+}
+
+fn letter(state: JobState) -> &'static str {
+    match state {
+        JobState::Waiting => "w",
+        JobState::Ready => "r",
+        JobState::Leased => "l",
+        JobState::Dead => "d",
+    }
+}
+
+fn read(told: &mut Reply) -> Result<Told, StoreError> {
+    let id = JobId::new(told.text()?).map_err(|error| strange(&error.to_string()))?;
+    let state = match told.bytes()?.as_slice() {
+        b"w" => JobState::Waiting,
+        b"r" => JobState::Ready,
+        b"l" => JobState::Leased,
+        b"d" => JobState::Dead,
+        _ => return Err(strange("a job is in no state that is known")),
+    };
+    let at = requeue_jobs::Timestamp::from_millis(told.number()?);
+    let (record, lease, next, past) = (told.bytes()?, told.bytes()?, told.bytes()?, told.bytes()?);
+    Ok(Told { id, state, at, record, lease, next, past })
+}

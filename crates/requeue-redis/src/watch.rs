@@ -1,0 +1,397 @@
+//! Waiting for work: what is known of when there will be some, and who is told.
+//!
+//! A claim that finds too little learns when there may be more, and so does a look (`peek.lua`). From
+//! then on scripts say so when it is sooner. Who waits sleeps until the first time that is known,
+//! and asks nobody. Since a message may be lost, what is known is known for a second: then one of
+//! those who wait looks again, for all in this process.
+
+use crate::reply::signed;
+use crate::script::SCRIPTS;
+use crate::store::{RedisStore, lock};
+use futures_util::future::join_all;
+use requeue::{Clock, Moment};
+use requeue_jobs::limits::{MAX_KINDS, WAIT_SLICE};
+use requeue_jobs::rules::{Bell, wait};
+use requeue_jobs::{Calendar, Kind, StoreError};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What is known of when there will be work, for all who wait in this process.
+pub(crate) struct Watch {
+    clock: Clock,
+    /// The time, where it is not the server's.
+    calendar: Option<Calendar>,
+    known: Mutex<Known>,
+    bell: Bell,
+}
+
+#[derive(Default)]
+struct Known {
+    kinds: HashMap<Kind, Of>,
+    /// How often all that was known was forgotten.
+    forgotten: u64,
+}
+
+/// What is known of a kind.
+#[derive(Default)]
+struct Of {
+    next: Next,
+    /// When the server was last asked: who waits need not ask again for a while.
+    asked: Option<Moment>,
+    /// How many messages there were: what was asked before one is not learnt after it.
+    messages: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Next {
+    #[default]
+    Unknown,
+    Never,
+    At(Moment),
+}
+
+/// What had been heard when a question was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Heard {
+    messages: u64,
+    forgotten: u64,
+}
+
+/// A question to the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    heard: Heard,
+    /// Times in its answer count from here. The server read its clock later, by the way there;
+    /// but the claim that then comes has the same way to go.
+    asked: Moment,
+}
+
+impl Watch {
+    pub(crate) fn new(clock: Clock, calendar: Option<Calendar>) -> Self {
+        Watch { clock, calendar, known: Mutex::default(), bell: Bell::default() }
+    }
+
+    /// To be noted before the server is asked.
+    pub(crate) fn question(&self, kind: &Kind) -> Question {
+        Question { heard: lock(&self.known).heard(kind), asked: self.clock.now() }
+    }
+
+    /// The server's answer: in how many milliseconds there may be work; -1 never, -2 who knows.
+    pub(crate) fn learn(&self, kind: &Kind, question: Question, in_millis: i64) {
+        let Question { heard, asked } = question;
+        let next = match u64::try_from(in_millis) {
+            Ok(millis) => Next::At(asked.saturating_add(Duration::from_millis(millis))),
+            Err(_) if in_millis == -1 => Next::Never,
+            Err(_) => Next::Unknown,
+        };
+        let mut known = lock(&self.known);
+        let is_current = known.heard(kind) == heard && next != Next::Unknown;
+        let of = known.of(kind.clone());
+        (of.next, of.asked) = match is_current {
+            true => (next, Some(asked)),
+            false => (Next::Unknown, None),
+        };
+        drop(known);
+        self.bell.ring();
+    }
+
+    /// A message: the time of the server, and when there may be work, sooner than was known.
+    pub(crate) fn tell(&self, kind: &str, payload: &[u8]) {
+        let times = str::from_utf8(payload).ok().and_then(|text| text.split_once(' '));
+        let times = times.map(|(now, at)| (now.parse::<u64>(), at.parse::<u64>()));
+        let Ok(kind) = Kind::new(kind) else { return };
+        {
+            let mut known = lock(&self.known);
+            let of = known.of(kind);
+            of.messages += 1;
+            of.next = match times {
+                Some((Ok(now), Ok(at))) => {
+                    let now = self.calendar.as_ref().map_or(now, |at| at.now().as_millis());
+                    let delay = Duration::from_millis(at.saturating_sub(now));
+                    of.next.sooner(self.clock.now().saturating_add(delay))
+                }
+                _ => Next::Unknown,
+            };
+            if of.next == Next::Unknown {
+                // Also where somebody is asking just now: it may have been too soon.
+                of.asked = None;
+            }
+        }
+        self.bell.ring();
+    }
+
+    /// Messages may have been missed: nothing is known any more.
+    pub(crate) fn forget_all(&self) {
+        lock(&self.known).forget_all();
+        self.bell.ring();
+    }
+
+    /// Those of which the server is to be asked, by whoever is told so: nothing is known of them,
+    /// or not since long ago.
+    fn to_ask(&self, kinds: &[Kind]) -> Vec<Kind> {
+        let now = self.clock.now();
+        let mut known = lock(&self.known);
+        let mut to_ask = Vec::new();
+        for kind in kinds {
+            let of = known.of(kind.clone());
+            if of.fresh_for(now).is_zero() {
+                of.asked = Some(now);
+                to_ask.push(kind.clone());
+            }
+        }
+        to_ask
+    }
+
+    /// In how long there may be work, or somebody has to be asked.
+    fn soonest(&self, kinds: &[Kind]) -> Option<Duration> {
+        let now = self.clock.now();
+        let known = lock(&self.known);
+        let next = |kind| match known.kinds.get(kind) {
+            None => Duration::ZERO,
+            Some(of) => match of.next {
+                Next::At(at) => at.saturating_since(now).min(of.fresh_for(now)),
+                Next::Never | Next::Unknown => of.fresh_for(now),
+            },
+        };
+        kinds.iter().map(next).min()
+    }
+
+    /// Whether there may be work now.
+    fn is_due(&self, kinds: &[Kind]) -> bool {
+        let now = self.clock.now();
+        let known = lock(&self.known);
+        let mut nexts = kinds.iter().filter_map(|kind| Some(known.kinds.get(kind)?.next));
+        nexts.any(|next| matches!(next, Next::At(at) if at <= now))
+    }
+}
+
+impl Of {
+    /// For how long nobody needs to ask.
+    fn fresh_for(&self, now: Moment) -> Duration {
+        let until = self.asked.map(|asked| asked.saturating_add(WAIT_SLICE));
+        until.map_or(Duration::ZERO, |until| until.saturating_since(now))
+    }
+}
+
+impl Known {
+    fn heard(&self, kind: &Kind) -> Heard {
+        let messages = self.kinds.get(kind).map_or(0, |of| of.messages);
+        Heard { messages, forgotten: self.forgotten }
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Of {
+        // Who waits for ever new names must not fill the memory.
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
+            self.forget_all();
+        }
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn forget_all(&mut self) {
+        self.forgotten += 1;
+        self.kinds.clear();
+    }
+}
+
+impl Next {
+    fn sooner(self, at: Moment) -> Next {
+        match self {
+            Next::Unknown => Next::Unknown,
+            Next::Never => Next::At(at),
+            Next::At(known) => Next::At(known.min(at)),
+        }
+    }
+}
+
+/// One who [asks](Watch::to_ask) for all who wait. If it fails or is given up, another has to.
+struct Asking<'a> {
+    watch: &'a Watch,
+    kind: &'a Kind,
+    is_answered: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            lock(&self.watch.known).of(self.kind.clone()).asked = None;
+            self.watch.bell.ring();
+        }
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn wait_for(
+        &self,
+        kinds: Vec<Kind>,
+        limit: Duration,
+    ) -> Result<(), StoreError> {
+        let watch = &self.shared.watch;
+        let end = watch.clock.now().saturating_add(limit);
+        kinds.iter().for_each(|kind| self.subscribe(kind));
+        loop {
+            let asked = watch.to_ask(&kinds);
+            let answers = join_all(asked.iter().map(|kind| self.ask(kind))).await;
+            // Whatever else is known by now: who is told that there is work can claim it. And a
+            // kind that cannot be asked keeps nobody from the work of others.
+            if answers.iter().any(|next| matches!(next, Ok(Some(Duration::ZERO)))) {
+                return Ok(());
+            }
+            answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let left = end.saturating_since(watch.clock.now());
+            if left.is_zero() || watch.is_due(&kinds) {
+                return Ok(());
+            }
+            wait(&watch.clock, &watch.bell, left, || Ok(watch.soonest(&kinds))).await?;
+        }
+    }
+
+    /// Asks for all who wait: they rely on it that it is asked.
+    async fn ask(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
+        let mut asking = Asking { watch: &self.shared.watch, kind, is_answered: false };
+        let next = self.peek(kind).await?;
+        asking.is_answered = true;
+        Ok(next)
+    }
+
+    /// In how long a claim may get something, if nobody changes anything.
+    pub(crate) async fn peek(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
+        let (keys, script) = (self.keys(kind), &SCRIPTS.peek);
+        let question = self.shared.watch.question(kind);
+        let cmd = self.begin(script, &keys);
+        let in_millis = signed(&self.end(script, &keys, cmd).await?)?;
+        self.shared.watch.learn(kind, question, in_millis);
+        Ok(u64::try_from(in_millis).ok().map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use requeue::ManualClock;
+    use requeue_jobs::WorkerName;
+    use requeue_jobs::{Body, Claim, How, JobId, Put, Receipt, Settings, Settle, Timestamp};
+    use requeue_testkit::block_on;
+    use requeue_testkit::servers::RedisServer;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use std::thread;
+    use std::time::Instant;
+
+    fn kind(name: &str) -> Kind {
+        Kind::new(name).expect("it is a kind")
+    }
+
+    #[test]
+    fn a_message_that_says_nothing_makes_those_who_wait_look_at_once() {
+        let watch = Watch::new((&ManualClock::new()).into(), None);
+        let kinds = [kind("mail")];
+        for in_millis in [-1, 3_600_000] {
+            watch.learn(&kinds[0], watch.question(&kinds[0]), in_millis);
+            assert_eq!(watch.to_ask(&kinds), []);
+            watch.tell("mail", b"");
+            assert_eq!(watch.soonest(&kinds), Some(Duration::ZERO));
+            assert_eq!(watch.to_ask(&kinds), kinds);
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A store with a job, that has heard of the only subscription it will have.
+    fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
+        let calendar = Calendar::manual(clock, Timestamp::from_millis(1 << 40));
+        let url = server.url();
+        let store = RedisStore::connect_at(&url, Options::default(), Some(calendar));
+        let store = block_on(store).expect("the server answers");
+        store.subscribe(&kind("mail"));
+        while lock(&store.shared.watch.known).forgotten == 0 {
+            thread::yield_now();
+        }
+        put(&store, "a");
+        store
+    }
+
+    fn put(store: &RedisStore, id: &str) {
+        let put = Put::new(kind("mail"), JobId::new(id).expect("an id"), Body::default());
+        block_on(store.put_all(vec![put])).expect("the server answers");
+    }
+
+    fn claim(store: &RedisStore, lease: Duration) -> Receipt {
+        let (worker, kinds) = (WorkerName::new("w").expect("a name"), vec![kind("mail")]);
+        let claim = Claim { kinds, max: 1, lease: Some(lease), worker, nonce: 7 };
+        let claimed = block_on(store.claim_of_kinds(claim)).expect("the server answers");
+        claimed.jobs.into_iter().next().expect("there is a job").receipt
+    }
+
+    /// Polls until it is over, and does this before.
+    fn ends(wait: impl Future<Output = Result<(), StoreError>>, before: impl Fn()) {
+        let (mut wait, began) = (pin!(wait), Instant::now());
+        let mut cx = Context::from_waker(Waker::noop());
+        loop {
+            before();
+            if let Poll::Ready(answer) = wait.as_mut().poll(&mut cx) {
+                return assert_eq!(answer, Ok(()));
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "it waits, and there is work");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn one_who_gives_up_does_not_keep_others_from_asking() {
+        let server = RedisServer::start();
+        let store = store(&server, &ManualClock::new());
+        store.shared.watch.forget_all();
+        let mut given_up = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
+        assert!(given_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(given_up);
+        ends(store.wait_for(vec![kind("mail")], HOUR), || {});
+    }
+
+    #[test]
+    fn who_is_told_of_work_believes_it_whatever_messages_came_meanwhile() {
+        let server = RedisServer::start();
+        let store = store(&server, &ManualClock::new());
+        let wait = store.wait_for(vec![kind("mail")], HOUR);
+        ends(wait, || store.shared.watch.tell("mail", b""));
+        let stats = server.command(&["INFO", "commandstats"]);
+        assert!(stats.contains("cmdstat_hmget:calls=1,"), "it asked once: {stats}");
+    }
+
+    #[test]
+    fn a_kind_that_cannot_be_asked_does_not_hide_the_work_of_another() {
+        let server = RedisServer::start();
+        let store = store(&server, &ManualClock::new());
+        server.command(&["SET", "{requeue:broken}:meta", "no hash"]);
+        let kinds = vec![kind("broken"), kind("mail")];
+        ends(store.wait_for(kinds, HOUR), || {});
+    }
+
+    #[test]
+    fn who_waits_for_room_is_told_of_it_where_only_a_lapsed_lease_is_left() {
+        let (server, clock) = (RedisServer::start(), ManualClock::new());
+        let store = store(&server, &clock);
+        let mut settings = Settings::default();
+        settings.concurrency = Some(1);
+        block_on(store.set_of(kind("mail"), settings)).unwrap();
+        claim(&store, Duration::from_millis(20));
+        clock.advance(Duration::from_millis(10));
+        put(&store, "b");
+        clock.advance(Duration::from_millis(10));
+        // It comes before the one whose lease has lapsed.
+        let receipt = claim(&store, HOUR);
+        // Two puts and a setting: what comes now is of the settlement.
+        while lock(&store.shared.watch.known).heard(&kind("mail")).messages < 3 {
+            thread::yield_now();
+        }
+        let mut wait = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
+        let mut cx = Context::from_waker(Waker::noop());
+        while store.shared.watch.soonest(&[kind("mail")]) == Some(Duration::ZERO) {
+            assert!(wait.as_mut().poll(&mut cx).is_pending(), "there is no room");
+        }
+        let how = How::Bury { error: String::new() };
+        block_on(store.settle_all(vec![Settle { receipt, how }])).unwrap();
+        ends(wait, || {});
+    }
+}

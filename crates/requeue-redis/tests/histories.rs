@@ -1,0 +1,13 @@
+//! Random histories on Redis: as the model says.
+
+mod support;
+
+use requeue_testkit::check_histories;
+use support::RedisFixture;
+
+const FAILED_ONCE: [u64; 0] = [];
+
+#[test]
+fn the_redis_store_does_what_the_model_does() {
+    check_histories(RedisFixture::new, &FAILED_ONCE, 100);
+}
