@@ -15,6 +15,12 @@ const RATIOS: &[(&str, &str, System, f64)] = &[
     ("disk", "mixed-1m", Fjall, 2.0),
     ("disk", "mixed-1m-256", Beanstalkd, 12.0),
     ("disk", "mixed-1m-256", Fjall, 2.0),
+    ("redis", "bulk-put", Apalis, 6.0),
+    ("redis", "put-50", Asynq, 3.0),
+    ("redis", "put-50", BullMq, 5.0),
+    ("redis", "process-50-cpu", Asynq, 10.0),
+    ("redis", "process-50-cpu", BullMq, 6.0),
+    ("redis", "process-50-cpu", Apalis, 10.0),
 ];
 
 const GIB: f64 = (1 << 30) as f64;
@@ -27,6 +33,12 @@ const VALUES: &[(&str, &str, f64)] = &[
     ("disk", "churn-10m-space", disk::space_to_reach(disk::LIVE_OF_10M)),
     ("disk", "reopen-10m", 2e9),
     ("disk", "reopen-10m-rss", GIB),
+    ("redis", "put-50-cpu", 1.4 * 4_700.0),
+    ("redis", "process-50-cpu", 1.4 * 8_500.0),
+    ("redis", "memory", 300.0),
+    ("redis", "lateness-p50", 2e6),
+    ("redis", "lateness-p99", 20e6),
+    ("redis", "lateness-early", 0.0),
 ];
 
 /// The lowest ratio to `peer` that will do.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What a measuring program prints, as a line of JSON each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Nanoseconds per operation, bytes per timer, calls per put, jobs per second.
+    /// Nanoseconds per operation, bytes per timer, calls per put, jobs per second, jobs.
     pub value: f64,
     /// Of the value.
     pub unit: Unit,
@@ -31,6 +31,8 @@ pub enum Unit {
     /// Jobs per second.
     #[serde(rename = "jobs/s")]
     Rate,
+    /// Jobs.
+    Jobs,
 }
 
 impl Unit {
@@ -63,6 +65,11 @@ impl Measurement {
     /// Jobs per second.
     pub fn rate(value: f64) -> Self {
         Measurement::new(value, Unit::Rate)
+    }
+
+    /// A number of jobs.
+    pub fn jobs(value: f64) -> Self {
+        Measurement::new(value, Unit::Jobs)
     }
 
     /// The same, under a name of its own.

@@ -4,6 +4,8 @@
 //!   run --suite core --out FILE …              the driver: starts one process per measurement
 //!   measure SUITE SYSTEM WORKLOAD SECONDS …    one of them
 //!   prepare SYSTEM PENDING SCRATCH             what one of them needs on disk
+//!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    one that measures a program on a Redis
+//!   obey URL                                   such a program, of ours
 //! ```
 
 mod driver;
@@ -16,17 +18,22 @@ mod workloads;
 use driver::Plan;
 use report::Origin;
 use requeue_bench::Measurement;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
+use workloads::redis;
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk --out FILE [--quick] [--machine NAME] [--commit ID]
-                    [--go PROGRAM] [--kube PROGRAM] [--java CLASSES]
-                    [--beanstalkd] [--scratch DIR]
+  requeue-bench run --suite core|wheel|jobs|disk|redis --out FILE [--quick]
+                    [--machine NAME] [--commit ID] [--scratch DIR]
+                    [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
+                    [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
-  requeue-bench prepare SYSTEM PENDING SCRATCH";
+  requeue-bench prepare SYSTEM PENDING SCRATCH
+  requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
+  requeue-bench obey URL";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +47,13 @@ fn main() -> ExitCode {
             measure(suite, system, workload, seconds, Some(scratch.into()))
         }
         ["prepare", system, pending, scratch] => prepare(system, pending, scratch.into()),
+        ["redis", system, workload, seconds, port, ref program @ ..] => {
+            measure_on_redis(system, workload, seconds, port, program)
+        }
+        ["obey", url] => {
+            redis::obey(url);
+            Ok(())
+        }
         _ => Err(USAGE.to_owned()),
     };
     match answer {
@@ -62,13 +76,37 @@ fn measure(
     seconds: &str,
     scratch: Option<PathBuf>,
 ) -> Result<(), String> {
-    let system = named(system)?;
-    let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
-    let budget = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    let (system, budget) = (named(system)?, budget(seconds)?);
     let measurements = match suite {
         "disk" => workloads::disk::measure(system, workload, budget, scratch),
         _ => workloads::measure(suite, system, workload, budget).map(|answer| vec![answer]),
     };
+    print(suite, system, workload, measurements)
+}
+
+fn measure_on_redis(
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    port: &str,
+    program: &[&str],
+) -> Result<(), String> {
+    let (system, budget) = (named(system)?, budget(seconds)?);
+    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
+    print("redis", system, workload, redis::measure(system, workload, budget, port, program))
+}
+
+fn budget(seconds: &str) -> Result<Duration, String> {
+    let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn print(
+    suite: &str,
+    system: System,
+    workload: &str,
+    measurements: Option<Vec<Measurement>>,
+) -> Result<(), String> {
     let measurements = measurements
         .ok_or_else(|| format!("{} does not do {workload:?} of suite {suite:?}", system.name()))?;
     measurements.iter().for_each(Measurement::print);
@@ -115,6 +153,9 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--kube" => programs.kube = Some(PathBuf::from(value)),
             "--scratch" => programs.scratch = Some(PathBuf::from(value)),
             "--java" => programs.java = Some(PathBuf::from(value)),
+            "--asynq" => programs.asynq = Some(PathBuf::from(value)),
+            "--bullmq" => programs.bullmq = Some(PathBuf::from(value)),
+            "--apalis" => programs.apalis = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }
     }
@@ -123,22 +164,33 @@ fn options(args: &[&str]) -> Result<Options, String> {
 }
 
 fn run(args: &[&str]) -> Result<(), String> {
-    let Options { suite, out, quick, machine, commit, programs } = options(args)?;
-    let workloads = suite::workloads(&suite, quick)
-        .ok_or_else(|| format!("unknown suite {suite:?}: there are core, wheel, jobs and disk"))?;
+    let Options { suite, out, quick, machine, commit, mut programs } = options(args)?;
+    let workloads = suite::workloads(&suite, quick).ok_or_else(|| {
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk and redis")
+    })?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
         // Ten million timers take their time to prepare.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
+        (false, "redis") => Plan::REDIS,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{suite} on {machine}, {cores} cores, commit {commit}");
+    // Lives for as long as it is measured on.
+    let mut _server = None;
+    let mut versions = BTreeMap::new();
+    if suite == "redis" {
+        let server = redis::server();
+        programs.redis = Some(server.port());
+        versions = redis::versions(&programs, &server).map_err(|error| error.to_string())?;
+        _server = Some(server);
+    }
     let series =
         driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;
     report::print(&suite, &series);
-    let origin = Origin { suite, machine, cores, commit, quick };
+    let origin = Origin { suite, machine, cores, commit, quick, versions };
     report::write(&out, &origin, &series)
         .map_err(|error| format!("could not write {}: {error}", out.display()))
 }

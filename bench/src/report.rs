@@ -4,6 +4,7 @@ use crate::driver::Series;
 use crate::goals;
 use requeue_bench::Unit;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -16,6 +17,9 @@ pub(crate) struct Origin {
     pub(crate) cores: usize,
     pub(crate) commit: String,
     pub(crate) quick: bool,
+    /// Of those that are not built from here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
 #[derive(Serialize)]
@@ -70,6 +74,11 @@ fn comparisons(series: &[Series]) -> Vec<Comparison<'_>> {
     ours.flat_map(|ours| peers_of(ours).map(move |peer| Comparison::new(ours, peer))).collect()
 }
 
+/// Of nothing there is no multiple, and it is none.
+fn is_ratio(ratio: f64) -> bool {
+    ratio.is_normal()
+}
+
 fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -102,6 +111,9 @@ pub(crate) fn write(path: &Path, origin: &Origin, series: &[Series]) -> io::Resu
         line(&mut file, &measurement)?;
     }
     for Comparison { ours, peer, ratio, low, high } in comparisons(series) {
+        if !is_ratio(low) || !is_ratio(high) {
+            continue;
+        }
         let comparison = ComparisonLine {
             suite,
             workload: &ours.workload,
@@ -135,21 +147,25 @@ pub(crate) fn print(suite: &str, series: &[Series]) {
         let with_peers = comparisons
             .iter()
             .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
+        let most = goals::value(suite, &ours.workload);
+        let most = most.map(|most| format!("≤ {}", shown(most, ours.unit)));
         let mut alone = true;
         for Comparison { peer, ratio, low, high, .. } in with_peers {
             let (name, theirs) = (peer.system.name(), median_of(peer));
-            let range = format!("{low:.2}–{high:.2}");
+            let ratios = is_ratio(*low) && is_ratio(*high);
+            let range = if ratios { format!("{low:.2}–{high:.2}") } else { String::new() };
+            let ratio = if ratios { format!("{ratio:.2}") } else { "–".to_owned() };
             let goal = goals::ratio(suite, &ours.workload, peer.system);
-            let goal = goal.map_or_else(String::new, |ratio| format!("≥ {ratio}"));
-            let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8.2}   {range:<14}{goal}");
+            let goal = goal.map(|ratio| format!("≥ {ratio}"));
+            let most = most.iter().filter(|_| alone).cloned();
+            let goal = goal.into_iter().chain(most).collect::<Vec<_>>().join(", ");
+            let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8}   {range:<14}{goal}");
             println!("{}", line.trim_end());
             start = " ".repeat(46);
             alone = false;
         }
         if alone {
-            let goal = goals::value(suite, &ours.workload);
-            let goal =
-                goal.map_or_else(String::new, |most| format!("≤ {}", shown(most, ours.unit)));
+            let goal = most.unwrap_or_default();
             println!("{}", format!("{start}{:55}{goal}", "").trim_end());
         }
     }
@@ -165,6 +181,7 @@ fn shown(value: f64, unit: Unit) -> String {
         Unit::Bytes if value >= MIB => format!("{:.1} MiB", value / MIB),
         Unit::Bytes => format!("{value:.1} B"),
         Unit::Calls => format!("{value:.3}"),
+        Unit::Jobs => format!("{value:.0} jobs"),
         Unit::Rate if value < 1e3 => format!("{value:.0} /s"),
         Unit::Rate => format!("{:.1} k/s", value / 1e3),
         Unit::Ns if value < 1e3 => format!("{value:.1} ns"),

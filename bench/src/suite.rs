@@ -26,6 +26,9 @@ const PUT: &[System] = &[Requeue, Fdatasync, Beanstalkd, Fjall];
 const MIXED: &[System] = &[Requeue, Beanstalkd, Fjall];
 const COMMIT: &[System] = &[Requeue, Fdatasync];
 const ALONE: &[System] = &[Requeue];
+const REDIS: &[System] = &[Requeue, Asynq, BullMq, Apalis];
+const REDIS_PUT: &[System] = &[Requeue, Asynq, BullMq, Apalis, RedisSet, RedisZadd];
+const REDIS_PROCESS: &[System] = &[Requeue, Asynq, BullMq, Apalis, ApalisUnlocked];
 
 const CORE: &[(&str, &[System])] = &[
     ("cycle-1", BY_KEY),
@@ -74,6 +77,16 @@ const DISK: &[(&str, &[System], bool)] = &[
     ("reopen-10m", ALONE, true),
 ];
 
+/// As of `DISK`.
+const ON_REDIS: &[(&str, &[System], bool)] = &[
+    ("bulk-put", REDIS_PUT, false),
+    ("put-50", REDIS_PUT, false),
+    ("process-50", REDIS_PROCESS, false),
+    ("lateness", REDIS, false),
+    ("idle", REDIS, true),
+    ("memory", REDIS, true),
+];
+
 /// How many timers are pending.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -87,6 +100,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "wheel" => Some(wheel(quick)),
         "jobs" => Some(jobs()),
         "disk" => Some(disk(quick)),
+        "redis" => Some(redis()),
         _ => None,
     }
 }
@@ -150,13 +164,23 @@ fn disk(quick: bool) -> Vec<Workload> {
     DISK.iter().filter(|(name, ..)| in_time(name)).map(workload).collect()
 }
 
+fn redis() -> Vec<Workload> {
+    let workload = |&(name, systems, once): &(&str, &[System], bool)| Workload {
+        name: name.to_owned(),
+        systems: systems.to_vec(),
+        once,
+        pending: None,
+    };
+    ON_REDIS.iter().map(workload).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs", "disk"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -168,7 +192,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs", "disk"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

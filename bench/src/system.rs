@@ -29,12 +29,20 @@ pub(crate) enum System {
     Beanstalkd,
     /// The `fjall` crate, made a queue.
     Fjall,
+    Asynq,
+    BullMq,
+    Apalis,
+    /// Without what costs it most: to lock each task.
+    ApalisUnlocked,
+    /// `redis-benchmark`: what a server does at most.
+    RedisSet,
+    RedisZadd,
 }
 
 use System::*;
 
 impl System {
-    const ALL: [System; 14] = [
+    const ALL: [System; 20] = [
         Requeue,
         RequeueString,
         RequeueFifo,
@@ -49,6 +57,12 @@ impl System {
         Fdatasync,
         Beanstalkd,
         Fjall,
+        Asynq,
+        BullMq,
+        Apalis,
+        ApalisUnlocked,
+        RedisSet,
+        RedisZadd,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -67,6 +81,12 @@ impl System {
             Fdatasync => "fdatasync",
             Beanstalkd => "beanstalkd",
             Fjall => "fjall",
+            Asynq => "asynq",
+            BullMq => "bullmq",
+            Apalis => "apalis",
+            ApalisUnlocked => "apalis-unlocked",
+            RedisSet => "redis-set",
+            RedisZadd => "redis-zadd",
         }
     }
 
@@ -89,6 +109,12 @@ pub(crate) struct Programs {
     pub(crate) java: Option<PathBuf>,
     /// Whether it is installed.
     pub(crate) beanstalkd: bool,
+    pub(crate) asynq: Option<PathBuf>,
+    /// The script.
+    pub(crate) bullmq: Option<PathBuf>,
+    pub(crate) apalis: Option<PathBuf>,
+    /// Of the server that those are measured on.
+    pub(crate) redis: Option<u16>,
     /// Where what is on disk may be, until all is measured.
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -101,6 +127,9 @@ impl Programs {
             KubeRuntime => self.kube.is_some(),
             Java => self.java.is_some(),
             Beanstalkd => self.beanstalkd,
+            Asynq => self.asynq.is_some(),
+            BullMq => self.bullmq.is_some(),
+            Apalis | ApalisUnlocked => self.apalis.is_some(),
             _ => true,
         }
     }
@@ -113,6 +142,19 @@ impl Programs {
         Ok(command)
     }
 
+    /// The program that does what it is told to with a Redis. `None`: there is none.
+    pub(crate) fn client(&self, system: System) -> Result<Option<Vec<PathBuf>>, Error> {
+        let this = || std::env::current_exe().map_err(Error::OwnProgram);
+        Ok(match system {
+            Requeue => Some(vec![this()?, "obey".into()]),
+            Asynq => self.asynq.clone().map(|program| vec![program]),
+            BullMq => self.bullmq.clone().map(|script| vec!["node".into(), script]),
+            Apalis => self.apalis.clone().map(|program| vec![program]),
+            ApalisUnlocked => self.apalis.clone().map(|program| vec![program, "--unlocked".into()]),
+            _ => None,
+        })
+    }
+
     /// The program that measures once and prints the answer.
     pub(crate) fn command(
         &self,
@@ -121,6 +163,12 @@ impl Programs {
         workload: &str,
         seconds: f64,
     ) -> Result<Command, Error> {
+        if let Some(port) = self.redis {
+            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+            command.args(["redis", system.name(), workload, &seconds.to_string()]);
+            command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
+            return Ok(command);
+        }
         let mut command = match (system, self) {
             (ClientGo | ControllerRuntime, Programs { go: Some(program), .. }) => {
                 let mut command = Command::new(program);

@@ -10,6 +10,7 @@ mod fair;
 mod jobs;
 mod lateness;
 mod priority;
+pub(crate) mod redis;
 mod retry;
 mod std_heap;
 mod tally;
