@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use requeue::ManualClock;
+use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
 use requeue_jobs::{
     Backoff, Body, Calendar, Change, Claim, Condition, Due, Fence, Generation, How, JobId,
     JobState, JobView, Kind, MemoryStore, Mode, Put, Query, Receipt, Restore, Retention, Settings,
@@ -142,13 +143,14 @@ impl Both {
     fn step(&mut self) -> Result<(), String> {
         let by = self.length() / (1 << self.random.below(8));
         self.clock.advance(by + Duration::from_millis(1));
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=5 => self.put()?,
             6..=10 => self.claim()?,
             11..=14 => self.settle()?,
             15 | 16 => self.change()?,
             17 => self.set()?,
             18 => self.restore()?,
+            19 | 20 => self.list()?,
             _ => {
                 let max = *self.random.pick(&[0, 1, 1000]);
                 // Of two that are due at once, each drops another.
@@ -172,13 +174,27 @@ impl Both {
         Ok(())
     }
 
+    fn list(&mut self) -> Result<(), String> {
+        let states = [JobState::Waiting, JobState::Ready, JobState::Leased, JobState::Dead];
+        let prefixes = ["", "", "*", "*[?", "[", "\\", "^", "a b\0", "{", "n", "x"];
+        let query = Query {
+            state: self.random.chance(50).then(|| *self.random.pick(&states)),
+            prefix: (*self.random.pick(&prefixes)).to_owned(),
+            after: self.random.chance(50).then(|| self.id()),
+            limit: self.random.below(5),
+            ..Query::new(self.kind())
+        };
+        self.ask(&query, async |store| store.list(query.clone()).await).map(drop)
+    }
+
     fn put(&mut self) -> Result<(), String> {
         let puts: Vec<Put> = (0..self.random.below(4)).map(|_| self.random_put()).collect();
         self.ask(&puts, async |store| store.put(puts.clone()).await).map(drop)
     }
 
     fn random_put(&mut self) -> Put {
-        let types = ["application/octet-stream", "application/json", "text/plain", "", "x/y"];
+        let longest = "x".repeat(MAX_CONTENT_TYPE_LEN);
+        let types = ["application/octet-stream", "application/json", "text/plain", "", &longest];
         let bytes = self.random.number().to_le_bytes()[..self.random.below(9)].to_vec();
         let body = Body::new(bytes, *self.random.pick(&types)).unwrap();
         let mut put = Put::new(self.kind(), self.id(), body);
