@@ -23,6 +23,7 @@ use crate::script::Script;
 use cluster::Cluster;
 use live::Live;
 use redis::{Cmd, Value};
+use requeue_jobs::limits::MAX_KINDS;
 use server::{Server, Which};
 use std::collections::HashSet;
 use std::io;
@@ -125,10 +126,11 @@ impl Link {
     }
 
     /// Sends messages of this channel to `signals` from soon on, over all reconnects. Does not
-    /// wait. Again is nothing.
+    /// wait. Again is nothing; so it is where there are more than there can be kinds.
     pub(crate) fn subscribe(&self, channel: &str) {
         let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !wanted.contains(channel) {
+        // Who waits for ever new names must not fill the memory, here or on the server.
+        if wanted.len() < MAX_KINDS && !wanted.contains(channel) {
             wanted.insert(channel.to_owned());
             drop(self.shared.subscribe.send(channel.to_owned()));
         }

@@ -1,6 +1,7 @@
 //! One server: it is called, and lost, and found again.
 
 use super::*;
+use requeue_jobs::limits::MAX_KINDS;
 use requeue_testkit::servers::{RedisServer, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -359,4 +360,17 @@ fn a_server_that_hangs_up_while_it_is_asked_is_not_available() {
     let error = refused(&url, &quick());
     assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
     fake.join().unwrap();
+}
+
+#[test]
+fn ever_new_channels_are_not_subscribed_for_ever() {
+    let server = RedisServer::start();
+    let (link, signals) = link(&server.url());
+    for number in 0..MAX_KINDS + 10 {
+        link.subscribe(&format!("{{t:{number}}}:wake"));
+    }
+    let last = format!("{{t:{}}}:wake", MAX_KINDS - 1);
+    published(&signals, &server, &last, "1");
+    let channels = server.command(&["PUBSUB", "CHANNELS"]);
+    assert_eq!(channels.lines().count(), MAX_KINDS);
 }
