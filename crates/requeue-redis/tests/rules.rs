@@ -82,6 +82,34 @@ fn the_dead_are_kept_for_whole_milliseconds() {
     }
 }
 
+#[test]
+fn large_batches_are_done_in_order_and_claims_end_no_more_leases_than_they_may() {
+    let mut both = Both::new(3);
+    let id = |n: usize| JobId::new(n.to_string()).unwrap();
+    let puts = |from: usize| -> Vec<Put> {
+        // Every third is there twice, the second time further on.
+        let ids = (from..from + 750).chain((from..from + 750).step_by(3));
+        ids.map(|n| Put::new(kind("mail"), id(n), Body::default())).collect()
+    };
+    for from in [0, 750] {
+        both.ask("put", async |store| store.put(puts(from)).await).unwrap().unwrap();
+    }
+    let cancel = |n| Change { kind: kind("mail"), id: id(n), what: What::Cancel };
+    assert_eq!([both.claim_any(1000), both.claim_any(1000)], [1000, 500]);
+    for from in [0, 750] {
+        let changes: Vec<_> = (from..from + 750).map(cancel).collect();
+        both.ask("cancel", async |store| store.change(changes.clone()).await).unwrap().unwrap();
+    }
+    // Their leases are over all at once: the first claim ends as many as it may, and no more.
+    both.clock.advance(Duration::from_secs(60));
+    let put = Put::new(kind("mail"), JobId::new("late").unwrap(), Body::default());
+    both.ask("put", async |store| store.put(vec![put.clone()]).await).unwrap().unwrap();
+    for claimed in [0, 1] {
+        assert_eq!(both.claim_any(10), claimed);
+        both.ask("kinds", async |store| store.kinds().await).unwrap().unwrap();
+    }
+}
+
 fn kind(name: &str) -> Kind {
     Kind::new(name).unwrap()
 }
@@ -259,6 +287,14 @@ impl Both {
         })?;
         self.receipts.extend(claimed.unwrap().jobs.into_iter().map(|job| job.receipt));
         Ok(())
+    }
+
+    /// Claims so many, whichever, and answers how many there were.
+    fn claim_any(&mut self, max: usize) -> usize {
+        let (worker, lease) = (WorkerName::new("w").unwrap(), None);
+        let claim = Claim { kinds: vec![kind("mail")], max, lease, worker, nonce: 7 };
+        let count = async |store: &dyn Store| store.claim(claim.clone()).await.unwrap().jobs.len();
+        self.ask("claim", count).unwrap()
     }
 
     fn settle(&mut self) -> Result<(), String> {
