@@ -6,7 +6,7 @@
 //! listed in twenty scans.
 
 use crate::keys::Keys;
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, strange, text};
 use crate::store::{RedisStore, lock};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{JobId, JobState, Page, Query, StoreError};
@@ -93,9 +93,18 @@ impl RedisStore {
         Ok(Page { jobs, cursor })
     }
 
+    /// Which run of which server it is: where a scan has come to means nothing to another, which
+    /// would leave out jobs without a word.
+    async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
+        let mut cmd = redis::cmd("INFO");
+        cmd.arg("server");
+        let info = text(self.look(&keys.tag, cmd).await?)?;
+        Ok(info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned))
+    }
+
     /// The first ids that follow.
     async fn scan(&self, keys: &Keys, query: Query) -> Result<Window, StoreError> {
-        let scanned = Instant::now();
+        let (scanned, server) = (Instant::now(), self.run_id(keys).await?);
         let [due, leased, dead, ..] = &keys.all;
         let lists = match query.state {
             None => vec![due, leased, dead],
@@ -133,6 +142,10 @@ impl RedisStore {
                 }
             }
         }
+        if self.run_id(keys).await? != server {
+            let reason = "another server took over while its jobs were listed".to_owned();
+            return Err(StoreError::Unavailable { reason });
+        }
         Ok(Window { query, ids: ids.into_iter().collect(), is_last, scanned })
     }
 }
@@ -155,6 +168,11 @@ mod tests {
     use requeue_jobs::{Body, Kind, Put};
     use requeue_testkit::block_on;
     use requeue_testkit::servers::RedisServer;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
+    use std::thread;
 
     fn query(after: Option<&str>, limit: usize) -> Query {
         let after = after.map(|id| JobId::new(id).expect("an id"));
@@ -212,5 +230,37 @@ mod tests {
         let (_, calls) = stats.split_once("cmdstat_zscan:calls=").unwrap();
         let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
         assert!((200..400).contains(&calls), "{calls} calls");
+    }
+
+    /// Whether it was woken since it was last asked.
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_server_that_begins_anew_half_way_is_not_believed() {
+        let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let store = block_on(RedisStore::connect(&server.url())).unwrap();
+        put(&store, (0..5 * SCAN).map(|n| n.to_string()));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut page = pin!(store.list_page(query(None, 1)));
+        let scans = || server.command(&["INFO", "commandstats"]).contains("cmdstat_zscan");
+        while {
+            assert!(page.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            while !woken.0.swap(false, Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            !scans()
+        } {}
+        // It has answered, and not yet been asked for more: no call is cut.
+        server.start_again();
+        let page = block_on(page);
+        assert!(matches!(page, Err(StoreError::Unavailable { .. })), "{page:?}");
     }
 }
