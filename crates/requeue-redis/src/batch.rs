@@ -106,12 +106,20 @@ fn cut<T: Entry>(entries: Vec<(usize, T)>) -> Vec<Vec<Call<T>>> {
     }
     wave.push(call);
     waves.push(wave);
+    // The first call goes alone: where it has to load the script or to make the kind, the next would
+    // overtake it, and have the lower generations.
+    let others = waves[0].split_off(1);
+    if !others.is_empty() {
+        waves.insert(1, others);
+    }
     waves
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use requeue_testkit::block_on;
+    use std::cell::RefCell;
 
     #[derive(Debug, PartialEq)]
     struct Thing(Kind, JobId, usize);
@@ -153,8 +161,25 @@ mod tests {
         let sizes = [MAX_BYTES + 1, 1, MAX_BYTES - 1, 1];
         let things = sizes.iter().enumerate().map(|(n, size)| thing("k", &n.to_string(), *size));
         let waves = &by_kind(things.collect())[0].waves;
-        assert_eq!(numbers(waves), [[vec![0], vec![1, 2], vec![3]]]);
+        assert_eq!(numbers(waves), [vec![vec![0]], vec![vec![1, 2], vec![3]]]);
         let many = (0..=MAX_ENTRIES).map(|n| thing("k", &n.to_string(), 0)).collect();
-        assert_eq!(by_kind(many)[0].waves[0].len(), 2);
+        assert_eq!(by_kind(many)[0].waves.len(), 2);
+    }
+
+    #[test]
+    fn the_first_call_is_not_overtaken_where_it_has_to_ask_twice() {
+        let done = RefCell::new(Vec::new());
+        let call = async |_: Kind, things: Vec<Thing>| {
+            let number: usize = things[0].1.as_str().parse().expect("its number");
+            if number == 0 {
+                tokio::task::yield_now().await;
+            }
+            done.borrow_mut().push(number);
+            Ok(things.iter().map(|_| Ok::<_, StoreError>(number)).collect())
+        };
+        let things = (0..4).map(|n| thing("k", &n.to_string(), MAX_BYTES)).collect();
+        let answers = block_on(answered(things, call));
+        assert_eq!(answers, [0, 1, 2, 3].map(Ok));
+        assert_eq!(done.take(), [0, 1, 2, 3]);
     }
 }
