@@ -39,20 +39,16 @@ impl RedisStore {
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.put);
-        for registered in ["", "1"] {
+        let answer = self.make(&kind, &keys, |registered| {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(registered);
             for put in &puts {
                 let (id, due, how) = (put.id.as_str(), due(put.due), how(put));
                 cmd.arg(id).arg(due).arg(how).arg(content(&put.body));
             }
-            let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
-            if !reply.is_empty() {
-                return placed(&mut reply, &puts);
-            }
-            self.register(&kind).await?;
-        }
-        Err(strange("a kind that was made is none"))
+            (script, cmd)
+        });
+        placed(&mut Reply::of(answer.await?)?, &puts)
     }
 }
 

@@ -9,7 +9,7 @@
 -- Answer  the generation before, a letter for each job, then a number for each letter that has one:
 --         C created, U updated, O coalesced, R revived: each has the next generation
 --         K kept, E exists, G has generation (0: is absent), D is due in too long: each has a number
---         Nothing at all: the kind is not among those of the deployment, and nothing was done.
+--         0: the kind is not among those of the deployment, and nothing was done
 -- State   absent -> pending; pending, ready -> pending; leased -> has a successor; dead -> pending
 local PER_JOB = 4
 local ids = {}
@@ -41,14 +41,14 @@ for i = 1, #ids do
     places[n + 1], places[n + 2] = written, ids[i]
     letters[i] = 'C'
   elseif not before and ARGV[2] == '' and not string.find(how, 'g', 1, true) then
-    return {}
+    return 0
   else
     letters[i], number = merge(ids[i], due, content, how, waits[i], runs[i], died[i])
   end
   if number then numbers[#numbers + 1] = number end
 end
 if records[1] then
-  if not before and ARGV[2] == '' then return {} end
+  if not before and ARGV[2] == '' then return 0 end
   call('HSET', JOB, unpack(records))
   call('ZADD', DUE, unpack(places))
 end

@@ -9,7 +9,7 @@ fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
         desk.call(&SCRIPTS.put, (NOW, "1", id, due, how, of(how)))
     };
     let unknown = desk.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
-    assert_eq!((unknown, desk.ask("EXISTS", "meta", &[])), ("[]".to_owned(), "0".to_owned()));
+    assert_eq!((unknown, desk.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
     // What can only fail needs no kind.
     assert_eq!(desk.call(&SCRIPTS.put, (NOW, "", "a", 0, "rg7", of("body"))), "[0 G 0]");
     assert_eq!(put(&mut desk, "a", 0, ""), "[0 C]");
