@@ -7,12 +7,15 @@ use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
-use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
     Claim, Claimed, ClaimedJob, Fence, JobId, Kind, Receipt, StoreError, Timestamp, check_lease,
 };
 use std::time::Duration;
+
+/// Jobs of one call: as large as they may be, their answer comes in time.
+const MAX_JOBS: usize = 100;
 
 impl RedisStore {
     pub(crate) async fn claim_of_kinds(&self, claim: Claim) -> Result<Claimed, StoreError> {
@@ -29,16 +32,34 @@ impl RedisStore {
         }
         let mut ends = MAX_BATCH;
         for kind in self.kinds_with_work(&claim.kinds, &mut claimed).await {
-            let room = claim.max - claimed.jobs.len();
-            if room == 0 || ends == 0 {
-                break;
-            }
-            match self.claim_of_kind(&kind, &claim, room, &mut ends, &mut claimed).await {
-                Ok(()) => {}
-                Err(error) => claimed.errors.push((kind, error)),
+            if let Err(error) = self.claim_in_calls(&kind, &claim, &mut ends, &mut claimed).await {
+                claimed.errors.push((kind, error));
             }
         }
         Ok(claimed)
+    }
+
+    /// Claims of a kind until there are enough, or enough bytes: an answer that is too large to
+    /// come in time would leave all of them leased to nobody.
+    async fn claim_in_calls(
+        &self,
+        kind: &Kind,
+        claim: &Claim,
+        ends: &mut usize,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
+        loop {
+            let before = claimed.jobs.len();
+            let wanted = (claim.max - before).min(MAX_JOBS);
+            let bytes: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
+            if wanted == 0 || *ends == 0 || bytes > MAX_BATCH_BYTES {
+                return Ok(());
+            }
+            self.claim_of_kind(kind, claim, wanted, ends, claimed).await?;
+            if claimed.jobs.len() - before < wanted {
+                return Ok(());
+            }
+        }
     }
 
     /// In the order in which they are asked. Of several, those are left out that have nothing:

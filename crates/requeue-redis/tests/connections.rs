@@ -3,9 +3,10 @@
 
 mod support;
 
+use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_BODY_LEN};
 use requeue_jobs::{
-    Fence, How, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError, Settled,
-    Store, StoreError,
+    Body, Fence, How, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError,
+    Settled, Store, StoreError,
 };
 use requeue_redis::RedisStore;
 use requeue_testkit::servers::{RedisServer, until};
@@ -236,4 +237,21 @@ fn an_ack_whose_answer_is_lost_is_done_once() {
     assert!(matches!(again, Err(SettleError::LeaseLost { .. })), "{again:?}");
     assert_eq!(ids(&store), Vec::<String>::new());
     is_whole(&store);
+}
+
+#[test]
+fn a_claim_of_large_jobs_gets_no_more_than_can_be_answered() {
+    const LARGE: usize = MAX_BODY_LEN;
+    let server = RedisServer::start();
+    let store = connect(&server.url(), fresh());
+    for number in 0..120 {
+        let mut put = put(&format!("job-{number:03}"));
+        put.body = Body::octets(vec![0; LARGE]).expect("as large as it may be");
+        put_all(&store, vec![put]);
+    }
+    let first = claimed(&store, 1000, LONG).jobs;
+    assert!(first.len() * LARGE > MAX_BATCH_BYTES, "{} jobs are too few", first.len());
+    assert!(first.len() < 120, "all at once");
+    let rest = claimed(&store, 1000, LONG).jobs;
+    assert_eq!(first.len() + rest.len(), 120, "nothing is held by nobody");
 }
