@@ -1,7 +1,7 @@
 //! Durable jobs on Redis: the contract of `requeue-jobs` across machines.
 //!
 //! A [`RedisStore`] is a [`Store`](requeue_jobs::Store) that any number of processes share, on
-//! one Redis (7.0 or later, or Valkey), under Sentinel, or on a Cluster. The contract is
+//! one Redis (7.0 or later), under Sentinel, or on a Cluster. The contract is
 //! `docs/jobs.md`, the same as of every store; `docs/redis-keys.md` draws what is kept, and how.
 //!
 //! ```no_run
