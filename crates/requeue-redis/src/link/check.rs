@@ -40,7 +40,9 @@ fn fits(info: &str, is_cluster: bool) -> Result<(), String> {
         let (major, minor) = OLDEST;
         return Err(format!("it is Redis {version}, and {major}.{minor} or newer is needed"));
     }
-    match (found("redis_mode"), is_cluster) {
+    // Valkey calls it otherwise.
+    let mode = field(info, "redis_mode").unwrap_or_else(|| found("server_mode"));
+    match (mode, is_cluster) {
         ("standalone", false) | ("cluster", true) => {}
         ("cluster", false) => {
             let how = "give its address as redis+cluster://…";
@@ -142,6 +144,8 @@ mod tests {
             let told = fits(&FINE.replace(this, that), is_cluster).expect_err(what);
             assert!(told.contains(what), "{told}");
         }
+        let valkey = FINE.replace("redis_mode:standalone", "server_mode:cluster");
+        assert_eq!(fits(&valkey, true), Ok(()));
         assert_eq!(fits(&FINE.replace("7.2.4", "7.0.0"), false), Ok(()));
         assert_eq!(fits(&FINE.replace("7.2.4", "10.0.0-rc1"), false), Ok(()));
     }
