@@ -18,6 +18,7 @@ use requeue_testkit::{Random, block_on, check_seeds};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const KINDS: [&str; 3] = ["mail", "sms", "never-made"];
@@ -120,7 +121,8 @@ impl Both {
         let clock = ManualClock::new();
         let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         let mut options = Options::default();
-        options.prefix = format!("rules-{seed:x}");
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        options.prefix = format!("rules-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let url = SERVER.url();
         let redis = RedisStore::connect_at(&url, options, Some(calendar.clone()));
         Both {
