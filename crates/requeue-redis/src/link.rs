@@ -23,6 +23,7 @@ use crate::script::Script;
 use cluster::Cluster;
 use live::Live;
 use redis::{Cmd, Value};
+use requeue_jobs::StoreError;
 use requeue_jobs::limits::MAX_KINDS;
 use server::{Server, Which};
 use std::collections::HashSet;
@@ -51,6 +52,22 @@ pub(crate) enum Trouble {
     NotDone(String),
     /// It may have been done.
     Unknown(String),
+}
+
+impl Trouble {
+    /// What it means for a call that changes something.
+    pub(crate) fn of_a_change(self) -> StoreError {
+        match self {
+            Trouble::NotDone(reason) => StoreError::Unavailable { reason },
+            Trouble::Unknown(reason) => StoreError::Unknown { reason },
+        }
+    }
+
+    /// What it means for a call that changes nothing, or that done twice is done once.
+    pub(crate) fn of_a_look(self) -> StoreError {
+        let (Trouble::NotDone(reason) | Trouble::Unknown(reason)) = self;
+        StoreError::Unavailable { reason }
+    }
 }
 
 /// The connections of a store. Cheap to clone; with the last clone they are closed.

@@ -5,7 +5,7 @@ use crate::keys::{self, Keys};
 use crate::link::{Link, Signal, Trouble};
 use crate::list::Windows;
 use crate::options::Options;
-use crate::reply::number;
+use crate::reply::{Reply, number};
 use crate::script::{SCRIPTS, Script};
 use crate::watch::Watch;
 use redis::{Cmd, Value};
@@ -126,29 +126,17 @@ impl RedisStore {
         cmd: Cmd,
     ) -> Result<Value, StoreError> {
         let answer = self.shared.link.call(&keys.tag, cmd, Some(script)).await;
-        answer.map_err(|trouble| match trouble {
-            Trouble::Unknown(reason) if !script.only_reads => StoreError::Unknown { reason },
-            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
-                StoreError::Unavailable { reason }
-            }
-        })
+        answer.map_err(if script.only_reads { Trouble::of_a_look } else { Trouble::of_a_change })
     }
 
     /// A command that only looks, on the server that has the slot of `tag`.
     pub(crate) async fn look(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(|trouble| match trouble {
-            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
-                StoreError::Unavailable { reason }
-            }
-        })
+        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_look)
     }
 
     /// A command that changes something, and is no script.
     pub(crate) async fn tell(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(|trouble| match trouble {
-            Trouble::NotDone(reason) => StoreError::Unavailable { reason },
-            Trouble::Unknown(reason) => StoreError::Unknown { reason },
-        })
+        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_change)
     }
 
     /// Counts a kind among those of the deployment. On a Cluster they are in another slot than
@@ -159,12 +147,7 @@ impl RedisStore {
         let mut cmd = script.begin(&[keys::kinds(tag)]);
         cmd.arg(kind.as_str()).arg(MAX_KINDS);
         let answer = self.shared.link.call(tag, cmd, Some(script)).await;
-        let answer = answer.map_err(|trouble| match trouble {
-            // Twice is once.
-            Trouble::NotDone(reason) | Trouble::Unknown(reason) => {
-                StoreError::Unavailable { reason }
-            }
-        })?;
+        let answer = answer.map_err(Trouble::of_a_look)?;
         match usize::try_from(number(&answer)?).unwrap_or(usize::MAX) {
             0 => Ok(()),
             count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
@@ -176,7 +159,7 @@ impl RedisStore {
         if let Some(calendar) = &self.shared.calendar {
             return Ok(calendar.now());
         }
-        let mut time = crate::reply::Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
+        let mut time = Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
         let (seconds, micros) = (time.number()?, time.number()?);
         Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
     }
