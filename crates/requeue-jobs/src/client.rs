@@ -142,6 +142,24 @@ impl Jobs {
         PutJob::new(&self.shared.puts, kind, id, body.as_ref())
     }
 
+    /// The same with a put that is made already: by a program that has read it from elsewhere.
+    ///
+    /// ```
+    /// use requeue_jobs::{Body, JobId, Jobs, Kind, MemoryStore, Put, PutOutcome};
+    /// use std::sync::Arc;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// let (kind, id) = (Kind::new("order.close")?, JobId::new("order-42")?);
+    /// let placed = jobs.place(Put::new(kind, id, Body::default())).await?;
+    /// assert_eq!(placed.outcome, PutOutcome::Created);
+    /// # Ok::<(), requeue_jobs::PutError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn place(&self, put: Put) -> Placing {
+        Placing::new(&self.shared.puts, put)
+    }
+
     /// Claims jobs of these kinds, for a worker of this name: `.await` it.
     ///
     /// One at most, without waiting for it, unless it is said otherwise. See [`ClaimJobs`].

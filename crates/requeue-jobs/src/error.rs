@@ -84,6 +84,12 @@ pub enum Invalid {
         /// Why.
         reason: String,
     },
+    /// What a store elsewhere refuses, by a rule that is not known here.
+    #[error("{reason}")]
+    Refused {
+        /// What it said.
+        reason: String,
+    },
 }
 
 /// Why a store did not do what it was asked to.

@@ -112,6 +112,12 @@ impl IntoFuture for PutJob {
 #[must_use = "await it"]
 pub struct Placing(Result<Call<Put, Placed, PutError>, Option<Invalid>>);
 
+impl Placing {
+    pub(super) fn new(puts: &Puts, put: Put) -> Self {
+        Placing(Ok(puts.call(put)))
+    }
+}
+
 impl Future for Placing {
     type Output = Result<Placed, PutError>;
 
