@@ -1,0 +1,3 @@
+//! The HTTP API of requeue: its words.
+
+pub mod times;

@@ -1,0 +1,359 @@
+//! What each text means, and that none is too odd.
+
+use super::*;
+use proptest::prelude::*;
+use requeue_jobs::Timestamp;
+
+fn berlin() -> Zone {
+    "Europe/Berlin".parse().unwrap()
+}
+
+/// An instant in RFC 3339, for comparison.
+fn at(text: &str) -> Timestamp {
+    Timestamp::from(std::time::SystemTime::from(text.parse::<jiff::Timestamp>().unwrap()))
+}
+
+/// What `text` means in Berlin at this time, shown.
+fn read(text: &str, now: &str) -> String {
+    match parse_time(text, at(now), &berlin()) {
+        Ok(time) => show_time(time),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn refused(text: &str) -> String {
+    let error = parse_time(text, at("2026-11-15T12:00:00Z"), &berlin());
+    error.map(show_time).expect_err(text).to_string()
+}
+
+/// Texts of each form.
+const GOOD: [(&str, &str); 38] = [
+    ("2026-12-01T09:00:00+01:00", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01 09:00:00+01:00", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01t09:00:00z", "2026-12-01T09:00:00.000Z"),
+    ("2026-12-01T09:00:00-0330", "2026-12-01T12:30:00.000Z"),
+    ("2026-12-01T09:00Z", "2026-12-01T09:00:00.000Z"),
+    ("2026-12-01T09:00:00.25Z", "2026-12-01T09:00:00.250Z"),
+    ("2026-12-01T09:00:00+01:00[Europe/Berlin]", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01T09:00:00+01:00[!europe/berlin]", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01T09:00:00Z[Europe/Berlin]", "2026-12-01T09:00:00.000Z"),
+    ("2026-12-01T09:00:00-00:00[Europe/Berlin]", "2026-12-01T09:00:00.000Z"),
+    ("2026-12-01T09:00:00[America/New_York]", "2026-12-01T14:00:00.000Z"),
+    ("2026-12-01T09:00:00+01:00[+01:00]", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01 09:00 America/New_York", "2026-12-01T14:00:00.000Z"),
+    ("2026-12-01 9:00 UTC", "2026-12-01T09:00:00.000Z"),
+    ("2026-12-01 09:00 -05:00", "2026-12-01T14:00:00.000Z"),
+    ("  2026-12-01   09:00  ", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01T09:00", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01 at 09:00", "2026-12-01T08:00:00.000Z"),
+    ("2026-12-01", "2026-11-30T23:00:00.000Z"),
+    ("2026-12-01 UTC", "2026-12-01T00:00:00.000Z"),
+    ("13:00", "2026-11-15T12:00:00.000Z"),
+    ("12:59", "2026-11-16T11:59:00.000Z"),
+    ("9:00", "2026-11-16T08:00:00.000Z"),
+    ("at 23:59:59.999", "2026-11-15T22:59:59.999Z"),
+    ("09:00 Asia/Tokyo", "2026-11-16T00:00:00.000Z"),
+    ("09:00Z", "2026-11-16T09:00:00.000Z"),
+    ("today", "2026-11-14T23:00:00.000Z"),
+    ("today 18:00", "2026-11-15T17:00:00.000Z"),
+    ("Today 08:00", "2026-11-15T07:00:00.000Z"),
+    ("TOMORROW", "2026-11-15T23:00:00.000Z"),
+    ("tomorrow at 09:00 Pacific/Kiritimati", "2026-11-16T19:00:00.000Z"),
+    ("yesterday", "2026-11-13T23:00:00.000Z"),
+    ("monday 08:30", "2026-11-16T07:30:00.000Z"),
+    ("mon 08:30 UTC", "2026-11-16T08:30:00.000Z"),
+    ("now", "2026-11-15T12:00:00.000Z"),
+    ("in 1h 30min", "2026-11-15T13:30:00.000Z"),
+    ("1h 30 min ago", "2026-11-15T10:30:00.000Z"),
+    ("@1796112000s", "2026-12-01T08:00:00.000Z"),
+];
+
+#[test]
+fn times_are_read_as_people_write_them() {
+    for (text, means) in GOOD {
+        assert_eq!(read(text, "2026-11-15T12:00:00Z"), means, "{text}");
+        let upper = text.to_ascii_uppercase();
+        assert_eq!(read(&upper, "2026-11-15T12:00:00Z"), means, "{upper}");
+    }
+}
+
+#[test]
+fn what_is_finer_than_a_millisecond_is_rounded_up() {
+    for (fraction, millis) in [
+        (".000", "000"),
+        (".0000000000000000000000000000000000000000000000000001", "001"),
+        (".1", "100"),
+        (".0019", "002"),
+        (".001000000", "001"),
+    ] {
+        let text = format!("2026-12-01T08:00:00{fraction}Z");
+        let means = format!("2026-12-01T08:00:00.{millis}Z");
+        assert_eq!(read(&text, "2026-11-15T12:00:00Z"), means);
+    }
+    let now = "2026-11-15T12:00:00Z";
+    assert_eq!(read("2026-12-31T23:59:59.9991Z", now), "2027-01-01T00:00:00.000Z");
+    assert_eq!(read("in 1ns", now), "2026-11-15T12:00:00.001Z");
+    assert_eq!(read("1ns ago", now), "2026-11-15T12:00:00.000Z");
+    assert_eq!(read("1.5ms ago", now), "2026-11-15T11:59:59.999Z");
+}
+
+#[test]
+fn a_time_of_day_is_the_next_one_and_now_is_not_yet_passed() {
+    assert_eq!(read("09:00", "2026-12-01T08:00:00Z"), "2026-12-01T08:00:00.000Z");
+    assert_eq!(read("09:00", "2026-12-01T08:00:00.001Z"), "2026-12-02T08:00:00.000Z");
+    // It is the 2nd in Berlin already.
+    assert_eq!(read("00:10", "2026-12-01T23:30:00Z"), "2026-12-02T23:10:00.000Z");
+    assert_eq!(read("tomorrow", "2026-12-01T23:30:00Z"), "2026-12-02T23:00:00.000Z");
+    assert_eq!(read("tomorrow UTC", "2026-12-01T23:30:00Z"), "2026-12-02T00:00:00.000Z");
+}
+
+#[test]
+fn a_weekday_is_the_next_one_and_today_only_if_the_time_has_not_passed() {
+    // A Tuesday.
+    let now = "2026-12-01T08:00:00Z";
+    for (text, means) in [
+        ("tuesday 09:00", "2026-12-01T08:00:00.000Z"),
+        ("tuesday 08:59", "2026-12-08T07:59:00.000Z"),
+        ("tuesday", "2026-12-07T23:00:00.000Z"),
+        ("wed", "2026-12-01T23:00:00.000Z"),
+        ("thursday", "2026-12-02T23:00:00.000Z"),
+        ("friday", "2026-12-03T23:00:00.000Z"),
+        ("saturday", "2026-12-04T23:00:00.000Z"),
+        ("sunday", "2026-12-05T23:00:00.000Z"),
+        ("monday", "2026-12-06T23:00:00.000Z"),
+    ] {
+        assert_eq!(read(text, now), means, "{text}");
+    }
+}
+
+#[test]
+fn a_time_that_is_skipped_comes_after_the_change() {
+    let now = "2026-03-28T12:00:00Z";
+    for (text, means) in [
+        ("2026-03-29 01:59:59", "2026-03-29T00:59:59.000Z"),
+        ("2026-03-29 02:00", "2026-03-29T01:00:00.000Z"),
+        ("2026-03-29 02:30", "2026-03-29T01:30:00.000Z"),
+        ("2026-03-29 03:00", "2026-03-29T01:00:00.000Z"),
+        ("02:30", "2026-03-29T01:30:00.000Z"),
+        // Midnight is skipped there: the day begins at one.
+        ("2018-11-04 America/Sao_Paulo", "2018-11-04T03:00:00.000Z"),
+        // The whole day is.
+        ("2011-12-30 12:00 Pacific/Apia", "2011-12-30T22:00:00.000Z"),
+    ] {
+        assert_eq!(read(text, now), means, "{text}");
+    }
+}
+
+#[test]
+fn a_time_that_is_shown_twice_is_the_first() {
+    let now = "2026-10-24T12:00:00Z";
+    for (text, means) in [
+        ("2026-10-25 01:59", "2026-10-24T23:59:00.000Z"),
+        ("2026-10-25 02:30", "2026-10-25T00:30:00.000Z"),
+        ("2026-10-25 03:00", "2026-10-25T02:00:00.000Z"),
+        ("02:30", "2026-10-25T00:30:00.000Z"),
+        ("2026-10-25T02:30:00+02:00[Europe/Berlin]", "2026-10-25T00:30:00.000Z"),
+        ("2026-10-25T02:30:00+01:00[Europe/Berlin]", "2026-10-25T01:30:00.000Z"),
+    ] {
+        assert_eq!(read(text, now), means, "{text}");
+    }
+    // 02:45, the first time: the next 02:30 is the second one.
+    assert_eq!(read("02:30", "2026-10-25T00:45:00Z"), "2026-10-25T01:30:00.000Z");
+    assert_eq!(read("02:30", "2026-10-25T01:45:00Z"), "2026-10-26T01:30:00.000Z");
+}
+
+#[test]
+fn a_leap_second_is_the_start_of_the_next_minute() {
+    let now = "2016-12-31T12:00:00Z";
+    assert_eq!(read("2016-12-31T23:59:60Z", now), "2017-01-01T00:00:00.000Z");
+    assert_eq!(read("2017-01-01T05:29:60.5+05:30", now), "2017-01-01T00:00:00.500Z");
+    assert!(refused("2016-12-31T23:58:60Z").contains("write 00 to 59"));
+}
+
+#[test]
+fn what_is_refused_says_what_to_write() {
+    for (text, says) in [
+        ("", "it is empty; write it like 2026-12-01T09:00:00+01:00"),
+        (" ", "it is empty"),
+        ("soon", "write it like"),
+        ("1796112000", "write @1796112000s or @1796112000ms"),
+        ("9", "9 of what?"),
+        ("5m", "it is a duration; give it as a delay, or write in 5m"),
+        ("PT5M", "write in PT5M"),
+        ("next monday 08:30", "write the date"),
+        ("9am", "write hours from 0 to 23"),
+        ("tomorrow 9", "\"9\" is no time of day"),
+        ("tomorrow 9am", "\"9am\" is no time of day"),
+        ("T09:00", "write it like"),
+        ("24:00", "\"24:00\" is no time of day"),
+        ("09:60", "\"09:60\" is no time of day"),
+        ("09:00:61", "is no time of day"),
+        ("09:0", "is no time of day"),
+        ("009:00", "is no time of day"),
+        ("09:00.5", "is no time of day"),
+        ("09:00:00.", "is no time of day"),
+        ("09:00:00:00", "is no time of day"),
+        ("at", "\"\" is no time of day"),
+        ("2026-12-01T", "\"\" is no time of day"),
+        ("2026-12-01T Europe/Berlin", "is no time of day"),
+        ("2026-02-29", "there is no date 2026-02-29"),
+        ("2026-13-01", "there is no date 2026-13-01"),
+        ("2026-1-1", "there is no date 2026-1-1; write year-month-day, 2026-12-01"),
+        ("2026-12-01-05:00", "there is no date"),
+        ("2026-12-01Europe/Berlin", "write it like"),
+        ("09:00Europe/Berlin", "\"Europe/Berlin\" cannot follow there"),
+        ("2026-12-01T09:00Z foo", "\"Z foo\" cannot follow there"),
+        ("09:00 tomorrow", "write the day before the time"),
+        ("2026-12-01T09:00:00+02:00[Europe/Berlin]", "the zone is not at that offset then"),
+        ("2026-03-29T02:30:00+01:00[Europe/Berlin]", "the zone is not at that offset then"),
+        ("@", "write @1796112000s"),
+        ("@5", "write @1796112000s"),
+        ("@5m", "write @1796112000s"),
+        ("@-5s", "write @1796112000s"),
+        ("@5s!", "write @1796112000s"),
+        ("12/01/2026 09:00", "write it like"),
+        ("+12026-12-01T00:00:00Z", "write it like"),
+        ("12026-12-01T00:00:00Z", "write it like"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(&format!("{text:?} is no time: ")), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+    for (text, name) in [
+        ("2026-12-01T09:00 Z foo", "Z foo"),
+        ("tomorrow 09:00 Berlin", "Berlin"),
+        ("tomorrow foo", "foo"),
+        ("2026-12-01T09:00:00+25:00", "+25:00"),
+        ("2026-12-01T09:00:00Z[Europe/Berlin", "Z[Europe/Berlin"),
+        ("2026-12-01T09:00:00Z[]", ""),
+        ("2026-12-01T09:00:00+01:00[Europe/Berlin] foo", "+01:00[Europe/Berlin] foo"),
+        ("09:00 Europe/Berlin[UTC]", "Europe/Berlin[UTC]"),
+    ] {
+        assert!(refused(text).starts_with(&format!("{name:?} is no time zone: ")), "{text}");
+    }
+    for (text, says) in [
+        ("in 5", "5 of what?"),
+        ("in", "\"\" is no duration"),
+        ("in 1 month", "months and years"),
+        ("in 5m Europe/Berlin", "\"5m Europe/Berlin\" is no duration"),
+        ("five minutes ago", "\"five minutes\" is no duration"),
+    ] {
+        assert!(refused(text).contains(says), "{text}: {}", refused(text));
+    }
+    let long = "9".repeat(101);
+    assert_eq!(
+        refused(&long),
+        "a time, duration or zone of 101 bytes is too long; the limit is 100"
+    );
+}
+
+#[test]
+fn nothing_is_before_1970() {
+    let now = "2026-11-15T12:00:00Z";
+    assert_eq!(read("1970-01-01T00:00:00Z", now), "1970-01-01T00:00:00.000Z");
+    assert_eq!(read("1969-12-31T23:59:59.9999Z", now), "1970-01-01T00:00:00.000Z");
+    for text in ["1969-12-31T23:59:59.999Z", "1970-01-01", "0000-01-01", "3000w ago"] {
+        let says = "is before 1970-01-01T00:00:00Z, the earliest time there is";
+        assert_eq!(refused(text), format!("{text:?} {says}"));
+    }
+}
+
+#[test]
+fn the_last_times_are_read_and_shown() {
+    let now = "2026-11-15T12:00:00Z";
+    for text in ["9999-12-31T23:59:59.999Z", "@253402300800000ms", "@18446744073709551615ms"] {
+        assert_eq!(read(text, now), text);
+    }
+    assert_eq!(read("9999-12-31T23:59:59-01:00", now), "@253402304399000ms");
+    assert_eq!(read("9999-12-31 23:59:59.9999 America/New_York", now), "@253402318800000ms");
+    for text in ["@18446744073709551616ms", "@18446744073709552s", "in 18446744073709551s"] {
+        let says = "is too late a time; the limit is @18446744073709551615ms";
+        assert_eq!(refused(text), format!("{text:?} {says}"));
+    }
+}
+
+#[test]
+fn a_clock_beyond_the_calendar_refuses_only_days() {
+    let now = Timestamp::from_millis(u64::MAX);
+    assert_eq!(parse_time("now", now, &Zone::UTC), Ok(now));
+    assert_eq!(parse_time("in 0s", now, &Zone::UTC), Ok(now));
+    for text in ["today", "09:00", "monday"] {
+        let error = parse_time(text, now, &Zone::UTC).unwrap_err().to_string();
+        assert!(error.contains("after the year 9999"), "{error}");
+    }
+    let last = at("9999-12-30T22:00:00Z");
+    assert!(parse_time("tomorrow", last, &Zone::UTC).is_ok());
+    for text in ["sunday", "tomorrow +14:00"] {
+        let error = parse_time(text, last, &Zone::UTC).unwrap_err().to_string();
+        assert!(error.contains("after the year 9999"), "{error}");
+    }
+}
+
+/// One of [`GOOD`], with a few characters changed, lost or added.
+fn nearly_good() -> impl Strategy<Value = String> {
+    let character = prop_oneof![
+        3 => proptest::char::range(' ', '~'),
+        1 => any::<char>(),
+    ];
+    let change = (any::<prop::sample::Index>(), 0..3, character);
+    let changes = prop::collection::vec(change, 1..4);
+    (prop::sample::select(&GOOD[..]), changes).prop_map(|((text, _), changes)| {
+        let mut text: Vec<char> = text.chars().collect();
+        for (place, what, character) in changes {
+            let place = place.index(text.len().max(1));
+            match what {
+                0 => text.insert(place, character),
+                1 if !text.is_empty() => text[place] = character,
+                _ if !text.is_empty() => drop(text.remove(place)),
+                _ => {}
+            }
+        }
+        text.into_iter().collect()
+    })
+}
+
+/// Both what is possible now and what never will be.
+fn any_time() -> impl Strategy<Value = Timestamp> {
+    (any::<u64>(), 0..64u32).prop_map(|(millis, shift)| Timestamp::from_millis(millis >> shift))
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_is_read_back(time in any_time(), now in any_time()) {
+        prop_assert_eq!(parse_time(&show_time(time), now, &berlin()), Ok(time));
+    }
+
+    #[test]
+    fn years_are_shown_in_order(millis in 0..253_402_300_799_999u64) {
+        let [one, next] = [millis, millis + 1].map(|at| show_time(Timestamp::from_millis(at)));
+        prop_assert!(one < next, "{} {}", one, next);
+        prop_assert_eq!(one.len(), 24);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>(), now in any_time()) {
+        let _ = parse_time(&text, now, &berlin());
+        let _ = text.parse::<Zone>();
+    }
+
+    #[test]
+    fn no_text_like_a_time_makes_it_panic(text in nearly_good(), now in any_time()) {
+        match parse_time(&text, now, &berlin()) {
+            Ok(time) => prop_assert_eq!(parse_time(&show_time(time), now, &Zone::UTC), Ok(time)),
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn the_next_time_of_day_is_within_a_day_or_so(
+        now in 0..4_000_000_000_000u64,
+        hour in 0..24,
+        minute in 0..60,
+    ) {
+        let now = Timestamp::from_millis(now);
+        let time = parse_time(&format!("{hour}:{minute:02}"), now, &berlin()).unwrap();
+        prop_assert!(time >= now);
+        // A day on which clocks go back has 25 hours.
+        prop_assert!(time.saturating_since(now).as_secs() <= 25 * 3600);
+    }
+}
