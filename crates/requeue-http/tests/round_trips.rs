@@ -1,0 +1,279 @@
+//! What a client sends is what a server reads, and the other way round: to the byte, and to the
+//! nanosecond or millisecond.
+
+use requeue_http::wire::{
+    BodyText, ChangeAny, ClaimRequest, ClaimedView, Job, PutDone, PutRequest, Reading,
+    RestoreRequest, ScheduleText, SettingsText, SettleDone, SettleLease, TickRequest, TickResult,
+};
+use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
+use requeue_jobs::{
+    Backoff, Body, Change, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence, Generation,
+    How, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, NextView, Placed, Put,
+    PutOutcome, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Tick, Ticked,
+    Timestamp, What, WorkerName,
+};
+use requeue_testkit::{Random, check_seeds};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+const READING: Reading = Reading { now: Timestamp::from_millis(1_800_000_000_000) };
+
+/// Over the wire and back.
+fn sent<T: Serialize + DeserializeOwned>(value: &T) -> T {
+    let text = serde_json::to_string(value).expect("it can be written");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn all_is_read_as_it_was_meant() {
+    check_seeds(&[], "REQUEUE_ROUND_TRIPS", 2000, |seed| {
+        let random = &mut Random::new(seed);
+        check(random);
+        Ok(())
+    });
+}
+
+fn check(random: &mut Random) {
+    let put = put(random);
+    let read = sent(&PutRequest::from(put.clone())).read("", None, None, &READING);
+    assert_eq!(read, Ok(put));
+    let placed = placed(random);
+    assert_eq!(Placed::from(sent(&PutDone::from(placed))), placed);
+    let claim = claim(random);
+    let read = sent(&ClaimRequest::from(&claim)).read(&READING, 0);
+    assert_eq!(read, Ok((claim, Duration::ZERO)));
+    let job = claimed(random);
+    assert_eq!(sent(&ClaimedView::from(job.clone())).read(&READING), Ok(job));
+    let settle = settle(random);
+    assert_eq!(sent(&SettleLease::from(settle.clone())).read("", None, &READING), Ok(settle));
+    let settled = settled(random);
+    assert_eq!(sent(&SettleDone::from(settled)).read(&READING), Ok(settled));
+    let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive]);
+    let change = Change { kind: kind(random), id: id(random), what };
+    assert_eq!(sent(&ChangeAny::from(change.clone())).read(""), Ok(change));
+    let job = view(random);
+    assert_eq!(sent(&Job::from(&job)).read("", &READING), Ok(job.clone()));
+    let (generation, fence) = (generation(random), Fence(random.number() >> 12));
+    let restore = Restore { kind: job.kind.clone(), generation, fence, jobs: vec![job] };
+    let read = sent(&RestoreRequest::from(&restore)).read(&restore.kind, &READING);
+    assert_eq!(read, (generation, fence, restore.jobs.into_iter().map(Ok).collect()));
+    let settings = settings(random);
+    assert_eq!(sent(&SettingsText::from(&settings)).read(&READING), Ok(settings));
+    let schedule = schedule(random);
+    assert_eq!(sent(&ScheduleText::from(&schedule)).told(&READING), Ok(schedule));
+    let (kind, id) = (kind(random), id(random));
+    let (expected, next) = (time(random), time(random));
+    let tick = Tick { kind, id, expected, next, put: random.chance(50) };
+    let read = sent(&TickRequest::from(&tick)).read(tick.kind.clone(), tick.id.clone(), &READING);
+    assert_eq!(read, Ok(tick));
+    let ticked = *random.pick(&[
+        Ticked::Put(placed),
+        Ticked::Skipped,
+        Ticked::Moved(expected),
+        Ticked::Absent,
+    ]);
+    assert_eq!(sent(&TickResult::from(ticked)).read(&READING), Ok(ticked));
+}
+
+#[test]
+fn bodies_go_the_way_that_people_can_read() {
+    let body = |bytes: &[u8], content_type| Body::new(bytes, content_type).expect("small");
+    let fields = |body: &Body| {
+        let BodyText { body, body_text, body_base64, .. } = body.into();
+        [body.is_some(), body_text.is_some(), body_base64.is_some()]
+    };
+    let (json, text, base64) = ([true, false, false], [false, true, false], [false, false, true]);
+    for (bytes, content_type, expected) in [
+        (&b"null"[..], "application/json", json),
+        (b"{\"a\":\n1e999}", "application/json", json),
+        (b" 1", "application/json", base64),
+        (b"{", "application/json", base64),
+        (b"", "application/json", base64),
+        (b"hello", "text/plain", text),
+        (b"", "text/plain; charset=utf-8", text),
+        (b"\xFF", "text/plain", base64),
+        (b"hello", "application/octet-stream", base64),
+        (b"", "application/octet-stream", [false; 3]),
+    ] {
+        let body = body(bytes, content_type);
+        assert_eq!(fields(&body), expected, "{bytes:?} as {content_type}");
+        assert_eq!(BodyText::from(&body).read(""), Ok(body));
+    }
+}
+
+fn kind(random: &mut Random) -> Kind {
+    Kind::new(*random.pick(&["mail", "order.close", "-", "A_1"])).expect("a valid kind")
+}
+
+fn id(random: &mut Random) -> JobId {
+    JobId::new(text(random) + "x").expect("a valid id")
+}
+
+fn worker(random: &mut Random) -> WorkerName {
+    WorkerName::new(text(random) + "w").expect("a valid name")
+}
+
+fn text(random: &mut Random) -> String {
+    let pieces = ["a", "/", "\"", "\\", "\n", "ü", "\0", "🦀", "\u{2028}", " ", "%2F", "."];
+    (0..random.below(8)).map(|_| *random.pick(&pieces)).collect()
+}
+
+fn body(random: &mut Random) -> Body {
+    let types = ["application/json", "text/plain", "application/octet-stream", "", "Text/HTML"];
+    let content_type = *random.pick(&types);
+    let bytes = match random.below(4) {
+        0 => serde_json::to_vec(&text(random)).expect("text is JSON"),
+        1 => b"{\"a\": [1, null, 1e400], \"a\": {}}".to_vec(),
+        2 => text(random).into_bytes(),
+        _ => (0..random.below(6)).map(|_| random.number() as u8).collect(),
+    };
+    Body::new(bytes, content_type).expect("small")
+}
+
+fn time(random: &mut Random) -> Timestamp {
+    let shift = random.below(64);
+    Timestamp::from_millis(random.number() >> shift)
+}
+
+/// One that is not too long.
+fn delay(random: &mut Random) -> Duration {
+    duration(random).min(MAX_DELAY)
+}
+
+/// One that is neither too short nor too long.
+fn lease(random: &mut Random) -> Duration {
+    duration(random).clamp(MIN_LEASE, MAX_LEASE)
+}
+
+fn duration(random: &mut Random) -> Duration {
+    let shift = random.below(64);
+    Duration::new(random.number() >> shift, (random.number() % 1_000_000_000) as u32)
+}
+
+fn maybe<T>(random: &mut Random, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
+    random.chance(50).then(|| make(random))
+}
+
+fn generation(random: &mut Random) -> Generation {
+    Generation(random.number() >> 11)
+}
+
+fn put(random: &mut Random) -> Put {
+    let due = match random.below(3) {
+        0 => Due::Now,
+        1 => Due::After(delay(random)),
+        _ => Due::At(time(random).min(READING.now.saturating_add(MAX_DELAY))),
+    };
+    let mode = match random.below(4) {
+        0 => Mode::Replace,
+        1 => Mode::Earliest,
+        2 => Mode::Keep,
+        _ => Mode::Debounce { max_wait: duration(random) },
+    };
+    let condition = match random.below(3) {
+        0 => None,
+        1 => Some(Condition::IfAbsent),
+        _ => Some(Condition::IfGeneration(generation(random))),
+    };
+    Put { kind: kind(random), id: id(random), body: body(random), due, mode, condition }
+}
+
+fn placed(random: &mut Random) -> Placed {
+    use PutOutcome::{Coalesced, Created, Kept, Revived, Updated};
+    let outcome = *random.pick(&[Created, Updated, Kept, Coalesced, Revived]);
+    Placed { outcome, generation: generation(random) }
+}
+
+fn claim(random: &mut Random) -> Claim {
+    let kinds = (0..random.below(4)).map(|_| kind(random)).collect();
+    let (lease, worker) = (maybe(random, lease), worker(random));
+    Claim { kinds, max: random.below(1001), lease, worker, nonce: random.number() }
+}
+
+fn receipt(random: &mut Random) -> Receipt {
+    Receipt::new(kind(random), id(random), Fence(random.number()), random.number())
+}
+
+fn claimed(random: &mut Random) -> ClaimedJob {
+    let mut job = ClaimedJob::new(receipt(random), body(random), generation(random));
+    (job.due, job.lease_ends_at, job.created_at) = (time(random), time(random), time(random));
+    job.attempt = random.number() as u32;
+    job
+}
+
+fn settle(random: &mut Random) -> Settle {
+    let how = match random.below(6) {
+        0 => How::Ack,
+        1 => How::Retry { delay: maybe(random, delay), error: text(random) },
+        2 => How::Bury { error: text(random) },
+        3 => How::RequeueAfter(delay(random)),
+        4 => How::Release,
+        _ => How::Extend(maybe(random, lease)),
+    };
+    Settle { receipt: receipt(random), how }
+}
+
+fn settled(random: &mut Random) -> Settled {
+    let at = time(random);
+    *random.pick(&[
+        Settled::Done,
+        Settled::RetryAt(at),
+        Settled::Dead,
+        Settled::Released,
+        Settled::Extended(at),
+        Settled::Cancelled,
+    ])
+}
+
+fn view(random: &mut Random) -> JobView {
+    let mut job =
+        JobView::new(kind(random), id(random), body(random), time(random), generation(random));
+    use JobState::{Dead, Leased, Ready, Waiting};
+    job.state = *random.pick(&[Waiting, Ready, Leased, Dead]);
+    (job.attempts, job.deaths) = (random.number() as u32, random.number() as u32);
+    job.lease = maybe(random, |random| LeaseView {
+        worker: worker(random),
+        claimed_at: time(random),
+        ends_at: time(random),
+        cancelled: random.chance(50),
+    });
+    job.next = maybe(random, |random| NextView {
+        body: body(random),
+        due: time(random),
+        generation: generation(random),
+    });
+    let failure = |random: &mut Random| FailedAttempt {
+        worker: worker(random),
+        started_at: time(random),
+        ended_at: time(random),
+        error: maybe(random, |random| text(random).into()),
+    };
+    job.failures = (0..random.below(3)).map(|_| failure(random)).collect();
+    job.died_at = maybe(random, time);
+    (job.created_at, job.updated_at) = (time(random), time(random));
+    job
+}
+
+fn settings(random: &mut Random) -> Settings {
+    let mut settings = Settings::default();
+    settings.lease = lease(random);
+    let jitter_percent = random.number() as u8;
+    settings.backoff = Backoff { base: delay(random), max: delay(random), jitter_percent };
+    settings.max_attempts = random.number() as u32;
+    settings.concurrency = maybe(random, |random| random.number() as u32);
+    settings.paused = random.chance(50);
+    settings.retention = Retention { age: duration(random), count: random.below(1 << 40) };
+    settings
+}
+
+fn schedule(random: &mut Random) -> Schedule {
+    Schedule {
+        id: id(random),
+        when: text(random),
+        time_zone: text(random),
+        body: body(random),
+        missed: *random.pick(&[Missed::One, Missed::Skip]),
+        next: time(random),
+    }
+}
