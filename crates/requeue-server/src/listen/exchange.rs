@@ -1,0 +1,141 @@
+//! One request, and its answer.
+
+use super::intake::{Budget, Intake, Left, RequestBody};
+use super::stream::Conversation;
+use super::{Delivery, Options};
+use crate::answer::Failure;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use requeue_http::{Problem, Sort};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower::Service;
+
+/// The service of one connection: gives its requests to the router.
+pub(crate) struct Exchanges {
+    pub(crate) router: Router,
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) budget: Budget,
+    pub(crate) peer: SocketAddr,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Exchanges {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let conversation = self.conversation.clone();
+        let (number, delivery) = conversation.begin();
+        let intake = Intake::new();
+        let (mut parts, body) = request.into_parts();
+        let body =
+            RequestBody::new(body, intake.clone(), self.options.clone(), self.budget.clone());
+        parts.extensions.insert(delivery.clone());
+        parts.extensions.insert(intake.clone());
+        parts.extensions.insert(ConnectInfo(self.peer));
+        let handler = self.router.clone().call(Request::from_parts(parts, Body::new(body)));
+        Box::pin(async move {
+            let mut answer = handled(handler, &delivery).await;
+            if answer.status().is_client_error() || answer.status().is_server_error() {
+                if let Some(why) = intake.refused() {
+                    answer = why.answer();
+                }
+                // An error is not what was promised, and takes nothing to the client.
+                delivery.lost();
+            }
+            let left = intake.left();
+            if left == Left::Refused {
+                // hyper closes, and would notice that it does after it has written the head.
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(header::CONNECTION, close);
+            }
+            if left != Left::Nothing {
+                conversation.leave_unread();
+            }
+            // hyper asks for no body where there is none, or where there must not be one. (HEAD: axum
+            // takes the body away.)
+            let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+            if answer.body().is_end_stream() || bodiless.contains(&answer.status()) {
+                conversation.complete(number);
+            }
+            Ok(answer.map(|inner| AnswerBody { inner, conversation, number }))
+        })
+    }
+}
+
+/// What the handler answers; if it panics, that it did.
+async fn handled(
+    handler: impl Future<Output = Result<Response<Body>, Infallible>>,
+    delivery: &Delivery,
+) -> Response<Body> {
+    let mut handler = pin!(handler);
+    // It is not polled again after a panic, so nobody sees what it has left behind.
+    let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Some(answer)),
+        Err(_) => Poll::Ready(None),
+    });
+    match polled.await {
+        Some(answer) => answer,
+        None => {
+            tracing::error!("a request's handler has panicked");
+            delivery.lost();
+            let detail = "handling this request has failed in a way nobody thought of";
+            Failure(Problem::new(Sort::Bug, detail)).into_response()
+        }
+    }
+}
+
+/// The body of an answer, which tells when it has ended.
+pub(crate) struct AnswerBody {
+    inner: Body,
+    conversation: Arc<Conversation>,
+    number: u64,
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        let last = match &frame {
+            Poll::Pending | Poll::Ready(Some(Err(_))) => false,
+            Poll::Ready(None) => true,
+            // hyper does not ask again where the length says that this was all.
+            Poll::Ready(Some(Ok(frame))) => {
+                frame.is_trailers()
+                    || self.inner.is_end_stream()
+                    || self.inner.size_hint().exact() == Some(0)
+            }
+        };
+        if last {
+            self.conversation.complete(self.number);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,114 @@
+//! The HTTP API, by path.
+
+mod backups;
+mod claim;
+mod document;
+mod jobs;
+mod kinds;
+mod lines;
+mod schedules;
+mod service;
+mod settle;
+mod transfer;
+mod watching;
+
+pub use backups::{BackedUp, Backup};
+
+use crate::answer::Failure;
+use crate::app::App;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use requeue_http::{Problem, Sort};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "requeue",
+        description = "Durable jobs: put a job, and it is done when it is due, by one worker at a \
+                       time, again when that fails, and never lost in between.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    tags(
+        (name = "jobs", description = "Putting, looking at and changing jobs"),
+        (name = "work", description = "Claiming jobs, and settling their leases"),
+        (name = "kinds", description = "Settings and counts"),
+        (name = "schedules", description = "Schedules, as the store keeps them"),
+        (name = "service", description = "Running it")
+    )
+)]
+struct Api;
+
+/// What goes wrong: problem documents.
+#[derive(utoipa::IntoResponses)]
+#[allow(dead_code, reason = "only its documentation is used")]
+pub(crate) enum Problems {
+    /// The request has to be mended, or what it asks for cannot be.
+    #[response(status = "4XX", content_type = "application/problem+json")]
+    Refused(Problem),
+    /// Nothing was done, or that is not known: `type` says which.
+    #[response(status = "5XX", content_type = "application/problem+json")]
+    Failed(Problem),
+}
+
+fn documented() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(jobs::put, jobs::get, jobs::cancel))
+        .routes(routes!(jobs::put_batch, jobs::list))
+        .routes(routes!(jobs::put_any))
+        .routes(routes!(jobs::change_any))
+        .routes(routes!(jobs::cancel_some))
+        .routes(routes!(jobs::run_some_now))
+        .routes(routes!(jobs::revive_some))
+        .routes(routes!(claim::claim))
+        .routes(routes!(claim::wait))
+        .routes(routes!(settle::settle))
+        .routes(routes!(settle::ack))
+        .routes(routes!(settle::retry))
+        .routes(routes!(settle::bury))
+        .routes(routes!(settle::requeue))
+        .routes(routes!(settle::release))
+        .routes(routes!(settle::extend))
+        .routes(routes!(kinds::all))
+        .routes(routes!(kinds::one, kinds::set, kinds::change, kinds::delete))
+        .routes(routes!(kinds::settings))
+        .routes(routes!(kinds::pause))
+        .routes(routes!(kinds::resume))
+        .routes(routes!(kinds::upcoming))
+        .routes(routes!(schedules::all))
+        .routes(routes!(schedules::set, schedules::remove))
+        .routes(routes!(schedules::tick))
+        .routes(routes!(transfer::restore))
+        .routes(routes!(transfer::reap))
+        .routes(routes!(transfer::export))
+        .routes(routes!(transfer::import))
+        .routes(routes!(backups::backup))
+        .routes(routes!(watching::events))
+        .routes(routes!(watching::workers))
+        .routes(routes!(watching::metrics))
+        .routes(routes!(service::stats))
+        .routes(routes!(service::problem))
+        .routes(routes!(service::healthy))
+        .routes(routes!(service::ready))
+}
+
+pub(crate) fn router(app: App) -> Router {
+    let (router, document) = documented().split_for_parts();
+    let document = document::text(&document);
+    router
+        .route("/v1/openapi.json", get(move || service::document(document.clone())))
+        .route("/", get(service::about))
+        .method_not_allowed_fallback(async || {
+            Failure(Problem::new(Sort::WrongMethod, "this path has no such method"))
+        })
+        .fallback(async |uri: axum::http::Uri| {
+            let detail = format!("there is nothing at {}", uri.path());
+            Failure(Problem::new(Sort::NoSuchPath, detail))
+        })
+        // The connection has a limit of its own, which answers as we do.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(app)
+}

@@ -1,0 +1,71 @@
+//! Claiming jobs.
+
+use super::Problems;
+use crate::answer::Answered;
+use crate::app::App;
+use crate::claims;
+use crate::extract::Json;
+use crate::listen::Delivery;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use requeue_http::Problem;
+use requeue_http::wire::{ClaimAnswer, ClaimRequest, WaitRequest};
+use requeue_jobs::{Invalid, StoreError};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Leases jobs that are due.
+///
+/// Where there is none it waits for one, as long as it is told to. What was claimed for a client that
+/// has gone away is released.
+#[utoipa::path(
+    post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
+    request_body = ClaimRequest,
+    responses((status = 200, body = ClaimAnswer), Problems)
+)]
+pub(super) async fn claim(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+    Json(request): Json<ClaimRequest>,
+) -> Answered<Json<ClaimAnswer>> {
+    let (claim, wait) = request.read(&app.reading(), nonce())?;
+    check_wait(&app, wait)?;
+    Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
+}
+
+/// Waits until a claim may get something.
+///
+/// It takes nothing: whether there is something, a claim tells. It may end sooner, for no reason.
+#[utoipa::path(
+    post, path = "/v1/wait", tag = "work", operation_id = "wait_for_jobs",
+    request_body = WaitRequest,
+    responses((status = 204, description = "There may be something, or the time is over."), Problems)
+)]
+pub(super) async fn wait(
+    State(app): State<App>,
+    Json(request): Json<WaitRequest>,
+) -> Answered<StatusCode> {
+    let (kinds, wait) = request.read(&app.reading())?;
+    check_wait(&app, wait)?;
+    let _place = app.wait()?;
+    tokio::select! {
+        waited = app.store().wait(kinds, wait) => waited?,
+        () = app.shutdown().ordered() => {}
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check_wait(app: &App, value: Duration) -> Result<(), Problem> {
+    let (min, max) = (Duration::ZERO, app.limits().wait);
+    if value <= max {
+        return Ok(());
+    }
+    let invalid = Invalid::OutOfRange { field: "the wait", value, min, max };
+    Err(Problem::from(StoreError::from(invalid)).at("wait"))
+}
+
+/// At random: a hash under a key that the system made up.
+fn nonce() -> u64 {
+    RandomState::new().hash_one(())
+}

@@ -1,0 +1,217 @@
+//! The OpenAPI document. It is made of the types of requests. Some of these are read at several
+//! paths, and have other fields at each: here they are told apart.
+
+use serde_json::{Value, json};
+use utoipa::openapi::OpenApi;
+
+/// What is sent at some paths.
+struct Shape {
+    /// What it is called.
+    name: &'static str,
+    /// The schema that it is made of.
+    of: &'static str,
+    /// The fields that it has.
+    fields: &'static [&'static str],
+    /// Those that must be there, though they need not elsewhere.
+    required: &'static [&'static str],
+    /// The schema of a batch, where there are many in one request, and its only field.
+    batch: Option<(&'static str, &'static str)>,
+    paths: &'static [&'static str],
+}
+
+const PUT: [&str; 12] = [
+    "kind",
+    "id",
+    "body",
+    "body_text",
+    "body_base64",
+    "content_type",
+    "due",
+    "delay",
+    "mode",
+    "max_wait",
+    "if_absent",
+    "if_generation",
+];
+
+const SCHEDULE: [&str; 8] =
+    ["when", "time_zone", "body", "body_text", "body_base64", "content_type", "missed", "next"];
+
+const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
+const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
+
+const SHAPES: [Shape; 10] = [
+    Shape {
+        name: "PutJob",
+        of: "PutRequest",
+        fields: PUT.split_at(2).1,
+        required: &[],
+        batch: None,
+        paths: &["/v1/kinds/{kind}/jobs/{id}"],
+    },
+    Shape {
+        name: "PutJobOfKind",
+        of: "PutRequest",
+        fields: PUT.split_at(1).1,
+        required: &["id"],
+        batch: PUTS,
+        paths: &["/v1/kinds/{kind}/jobs"],
+    },
+    Shape {
+        name: "PutAnyJob",
+        of: "PutRequest",
+        fields: &PUT,
+        required: &["kind", "id"],
+        batch: PUTS,
+        paths: &["/v1/put"],
+    },
+    Shape {
+        name: "AnyLease",
+        of: "SettleLease",
+        fields: &["receipt", "how", "error", "delay", "lease"],
+        required: &["how"],
+        batch: LEASES,
+        paths: &["/v1/settle"],
+    },
+    Shape {
+        name: "OnlyLease",
+        of: "SettleLease",
+        fields: &["receipt"],
+        required: &[],
+        batch: LEASES,
+        paths: &["/v1/ack", "/v1/release"],
+    },
+    Shape {
+        name: "RetryLease",
+        of: "SettleLease",
+        fields: &["receipt", "error", "delay"],
+        required: &[],
+        batch: LEASES,
+        paths: &["/v1/retry"],
+    },
+    Shape {
+        name: "BuryLease",
+        of: "SettleLease",
+        fields: &["receipt", "error"],
+        required: &[],
+        batch: LEASES,
+        paths: &["/v1/bury"],
+    },
+    Shape {
+        name: "RequeueLease",
+        of: "SettleLease",
+        fields: &["receipt", "delay"],
+        required: &["delay"],
+        batch: LEASES,
+        paths: &["/v1/requeue"],
+    },
+    Shape {
+        name: "ExtendLease",
+        of: "SettleLease",
+        fields: &["receipt", "lease"],
+        required: &[],
+        batch: LEASES,
+        paths: &["/v1/extend"],
+    },
+    Shape {
+        name: "SetSchedule",
+        of: "ScheduleText",
+        fields: &SCHEDULE,
+        required: &[],
+        batch: None,
+        paths: &["/v1/kinds/{kind}/schedules/{id}"],
+    },
+];
+
+/// Schemas of requests that no path has as they are.
+const GENERAL: [&str; 5] = ["PutRequest", "PutBatch", "SettleLease", "SettleBatch", "ChangeIds"];
+
+/// The document, as it is served.
+pub(super) fn text(document: &OpenApi) -> String {
+    let mut document = serde_json::to_value(document).expect("the document can be written");
+    for shape in &SHAPES {
+        let narrowed = narrowed(&document["components"]["schemas"][shape.of], shape);
+        document["components"]["schemas"][shape.name] = narrowed;
+        let mut sent = shape.name.to_owned();
+        if let Some((batch, list)) = shape.batch {
+            let mut batch = document["components"]["schemas"][batch].clone();
+            batch["properties"][list]["items"] = reference(shape.name);
+            sent += "s";
+            document["components"]["schemas"][&sent] = batch;
+        }
+        for path in shape.paths {
+            let method = if shape.batch.is_some() { "post" } else { "put" };
+            *request(&mut document, path, method) = reference(&sent);
+        }
+    }
+    changes(&mut document);
+    names(&mut document);
+    let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
+    schemas.retain(|name, _| !GENERAL.contains(&&**name));
+    document.to_string()
+}
+
+/// Some fields of a schema, of which some have to be there.
+fn narrowed(schema: &Value, shape: &Shape) -> Value {
+    let mut narrowed = schema.clone();
+    let properties = narrowed["properties"].as_object_mut().expect("it is an object");
+    properties.retain(|name, _| shape.fields.contains(&&**name));
+    debug_assert_eq!(properties.len(), shape.fields.len(), "{}", shape.name);
+    for name in shape.required {
+        let property = &mut properties[*name];
+        // What has to be there is not null.
+        match property.get("oneOf") {
+            Some(either) => *property = either[0].clone(),
+            None => property["type"] = property["type"][0].clone(),
+        }
+    }
+    if !shape.required.is_empty() {
+        let before = narrowed["required"].as_array().into_iter().flatten().cloned();
+        let required = before.chain(shape.required.iter().map(|&name| name.into()));
+        narrowed["required"] = required.collect();
+    }
+    narrowed
+}
+
+/// Jobs of a kind are changed by id, or all that match, and not both.
+fn changes(document: &mut Value) {
+    let mut some = document["components"]["schemas"]["ChangeIds"].clone();
+    let mut matching = some.clone();
+    for (schema, only, required) in
+        [(&mut some, &["ids"][..], "ids"), (&mut matching, &["all", "after", "limit"], "all")]
+    {
+        let properties = schema["properties"].as_object_mut().expect("it is an object");
+        properties.retain(|name, _| only.contains(&&**name));
+        schema["required"] = json!([required]);
+    }
+    some["properties"]["ids"]["type"] = json!("array");
+    some["properties"]["ids"]["items"] = id();
+    matching["properties"]["all"] = matching["properties"]["all"]["oneOf"][0].clone();
+    document["components"]["schemas"]["SomeJobs"] = some;
+    document["components"]["schemas"]["MatchingJobs"] = matching;
+    for verb in ["cancel", "run-now", "revive"] {
+        let either = json!({"oneOf": [reference("SomeJobs"), reference("MatchingJobs")]});
+        *request(document, &format!("/v1/kinds/{{kind}}/{verb}"), "post") = either;
+    }
+}
+
+/// Kinds in lists are named as elsewhere.
+fn names(document: &mut Value) {
+    let kind = json!({"type": "string", "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$"});
+    for schema in ["ClaimRequest", "WaitRequest"] {
+        document["components"]["schemas"][schema]["properties"]["kinds"]["items"] = kind.clone();
+    }
+}
+
+fn id() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 512})
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// The schema of what is sent there.
+fn request<'a>(document: &'a mut Value, path: &str, method: &str) -> &'a mut Value {
+    &mut document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+}

@@ -1,0 +1,73 @@
+//! Schedules, as the store keeps them: whoever ticks says when the next time is.
+
+use super::Problems;
+use crate::answer::Answered;
+use crate::app::App;
+use crate::extract::{Json, OfJob, OfKind};
+use axum::extract::State;
+use axum::http::StatusCode;
+use requeue_http::wire::{ScheduleText, Schedules, TickRequest, TickResult};
+use requeue_http::{Problem, Sort};
+
+/// The schedules of a kind, by id.
+#[utoipa::path(
+    get, path = "/v1/kinds/{kind}/schedules", tag = "schedules", operation_id = "list_schedules",
+    params(OfKind),
+    responses((status = 200, body = Schedules), Problems)
+)]
+pub(super) async fn all(State(app): State<App>, OfKind(kind): OfKind) -> Answered<Json<Schedules>> {
+    let schedules = app.store().schedules(kind).await?;
+    Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleText::from).collect() }))
+}
+
+/// Keeps a schedule, in place of one of the same id.
+#[utoipa::path(
+    put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
+    params(OfJob), request_body = ScheduleText,
+    responses((status = 204, description = "It is kept."), Problems)
+)]
+pub(super) async fn set(
+    State(app): State<App>,
+    OfJob(kind, id): OfJob,
+    Json(schedule): Json<ScheduleText>,
+) -> Answered<StatusCode> {
+    if schedule.id.is_some() {
+        return Err(Problem::new(Sort::Invalid, "the path says it already").at("id").into());
+    }
+    let schedule = schedule.read(id, &app.reading())?;
+    app.store().set_schedule(kind, schedule).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Removes a schedule. Its jobs stay.
+#[utoipa::path(
+    delete, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules",
+    operation_id = "remove_schedule",
+    params(OfJob),
+    responses((status = 204, description = "It is removed."), Problems)
+)]
+pub(super) async fn remove(State(app): State<App>, OfJob(kind, id): OfJob) -> Answered<StatusCode> {
+    if app.store().remove_schedule(kind.clone(), id.clone()).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let detail = format!("there is no schedule {id:?} of kind {kind}");
+    Err(Problem::new(Sort::Absent, detail).into())
+}
+
+/// Puts a schedule's job and moves its next time on, if that is still the expected one.
+///
+/// In one step: any number of clients may try, and one succeeds.
+#[utoipa::path(
+    post, path = "/v1/kinds/{kind}/schedules/{id}/tick", tag = "schedules",
+    operation_id = "tick_schedule",
+    params(OfJob), request_body = TickRequest,
+    responses((status = 200, body = TickResult), Problems)
+)]
+pub(super) async fn tick(
+    State(app): State<App>,
+    OfJob(kind, id): OfJob,
+    Json(request): Json<TickRequest>,
+) -> Answered<Json<TickResult>> {
+    let tick = request.read(kind, id, &app.reading())?;
+    Ok(Json(app.store().tick(tick).await?.into()))
+}

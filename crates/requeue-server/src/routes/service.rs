@@ -1,0 +1,122 @@
+//! Running it.
+
+use super::Problems;
+use crate::answer::Answered;
+use crate::app::App;
+use crate::extract::{Json, unreadable};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use requeue_http::{Problem, Sort};
+use requeue_jobs::{Kind, StoreError};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How long the store may take to answer a server that is asked whether it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// The service in numbers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Stats {
+    /// Of this program.
+    version: &'static str,
+    /// Since this node was started.
+    uptime_seconds: u64,
+    /// Kinds that there are.
+    kinds: usize,
+    /// Jobs that are waiting or ready.
+    pending: u64,
+    /// Jobs that are ready, counted up to 10,000 of each kind.
+    ready: u64,
+    /// Jobs that are leased.
+    leased: u64,
+    /// Jobs that are dead.
+    dead: u64,
+    /// Requests that wait for work, at this node.
+    waiting_claims: usize,
+}
+
+/// The service in numbers.
+#[utoipa::path(
+    get, path = "/v1/stats", tag = "service", responses((status = 200, body = Stats), Problems)
+)]
+pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
+    let kinds = app.store().kinds().await?;
+    let sum = |count: fn(&requeue_jobs::Counts) -> u64| {
+        kinds.iter().map(|kind| count(&kind.counts)).sum()
+    };
+    Ok(Json(Stats {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: app.uptime().as_secs(),
+        kinds: kinds.len(),
+        pending: sum(|counts| counts.pending),
+        ready: sum(|counts| counts.ready),
+        leased: sum(|counts| counts.leased),
+        dead: sum(|counts| counts.dead),
+        waiting_claims: app.waiting(),
+    }))
+}
+
+/// What a sort of problem means, and what to do about it.
+#[utoipa::path(
+    get, path = "/v1/problems/{name}", tag = "service", operation_id = "explain_problem",
+    params(("name" = String, Path)),
+    responses((status = 200, body = String, content_type = "text/plain"), Problems)
+)]
+pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> Answered<String> {
+    let Path(name) = name.map_err(unreadable)?;
+    match Sort::named(&name) {
+        Some(sort) => {
+            let (title, status, advice) = (sort.title(), sort.status(), sort.advice());
+            Ok(format!("{name}: {title} (status {status})\n\n{advice}\n"))
+        }
+        None => {
+            let detail = format!("there is no problem that is called {name:?}");
+            Err(Problem::new(Sort::Absent, detail).into())
+        }
+    }
+}
+
+/// Whether the process answers.
+#[utoipa::path(
+    get, path = "/healthz", tag = "service",
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+pub(super) async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// Whether work can be sent here: the store answers, and the server is not being shut down.
+#[utoipa::path(
+    get, path = "/readyz", tag = "service",
+    responses((status = 200, body = String, content_type = "text/plain"), Problems)
+)]
+pub(super) async fn ready(State(app): State<App>) -> Answered<&'static str> {
+    if app.shutdown().is_ordered() {
+        return Err(Problem::new(Sort::Stopping, "the server is being shut down").into());
+    }
+    // Any kind will do: nothing is made by looking.
+    let kind = Kind::new("ready").expect("a valid kind");
+    let asked = tokio::time::timeout(READY_WITHIN, app.store().settings(kind)).await;
+    let late = || StoreError::Unavailable {
+        reason: format!("it has not answered within {READY_WITHIN:?}"),
+    };
+    match asked.unwrap_or_else(|_| Err(late())) {
+        Ok(_) => Ok("ready\n"),
+        Err(error) => {
+            // Anybody may ask, and need not know where the store is, or what ails it.
+            tracing::warn!(%error, "not ready");
+            Err(Problem::new(Sort::Unavailable, "the store does not answer").into())
+        }
+    }
+}
+
+pub(super) async fn document(document: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
+}
+
+pub(super) async fn about() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("requeue {version}\n\nThe API is described at /v1/openapi.json.\n")
+}
