@@ -1,0 +1,42 @@
+//! A store that is watched is a store: it keeps the whole contract.
+
+use requeue_jobs::{Calendar, Store, Timestamp};
+use requeue_server::{Listener, Observed};
+use requeue_testkit::{Fixture, MemoryFixture};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Watched {
+    inner: MemoryFixture,
+    store: Arc<Observed>,
+    _listener: Listener,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let inner = MemoryFixture::new();
+        let store = Arc::new(Observed::new(inner.store(), Calendar::system()));
+        let _listener = store.events().listen(vec![]).expect("nobody else listens");
+        Watched { inner, store, _listener }
+    }
+}
+
+impl Fixture for Watched {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.inner.advance(by);
+    }
+
+    fn check(&self) {
+        self.inner.check();
+    }
+}
+
+requeue_testkit::conformance!(Watched::new);
