@@ -1,0 +1,97 @@
+//! Times and durations, as people write and read them.
+
+use jiff::tz::TimeZone;
+use requeue_http::times::{TimeError, Zone, parse_time};
+use requeue_jobs::{Calendar, Timestamp};
+use std::time::Duration;
+
+pub(crate) use requeue_http::times::{parse_duration as duration, show_duration, show_time};
+
+/// For options that take a point in time. What names no zone is in that of this machine.
+pub(crate) fn time(text: &str) -> Result<Timestamp, TimeError> {
+    parse_time(text, now(), &Zone::local())
+}
+
+pub(crate) fn now() -> Timestamp {
+    Calendar::system().now()
+}
+
+fn zoned(at: Timestamp, zone: TimeZone) -> Option<jiff::Zoned> {
+    let millis = i64::try_from(at.as_millis()).ok()?;
+    Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(zone))
+}
+
+/// For people: in their own zone, and how far that is from `now`.
+pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
+    match zoned(at, TimeZone::system()) {
+        Some(time) => {
+            format!("{} ({})", time.strftime("%Y-%m-%d %H:%M:%S %Z"), relative(at, now))
+        }
+        None => show_time(at),
+    }
+}
+
+/// How far a time is from `now`, in its two largest units.
+pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        format!("in {}", rough(at.saturating_since(now)))
+    } else if at == now {
+        "now".to_owned()
+    } else {
+        format!("{} ago", rough(now.saturating_since(at)))
+    }
+}
+
+/// A duration in its two largest units; what is less is cut.
+pub(crate) fn rough(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    if millis < 1000 {
+        return format!("{millis}ms");
+    }
+    if millis < 10_000 {
+        return format!("{}.{}s", millis / 1000, millis % 1000 / 100);
+    }
+    let units = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+    let mut left = millis / 1000;
+    let mut parts = units.iter().map(|(name, seconds)| {
+        let count = left / seconds;
+        left %= seconds;
+        (count, name)
+    });
+    let (first, name) = parts.find(|(count, _)| *count > 0).expect("it is not under a second");
+    match parts.next() {
+        Some((second, smaller)) if second > 0 => format!("{first}{name} {second}{smaller}"),
+        _ => format!("{first}{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rough_duration_has_two_units_at_most() {
+        for (millis, shown) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1500, "1.5s"),
+            (59_999, "59s"),
+            (299_000, "4m 59s"),
+            (3_600_000, "1h"),
+            (3_605_000, "1h"),
+            (90_000_000, "1d 1h"),
+        ] {
+            assert_eq!(rough(Duration::from_millis(millis)), shown);
+        }
+    }
+
+    #[test]
+    fn a_time_is_told_as_so_far_from_now() {
+        let (now, at) = (Timestamp::from_millis(100_000), Timestamp::from_millis);
+        assert_eq!(relative(at(399_000), now), "in 4m 59s");
+        assert_eq!(relative(at(100_000), now), "now");
+        assert_eq!(relative(at(0), now), "1m 40s ago");
+        assert!(local(at(0), now).ends_with("(1m 40s ago)"));
+        assert_eq!(local(at(u64::MAX), now), format!("@{}ms", u64::MAX));
+    }
+}

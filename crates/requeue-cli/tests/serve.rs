@@ -1,0 +1,224 @@
+//! `serve`: how it starts, whom it lets in, and how it ends.
+
+mod support;
+
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use support::{Dir, Server, until};
+
+const TOKEN: &str = "correct-horse-battery-staple";
+const READ: &str = "only-for-dashboards-and-such";
+
+/// Asks a server, with a token.
+fn ask(dir: &Dir, server: &Server, token: &str, args: &[&str]) -> Option<i32> {
+    let mut command = dir.command(&[args, &["--server", &server.url]].concat());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.env("REQUEUE_TOKEN", token).status().expect("it starts").code()
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_kill() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    dir.run(&["put", "mail", "a", "hello", "--server", &server.url]).ok();
+    server.signal(Signal::KILL);
+    server.end();
+    assert!(dir.path("requeue-data").exists());
+    let server = Server::start(&dir, &[]);
+    let claim = ["claim", "mail", "--json", "--server", &server.url];
+    assert_eq!(dir.run(&claim).ok().json()["body_text"], "hello");
+}
+
+#[test]
+fn it_says_where_it_listens_in_one_line_and_ends_well_when_told_to() {
+    let dir = Dir::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = dir.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("it starts");
+        let pid = child.id().to_string();
+        until("its directory", || dir.path("requeue-data/lock").exists().then_some(()));
+        // It may not have come to listen for signals, which then end it as they end any program.
+        until("its socket", || listens(&pid).then_some(()));
+        support::signal(&pid, signal);
+        let output = child.wait_with_output().expect("it ends");
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{err}");
+        assert_eq!(out.lines().count(), 1, "{out}");
+        assert!(out.starts_with("listening on http://127.0.0.1:"), "{out}");
+        assert!(out.trim_end().ends_with("jobs in requeue-data"), "{out}");
+        assert!(err.contains("stopping"), "{err}");
+    }
+}
+
+#[test]
+fn a_waiting_claim_does_not_hold_up_the_end() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    let args = ["claim", "mail", "--wait", "50s", "--server", &server.url];
+    let mut claim = dir.command(&args).stderr(Stdio::null()).spawn().expect("it starts");
+    until("the claim", || {
+        dir.http(&server.url, "/v1/stats").contains("\"waiting_claims\":1").then_some(())
+    });
+    server.signal(Signal::TERM);
+    assert_eq!(server.end(), Some(0));
+    assert!(!claim.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_what_is_under_way() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    let address = server.url.strip_prefix("http://").expect("a URL");
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    let half = "PUT /v1/kinds/mail/jobs/a HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n\
+                content-type: application/json\r\ncontent-length: 10\r\n\r\n{";
+    stream.write_all(half.as_bytes()).expect("it reads");
+    // It is being read once it says to go on.
+    let mut go_on = [0; 12];
+    stream.read_exact(&mut go_on).expect("it answers");
+    assert_eq!(&go_on, b"HTTP/1.1 100");
+    server.signal(Signal::TERM);
+    until("the end of listening", || std::net::TcpStream::connect(address).err());
+    server.signal(Signal::INT);
+    assert_eq!(server.end(), Some(1));
+}
+
+#[test]
+fn tokens_decide_who_may_do_what() {
+    let dir = Dir::new();
+    let mut command = dir.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    command.env("REQUEUE_TOKEN", TOKEN).env("REQUEUE_READ_TOKEN", READ);
+    let server = Server::of(command);
+    assert_eq!(ask(&dir, &server, TOKEN, &["put", "mail", "a"]), Some(0));
+    assert_eq!(ask(&dir, &server, READ, &["get", "mail", "a"]), Some(0));
+    assert_eq!(ask(&dir, &server, READ, &["put", "mail", "b"]), Some(1));
+    let done = dir.run(&["get", "mail", "a", "--server", &server.url]).code(1);
+    done.complains("the token was refused").complains("REQUEUE_TOKEN");
+    // A worker does not try for ever what stays refused.
+    let work = ["work", "mail", "--exec", "true", "--server", &server.url];
+    dir.run(&work).code(1).complains("the token was refused");
+    dir.write("token", format!("{TOKEN}\n"));
+    let args = ["get", "mail", "a", "--server", &server.url, "--token-file", "token"];
+    dir.run(&args).ok();
+    dir.write("token", "");
+    dir.run(&args).code(1).complains("there is no token in token");
+}
+
+#[test]
+fn tokens_of_a_file_are_read_again_when_told_to() {
+    let dir = Dir::new();
+    dir.write("tokens", format!("# ours\nfull {TOKEN}\n"));
+    let server = Server::start(&dir, &["--tokens", "tokens"]);
+    assert_eq!(ask(&dir, &server, TOKEN, &["stats"]), Some(0));
+    assert_eq!(ask(&dir, &server, READ, &["stats"]), Some(1));
+    dir.write("tokens", format!("read {READ}\n"));
+    server.signal(Signal::HUP);
+    until("the new tokens", || (ask(&dir, &server, READ, &["stats"]) == Some(0)).then_some(()));
+    assert_eq!(ask(&dir, &server, TOKEN, &["stats"]), Some(1));
+}
+
+#[test]
+fn without_a_token_it_answers_to_no_name_of_others() {
+    let dir = Dir::new();
+    // A page of evil.example, which lets that name mean 127.0.0.1, reads what it likes.
+    let status = |server: &Server, host: &str| {
+        let address = server.url.strip_prefix("http://").expect("it speaks HTTP");
+        let mut client = TcpStream::connect(address).expect("it listens");
+        let request =
+            format!("GET /v1/kinds HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("it is answered");
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    let server = Server::start(&dir, &[]);
+    assert_eq!(status(&server, "localhost:7654"), "200");
+    assert_eq!(status(&server, "127.0.0.1:7654"), "200");
+    assert_eq!(status(&server, "evil.example:7654"), "403");
+    server.signal(Signal::TERM);
+    server.end();
+    let server = Server::start(&dir, &["--allow-anyone"]);
+    assert_eq!(status(&server, "jobs.example:7654"), "200");
+}
+
+#[test]
+fn it_does_not_listen_to_the_world_without_a_token() {
+    let dir = Dir::new();
+    let world = ["serve", "--listen", "0.0.0.0:0"];
+    dir.run(&world).code(2).complains("without a token").complains("--allow-anyone");
+    dir.write("tokens", "full short\n");
+    let short = dir.run(&[&world[..], &["--tokens", "tokens"]].concat()).code(1);
+    short.complains("line 1").complains("16 to 512");
+    let anyone = [&world[..], &["--allow-anyone", "--json"]].concat();
+    let server = Server::of(dir.command(&anyone));
+    server.signal(Signal::TERM);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_told_before_anything_is_made() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    let address = server.url.strip_prefix("http://").expect("a URL");
+    let taken = dir.run(&["serve", "--listen", address, "--data", "other"]).code(4);
+    taken.complains("could not listen on").complains("--listen 127.0.0.1:0");
+    assert!(!dir.path("other").exists());
+    let twice = dir.run(&["serve", "--listen", "127.0.0.1:0"]).code(4);
+    twice.complains("requeue-data is in use by process").complains("kill ");
+    let tls = ["serve", "--tls-cert", "absent", "--tls-key", "absent"];
+    dir.run(&tls).code(1).complains("could not read absent");
+    let store = ["serve", "--listen", "127.0.0.1:0", "--store", "redis://127.0.0.1:1"];
+    dir.run(&store).code(4).complains("127.0.0.1:1");
+    dir.run(&["serve", "--store", "mysql://h"]).code(2).complains("not the address of a Redis");
+}
+
+#[test]
+fn a_server_copies_its_jobs_to_where_it_was_allowed_to() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &["--backups", "copies"]);
+    dir.run(&["put", "mail", "a", "--server", &server.url]).ok();
+    let made = dir.run(&["backup", "--json", "--server", &server.url]).ok().json();
+    let copy = made["directory"].as_str().expect("a directory");
+    assert!(copy.starts_with("copies/requeue-20"), "{copy}");
+    dir.run(&["verify", copy]).ok().says("sound: 1 jobs");
+    let to = ["backup", "--to", "x", "--server", &server.url];
+    dir.run(&to).code(2).complains("--data DIR --to DIR");
+    let server = Server::start(&dir, &["--data", "other"]);
+    let refused = dir.run(&["backup", "--server", &server.url]).code(1);
+    refused.complains("start it with --backups");
+}
+
+#[test]
+fn it_speaks_tls_with_a_certificate() {
+    let dir = Dir::new();
+    let mut openssl = std::process::Command::new("openssl");
+    // Without its defaults, which make it one that signs others.
+    let openssl = openssl
+        .args(["req", "-x509", "-days", "2", "-config", "/dev/null", "-nodes"])
+        .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(["-keyout", "key", "-out", "cert", "-subj", "/CN=here"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .current_dir(dir.path(""));
+    let output = openssl.output().expect("openssl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let done = dir.run(&["stats", "--server", &server.url]).code(4);
+    done.complains("certificate").complains("--ca-file");
+    dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
+}
+
+/// Whether a process has a socket that listens: then it has said so, and hears signals.
+fn listens(pid: &str) -> bool {
+    // Its line is in the pipe, and nobody reads it yet; signals are listened for just before.
+    let caught = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = caught.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = |signal: u32| mask & (1 << (signal - 1)) != 0;
+    bit(15) && bit(2) && bit(1)
+}

@@ -1,0 +1,339 @@
+//! Runs the program, in a directory of its own.
+
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks again and again, since other processes ring no bell here.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// A directory, removed in the end, and perhaps a server on the jobs in it.
+pub(crate) struct Dir {
+    path: PathBuf,
+    server: Option<Server>,
+}
+
+impl Dir {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("requeue-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a new directory");
+        Dir { path, server: None }
+    }
+
+    /// With a server, which all verbs ask.
+    pub(crate) fn served() -> Self {
+        let mut dir = Dir::new();
+        dir.server = Some(Server::start(&dir, &["--data", "d"]));
+        dir
+    }
+
+    /// Where the jobs are, for the command line.
+    pub(crate) fn place(&self) -> [&str; 2] {
+        match &self.server {
+            Some(server) => ["--server", &server.url],
+            None => ["--data", "d"],
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path(name), text).expect("a file of ours");
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect(name)
+    }
+
+    /// Waits until a command has written this file, and its line.
+    pub(crate) fn await_file(&self, name: &str) -> String {
+        let written = || {
+            let text = fs::read_to_string(self.path(name)).ok()?;
+            text.ends_with('\n').then(|| text.trim().to_owned())
+        };
+        until(name, written)
+    }
+
+    /// The program, here, with nothing of the tester's environment that it looks at.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+        for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN", "LOG"] {
+            command.env_remove(format!("REQUEUE_{name}"));
+        }
+        command.args(args).current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it.
+    pub(crate) fn run(&self, args: &[&str]) -> Done {
+        Done::new(args, self.command(args).output().expect("it starts"))
+    }
+
+    /// Runs it on the jobs that are here.
+    pub(crate) fn ask(&self, args: &[&str]) -> Done {
+        self.run(&[args, &self.place()].concat())
+    }
+
+    /// The same, with something on its stdin.
+    pub(crate) fn feed(&self, args: &[&str], input: &[u8]) -> Done {
+        let mut command = self.command(&[args, &self.place()].concat());
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // It answers while it reads.
+        let output = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // It may not want all of it.
+                let _ = stdin.write_all(input);
+            });
+            child.wait_with_output().expect("it ends")
+        });
+        Done::new(args, output)
+    }
+
+    /// What a server answers at this path, head and all.
+    pub(crate) fn http(&self, url: &str, path: &str) -> String {
+        let address = url.strip_prefix("http://").expect("plain HTTP");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
+    /// The job, as JSON.
+    pub(crate) fn job(&self, kind: &str, id: &str) -> Value {
+        self.ask(&["get", kind, id, "--json"]).ok().json()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        // Whoever finds it can remove it.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) args: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    fn new(args: &[&str], output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("it prints UTF-8");
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        Done { args: args.join(" "), code: output.status.code(), out, err }
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        self.code(0)
+    }
+
+    #[track_caller]
+    pub(crate) fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.out.contains(text), "no {text:?} in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn complains(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "no {text:?} in {self:#?}");
+        self
+    }
+
+    /// Its only line.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let [line] = &self.lines()[..] else { panic!("not one line: {self:#?}") };
+        line.clone()
+    }
+
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let read = |line: &str| serde_json::from_str(line).expect(line);
+        self.out.lines().map(read).collect()
+    }
+}
+
+/// `requeue serve`, while it runs.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Server {
+    pub(crate) fn start(dir: &Dir, args: &[&str]) -> Self {
+        let fixed = ["serve", "--listen", "127.0.0.1:0", "--json"];
+        Server::of(dir.command(&[&fixed, args].concat()))
+    }
+
+    /// Of a command that is to serve. What it logs goes to where the test's errors go.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("it is piped");
+        BufReader::new(out).read_line(&mut line).expect("it prints UTF-8");
+        let told: Value = serde_json::from_str(&line).expect(&line);
+        let url = told["listening"].as_str().expect(&line).to_owned();
+        Server { child, url }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        signal_to(&self.child, signal);
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        until("its end", || self.child.try_wait().expect("it is ours")).code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn signal_to(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().try_into().expect("a pid")).expect("not 0");
+    kill_process(pid, signal).expect("it runs");
+}
+
+/// `requeue work` on the jobs that are here, while it runs.
+pub(crate) struct Worker {
+    child: Child,
+    events: Receiver<Value>,
+    err: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Worker {
+    pub(crate) fn start(dir: &Dir, args: &[&str]) -> Self {
+        let mut command = dir.command(&[&["work", "--json"], &dir.place()[..], args].concat());
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let (sender, events) = channel();
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                let line = line.expect("it prints UTF-8");
+                let event = serde_json::from_str(&line).expect(&line);
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut err = child.stderr.take().expect("it is piped");
+        let err = std::thread::spawn(move || {
+            let mut text = String::new();
+            err.read_to_string(&mut text).expect("it prints UTF-8");
+            text
+        });
+        Worker { child, events, err: Some(err) }
+    }
+
+    /// The next event of this name; others are passed over.
+    #[track_caller]
+    pub(crate) fn event(&mut self, name: &str) -> Value {
+        loop {
+            let event = self.events.recv_timeout(PATIENCE).expect("it still tells");
+            if event["event"] == name {
+                return event;
+            }
+            assert_ne!(event["event"], "trouble", "{event}");
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        signal_to(&self.child, signal);
+    }
+
+    /// Waits for its end. Answers its code and what was on stderr.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let status = until("its end", || self.child.try_wait().expect("it is ours"));
+        let err = self.err.take().expect("once").join().expect("it is read");
+        (status.code(), err)
+    }
+
+    /// Stops it while nothing runs.
+    pub(crate) fn stop(self) -> String {
+        self.signal(Signal::TERM);
+        let (code, err) = self.end();
+        assert_eq!(code, Some(0), "{err}");
+        err
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a process runs: neither gone, nor dead and not waited for.
+pub(crate) fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+    // `pid (name) state …`
+    stat.is_ok_and(|stat| {
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+        !matches!(state, Some('Z' | 'X'))
+    })
+}
+
+/// Waits until a process does not run any more.
+pub(crate) fn await_end(pid: &str) {
+    until("the end of a process", || (!runs(pid)).then_some(()));
+}
+
+pub(crate) fn kill(pid: &str) {
+    signal(pid, Signal::KILL);
+}
+
+pub(crate) fn signal(pid: &str, signal: Signal) {
+    let pid = pid.parse().ok().and_then(Pid::from_raw).expect("a pid");
+    kill_process(pid, signal).expect("it runs");
+}

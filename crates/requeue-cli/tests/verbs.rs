@@ -1,0 +1,403 @@
+//! Each verb, on a real server; what is about directories, on those.
+
+mod support;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::process::Stdio;
+use std::thread::JoinHandle;
+use support::{Dir, signal_to, until};
+
+/// The receipt of the one job that is claimed.
+fn claim(dir: &Dir, kind: &str) -> String {
+    let claimed = dir.ask(&["claim", kind, "--json"]).ok().json();
+    claimed["receipt"].as_str().expect("a receipt").to_owned()
+}
+
+#[test]
+fn a_job_is_put_shown_claimed_and_acked() {
+    // Where no server runs, the same is done by the verbs themselves.
+    for dir in [Dir::served(), Dir::new()] {
+        put_shown_claimed_and_acked(&dir);
+    }
+}
+
+fn put_shown_claimed_and_acked(dir: &Dir) {
+    let put = dir.ask(&["put", "mail", "a", "{\"n\":1}", "--json"]).ok().json();
+    assert_eq!(put, json!({ "kind": "mail", "id": "a", "outcome": "created", "generation": 1 }));
+    dir.ask(&["put", "mail", "a", "{\"n\":2}"]).ok().says("updated mail/a as generation 2");
+    let job = dir.job("mail", "a");
+    assert_eq!((&job["state"], &job["body"]["n"]), (&"ready".into(), &2.into()));
+    dir.ask(&["get", "mail", "a"]).ok().says("state       ready").says("{\"n\":2}");
+    let claimed = dir.ask(&["claim", "mail", "--json", "--worker", "me"]).ok().json();
+    assert_eq!((&claimed["attempt"], &claimed["generation"]), (&1.into(), &2.into()));
+    assert_eq!(dir.job("mail", "a")["lease"]["worker"], "me");
+    let receipt = claimed["receipt"].as_str().expect("a receipt");
+    dir.ask(&["ack", receipt]).ok().says("done mail/a");
+    dir.ask(&["get", "mail", "a"]).code(3).complains("there is no job \"a\" of kind mail");
+    dir.ask(&["ack", receipt]).code(1).complains("leases no job any more").complains("hint");
+}
+
+#[test]
+fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
+    let dir = Dir::served();
+    dir.write("file", [0xff, 0x00]);
+    dir.ask(&["put", "mail", "text", "hello"]).ok();
+    dir.ask(&["put", "mail", "file", "@file"]).ok();
+    dir.ask(&["put", "mail", "none"]).ok();
+    dir.ask(&["put", "mail", "typed", "a,b", "--content-type", "text/csv"]).ok();
+    dir.feed(&["put", "mail", "stdin", "-"], b"from stdin").ok();
+    assert_eq!(dir.job("mail", "text")["body_text"], "hello");
+    assert_eq!(dir.job("mail", "text")["content_type"], "text/plain; charset=utf-8");
+    assert_eq!(dir.job("mail", "file")["body_base64"], "/wA=");
+    assert_eq!(dir.job("mail", "stdin")["body_text"], "from stdin");
+    assert_eq!(dir.job("mail", "none")["content_type"], "application/octet-stream");
+    assert_eq!(dir.job("mail", "typed")["content_type"], "text/csv");
+    dir.ask(&["put", "mail", "a", "@absent"]).code(1).complains("could not read absent");
+    dir.write("large", vec![b'x'; (1 << 20) + 1]);
+    dir.ask(&["put", "mail", "a", "@large"]).code(2).complains("and may have 1048576");
+}
+
+#[test]
+fn a_job_is_due_when_it_is_said_to_be() {
+    let dir = Dir::served();
+    dir.ask(&["put", "mail", "a", "--at", "tomorrow 09:00 Asia/Tokyo"]).ok();
+    let due = dir.job("mail", "a")["due"].to_string();
+    assert!(due.ends_with("T00:00:00.000Z\""), "{due}");
+    dir.ask(&["put", "mail", "b", "--in", "1h"]).ok();
+    dir.ask(&["get", "mail", "b"]).ok().says("(in 59m ");
+    dir.ask(&["put", "mail", "c", "--in", "4000 days"]).code(2).complains("the delay is");
+}
+
+#[test]
+fn conditions_and_modes_are_obeyed() {
+    let dir = Dir::served();
+    dir.ask(&["put", "mail", "a", "1", "--in", "1h", "--if-absent"]).ok();
+    let again = dir.ask(&["put", "mail", "a", "2", "--if-absent"]).code(1);
+    again.complains("hint: without --if-absent");
+    dir.ask(&["put", "mail", "a", "2", "--if-generation", "7"]).code(1);
+    dir.ask(&["put", "mail", "a", "2", "--if-generation", "1", "--in", "1h"]).ok();
+    dir.ask(&["put", "mail", "a", "3", "--mode", "keep"]).ok().says("kept");
+    assert_eq!(dir.job("mail", "a")["body_text"], "2");
+    let debounce = ["put", "mail", "a", "4", "--mode", "debounce", "--max-wait", "2h"];
+    dir.ask(&debounce).ok().says("updated");
+}
+
+#[test]
+fn a_file_of_jobs_is_put_in_its_order() {
+    let dir = Dir::served();
+    let lines: String = (0..2500)
+        .map(|n| json!({ "kind": "mail", "id": format!("{n:04}"), "body": n }).to_string() + "\n")
+        .collect();
+    dir.write("jobs.jsonl", format!("\n{lines}"));
+    let done = dir.ask(&["put", "--file", "jobs.jsonl", "--json"]).ok();
+    let answers = done.lines();
+    assert_eq!(answers.len(), 2500);
+    assert_eq!(
+        (&answers[2499]["id"], &answers[2499]["generation"]),
+        (&"2499".into(), &2500.into())
+    );
+    let input = br#"{"kind":"mail","id":"0000","if_absent":true}
+{"kind":"mail","id":"x"}
+{"kind":"mail","id":"y","delay":"5"}
+{"kind":"mail","id":"z"}"#;
+    let done = dir.feed(&["put", "--file", "-"], input).code(2).says("mail/x");
+    let done = done.complains("line 3").complains("the lines before it were put");
+    assert!(!done.out.contains("mail/z"), "{done:?}");
+    let listed = dir.ask(&["ls", "mail", "--all", "--json"]).ok().lines();
+    assert_eq!(listed.len(), 2501);
+}
+
+#[test]
+fn jobs_are_listed_by_state_and_prefix() {
+    let dir = Dir::served();
+    for (id, delay) in [("a1", "0s"), ("a2", "1h"), ("b1", "0s"), ("b2", "1h")] {
+        dir.ask(&["put", "mail", id, "x", "--in", delay]).ok();
+    }
+    let ids = |args: &[&str]| -> Vec<Value> {
+        let done = dir.ask(&[&["ls", "mail", "--json"], args].concat()).ok();
+        done.lines().into_iter().map(|mut job| job["id"].take()).collect()
+    };
+    assert_eq!(ids(&[]), ["a1", "a2", "b1", "b2"]);
+    assert_eq!(ids(&["--state", "waiting"]), ["a2", "b2"]);
+    assert_eq!(ids(&["--prefix", "b"]), ["b1", "b2"]);
+    assert_eq!(ids(&["--limit", "3"]), ["a1", "a2", "b1"]);
+    let done = dir.ask(&["ls", "mail", "--limit", "3"]).ok();
+    done.says("ID  STATE").complains("there are more");
+}
+
+#[test]
+fn leases_are_settled_in_all_ways() {
+    let dir = Dir::served();
+    dir.ask(&["put", "mail", "a", "x"]).ok();
+    let receipt = claim(&dir, "mail");
+    let extended = dir.ask(&["extend", &receipt, "--lease", "10m", "--json"]).ok().json();
+    assert_eq!(extended["result"], "extended");
+    assert_eq!(extended["at"], dir.job("mail", "a")["lease"]["ends_at"]);
+    dir.ask(&["release", &receipt]).ok().says("released mail/a");
+    let receipt = claim(&dir, "mail");
+    let retry = ["retry", &receipt, "--error", "busy", "--in", "0s"];
+    dir.ask(&retry).ok().says("retry mail/a, due ");
+    let job = dir.job("mail", "a");
+    assert_eq!((&job["attempts"], &job["failures"][0]["error"]), (&1.into(), &"busy".into()));
+    let receipt = claim(&dir, "mail");
+    let other = receipt.replace("/a", "/zz");
+    let done = dir.ask(&["bury", &receipt, &other, "--error", "hopeless"]).code(1);
+    done.says("dead mail/a").complains("leases no job any more");
+    assert_eq!(dir.job("mail", "a")["state"], "dead");
+    dir.ask(&["claim", "mail"]).code(3).complains("nothing to claim").complains("--wait");
+    dir.ask(&["claim", "mail", "--wait", "10ms"]).code(3);
+}
+
+#[test]
+fn jobs_are_changed_by_name_or_all_at_once() {
+    let dir = Dir::served();
+    for id in ["a", "b", "c"] {
+        dir.ask(&["put", "mail", id, "x"]).ok();
+        let receipt = claim(&dir, "mail");
+        let error = if id == "c" { "no such order" } else { "no such user" };
+        dir.ask(&["bury", &receipt, "--error", error]).ok();
+    }
+    dir.ask(&["revive", "mail", "a"]).ok().says("revived mail/a");
+    dir.ask(&["revive", "mail", "a"]).code(1).complains("not dead").complains("run-now");
+    dir.ask(&["revive", "mail", "zz", "b"]).code(3).says("revived mail/b");
+    let some = ["revive", "mail", "--all", "--error", "user", "--json"];
+    let none = json!({ "matched": 0, "changed": 0, "failed": 0 });
+    assert_eq!(dir.ask(&some).ok().json(), none);
+    dir.ask(&["revive", "mail", "--all"]).ok().says("1 of 1 jobs of kind mail changed");
+    dir.ask(&["put", "mail", "later", "x", "--in", "1h"]).ok();
+    dir.ask(&["run-now", "mail", "--all"]).ok().says("1 of 1 jobs");
+    assert_eq!(dir.job("mail", "later")["state"], "ready");
+    dir.ask(&["cancel", "mail", "a"]).ok().says("removed mail/a");
+    dir.ask(&["cancel", "mail", "a"]).code(3);
+    let receipt = claim(&dir, "mail");
+    let all = dir.ask(&["cancel", "mail", "--all", "--json"]).ok().json();
+    assert_eq!(all, json!({ "matched": 3, "changed": 3, "failed": 0 }));
+    dir.ask(&["extend", &receipt]).ok().says("cancelled");
+}
+
+#[test]
+fn kinds_are_set_paused_and_counted() {
+    let dir = Dir::served();
+    dir.ask(&["put", "mail", "a", "x"]).ok();
+    let set = ["kind", "mail", "--max-attempts", "2", "--backoff", "5s", "--json"];
+    let settings = dir.ask(&set).ok().json();
+    assert_eq!(
+        (&settings["max_attempts"], &settings["backoff"]["base"]),
+        (&2.into(), &"5s".into())
+    );
+    assert_eq!(dir.ask(&["kind", "mail", "--json"]).ok().json(), settings);
+    dir.ask(&["kind", "mail", "--lease", "1ms"]).code(2).complains("from 10ms");
+    dir.ask(&["kind", "mail"]).ok().says("from 5s to 1h");
+    dir.ask(&["pause", "mail"]).ok().says("mail is paused");
+    dir.ask(&["claim", "mail"]).code(3);
+    dir.ask(&["stats"]).ok().says("paused");
+    dir.ask(&["resume", "mail"]).ok();
+    claim(&dir, "mail");
+    let kinds = dir.ask(&["kinds", "--json"]).ok().json();
+    assert_eq!(
+        (&kinds["kind"], &kinds["leased"], &kinds["paused"]),
+        (&"mail".into(), &1.into(), &false.into())
+    );
+}
+
+#[test]
+fn a_store_is_exported_and_imported() {
+    let dir = Dir::new();
+    let line = |n: u32| json!({ "kind": format!("k{}", n % 3), "id": n.to_string(), "body": n });
+    let lines: String = (0..300).map(|n| line(n).to_string() + "\n").collect();
+    dir.feed(&["put", "--file", "-"], lines.as_bytes()).ok();
+    dir.ask(&["export", "all.jsonl"]).ok().says("exported 300 jobs of 3 kinds");
+    let shown = dir.ask(&["export"]).ok();
+    assert_eq!(shown.out, dir.read("all.jsonl"));
+    assert!(!dir.path("all.jsonl.part").exists());
+    let import = ["import", "all.jsonl", "--data", "other", "--json"];
+    assert_eq!(dir.run(&import).ok().json()["jobs"], 300);
+    let again = dir.run(&["import", "all.jsonl", "--data", "other"]).ok();
+    again.says("300 were there already");
+    assert_eq!(dir.run(&["export", "--data", "other"]).ok().out, shown.out);
+    let cut: String = shown.out.lines().take(10).map(|line| format!("{line}\n")).collect();
+    dir.write("cut.jsonl", cut);
+    let done = dir.run(&["import", "cut.jsonl", "--data", "third"]).code(1);
+    done.complains("and was cut");
+    let server = Dir::served();
+    server.feed(&["import"], shown.out.as_bytes()).ok().says("imported 300 jobs of 3 kinds");
+    assert_eq!(server.ask(&["export"]).ok().out, shown.out);
+    dir.run(&["import", "absent", "--data", "fourth"]).code(1).complains("could not open absent");
+    assert!(!dir.path("fourth").exists());
+}
+
+#[test]
+fn a_directory_is_copied_and_verified() {
+    let dir = Dir::new();
+    dir.ask(&["put", "mail", "a", "x"]).ok();
+    dir.ask(&["backup", "--to", "copy"]).ok().says("copied");
+    dir.ask(&["backup", "--to", "copy"]).code(1).complains("is not empty").complains("hint");
+    dir.run(&["verify", "copy"]).ok().says("sound: 1 jobs of 1 kinds");
+    assert_eq!(dir.run(&["verify", "d", "--json"]).ok().json()["sound"], true);
+    dir.run(&["verify", "absent"]).code(1).complains("absent");
+    let entries = std::fs::read_dir(dir.path("copy")).expect("a directory");
+    for entry in entries.map(|entry| entry.expect("an entry").path()) {
+        let mut bytes = std::fs::read(&entry).expect("a file");
+        let middle = bytes.len() / 2;
+        if let Some(byte) = bytes.get_mut(middle) {
+            *byte ^= 0xFF;
+        }
+        std::fs::write(&entry, bytes).expect("a file");
+    }
+    let done = dir.run(&["verify", "copy"]).code(1).says("problem: ");
+    done.complains("copy is damaged").complains("go back to a copy");
+}
+
+#[test]
+fn a_bench_measures_and_leaves_nothing_behind() {
+    let dir = Dir::new();
+    dir.run(&["bench", "--time", "10ms"]).ok().says("put, one by one").says("late by");
+    let lines = dir.run(&["bench", "--time", "10ms", "--data", "sub", "--json"]).ok().lines();
+    assert!(lines.iter().all(|line| line["p99_seconds"].is_f64()), "{lines:?}");
+    let names = std::fs::read_dir(dir.path("")).expect("a directory");
+    let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["sub"]);
+    assert_eq!(std::fs::read_dir(dir.path("sub")).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let dir = Dir::served();
+    let lines: String = (0..5000)
+        .map(|n| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n")
+        .collect();
+    dir.feed(&["put", "--file", "-"], lines.as_bytes()).ok();
+    let mut shell = std::process::Command::new("bash");
+    let script = "set -o pipefail; \"$0\" ls mail --all --json \"$@\" | head -1";
+    let shell = shell.args(["-c", script, env!("CARGO_BIN_EXE_requeue")]).args(dir.place());
+    let output = shell.current_dir(dir.path("")).output().expect("bash runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
+    let dir = Dir::served();
+    let line = |n| json!({ "kind": "mail", "id": format!("{n:04}") }).to_string() + "\n";
+    dir.write("jobs.jsonl", (0..2500).map(line).collect::<String>());
+    let args = [&["put", "--file", "jobs.jsonl"], &dir.place()[..]].concat();
+    let mut child = dir.command(&args).stdout(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(dir.ask(&["stats", "--json"]).ok().json()["pending"], 2500);
+    // For people a long list comes page by page, too.
+    let listed = dir.ask(&["ls", "mail", "--all"]).ok();
+    assert_eq!(listed.out.matches("STATE").count(), 1);
+    assert_eq!(listed.out.lines().count(), 2501);
+    dir.ask(&["ls", "none"]).ok().complains("there are no such jobs of kind none");
+}
+
+/// A server that gives these answers, a connection each, and then is gone. Answers what it was
+/// asked.
+fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let serving = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("it is asked");
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") {
+                stream.read_exact(&mut byte).expect("a whole head");
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).expect("it is text").to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = length.map_or(0, |text| text.parse().expect("a number"));
+            stream.read_exact(&mut vec![0; length]).expect("a whole body");
+            asked.push(head.lines().next().expect("a line").to_owned());
+            let body = answer.to_string();
+            let length = body.len();
+            let told = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {length}\r\n\r\n{body}"
+            );
+            stream.write_all(told.as_bytes()).expect("it reads");
+        }
+        asked
+    });
+    (url, serving)
+}
+
+#[test]
+fn what_is_set_for_a_kind_is_changed_by_the_server() {
+    // Here it would be read and written back, with what another had set meanwhile.
+    let dir = Dir::new();
+    dir.ask(&["put", "mail", "a"]).ok();
+    let mut set = dir.ask(&["kind", "mail", "--json"]).ok().json();
+    set.as_object_mut().expect("an object").remove("kind");
+    for verb in [&["pause", "mail"][..], &["resume", "mail"], &["kind", "mail", "--jitter", "5"]] {
+        let (url, server) = scripted(vec![set.clone()]);
+        dir.run(&[verb, &["--server", &url]].concat()).ok();
+        assert_eq!(server.join().expect("it serves"), ["patch /v1/kinds/mail http/1.1"]);
+    }
+}
+
+#[test]
+fn where_a_file_of_jobs_fails_half_way_it_is_told_how_far_it_came() {
+    let dir = Dir::new();
+    let line = |n: u32| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n";
+    dir.write("jobs.jsonl", (0..1500).map(line).collect::<String>());
+    let results = vec![json!({ "outcome": "created", "generation": 1 }); 1000];
+    let (url, server) = scripted(vec![json!({ "results": results })]);
+    let done = dir.run(&["put", "--file", "jobs.jsonl", "--server", &url]);
+    server.join().expect("it serves");
+    let done = done.says("created mail/999").complains("the lines before line 1001 were put");
+    assert!(matches!(done.code, Some(4 | 5)), "{done:?}");
+}
+
+#[test]
+fn an_export_does_not_replace_what_is_no_file() {
+    let dir = Dir::new();
+    dir.ask(&["put", "mail", "a", "x"]).ok();
+    let pipe = dir.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("it starts");
+    assert!(made.success());
+    let reading = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::read_to_string(pipe).expect("it is text"))
+    };
+    dir.ask(&["export", "pipe"]).ok().says("exported 1 jobs");
+    assert!(pipe.metadata().expect("it is there").file_type().is_fifo());
+    assert!(reading.join().expect("it is read").contains("\"mail\""));
+    // A link is followed.
+    dir.write("file", "old");
+    symlink("file", dir.path("link")).expect("a link");
+    dir.ask(&["export", "link"]).ok();
+    assert!(dir.path("link").is_symlink() && dir.read("file") != "old");
+    dir.ask(&["export", "."]).code(1).complains("could not write .: Is a directory");
+}
+
+#[test]
+fn a_directory_without_jobs_is_not_sound() {
+    let dir = Dir::new();
+    dir.run(&["verify", "."]).code(1).complains("there are no jobs in .");
+    dir.run(&["verify", "none"]).code(1);
+    dir.ask(&["put", "mail", "a"]).ok();
+    dir.run(&["verify", "d"]).ok().says("sound: 1 jobs");
+    let served = Dir::served();
+    served.run(&["verify", "d"]).code(4).complains("hint: verify a copy (requeue backup)");
+}
+
+#[test]
+fn a_bench_that_is_interrupted_leaves_nothing_behind() {
+    let dir = Dir::new();
+    let args = ["bench", "--time", "600s"];
+    let mut child = dir.command(&args).stderr(Stdio::piped()).spawn().expect("it starts");
+    let name = format!("requeue-bench-{}", child.id());
+    until("its directory", || dir.path(&name).join("lock").exists().then_some(()));
+    signal_to(&child, Signal::INT);
+    let mut err = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut err).expect("it is text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "{err}");
+    assert!(err.contains("interrupted") && !dir.path(&name).exists(), "{err}");
+}

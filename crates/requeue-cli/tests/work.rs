@@ -1,0 +1,300 @@
+//! `work --exec`: what commands are given, and what becomes of their jobs however they end.
+
+mod support;
+
+use rustix::process::Signal;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use support::{Dir, Worker, await_end, runs, signal_to, until};
+
+fn with_job(body: &str) -> Dir {
+    put_job(Dir::served(), body)
+}
+
+fn put_job(dir: Dir, body: &str) -> Dir {
+    dir.write("body", body);
+    dir.ask(&["put", "mail", "a", "@body"]).ok();
+    dir
+}
+
+#[test]
+fn a_command_gets_the_body_on_stdin_and_the_rest_in_its_environment() {
+    let dir = with_job("{\"to\":\"ü\"}");
+    let exec = "cat > stdin; env | grep ^REQUEUE_ | sort > env; echo > over";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    let done = worker.event("done");
+    assert_eq!(
+        (&done["kind"], &done["id"], &done["attempt"]),
+        (&"mail".into(), &"a".into(), &1.into())
+    );
+    worker.stop();
+    assert_eq!(dir.read("stdin"), "{\"to\":\"ü\"}");
+    let env = dir.read("env");
+    let names: Vec<&str> = env.lines().filter_map(|line| line.split('=').next()).collect();
+    let expected = ["ATTEMPT", "CONTENT_TYPE", "DUE", "GENERATION", "ID", "KIND", "RECEIPT"];
+    assert_eq!(names, expected.map(|name| format!("REQUEUE_{name}")));
+    for line in ["REQUEUE_KIND=mail", "REQUEUE_ID=a", "REQUEUE_ATTEMPT=1", "REQUEUE_GENERATION=1"] {
+        assert!(env.contains(line), "{env}");
+    }
+    assert!(env.contains("REQUEUE_CONTENT_TYPE=application/json"), "{env}");
+    dir.ask(&["get", "mail", "a"]).code(3);
+}
+
+#[test]
+fn a_command_that_fails_is_retried_with_the_end_of_its_stderr() {
+    let dir = with_job("x");
+    let exec = "echo out; echo first >&2; echo the bank is busy >&2; exit 3";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    let failed = worker.event("failed");
+    assert!(failed["retry_in"].is_string(), "{failed}");
+    let err = worker.stop();
+    // What it prints passes through; stdout has only events.
+    assert!(err.contains("out\n") && err.contains("the bank is busy\n"), "{err}");
+    let job = dir.job("mail", "a");
+    assert_eq!(job["attempts"], 1);
+    assert_eq!(job["failures"][0]["error"], "exit code 3: first\nthe bank is busy");
+}
+
+#[test]
+fn a_command_that_ends_with_65_buries_its_job() {
+    let dir = with_job("x");
+    let exec = "echo no such order >&2; exit 65";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    assert_eq!(worker.event("dead")["error"], "exit code 65: no such order");
+    worker.stop();
+    let job = dir.job("mail", "a");
+    assert_eq!((&job["state"], &job["deaths"]), (&"dead".into(), &1.into()));
+    assert_eq!(job["failures"][0]["error"], "exit code 65: no such order");
+}
+
+#[test]
+fn a_command_that_is_killed_is_retried_and_the_signal_named() {
+    let dir = with_job("x");
+    let mut worker = Worker::start(&dir, &["mail", "--exec", "kill -9 $$"]);
+    assert_eq!(worker.event("failed")["error"], "killed by SIGKILL");
+    worker.stop();
+}
+
+#[test]
+fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+    let dir = with_job("x");
+    let exec = "sleep 600 & echo $! > child; wait";
+    let args = ["mail", "--timeout", "300ms", "--exec", exec];
+    let mut worker = Worker::start(&dir, &args);
+    assert_eq!(worker.event("failed")["error"], "it took longer than 300ms");
+    await_end(&dir.await_file("child"));
+    worker.stop();
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_killed() {
+    let dir = with_job("x");
+    let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done";
+    let mut worker = Worker::start(&dir, &["mail", "--timeout", "500ms", "--exec", exec]);
+    assert_eq!(worker.event("failed")["error"], "it took longer than 500ms");
+    // Had it not come to ignore it, this would show nothing.
+    await_end(&dir.await_file("pid"));
+    worker.stop();
+}
+
+#[test]
+fn a_command_need_not_read_its_stdin() {
+    let dir = with_job(&"x".repeat(1 << 20));
+    let mut worker = Worker::start(&dir, &["mail", "--exec", "exit 0"]);
+    worker.event("done");
+    worker.stop();
+}
+
+#[test]
+fn of_a_command_that_prints_much_the_end_is_kept() {
+    let dir = with_job("x");
+    let exec = "yes error | head -c 3000000 >&2; echo last >&2; exit 1";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    let failed = worker.event("failed");
+    let error = failed["error"].as_str().expect("a text");
+    assert!(error.starts_with("exit code 1: ") && error.ends_with("error\nlast"), "{error}");
+    assert!(error.len() <= 2048);
+    assert!(worker.stop().len() >= 3_000_000);
+    assert_eq!(dir.job("mail", "a")["failures"][0]["error"], error);
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_killed_when_it_ends() {
+    let dir = with_job("x");
+    let exec = "sleep 600 & echo $! > child; exit 0";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    worker.event("done");
+    await_end(&dir.await_file("child"));
+    worker.stop();
+}
+
+#[test]
+fn one_who_left_the_group_does_not_hold_up_the_job() {
+    let dir = with_job("x");
+    let exec = "setsid sh -c 'echo $$ > child; exec sleep 600' & while [ ! -s child ]; do :; done";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    worker.event("done");
+    let child = dir.await_file("child");
+    assert!(runs(&child));
+    support::kill(&child);
+    worker.stop();
+}
+
+#[test]
+fn the_lease_is_extended_while_the_command_runs() {
+    let dir = with_job("x");
+    let mut worker = Worker::start(&dir, &["mail", "--lease", "1s", "--exec", "sleep 2.5"]);
+    assert_eq!(worker.event("done")["attempt"], 1);
+    worker.stop();
+    dir.ask(&["get", "mail", "a"]).code(3);
+}
+
+#[test]
+fn told_to_stop_a_worker_waits_for_what_runs() {
+    // On a directory of its own, which others cannot look into meanwhile.
+    let dir = put_job(Dir::new(), "x");
+    let exec = "echo > started; while [ ! -e go ]; do sleep 0.01; done";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    dir.await_file("started");
+    dir.ask(&["get", "mail", "a"]).code(4).complains("in use by process");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.event("stopping")["running"], 1);
+    dir.write("go", "");
+    worker.event("done");
+    assert_eq!(worker.end().0, Some(0));
+    dir.ask(&["get", "mail", "a"]).code(3);
+}
+
+#[test]
+fn what_does_not_end_in_time_is_ended_and_its_job_retried() {
+    let dir = with_job("x");
+    let exec = "echo $$ > pid; while :; do sleep 0.01; done";
+    let mut worker = Worker::start(&dir, &["mail", "--grace", "0s", "--exec", exec]);
+    let pid = dir.await_file("pid");
+    worker.signal(Signal::INT);
+    assert_eq!(worker.event("killing")["id"], "a");
+    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.end().0, Some(1));
+    await_end(&pid);
+    let job = dir.job("mail", "a");
+    assert_eq!((&job["state"], &job["attempts"]), (&"waiting".into(), &1.into()));
+}
+
+#[test]
+fn a_second_signal_does_not_wait_and_a_third_kills() {
+    let dir = with_job("x");
+    let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
+    let pid = dir.await_file("pid");
+    worker.signal(Signal::TERM);
+    worker.event("stopping");
+    worker.signal(Signal::TERM);
+    worker.event("killing");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.end().0, Some(1));
+    await_end(&pid);
+}
+
+#[test]
+fn as_many_commands_run_at_once_as_are_allowed() {
+    let dir = Dir::served();
+    for id in ["a", "b", "c"] {
+        dir.ask(&["put", "mail", id]).ok();
+    }
+    // Each waits for the other two.
+    let exec = "echo > $REQUEUE_ID; while [ ! -e a ] || [ ! -e b ] || [ ! -e c ]; do :; done";
+    let mut worker = Worker::start(&dir, &["mail", "--concurrency", "3", "--exec", exec]);
+    for _ in 0..3 {
+        worker.event("done");
+    }
+    worker.stop();
+}
+
+#[test]
+fn a_worker_that_cannot_work_says_why() {
+    let dir = with_job("x");
+    dir.ask(&["work", "mail"]).code(2).complains("--exec <CMD>");
+    dir.ask(&["work", "--exec", "true"]).code(2).complains("<KINDS>");
+    dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("there is no command");
+    dir.ask(&["work", "ma il", "--exec", "true"]).code(2).complains("allowed are");
+    let lease = ["work", "mail", "--exec", "true", "--lease", "1ms"];
+    dir.ask(&lease).code(2).complains("the lease is 1ms, and may be from 10ms");
+    let none = ["work", "mail", "--exec", "true", "--data", "none"];
+    dir.run(&none).code(1).complains("there are no jobs in none");
+}
+
+#[test]
+fn the_command_of_a_job_that_is_cancelled_is_killed() {
+    let dir = with_job("x");
+    let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let worker = Worker::start(&dir, &["mail", "--lease", "500ms", "--exec", exec]);
+    let pid = dir.await_file("pid");
+    assert_eq!(dir.job("mail", "a")["state"], "leased");
+    dir.ask(&["cancel", "mail", "a"]).ok().says("ending mail/a");
+    await_end(&pid);
+    until("the end of the job", || (dir.ask(&["get", "mail", "a"]).code == Some(3)).then_some(()));
+    worker.stop();
+}
+
+#[test]
+fn the_command_of_a_lease_that_is_lost_is_killed() {
+    let dir = with_job("x");
+    let exec = "echo $REQUEUE_RECEIPT > receipt; echo $$ > pid; while :; do sleep 0.01; done";
+    let mut worker = Worker::start(&dir, &["mail", "--lease", "500ms", "--exec", exec]);
+    let pid = dir.await_file("pid");
+    // Somebody else settles it by the receipt.
+    dir.ask(&["ack", &dir.await_file("receipt")]).ok();
+    assert_eq!(worker.event("lost")["id"], "a");
+    await_end(&pid);
+    worker.stop();
+}
+
+#[test]
+fn a_closed_terminal_ends_a_worker_and_what_it_runs() {
+    let dir = with_job("x");
+    let exec = "echo $$ > pid; while :; do sleep 0.01; done";
+    let mut worker = Worker::start(&dir, &["mail", "--grace", "0s", "--exec", exec]);
+    let pid = dir.await_file("pid");
+    worker.signal(Signal::HUP);
+    worker.event("stopping");
+    assert_eq!(worker.end().0, Some(1));
+    await_end(&pid);
+}
+
+#[test]
+fn a_worker_works_though_nobody_reads_its_reports() {
+    let dir = with_job("x");
+    let exec = "echo > ran-$REQUEUE_ID; [ $REQUEUE_ID = b ]";
+    let mut command = dir.command(&[&["work", "mail", "--exec", exec], &dir.place()[..]].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stderr.take());
+    dir.await_file("ran-a");
+    dir.ask(&["put", "mail", "b"]).ok();
+    dir.await_file("ran-b");
+    signal_to(&child, Signal::TERM);
+    let status = until("its end", || child.try_wait().expect("it is ours"));
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn as_many_files_are_asked_for_as_commands_need() {
+    let dir = Dir::served();
+    let lines = (0..40).map(|id| format!("{{\"kind\":\"mail\",\"id\":\"{id}\"}}\n"));
+    dir.write("jobs.jsonl", lines.collect::<String>());
+    dir.ask(&["put", "--file", "jobs.jsonl"]).ok();
+    // All of them run at once, or none ends.
+    let exec = "> ran-$REQUEUE_ID; while [ $(ls | grep -c ran-) -lt 40 ]; do sleep 0.2; done";
+    let args = [&["work", "mail", "-c", "40", "--exec", exec], &dir.place()[..]].concat();
+    let work = dir.command(&args);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 64; exec \"$@\"", "sh"]).arg(work.get_program());
+    limited.args(work.get_args()).current_dir(dir.path("."));
+    let mut child = limited.stderr(Stdio::piped()).spawn().expect("it starts");
+    until("all jobs", || dir.ask(&["ls", "mail", "--json"]).ok().out.is_empty().then_some(()));
+    signal_to(&child, Signal::TERM);
+    let mut err = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut err).expect("it is text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{err}");
+    assert!(!err.contains("Too many open files"), "{err}");
+}
