@@ -1,0 +1,95 @@
+//! Clients that go away while they claim.
+
+use crate::node::{KIND, Node, block_on, claim_released, read, wish};
+use crate::support::{Dir, until};
+use requeue_jobs::{Body, ClaimedJob, JobId, Kind, Put, Settled, Store};
+use requeue_testkit::{Random, check_seeds};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+
+/// A claim that is sent by hand, so that one can leave at any time.
+fn send_claim(node: &Node, wait: &str, max: usize) -> TcpStream {
+    let mut stream = node.stream();
+    let body = wish(wait, max).to_string();
+    let head = "POST /v1/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+}
+
+/// What was claimed, if all of the answer came.
+fn received(answer: &[u8]) -> Option<ClaimedJob> {
+    let text = String::from_utf8_lossy(answer);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let answer = serde_json::from_str(body).ok()?;
+    read(answer).pop()
+}
+
+#[test]
+fn a_claim_that_waits_takes_nothing_once_its_client_is_gone() {
+    let dir = Dir::new();
+    let node = Node::on_disk(&dir);
+    let stream = send_claim(&node, "1m", 1);
+    node.awaits_claims(1);
+    drop(stream);
+    node.awaits_claims(0);
+    block_on(node.jobs().put(KIND, "a", "")).unwrap();
+    claim_released(&node.client);
+}
+
+#[test]
+fn a_job_is_had_by_the_client_that_it_was_answered_to_or_by_the_next() {
+    let dir = Dir::new();
+    let node = Node::on_disk(&dir);
+    let (answered, released) = (Cell::new(0), Cell::new(0));
+    check_seeds(&[], "REQUEUE_LEAVES", 50, |seed| {
+        let mut random = Random::new(seed);
+        let mut stream = send_claim(&node, "1m", 1);
+        node.awaits_claims(1);
+        let jobs = node.jobs();
+        let mut answer = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| block_on(jobs.put(KIND, "a", "")).unwrap());
+            // Sooner or later: before the put, or while it is done, or after.
+            for _ in 0..random.below(30) {
+                block_on(node.client.request("GET", "/healthz", None)).unwrap();
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            // Cut off is as good as ended.
+            let _ = stream.read_to_end(&mut answer);
+        });
+        let (count, job) = match received(&answer) {
+            Some(job) => (&answered, job),
+            None => (&released, claim_released(&node.client)),
+        };
+        count.set(count.get() + 1);
+        assert_eq!(block_on(jobs.ack(&job.receipt)).unwrap(), Settled::Done);
+        assert_eq!(block_on(jobs.get(KIND, "a")).unwrap(), None);
+        Ok(())
+    });
+    println!("{} were answered, {} were released", answered.get(), released.get());
+}
+
+#[test]
+fn what_a_client_has_not_read_to_the_end_is_released() {
+    // More than the system keeps for a client that does not read.
+    const COUNT: usize = 24;
+    let dir = Dir::new();
+    let node = Node::on_disk(&dir);
+    let body = Body::new(vec![b'x'; 1 << 20], "text/plain").expect("a body that fits");
+    for number in 0..COUNT {
+        let (kind, id) = (Kind::new(KIND).unwrap(), JobId::new(number.to_string()).unwrap());
+        let placed = block_on(node.client.put(vec![Put::new(kind, id, body.clone())]));
+        placed.unwrap().remove(0).unwrap();
+    }
+    let mut stream = send_claim(&node, "0s", COUNT);
+    stream.read_exact(&mut [0; 4096]).unwrap();
+    let counts = || block_on(node.client.kinds()).expect("it answers")[0].counts;
+    assert_eq!(counts().leased, COUNT as u64);
+    drop(stream);
+    until("all of them", || (counts().pending == COUNT as u64).then_some(()));
+    claim_released(&node.client);
+}

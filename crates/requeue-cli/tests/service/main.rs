@@ -1,0 +1,13 @@
+//! The service as it is run: real processes, which are killed, stopped, and left by their clients.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod gone;
+mod kills;
+mod load;
+mod node;
+mod nodes;
+mod secrets;
+mod stops;
+mod workers;

@@ -1,0 +1,122 @@
+//! A server, and those who ask it.
+
+use crate::support::{Dir, Server, until};
+use requeue_http::client::{CallError, Options};
+use requeue_http::{HttpStore, wire};
+use requeue_jobs::{ClaimedJob, Jobs, Timestamp};
+use requeue_testkit::servers::RedisServer;
+use rustix::process::Signal;
+use serde_json::json;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of all jobs here.
+pub(crate) const KIND: &str = "mail";
+
+/// A lease that outlasts every test: what comes back was released.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// `requeue serve`, and a client of it.
+pub(crate) struct Node {
+    server: Server,
+    pub(crate) client: HttpStore,
+}
+
+impl Node {
+    pub(crate) fn start(dir: &Dir, args: &[&str]) -> Self {
+        let fixed = ["serve", "--json", "--log", "error"];
+        let server = Server::of(dir.command(&[&fixed, args].concat()));
+        let client = client(&server.url);
+        Node { server, client }
+    }
+
+    /// On the jobs in the directory.
+    pub(crate) fn on_disk(dir: &Dir) -> Self {
+        Node::start(dir, &["--listen", "127.0.0.1:0", "--data", "d"])
+    }
+
+    pub(crate) fn on_redis(dir: &Dir, redis: &RedisServer) -> Self {
+        Node::start(dir, &["--listen", "127.0.0.1:0", "--store", &redis.url()])
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.server.url
+    }
+
+    pub(crate) fn jobs(&self) -> Jobs {
+        Jobs::new(Arc::new(self.client.clone()))
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(self) {
+        self.server.signal(Signal::KILL);
+        self.server.end();
+    }
+
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(self) {
+        self.server.signal(Signal::TERM);
+        assert_eq!(self.server.end(), Some(0));
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.server.signal(signal);
+    }
+
+    /// A connection, for requests by hand.
+    pub(crate) fn stream(&self) -> TcpStream {
+        let address = self.url().strip_prefix("http://").expect("plain HTTP");
+        TcpStream::connect(address).expect("it listens")
+    }
+
+    /// Waits until so many claims wait here.
+    pub(crate) fn awaits_claims(&self, count: u64) {
+        until("claims that wait", || {
+            let stats = block_on(self.client.stats()).expect("it answers");
+            (stats["waiting_claims"] == count).then_some(())
+        });
+    }
+
+    /// The status at this path.
+    pub(crate) fn status(&self, path: &str) -> u16 {
+        block_on(self.client.request("GET", path, None)).expect("it answers").0
+    }
+}
+
+/// Waits for an answer, also to what is asked only when it is awaited.
+pub(crate) fn block_on<T: IntoFuture>(asked: T) -> T::Output {
+    requeue_testkit::block_on(asked.into_future())
+}
+
+/// One with the patience for the longest claim.
+fn client(url: &str) -> HttpStore {
+    let mut options = Options::default();
+    options.answer_timeout = Duration::from_secs(100);
+    HttpStore::connect_with(url, options).expect("a valid address")
+}
+
+/// What a claim asks for: a job for long, and to wait for it.
+pub(crate) fn wish(wait: &str, max: usize) -> serde_json::Value {
+    json!({ "kinds": [KIND], "worker": "w", "lease": "1h", "max": max, "wait": wait })
+}
+
+/// Claims in one request, which waits at the server.
+pub(crate) fn claim(client: &HttpStore, wait: &str) -> Result<Vec<ClaimedJob>, CallError> {
+    let wish = wish(wait, 1);
+    Ok(read(block_on(client.call("POST", "/v1/claim", Some(&wish)))?))
+}
+
+pub(crate) fn read(answer: wire::ClaimAnswer) -> Vec<ClaimedJob> {
+    assert!(answer.errors.is_empty(), "{:?}", answer.errors);
+    let reading = wire::Reading { now: Timestamp::from_millis(0) };
+    answer.jobs.into_iter().map(|job| job.read(&reading).expect("a job")).collect()
+}
+
+/// The one job that can be claimed now, or soon, in its first attempt: it was released, and did
+/// not lapse.
+pub(crate) fn claim_released(client: &HttpStore) -> ClaimedJob {
+    let job = until("the job", || claim(client, "0s").expect("it answers").pop());
+    assert_eq!(job.attempt, 1);
+    job
+}

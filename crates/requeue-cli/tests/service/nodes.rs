@@ -1,0 +1,144 @@
+//! Two nodes on one Redis.
+
+use crate::load::Load;
+use crate::node::{KIND, LONG, Node, block_on, claim, claim_released};
+use crate::support::{Dir, until};
+use requeue_jobs::{Settled, StoreError, Timestamp};
+use requeue_testkit::servers::RedisServer;
+use requeue_testkit::{Random, check_seeds};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+fn two(dir: &Dir) -> (RedisServer, Node, Node) {
+    let redis = RedisServer::start();
+    let (one, other) = (Node::on_redis(dir, &redis), Node::on_redis(dir, &redis));
+    (redis, one, other)
+}
+
+#[test]
+fn what_is_put_at_one_node_is_claimed_by_who_waits_at_the_other() {
+    let dir = Dir::new();
+    let (_redis, one, other) = two(&dir);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| claim(&other.client, "1m"));
+        other.awaits_claims(1);
+        block_on(one.jobs().put(KIND, "a", "hello")).unwrap();
+        let job = waiting.join().unwrap().unwrap().remove(0);
+        assert_eq!((job.body.bytes(), job.attempt), (&b"hello"[..], 1));
+        // And its receipt is good at both.
+        assert_eq!(block_on(one.jobs().ack(&job.receipt)).unwrap(), Settled::Done);
+    });
+    assert_eq!(block_on(other.jobs().get(KIND, "a")).unwrap(), None);
+}
+
+#[test]
+fn claims_that_waited_at_a_node_that_was_killed_hold_nothing() {
+    let dir = Dir::new();
+    let (_redis, one, other) = two(&dir);
+    let client = one.client.clone();
+    thread::scope(|scope| {
+        let ask = || scope.spawn(|| claim(&client, "1m"));
+        let claims: Vec<_> = (0..5).map(|_| ask()).collect();
+        one.awaits_claims(5);
+        one.kill();
+        for claim in claims {
+            assert!(claim.join().unwrap().is_err());
+        }
+    });
+    block_on(other.jobs().put(KIND, "a", "")).unwrap();
+    claim_released(&other.client);
+}
+
+#[test]
+fn the_job_of_a_worker_that_died_comes_back_through_the_other_node() {
+    let dir = Dir::new();
+    let (_redis, one, other) = two(&dir);
+    block_on(one.jobs().put(KIND, "a", "")).unwrap();
+    let lease = Duration::from_secs(1);
+    let claimed = block_on(one.jobs().claim([KIND], "first").lease(lease)).unwrap();
+    let ends_at = claimed.jobs[0].lease_ends_at;
+    one.kill();
+    let job = claim(&other.client, "1m").unwrap().remove(0);
+    assert_eq!(job.attempt, 2);
+    assert!(Timestamp::from(SystemTime::now()) >= ends_at);
+    let lost = block_on(other.jobs().ack(&claimed.jobs[0].receipt));
+    assert!(lost.is_err(), "{lost:?}");
+    assert_eq!(block_on(other.jobs().ack(&job.receipt)).unwrap(), Settled::Done);
+}
+
+#[test]
+fn what_is_paused_at_one_node_is_paused_at_both() {
+    let dir = Dir::new();
+    let (_redis, one, other) = two(&dir);
+    let tell = |node: &Node, what: &str| {
+        let path = format!("/v1/kinds/{KIND}/{what}");
+        block_on(node.client.call::<()>("POST", &path, None::<&()>)).unwrap();
+    };
+    block_on(other.jobs().put(KIND, "a", "")).unwrap();
+    tell(&one, "pause");
+    assert_eq!(claim(&other.client, "0s").unwrap(), []);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| claim(&other.client, "1m"));
+        other.awaits_claims(1);
+        tell(&one, "resume");
+        assert_eq!(waiting.join().unwrap().unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_node_that_is_killed_under_load_takes_nothing_with_it() {
+    check_seeds(&[], "REQUEUE_KILLS", 1, |seed| {
+        let (dir, mut random) = (Dir::new(), Random::new(seed));
+        let (_redis, one, other) = two(&dir);
+        let load = Load::new(Duration::from_secs(2));
+        let client = one.client.clone();
+        load.run(&[&client, &other.client], seed, || {
+            load.reaches(200 + random.below(200));
+            one.kill();
+            load.reaches(50);
+        });
+        load.ends_well(&other.client);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_that_is_stopped_under_load_keeps_nothing_for_nobody() {
+    check_seeds(&[], "REQUEUE_STOPS", 1, |seed| {
+        let (dir, mut random) = (Dir::new(), Random::new(seed));
+        let (_redis, one, other) = two(&dir);
+        let load = Load::new(LONG);
+        let client = one.client.clone();
+        load.run(&[&client, &other.client], seed, || {
+            load.reaches(200 + random.below(200));
+            one.stop();
+            load.reaches(50);
+        });
+        load.holders_are_known(&other.client);
+        load.ends_well(&other.client);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_is_well_again_once_its_redis_is() {
+    let dir = Dir::new();
+    let mut redis = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let node = Node::on_redis(&dir, &redis);
+    let jobs = node.jobs();
+    block_on(jobs.put(KIND, "a", "")).unwrap();
+    assert_eq!(node.status("/readyz"), 200);
+    redis.kill();
+    until("it to know", || (node.status("/readyz") == 503).then_some(()));
+    assert_eq!(node.status("/healthz"), 200);
+    let refused = block_on(jobs.put(KIND, "b", "")).unwrap_err();
+    assert!(
+        matches!(refused, requeue_jobs::PutError::Store(StoreError::Unavailable { .. })),
+        "{refused:?}"
+    );
+    redis.start_again();
+    until("it to be ready", || (node.status("/readyz") == 200).then_some(()));
+    assert_eq!(claim_released(&node.client).id().as_str(), "a");
+    assert_eq!(block_on(jobs.get(KIND, "b")).unwrap(), None);
+    node.stop();
+}
