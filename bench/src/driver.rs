@@ -26,6 +26,7 @@ impl Plan {
     pub(crate) const DISK: Plan = Plan { rounds: 3, seconds: 1.0, limit: None };
     /// Each goes through tens of thousands of jobs, however long that takes.
     pub(crate) const REDIS: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
+    pub(crate) const HTTP: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
     pub(crate) const QUICK: Plan =
         Plan { rounds: 3, seconds: 0.1, limit: Some(Duration::from_secs(60)) };
 }

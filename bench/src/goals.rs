@@ -21,6 +21,10 @@ const RATIOS: &[(&str, &str, System, f64)] = &[
     ("redis", "process-50-cpu", Asynq, 10.0),
     ("redis", "process-50-cpu", BullMq, 6.0),
     ("redis", "process-50-cpu", Apalis, 10.0),
+    ("http", "put-100", Beanstalkd, 1.0),
+    ("http", "put-100-c16", Beanstalkd, 1.0),
+    ("http", "cycle-100", Beanstalkd, 1.0),
+    ("http", "cycle-100-c16", Beanstalkd, 1.0),
 ];
 
 const GIB: f64 = (1 << 30) as f64;

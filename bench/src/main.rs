@@ -5,6 +5,7 @@
 //!   measure SUITE SYSTEM WORKLOAD SECONDS …    one of them
 //!   prepare SYSTEM PENDING SCRATCH             what one of them needs on disk
 //!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    one that measures a program on a Redis
+//!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    one that measures a server
 //!   obey URL                                   such a program, of ours
 //! ```
 
@@ -19,20 +20,22 @@ use driver::Plan;
 use report::Origin;
 use requeue_bench::Measurement;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
-use workloads::redis;
+use workloads::{http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis --out FILE [--quick]
+  requeue-bench run --suite core|wheel|jobs|disk|redis|http --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
+                    [--requeue PROGRAM] [--faktory PROGRAM]
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
   requeue-bench prepare SYSTEM PENDING SCRATCH
   requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
+  requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
   requeue-bench obey URL";
 
 fn main() -> ExitCode {
@@ -49,6 +52,12 @@ fn main() -> ExitCode {
         ["prepare", system, pending, scratch] => prepare(system, pending, scratch.into()),
         ["redis", system, workload, seconds, port, ref program @ ..] => {
             measure_on_redis(system, workload, seconds, port, program)
+        }
+        ["http", system, workload, seconds, scratch] => {
+            measure_server(system, workload, seconds, scratch, None)
+        }
+        ["http", system, workload, seconds, scratch, program] => {
+            measure_server(system, workload, seconds, scratch, Some(Path::new(program)))
         }
         ["obey", url] => {
             redis::obey(url);
@@ -94,6 +103,22 @@ fn measure_on_redis(
     let (system, budget) = (named(system)?, budget(seconds)?);
     let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
     print("redis", system, workload, redis::measure(system, workload, budget, port, program))
+}
+
+fn measure_server(
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    scratch: &str,
+    program: Option<&Path>,
+) -> Result<(), String> {
+    let (system, budget) = (named(system)?, budget(seconds)?);
+    print(
+        "http",
+        system,
+        workload,
+        http::measure(system, workload, budget, scratch.into(), program),
+    )
 }
 
 fn budget(seconds: &str) -> Result<Duration, String> {
@@ -153,6 +178,8 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--kube" => programs.kube = Some(PathBuf::from(value)),
             "--scratch" => programs.scratch = Some(PathBuf::from(value)),
             "--java" => programs.java = Some(PathBuf::from(value)),
+            "--requeue" => programs.requeue = Some(PathBuf::from(value)),
+            "--faktory" => programs.faktory = Some(PathBuf::from(value)),
             "--asynq" => programs.asynq = Some(PathBuf::from(value)),
             "--bullmq" => programs.bullmq = Some(PathBuf::from(value)),
             "--apalis" => programs.apalis = Some(PathBuf::from(value)),
@@ -166,7 +193,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, mut programs } = options(args)?;
     let workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk and redis")
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis and http")
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
@@ -174,6 +201,7 @@ fn run(args: &[&str]) -> Result<(), String> {
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis") => Plan::REDIS,
+        (false, "http") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -186,6 +214,9 @@ fn run(args: &[&str]) -> Result<(), String> {
         programs.redis = Some(server.port());
         versions = redis::versions(&programs, &server).map_err(|error| error.to_string())?;
         _server = Some(server);
+    }
+    if suite == "http" {
+        versions = http::versions(&programs);
     }
     let series =
         driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;

@@ -29,6 +29,8 @@ const ALONE: &[System] = &[Requeue];
 const REDIS: &[System] = &[Requeue, Asynq, BullMq, Apalis];
 const REDIS_PUT: &[System] = &[Requeue, Asynq, BullMq, Apalis, RedisSet, RedisZadd];
 const REDIS_PROCESS: &[System] = &[Requeue, Asynq, BullMq, Apalis, ApalisUnlocked];
+const HTTP: &[System] = &[Requeue, RequeueInProcess, Beanstalkd, FaktorySynced, Faktory];
+const HTTP_WAIT: &[System] = &[Requeue, Beanstalkd];
 
 const CORE: &[(&str, &[System])] = &[
     ("cycle-1", BY_KEY),
@@ -87,6 +89,21 @@ const ON_REDIS: &[(&str, &[System], bool)] = &[
     ("memory", REDIS, true),
 ];
 
+/// As of `DISK`.
+const OVER_HTTP: &[(&str, &[System], bool)] = &[
+    ("put-1", HTTP, false),
+    ("put-1-c16", HTTP, false),
+    ("put-1-c64", HTTP, false),
+    ("put-100", HTTP, false),
+    ("put-100-c16", HTTP, false),
+    ("cycle-1", HTTP, false),
+    ("cycle-1-c16", HTTP, false),
+    ("cycle-1-c64", HTTP, false),
+    ("cycle-100", HTTP, false),
+    ("cycle-100-c16", HTTP, false),
+    ("waiting-10k", HTTP_WAIT, true),
+];
+
 /// How many timers are pending.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -100,7 +117,8 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "wheel" => Some(wheel(quick)),
         "jobs" => Some(jobs()),
         "disk" => Some(disk(quick)),
-        "redis" => Some(redis()),
+        "redis" => Some(each(ON_REDIS)),
+        "http" => Some(http(quick)),
         _ => None,
     }
 }
@@ -164,14 +182,25 @@ fn disk(quick: bool) -> Vec<Workload> {
     DISK.iter().filter(|(name, ..)| in_time(name)).map(workload).collect()
 }
 
-fn redis() -> Vec<Workload> {
+fn each(workloads: &[(&str, &[System], bool)]) -> Vec<Workload> {
     let workload = |&(name, systems, once): &(&str, &[System], bool)| Workload {
         name: name.to_owned(),
         systems: systems.to_vec(),
         once,
         pending: None,
     };
-    ON_REDIS.iter().map(workload).collect()
+    workloads.iter().map(workload).collect()
+}
+
+fn http(quick: bool) -> Vec<Workload> {
+    // Those that sync each job by itself take seconds for a batch of each connection.
+    let in_time = |name: &str| !quick || !(name.ends_with("c64") || name.contains("100-c"));
+    let mut workloads = each(OVER_HTTP);
+    workloads.retain(|workload| in_time(&workload.name));
+    for workload in &mut workloads {
+        workload.systems.retain(|&system| !quick || system != Faktory);
+    }
+    workloads
 }
 
 #[cfg(test)]
@@ -180,7 +209,7 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -192,7 +221,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

@@ -15,6 +15,8 @@ pub(crate) enum System {
     RequeueFifo,
     /// Ours, each put a call of the store, where ours joins them.
     RequeueSingle,
+    /// Our store, called in the process, where ours is a server.
+    RequeueInProcess,
     ClientGo,
     ControllerRuntime,
     KubeRuntime,
@@ -29,6 +31,10 @@ pub(crate) enum System {
     Beanstalkd,
     /// The `fjall` crate, made a queue.
     Fjall,
+    /// Its Redis writes what it has twice a minute.
+    Faktory,
+    /// Its Redis syncs before it answers.
+    FaktorySynced,
     Asynq,
     BullMq,
     Apalis,
@@ -42,11 +48,12 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 20] = [
+    const ALL: [System; 23] = [
         Requeue,
         RequeueString,
         RequeueFifo,
         RequeueSingle,
+        RequeueInProcess,
         ClientGo,
         ControllerRuntime,
         KubeRuntime,
@@ -57,6 +64,8 @@ impl System {
         Fdatasync,
         Beanstalkd,
         Fjall,
+        Faktory,
+        FaktorySynced,
         Asynq,
         BullMq,
         Apalis,
@@ -71,6 +80,7 @@ impl System {
             RequeueString => "requeue-string",
             RequeueFifo => "requeue-fifo",
             RequeueSingle => "requeue-single",
+            RequeueInProcess => "requeue-inprocess",
             ClientGo => "client-go",
             ControllerRuntime => "controller-runtime",
             KubeRuntime => "kube-runtime",
@@ -81,6 +91,8 @@ impl System {
             Fdatasync => "fdatasync",
             Beanstalkd => "beanstalkd",
             Fjall => "fjall",
+            Faktory => "faktory",
+            FaktorySynced => "faktory-synced",
             Asynq => "asynq",
             BullMq => "bullmq",
             Apalis => "apalis",
@@ -109,6 +121,9 @@ pub(crate) struct Programs {
     pub(crate) java: Option<PathBuf>,
     /// Whether it is installed.
     pub(crate) beanstalkd: bool,
+    pub(crate) faktory: Option<PathBuf>,
+    /// Our server.
+    pub(crate) requeue: Option<PathBuf>,
     pub(crate) asynq: Option<PathBuf>,
     /// The script.
     pub(crate) bullmq: Option<PathBuf>,
@@ -127,6 +142,7 @@ impl Programs {
             KubeRuntime => self.kube.is_some(),
             Java => self.java.is_some(),
             Beanstalkd => self.beanstalkd,
+            Faktory | FaktorySynced => self.faktory.is_some(),
             Asynq => self.asynq.is_some(),
             BullMq => self.bullmq.is_some(),
             Apalis | ApalisUnlocked => self.apalis.is_some(),
@@ -167,6 +183,17 @@ impl Programs {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["redis", system.name(), workload, &seconds.to_string()]);
             command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
+            return Ok(command);
+        }
+        if suite == "http" {
+            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+            command.args(["http", system.name(), workload, &seconds.to_string()]);
+            let program = match system {
+                Requeue => self.requeue.as_deref(),
+                Faktory | FaktorySynced => self.faktory.as_deref(),
+                _ => None,
+            };
+            command.args(self.scratch.as_deref()).args(program);
             return Ok(command);
         }
         let mut command = match (system, self) {

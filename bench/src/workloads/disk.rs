@@ -8,17 +8,16 @@ mod commit;
 mod fdatasync;
 mod job;
 mod ours;
-mod place;
 mod plain_fjall;
 mod process;
 mod reopen;
 
+use super::place::Place;
 use crate::system::System::{self, *};
 use beanstalkd::Beanstalkd as BeanstalkdQueue;
 use fdatasync::Appends;
 use job::{DAY, Job, Jobs};
 use ours::Ours;
-use place::Place;
 use plain_fjall::FjallQueue;
 use requeue_bench::Measurement;
 use requeue_bench::meter::passes;

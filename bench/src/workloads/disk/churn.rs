@@ -6,8 +6,8 @@
 
 use super::job::{Jobs, PAYLOAD};
 use super::ours::Ours;
-use super::place::Place;
 use super::{BATCH, Queue, process};
+use crate::workloads::place::Place;
 use requeue::ManualClock;
 use requeue_bench::Measurement;
 use requeue_jobs::{Calendar, Timestamp};

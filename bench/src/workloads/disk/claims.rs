@@ -6,9 +6,9 @@
 
 use super::job::{DAY, Jobs};
 use super::ours::Ours;
-use super::place::Place;
 use super::{Queue, process};
 use crate::suite::POPULATIONS;
+use crate::workloads::place::Place;
 use requeue::ManualClock;
 use requeue_bench::Measurement;
 use requeue_jobs::{Calendar, Timestamp};

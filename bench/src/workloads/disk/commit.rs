@@ -4,7 +4,7 @@
 use super::fdatasync::Appends;
 use super::job::{DAY, Jobs};
 use super::ours::Ours;
-use super::place::Place;
+use crate::workloads::place::Place;
 use requeue_jobs::{Put, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,10 +3,10 @@
 
 use super::job::Jobs;
 use super::ours::Ours;
-use super::place::Place;
 use super::{Queue, process};
 use crate::suite::POPULATIONS;
 use crate::system::System;
+use crate::workloads::place::Place;
 use requeue_bench::Measurement;
 use std::time::Instant;
 

@@ -13,8 +13,8 @@
 //!
 //! Times that it is given are in milliseconds. It ends when it is told no more.
 
+use crate::workloads::usage;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -63,14 +63,8 @@ impl Client {
         number.unwrap_or_else(|_| panic!("{} answered {answer:?} to {line:?}", self.shown))
     }
 
-    /// Of all its threads that there are now, as Linux says.
     pub(super) fn cpu_time(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()));
-        // A thread may end meanwhile.
-        let stats = tasks.expect("it lives").flatten();
-        let stats = stats.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
-        let ns = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
-        Duration::from_nanos(ns.sum())
+        usage::cpu_time(self.process.id())
     }
 }
 

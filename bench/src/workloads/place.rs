@@ -17,7 +17,7 @@ impl Place {
         let ours = scratch.is_none();
         let dir = scratch.unwrap_or_else(|| {
             let program = std::env::current_exe().expect("this program is a file");
-            program.with_file_name(format!("bench-disk-{}", process::id()))
+            program.with_file_name(format!("bench-scratch-{}", process::id()))
         });
         fs::create_dir_all(&dir).expect("there is space for a directory");
         Place { dir, ours }

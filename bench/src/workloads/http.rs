@@ -1,0 +1,104 @@
+//! Jobs over HTTP: the service on disk, against its store without HTTP, beanstalkd and Faktory.
+
+mod beanstalkd;
+mod faktory;
+mod in_process;
+mod job;
+mod load;
+mod ours;
+mod server;
+mod waiting;
+
+use super::place::Place;
+use super::usage;
+use crate::system::Programs;
+use crate::system::System::{self, *};
+use faktory::Durable;
+use in_process::InProcess;
+use load::{Caller, Shape};
+use requeue_bench::Measurement;
+use server::Server;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::time::Duration;
+use waiting::Words;
+
+/// `program` is the server of `system`, where that is not one that everybody has. `None`: it has
+/// no such workload.
+pub(crate) fn measure(
+    system: System,
+    workload: &str,
+    budget: Duration,
+    scratch: PathBuf,
+    program: Option<&Path>,
+) -> Option<Vec<Measurement>> {
+    let place = Place::new(Some(scratch));
+    // What was left and removed by the one before is not for this one to sync.
+    rustix::fs::sync();
+    if workload == "waiting-10k" {
+        return wait(system, budget, &place, program);
+    }
+    let shape = Shape::named(workload)?;
+    if system == RequeueInProcess {
+        let dir = place.fresh("store");
+        let jobs = in_process::open(&dir);
+        let callers = (0..shape.callers).map(|number| InProcess::new(&jobs, number)).collect();
+        let cpu_time = || usage::cpu_time(process::id());
+        return Some(shape.measure(workload, callers, budget, cpu_time));
+    }
+    let server = start(system, &place, program)?;
+    let callers = (0..shape.callers).map(|number| connect(system, &server, number)).collect();
+    Some(shape.measure(workload, callers, budget, || server.cpu_time()))
+}
+
+/// What those say of themselves that are not built from here.
+pub(crate) fn versions(programs: &Programs) -> BTreeMap<&'static str, String> {
+    let first_line = |program: &Path, option: &str| {
+        let output = Command::new(program).arg(option).output().ok()?;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        Some(said.lines().next()?.to_owned())
+    };
+    let beanstalkd = programs.beanstalkd.then_some(Path::new("beanstalkd"));
+    let faktory = programs.faktory.as_deref();
+    let redis = faktory.map(|_| Path::new("redis-server"));
+    [("beanstalkd", beanstalkd, "-v"), ("faktory", faktory, "-v"), ("redis-server", redis, "-v")]
+        .into_iter()
+        .filter_map(|(name, program, option)| Some((name, first_line(program?, option)?)))
+        .collect()
+}
+
+fn start(system: System, place: &Place, program: Option<&Path>) -> Option<Server> {
+    Some(match system {
+        Requeue => ours::start(program?, place),
+        Beanstalkd => beanstalkd::start(place),
+        Faktory => faktory::start(program?, place, Durable::Later),
+        FaktorySynced => faktory::start(program?, place, Durable::Synced),
+        _ => return None,
+    })
+}
+
+fn connect(system: System, server: &Server, number: usize) -> Box<dyn Caller> {
+    let stream = server.connect();
+    match system {
+        Beanstalkd => Box::new(beanstalkd::Connection::new(stream)),
+        Faktory | FaktorySynced => Box::new(faktory::Connection::new(stream, number)),
+        _ => Box::new(ours::Connection::new(stream)),
+    }
+}
+
+fn wait(
+    system: System,
+    budget: Duration,
+    place: &Place,
+    program: Option<&Path>,
+) -> Option<Vec<Measurement>> {
+    let words = match system {
+        Requeue => Words { wait: ours::WAIT, got: ours::RECEIPT },
+        Beanstalkd => Words { wait: beanstalkd::WAIT, got: beanstalkd::RESERVED },
+        _ => return None,
+    };
+    let server = start(system, place, program)?;
+    let putter = connect(system, &server, 0);
+    Some(waiting::measure(&server, words, putter, budget))
+}
