@@ -55,19 +55,25 @@ impl From<&Settings> for SettingsText {
     fn from(settings: &Settings) -> Self {
         SettingsText {
             lease: show_duration(settings.lease),
-            backoff: BackoffText {
-                base: show_duration(settings.backoff.base),
-                max: show_duration(settings.backoff.max),
-                jitter_percent: settings.backoff.jitter_percent,
-            },
+            backoff: settings.backoff.into(),
             max_attempts: settings.max_attempts,
             concurrency: settings.concurrency,
             paused: settings.paused,
-            retention: RetentionText {
-                age: show_duration(settings.retention.age),
-                count: settings.retention.count,
-            },
+            retention: settings.retention.into(),
         }
+    }
+}
+
+impl From<Backoff> for BackoffText {
+    fn from(backoff: Backoff) -> Self {
+        let (base, max) = (show_duration(backoff.base), show_duration(backoff.max));
+        BackoffText { base, max, jitter_percent: backoff.jitter_percent }
+    }
+}
+
+impl From<Retention> for RetentionText {
+    fn from(retention: Retention) -> Self {
+        RetentionText { age: show_duration(retention.age), count: retention.count }
     }
 }
 
@@ -282,17 +288,4 @@ pub struct KindDeleted {
     pub ending: u64,
     /// Where the next call goes on: send it as `after`. `null`: the kind is deleted.
     pub cursor: Option<String>,
-}
-
-impl From<Backoff> for BackoffText {
-    fn from(backoff: Backoff) -> Self {
-        let (base, max) = (show_duration(backoff.base), show_duration(backoff.max));
-        BackoffText { base, max, jitter_percent: backoff.jitter_percent }
-    }
-}
-
-impl From<Retention> for RetentionText {
-    fn from(retention: Retention) -> Self {
-        RetentionText { age: show_duration(retention.age), count: retention.count }
-    }
 }
