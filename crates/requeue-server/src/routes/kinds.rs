@@ -68,7 +68,17 @@ pub(super) async fn set(
     OfKind(kind): OfKind,
     Json(settings): Json<SettingsPatch>,
 ) -> Answered<Json<SettingsText>> {
-    let settings = settings.apply(Settings::default(), &app.reading())?;
+    keep(&app, kind, Settings::default(), &settings).await
+}
+
+/// Sets what these settings are with the patch, and answers them.
+async fn keep(
+    app: &App,
+    kind: Kind,
+    before: Settings,
+    patch: &SettingsPatch,
+) -> Answered<Json<SettingsText>> {
+    let settings = patch.apply(before, &app.reading())?;
     app.store().set(kind, settings.clone()).await?;
     Ok(Json(SettingsText::from(&settings)))
 }
@@ -87,9 +97,7 @@ pub(super) async fn change(
     Json(settings): Json<SettingsPatch>,
 ) -> Answered<Json<SettingsText>> {
     let now = app.store().settings(kind.clone()).await?;
-    let settings = settings.apply(now, &app.reading())?;
-    app.store().set(kind, settings.clone()).await?;
-    Ok(Json(SettingsText::from(&settings)))
+    keep(&app, kind, now, &settings).await
 }
 
 /// Deletes a kind: its schedules, its jobs, its settings.
