@@ -71,7 +71,7 @@ async fn answer(queue: &mut Queue, verb: &str, n: &[usize]) -> String {
             queue.wait(workers).await;
             "ok".to_owned()
         }
-        _ => panic!("apalis does not know how to {verb:?} {n:?}"),
+        _ => panic!("apalis does not know action to {verb:?} {n:?}"),
     }
 }
 

@@ -17,7 +17,7 @@ const LATER: Duration = Duration::from_secs(3600);
 
 /// How a caller puts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum Settlement {
     /// Through a handle, which joins calls.
     Joined,
     /// Each put is a call of the store.
@@ -25,7 +25,7 @@ pub(super) enum How {
 }
 
 /// `None`: there is no such workload.
-pub(super) fn measure(how: How, workload: &str, budget: Duration) -> Option<Measurement> {
+pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> Option<Measurement> {
     let (verb, rest) = workload.split_once('-')?;
     let (callers, price) = rest.split_once('-').unwrap_or((rest, "work"));
     let callers: usize = callers.parse().ok()?;
@@ -38,7 +38,7 @@ pub(super) fn measure(how: How, workload: &str, budget: Duration) -> Option<Meas
     let ops = if price == WAIT { 1_000 } else { 20_000 };
     let store = Arc::new(DearStore::new(price));
     let runtime = super::tokio();
-    let pass = || runtime.block_on(put_all(&store, how, callers, ops / callers));
+    let pass = || runtime.block_on(put_all(&store, action, callers, ops / callers));
     pass();
     let (calls_before, mut passed) = (store.calls(), 0);
     let ns = passes(ops, budget, || {
@@ -52,7 +52,12 @@ pub(super) fn measure(how: How, workload: &str, budget: Duration) -> Option<Meas
     }
 }
 
-async fn put_all(store: &Arc<DearStore>, how: How, callers: usize, each: usize) -> Duration {
+async fn put_all(
+    store: &Arc<DearStore>,
+    action: Settlement,
+    callers: usize,
+    each: usize,
+) -> Duration {
     let jobs = Jobs::new(Arc::clone(store) as Arc<dyn Store>);
     let started = Instant::now();
     let callers: Vec<_> = (0..callers)
@@ -60,9 +65,9 @@ async fn put_all(store: &Arc<DearStore>, how: How, callers: usize, each: usize) 
             let (store, jobs, id) = (Arc::clone(store), jobs.clone(), format!("job-{caller}"));
             tokio::spawn(async move {
                 for _ in 0..each {
-                    match how {
-                        How::Joined => drop(jobs.put("bench", &id, BODY).after(LATER).await),
-                        How::Single => drop(store.put(vec![put(&id)]).await),
+                    match action {
+                        Settlement::Joined => drop(jobs.put("bench", &id, BODY).after(LATER).await),
+                        Settlement::Single => drop(store.put(vec![put(&id)]).await),
                     }
                 }
             })

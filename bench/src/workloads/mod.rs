@@ -42,8 +42,8 @@ pub(crate) fn measure(
 ) -> Option<Measurement> {
     if suite == "jobs" {
         return match system {
-            Requeue => jobs::measure(jobs::How::Joined, workload, budget),
-            RequeueSingle => jobs::measure(jobs::How::Single, workload, budget),
+            Requeue => jobs::measure(jobs::Settlement::Joined, workload, budget),
+            RequeueSingle => jobs::measure(jobs::Settlement::Single, workload, budget),
             _ => None,
         };
     }

@@ -1,7 +1,7 @@
 //! The command line as a whole. What a verb takes is beside what it does.
 
 use crate::failure::EXIT_CODES;
-use crate::place::Place;
+use crate::store_args::StoreArgs;
 use crate::{ask, bench, change, claim, disk, kind, put, serve, settle, shell, transfer, work};
 use clap::{Parser, Subcommand};
 
@@ -15,7 +15,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
     /// Answer in JSON: one object per line, with the names of the HTTP API
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,

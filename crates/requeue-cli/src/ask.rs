@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, Table, json, note, plain};
-use crate::place::{IfMissing, Place};
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::{shown, times};
 use clap::ValueEnum;
 use requeue_http::wire::{Job, KindStats, State};
@@ -18,7 +18,7 @@ pub(crate) struct GetArgs {
 }
 
 /// Shows a job.
-pub(crate) async fn get(args: GetArgs, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn get(args: GetArgs, place: &StoreArgs, out: Out) -> Result<()> {
     let (kind, id) = (Kind::new(args.kind)?, JobId::new(args.id)?);
     let store = place.open(IfMissing::Refuse).await?;
     let Some(job) = store.get(kind.clone(), id.clone()).await? else {
@@ -67,7 +67,7 @@ pub(crate) struct LsArgs {
 }
 
 /// Lists jobs by id, page by page as they come.
-pub(crate) async fn ls(args: LsArgs, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> {
     let kind = Kind::new(args.kind)?;
     let store = place.open(IfMissing::Refuse).await?;
     let mut left = if args.all { usize::MAX } else { args.limit };
@@ -117,7 +117,7 @@ fn row(job: &JobView, now: Timestamp) -> [String; 6] {
 }
 
 /// Shows all kinds, and how many jobs they have.
-pub(crate) async fn stats(place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn stats(place: &StoreArgs, out: Out) -> Result<()> {
     let store = place.open(IfMissing::Refuse).await?;
     let kinds = store.kinds().await?;
     let now = times::now();

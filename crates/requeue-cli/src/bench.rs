@@ -2,12 +2,13 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, Table};
-use crate::place::{IfMissing, Place, Where, open_directory};
 use crate::signals::Signals;
+use crate::store_args::{IfMissing, StoreArgs, Where, open_directory};
 use crate::times::{self, rough};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
-    Body, Change, Due, How, JobId, Jobs, Kind, Put, Query, Settle, Store, Timestamp, What,
+    Body, Change, ChangeKind, Due, JobId, Jobs, Kind, Put, Query, Settle, Settlement, Store,
+    Timestamp,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,13 +37,13 @@ pub(crate) struct Args {
     time: Duration,
 }
 
-pub(crate) async fn bench(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn bench(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     let name = format!("requeue-bench-{}", std::process::id());
     let kind = Kind::new(name.as_str())?;
     // Before anything is made, so that it is removed whatever happens.
     let mut signals = Signals::new()?;
     let scratch = match place {
-        Place { server: None, store: None, data, .. } => {
+        StoreArgs { server: None, store: None, data, .. } => {
             Some(data.clone().unwrap_or_else(|| ".".into()).join(&name))
         }
         _ => None,
@@ -214,7 +215,7 @@ async fn claims(
             break;
         }
         count += claimed.jobs.len();
-        let ack = |receipt| Settle { receipt, how: How::Ack };
+        let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks = claimed.jobs.into_iter().map(|job| ack(job.receipt)).collect();
         for answer in jobs.store().settle(acks).await? {
             answer?;
@@ -252,7 +253,7 @@ async fn clear(store: &dyn Store, kind: &Kind) -> Result<()> {
     let mut query = Query { limit: MAX_BATCH, ..Query::new(kind.clone()) };
     loop {
         let page = store.list(query.clone()).await?;
-        let cancel = |id| Change { kind: kind.clone(), id, what: What::Cancel };
+        let cancel = |id| Change { kind: kind.clone(), id, action: ChangeKind::Cancel };
         store.change(page.jobs.into_iter().map(|job| cancel(job.id)).collect()).await?;
         let Some(cursor) = page.cursor else { return Ok(()) };
         query.after = Some(cursor);

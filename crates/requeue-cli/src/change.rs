@@ -3,11 +3,11 @@
 use crate::ask::StateName;
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, plain};
-use crate::place::{IfMissing, Place};
 use crate::shown::{self, OfJob};
+use crate::store_args::{IfMissing, StoreArgs};
 use requeue_http::wire::ChangeDone;
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{Change, ChangeError, JobId, JobState, JobView, Kind, Query, Store, What};
+use requeue_jobs::{Change, ChangeError, ChangeKind, JobId, JobState, JobView, Kind, Query, Store};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,17 +30,22 @@ pub(crate) struct Args {
     error: Option<String>,
 }
 
-pub(crate) async fn change(args: Args, what: What, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn change(
+    args: Args,
+    action: ChangeKind,
+    place: &StoreArgs,
+    out: Out,
+) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
     if args.all {
         let store = place.open(IfMissing::Refuse).await?;
-        return change_all(&*store, kind, args, what, out).await;
+        return change_all(&*store, kind, args, action, out).await;
     }
     let ids = args.ids.into_iter().map(JobId::new).collect::<Result<Vec<_>, _>>()?;
     let store = place.open(IfMissing::Refuse).await?;
     let mut worst: Option<Exit> = None;
     for ids in ids.chunks(MAX_BATCH) {
-        let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), what };
+        let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), action };
         let answers = store.change(ids.iter().map(of).collect()).await?;
         for (id, answer) in ids.iter().zip(answers) {
             match answer {
@@ -66,11 +71,17 @@ pub(crate) async fn change(args: Args, what: What, place: &Place, out: Out) -> R
 
 /// Changes all that match, page by page. A job that changed on its way is left as it is: it is
 /// not what was meant any more.
-async fn change_all(store: &dyn Store, kind: Kind, args: Args, what: What, out: Out) -> Result<()> {
-    let state = args.state.map(JobState::from).or(match what {
-        What::Revive => Some(JobState::Dead),
-        What::RunNow => Some(JobState::Waiting),
-        What::Cancel => None,
+async fn change_all(
+    store: &dyn Store,
+    kind: Kind,
+    args: Args,
+    action: ChangeKind,
+    out: Out,
+) -> Result<()> {
+    let state = args.state.map(JobState::from).or(match action {
+        ChangeKind::Revive => Some(JobState::Dead),
+        ChangeKind::RunNow => Some(JobState::Waiting),
+        ChangeKind::Cancel => None,
     });
     let matches = |job: &&JobView| match &args.error {
         None => true,
@@ -85,7 +96,7 @@ async fn change_all(store: &dyn Store, kind: Kind, args: Args, what: What, out: 
     let mut query = Query { state, prefix, limit: MAX_BATCH, ..Query::new(kind.clone()) };
     loop {
         let page = store.list(query.clone()).await?;
-        let of = |job: &JobView| Change { kind: kind.clone(), id: job.id.clone(), what };
+        let of = |job: &JobView| Change { kind: kind.clone(), id: job.id.clone(), action };
         let changes: Vec<Change> = page.jobs.iter().filter(matches).map(of).collect();
         matched += changes.len() as u64;
         for answer in store.change(changes).await? {

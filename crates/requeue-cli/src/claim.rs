@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, Table, note, plain};
-use crate::place::{IfMissing, Place};
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::{shown, times};
 use requeue_http::wire::ClaimedView;
 use requeue_jobs::Jobs;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     worker: Option<String>,
 }
 
-pub(crate) async fn claim(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn claim(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     let jobs = Jobs::new(place.open(IfMissing::Refuse).await?);
     let worker = args.worker.unwrap_or_else(|| format!("cli-{}", std::process::id()));
     let mut claim = jobs.claim(args.kinds.iter().map(String::as_str), &worker).max(args.max.into());

@@ -2,8 +2,8 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::Out;
-use crate::place::{IfMissing, Place, Where, no_jobs, open_directory};
 use crate::progress::Bar;
+use crate::store_args::{IfMissing, StoreArgs, Where, no_jobs, open_directory};
 use requeue_disk::{Backup, Corrupt, DiskError, Verified};
 use requeue_http::HttpStore;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ fn text(found: &Verified) -> String {
     lines.join("\n")
 }
 
-pub(crate) async fn backup(args: BackupArgs, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn backup(args: BackupArgs, place: &StoreArgs, out: Out) -> Result<()> {
     match (place.chosen()?, args.to) {
         (Where::Data(directory), Some(to)) => {
             let copied = copy(&directory, &to)?;

@@ -219,7 +219,7 @@ impl From<SettleError> for Failure {
         match error {
             SettleError::Store(error) => error.into(),
             SettleError::LeaseLost { .. } => Failure::of(Exit::Refused, &error)
-                .hint("it was settled before, or has lapsed and another took over"),
+                .hint("it was settled before, or has expired and another took over"),
             _ => Failure::of(Exit::Refused, &error),
         }
     }

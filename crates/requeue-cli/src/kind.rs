@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::out::Out;
-use crate::place::{IfMissing, Place, Where};
+use crate::store_args::{IfMissing, StoreArgs, Where};
 use crate::times;
 use requeue_http::Problem;
 use requeue_http::client::path;
@@ -86,7 +86,7 @@ impl Args {
 }
 
 /// Shows what is set for a kind, and changes what is named before.
-pub(crate) async fn kind(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn kind(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
     let settings = match args.patch() {
         Some(patch) => change(place, &kind, patch).await?,
@@ -96,7 +96,7 @@ pub(crate) async fn kind(args: Args, place: &Place, out: Out) -> Result<()> {
 }
 
 /// Pauses a kind, or lets it go on.
-pub(crate) async fn pause(args: KindArgs, paused: bool, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn pause(args: KindArgs, paused: bool, place: &StoreArgs, out: Out) -> Result<()> {
     let kind = Kind::new(args.kind)?;
     let patch = SettingsPatch { paused: Some(paused), ..SettingsPatch::default() };
     change(place, &kind, patch).await?;
@@ -108,7 +108,7 @@ pub(crate) async fn pause(args: KindArgs, paused: bool, place: &Place, out: Out)
 
 /// Changes what the patch names. A server does it where the settings are, so that what others
 /// set meanwhile is not written over with what was read here.
-async fn change(place: &Place, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
+async fn change(place: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
     let refused = |problem: Problem| Failure::usage(problem.detail);
     let reading = Reading { now: times::now() };
     if let Where::Server(url) = place.chosen()? {

@@ -1,7 +1,7 @@
 //! The `requeue` program: a server of durable jobs, and the verbs to ask it.
 //!
 //! ```text
-//!   args ──▶ a verb ──▶ Place::open: HttpStore | DiskStore | RedisStore ──▶ Out: text | JSON
+//!   args ──▶ a verb ──▶ StoreArgs::open: HttpStore | DiskStore | RedisStore ──▶ Out: text | JSON
 //!                 └───▶ Failure: error, hint, exit code
 //! ```
 //!
@@ -19,7 +19,6 @@ mod files;
 mod kind;
 mod logs;
 mod out;
-mod place;
 mod progress;
 mod put;
 mod serve;
@@ -27,6 +26,7 @@ mod settle;
 mod shell;
 mod shown;
 mod signals;
+mod store_args;
 mod times;
 mod transfer;
 mod work;
@@ -35,7 +35,7 @@ use args::{Cli, Verb};
 use clap::Parser;
 use failure::{Exit, Result};
 use out::Out;
-use requeue_jobs::What;
+use requeue_jobs::ChangeKind;
 use settle::Verb as SettleVerb;
 use std::process::ExitCode;
 
@@ -75,9 +75,9 @@ fn run(Cli { verb, place, json }: Cli) -> Result<()> {
             Verb::Release(args) => settle::settle(SettleVerb::Release(args), &place, out).await,
             Verb::Extend(args) => settle::settle(SettleVerb::Extend(args), &place, out).await,
             Verb::Bury(args) => settle::settle(SettleVerb::Bury(args), &place, out).await,
-            Verb::Cancel(args) => change::change(args, What::Cancel, &place, out).await,
-            Verb::Revive(args) => change::change(args, What::Revive, &place, out).await,
-            Verb::RunNow(args) => change::change(args, What::RunNow, &place, out).await,
+            Verb::Cancel(args) => change::change(args, ChangeKind::Cancel, &place, out).await,
+            Verb::Revive(args) => change::change(args, ChangeKind::Revive, &place, out).await,
+            Verb::RunNow(args) => change::change(args, ChangeKind::RunNow, &place, out).await,
             Verb::Pause(args) => kind::pause(args, true, &place, out).await,
             Verb::Resume(args) => kind::pause(args, false, &place, out).await,
             Verb::Kind(args) => kind::kind(args, &place, out).await,

@@ -2,8 +2,8 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, plain};
-use crate::place::{IfMissing, Place};
 use crate::shown::{self, OfJob};
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use clap::ValueEnum;
 use requeue_http::wire::{PutDone, PutRequest, Reading};
@@ -92,7 +92,7 @@ fn mode(name: ModeName, max_wait: Option<Duration>) -> Result<Mode, &'static str
     }
 }
 
-pub(crate) async fn put(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn put(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     if let Some(file) = &args.file {
         return put_file(file, place, out).await;
     }
@@ -169,7 +169,7 @@ fn read(line: &[u8]) -> Result<Put, String> {
 
 /// Puts the jobs of a file, in batches. The first line that is wrong ends it; what is before it
 /// was put, and putting it again does no harm.
-async fn put_file(name: &str, place: &Place, out: Out) -> Result<()> {
+async fn put_file(name: &str, place: &StoreArgs, out: Out) -> Result<()> {
     let (name, input): (_, Box<dyn Read>) = if name == "-" {
         ("stdin", Box::new(std::io::stdin().lock()))
     } else {

@@ -4,11 +4,11 @@ use crate::failure::{Exit, Failure, Result, chain};
 use crate::files;
 use crate::logs;
 use crate::out::Out;
-use crate::place::{DEFAULT_DATA, IfMissing, Place, Where, open_directory};
 use crate::signals::{Signals, on};
+use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, Where, open_directory};
 use crate::times;
 use requeue_disk::DiskStore;
-use requeue_jobs::{Calendar, Store};
+use requeue_jobs::{Store, WallClock};
 use requeue_server::auth::{Access, Right, may_listen};
 use requeue_server::listen::{Listener, Options, Tls};
 use requeue_server::{App, BackedUp, Backup, Limits};
@@ -71,7 +71,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-pub(crate) async fn serve(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn serve(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     let place = chosen(place);
     let chosen = place.chosen()?;
     let _logs = logs::start(&args.logs)?;
@@ -89,7 +89,7 @@ pub(crate) async fn serve(args: Args, place: &Place, out: Out) -> Result<()> {
     let (store, backup) = open(&args, &place, &chosen).await?;
     let mut limits = Limits::default();
     limits.waiting = args.max_waiting.unwrap_or(limits.waiting);
-    let mut app = App::new(store, Calendar::system(), limits);
+    let mut app = App::new(store, WallClock::system(), limits);
     if let Some(backup) = backup {
         app = app.with_backup(backup);
     }
@@ -128,7 +128,7 @@ async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Sign
 }
 
 /// Where the jobs are kept, by the command line, or else the environment.
-fn chosen(place: &Place) -> Place {
+fn chosen(place: &StoreArgs) -> StoreArgs {
     let mut place = place.clone();
     if place.server.is_none() && place.data.is_none() && place.store.is_none() {
         place.store = std::env::var("REQUEUE_STORE").ok().filter(|url| !url.is_empty());
@@ -202,7 +202,7 @@ async fn listener(args: &Args, tls: Option<Tls>) -> Result<Bound> {
 
 async fn open(
     args: &Args,
-    place: &Place,
+    place: &StoreArgs,
     chosen: &Where,
 ) -> Result<(Arc<dyn Store>, Option<Arc<Backup>>)> {
     match chosen {

@@ -2,11 +2,11 @@
 
 use crate::failure::{Exit, Failure, Result};
 use crate::out::{Out, plain};
-use crate::place::{IfMissing, Place};
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::{shown, times};
 use requeue_http::wire::SettleDone;
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{How, Receipt, Settle, Settled};
+use requeue_jobs::{Receipt, Settle, Settled, Settlement};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -69,25 +69,25 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    fn settlements(self) -> (Vec<Receipt>, How) {
+    fn settlements(self) -> (Vec<Receipt>, Settlement) {
         match self {
-            Verb::Ack(args) => (args.of.receipts, How::Ack),
-            Verb::Release(args) => (args.of.receipts, How::Release),
-            Verb::Extend(args) => (args.of.receipts, How::Extend(args.lease)),
-            Verb::Bury(args) => (args.of.receipts, How::Bury { error: args.error }),
+            Verb::Ack(args) => (args.of.receipts, Settlement::Ack),
+            Verb::Release(args) => (args.of.receipts, Settlement::Release),
+            Verb::Extend(args) => (args.of.receipts, Settlement::Extend(args.lease)),
+            Verb::Bury(args) => (args.of.receipts, Settlement::Bury { error: args.error }),
             Verb::Retry(args) => {
-                (args.of.receipts, How::Retry { delay: args.delay, error: args.error })
+                (args.of.receipts, Settlement::Retry { delay: args.delay, error: args.error })
             }
         }
     }
 }
 
-pub(crate) async fn settle(verb: Verb, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn settle(verb: Verb, place: &StoreArgs, out: Out) -> Result<()> {
     let (receipts, how) = verb.settlements();
     let store = place.open(IfMissing::Refuse).await?;
     let mut worst: Option<Exit> = None;
     for receipts in receipts.chunks(MAX_BATCH) {
-        let of = |receipt: &Receipt| Settle { receipt: receipt.clone(), how: how.clone() };
+        let of = |receipt: &Receipt| Settle { receipt: receipt.clone(), action: how.clone() };
         let answers = store.settle(receipts.iter().map(of).collect()).await?;
         for (receipt, answer) in receipts.iter().zip(answers) {
             match answer {

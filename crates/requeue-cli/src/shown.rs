@@ -35,7 +35,7 @@ pub(crate) fn body_cell(body: &Body) -> String {
 /// The latest error of a job.
 pub(crate) fn error_cell(job: &JobView) -> String {
     job.failures.last().map_or_else(String::new, |failure| {
-        plain(&cut(failure.error.as_deref().unwrap_or("its lease lapsed"), CELL))
+        plain(&cut(failure.error.as_deref().unwrap_or("its lease expired"), CELL))
     })
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
     lines.push(("created", local(job.created_at, now)));
     lines.push(("updated", local(job.updated_at, now)));
     for failure in &job.failures {
-        let error = failure.error.as_deref().unwrap_or("its lease lapsed");
+        let error = failure.error.as_deref().unwrap_or("its lease expired");
         let (at, worker) = (relative(failure.ended_at, now), plain(failure.worker.as_str()));
         lines.push(("failure", format!("{at}, {worker}: {}", plain(error))));
     }

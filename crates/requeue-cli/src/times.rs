@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use requeue_http::times::{TimeError, Zone, parse_time};
-use requeue_jobs::{Calendar, Timestamp};
+use requeue_jobs::{Timestamp, WallClock};
 use std::time::Duration;
 
 pub(crate) use requeue_http::times::{parse_duration as duration, show_duration, show_time};
@@ -13,7 +13,7 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, TimeError> {
 }
 
 pub(crate) fn now() -> Timestamp {
-    Calendar::system().now()
+    WallClock::system().now()
 }
 
 fn zoned(at: Timestamp, zone: TimeZone) -> Option<jiff::Zoned> {

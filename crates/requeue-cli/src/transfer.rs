@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::out::{Out, note};
-use crate::place::{IfMissing, Place};
 use crate::progress::Bar;
+use crate::store_args::{IfMissing, StoreArgs};
 use requeue_jobs::Store;
 use requeue_jobs::transfer::{self, Progress};
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ pub(crate) struct ImportArgs {
     file: String,
 }
 
-pub(crate) async fn export(args: ExportArgs, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn export(args: ExportArgs, place: &StoreArgs, out: Out) -> Result<()> {
     let store = place.open(IfMissing::Refuse).await?;
     if args.file == "-" {
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
@@ -100,7 +100,7 @@ async fn write(store: &dyn Store, to: &mut dyn Write) -> Result<Progress> {
     Ok(done?)
 }
 
-pub(crate) async fn import(args: ImportArgs, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn import(args: ImportArgs, place: &StoreArgs, out: Out) -> Result<()> {
     let mut input: Box<dyn BufRead> = if args.file == "-" {
         Box::new(io::stdin().lock())
     } else {

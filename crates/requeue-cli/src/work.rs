@@ -14,21 +14,21 @@ mod report;
 use crate::failure::{Exit, Failure, Result};
 use crate::files;
 use crate::out::Out;
-use crate::place::{IfMissing, Place};
 use crate::signals::Signals;
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use command::{Command, Ended, Stop};
 use report::Report;
 use requeue::worker::{BoxError, Outcome};
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{How, JobWorker, Jobs, Kind, Receipt, RunningJobs, Settled};
+use requeue_jobs::{JobWorker, Jobs, Kind, Receipt, RunningJobs, Settled, Settlement};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// How long settling may take once everything is killed. What is not settled by then comes back
-/// when its lease lapses.
+/// when its lease expires.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Of the runtime, and of a store.
@@ -90,7 +90,7 @@ fn command(line: &str) -> Result<String, &'static str> {
     if line.trim().is_empty() { Err("there is no command") } else { Ok(line.to_owned()) }
 }
 
-pub(crate) async fn work(args: Args, place: &Place, out: Out) -> Result<()> {
+pub(crate) async fn work(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
     // Before anything is claimed: from here on a signal does not end us.
     let mut signals = Signals::with_hangup()?;
     let jobs = Jobs::new(place.open(IfMissing::Refuse).await?);
@@ -166,7 +166,7 @@ fn start(
                 Ended::NoGood(error) => {
                     // `GiveUp` would do it, and not say why.
                     buried.add(&job.receipt);
-                    let bury = How::Bury { error: error.clone() };
+                    let bury = Settlement::Bury { error: error.clone() };
                     match jobs.settle(&job.receipt, bury).await {
                         Ok(Settled::Dead) => report.buried(&job, &error, began.elapsed()),
                         Ok(_) => {} // cancelled meanwhile

@@ -2,9 +2,9 @@
 
 use crate::bytes::put_bytes;
 use crate::codec;
+use crate::due_buckets::At;
 use crate::error::DiskError;
-use crate::line::At;
-use crate::shelf::{Slot, Stand, stand};
+use crate::job_table::{Slot, Stand, stand};
 use crate::state::{Frozen, FrozenKind, SCHEDULES};
 use crate::tables::{Batch, Flush, Place, Tables};
 use requeue_jobs::rules::Record;

@@ -5,7 +5,7 @@ use crate::error::DiskError;
 use crate::reply::Reply;
 use crate::state::Frozen;
 use requeue_jobs::{
-    Change, ChangeError, Changed, Claim, Claimed, Each, JobId, Kind, Placed, Put, PutError,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Placed, Put, PutError,
     Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, StoreError, Tick, Ticked,
 };
 use std::collections::VecDeque;
@@ -14,11 +14,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A change, and who waits for it.
 pub(crate) enum Op {
-    Put(Vec<Put>, Reply<Each<Placed, PutError>>),
+    Put(Vec<Put>, Reply<BatchResults<Placed, PutError>>),
     Claim(Claim, Reply<Claimed>),
-    Settle(Vec<Settle>, Reply<Each<Settled, SettleError>>),
-    Change(Vec<Change>, Reply<Each<Changed, ChangeError>>),
-    Restore(Restore, Reply<Each<Restored, StoreError>>),
+    Settle(Vec<Settle>, Reply<BatchResults<Settled, SettleError>>),
+    Change(Vec<Change>, Reply<BatchResults<Changed, ChangeError>>),
+    Restore(Restore, Reply<BatchResults<Restored, StoreError>>),
     Reap(usize, Reply<usize>),
     Set(Kind, Settings, Reply<()>),
     SetSchedule(Kind, Schedule, Reply<()>),

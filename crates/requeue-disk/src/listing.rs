@@ -6,11 +6,11 @@
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::unavailable;
-use crate::shelf::{DiskShelf, Slot, read, stand};
+use crate::job_table::{DiskShelf, Slot, read, stand};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
-use requeue_jobs::rules::{List, Record, Shelf, Status};
+use requeue_jobs::rules::{JobTable, List, Record, Status};
 use requeue_jobs::{
     JobId, JobState, JobView, Kind, KindView, Page, Query, Spans, StoreError, Timestamp,
 };
@@ -37,7 +37,7 @@ pub(crate) fn list(
         let piece = {
             let mut state = State::lock(state);
             let Some(kind) = state.kinds.kind_mut(&query.kind) else { break };
-            Piece::new(&kind.shelf, after.as_ref(), query, size, now)
+            Piece::new(&kind.table, after.as_ref(), query, size, now)
         };
         size *= 2;
         let end = piece.end.clone();
@@ -65,13 +65,13 @@ struct Piece {
 
 impl Piece {
     fn new(
-        shelf: &DiskShelf,
+        table: &DiskShelf,
         after: Option<&JobId>,
         query: &Query,
         size: usize,
         now: Timestamp,
     ) -> Self {
-        let all = shelf.all_in_memory();
+        let all = table.all_in_memory();
         let mut slots: Vec<_> = all
             .filter(|(id, _)| after.is_none_or(|after| *id > after))
             .filter(|(id, _)| id.as_str().starts_with(&query.prefix))
@@ -88,7 +88,7 @@ impl Piece {
         };
         let shown = |slot: &Slot| slot.record.as_ref().filter(|record| fits(record)).cloned();
         let memory = slots.into_iter().map(|(id, slot)| (id.clone(), shown(slot))).collect();
-        Piece { memory, end, version: shelf.version().clone(), number: shelf.number() }
+        Piece { memory, end, version: table.version().clone(), number: table.number() }
     }
 
     fn jobs(
@@ -167,19 +167,19 @@ pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView
     let mut state = State::lock(state);
     let mut views = Vec::new();
     for kind in state.kinds.shown() {
-        let first = kind.shelf.first(List::Pending)?;
+        let first = kind.table.first(List::Pending)?;
         let any = first.is_some_and(|first| first.at <= now);
-        let ready = if any { ready(&kind.shelf, now)? } else { 0 };
+        let ready = if any { ready(&kind.table, now)? } else { 0 };
         views.push(kind.view(ready, now)?);
     }
     Ok(views)
 }
 
 /// How many are ready, counted no further than there is use for.
-fn ready(shelf: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
-    let mut ready = shelf.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
+fn ready(table: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
+    let mut ready = table.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
     let mut cursor =
-        shelf.version().scan(shelf.number(), List::Pending as u8, shelf.floor(List::Pending));
+        table.version().scan(table.number(), List::Pending as u8, table.floor(List::Pending));
     while ready < READY_COUNT_CAP {
         let Some((at, value)) = cursor.next().map_err(unavailable)? else { break };
         if at.0 > now.as_millis() {
@@ -187,7 +187,7 @@ fn ready(shelf: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
         }
         let id = codec::id(&mut Bytes::new(value));
         let id = id.map_err(|Malformed(what)| unavailable(cursor.damage(what)))?;
-        ready += u64::from(shelf.known(&id).is_none());
+        ready += u64::from(table.known(&id).is_none());
     }
     Ok(ready)
 }
@@ -206,7 +206,7 @@ pub(crate) fn upcoming(
     let (version, number, moved) = {
         let mut state = State::lock(state);
         let Some(kind) = state.kinds.kind_mut(kind) else { return Ok(counts) };
-        for (_, slot) in kind.shelf.all_in_memory() {
+        for (_, slot) in kind.table.all_in_memory() {
             if let Some(record) =
                 slot.record.as_deref().filter(|r| matches!(r.status, Status::Pending))
                 && let Some(count) =
@@ -215,8 +215,8 @@ pub(crate) fn upcoming(
                 *count += 1;
             }
         }
-        let moved: HashSet<_> = kind.shelf.moved_from(List::Pending).collect();
-        (kind.shelf.version().clone(), kind.shelf.number(), moved)
+        let moved: HashSet<_> = kind.table.moved_from(List::Pending).collect();
+        (kind.table.version().clone(), kind.table.number(), moved)
     };
     let mut cursor = version.scan(number, List::Pending as u8, (from, 0));
     while let Some((at, _)) = cursor.next().map_err(unavailable)? {
@@ -238,10 +238,10 @@ pub(crate) fn get(
     let (version, number) = {
         let mut state = State::lock(state);
         let Some(state) = state.kinds.kind_mut(kind) else { return Ok(None) };
-        if let Some(known) = state.shelf.known(id) {
+        if let Some(known) = state.table.known(id) {
             return Ok(known.map(|record| record.view(kind, id, now)));
         }
-        (state.shelf.version().clone(), state.shelf.number())
+        (state.table.version().clone(), state.table.number())
     };
     let Some(spot) = version.find(number, id.as_str()).map_err(unavailable)? else {
         return Ok(None);
@@ -272,7 +272,7 @@ pub(crate) fn check(state: &Mutex<State>) {
         }
         let mut state = State::lock(state);
         let kind = state.kinds.kind_mut(&name).expect("kinds stay");
-        assert_eq!(kind.shelf.counts(), found, "the jobs of {name}, by list");
-        kind.shelf.check();
+        assert_eq!(kind.table.counts(), found, "the jobs of {name}, by list");
+        kind.table.check();
     }
 }

@@ -12,7 +12,7 @@ use crate::state::{Replay, State};
 use crate::tables::{self, Tables};
 use crate::upkeep::Upkeep;
 use crate::writer::{Shared, Writer};
-use requeue_jobs::rules::Bell;
+use requeue_jobs::rules::ChangeNotifier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
@@ -57,8 +57,8 @@ impl Threads {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             inbox: Inbox::default(),
-            bell: Bell::default(),
-            calendar: options.calendar,
+            changes: ChangeNotifier::default(),
+            wall_clock: options.wall_clock,
         });
         let upkeep =
             Upkeep::start(tables, log.spares().clone(), shared.clone(), options.background);

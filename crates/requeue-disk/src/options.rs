@@ -1,6 +1,6 @@
 //! What can be chosen when a directory is opened.
 
-use requeue_jobs::Calendar;
+use requeue_jobs::WallClock;
 
 /// How a [`DiskStore`](crate::DiskStore) works. The defaults suit a machine that does other
 /// things too.
@@ -8,7 +8,7 @@ use requeue_jobs::Calendar;
 #[non_exhaustive]
 pub struct Options {
     /// Whose time it is.
-    pub calendar: Calendar,
+    pub wall_clock: WallClock,
     /// About how many bytes of changed jobs are held in memory before they are written into
     /// tables. There may be twice as many while that goes on.
     pub memory: usize,
@@ -23,7 +23,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            calendar: Calendar::system(),
+            wall_clock: WallClock::system(),
             memory: 128 << 20,
             segment: 16 << 20,
             background: true,

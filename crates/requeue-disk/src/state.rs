@@ -1,13 +1,13 @@
-//! All that the writer knows: the rules over shelves, and how that goes into the log, into
+//! All that the writer knows: the rules over tables, and how that goes into the log, into
 //! tables, and comes back.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::codec::{self, Parts};
+use crate::due_buckets::At;
 use crate::error::{Corrupt, DiskError};
-use crate::line::At;
-use crate::shelf::{DiskShelf, Jobs, entry};
+use crate::job_table::{DiskShelf, Jobs, entry};
 use crate::tables::Version;
-use requeue_jobs::rules::{Counters, KindState, Kinds, List, Record, Shelf, Status};
+use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
 use requeue_jobs::{JobId, Kind, Schedule, StoreError, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -105,9 +105,9 @@ impl State {
     }
 
     fn add(&mut self, mut kind: KindState<DiskShelf>) -> Result<(), DiskError> {
-        let number = kind.shelf.number();
-        kind.shelf.load_leases()?;
-        let mut cursor = kind.shelf.version().scan(number, SCHEDULES, (0, 0));
+        let number = kind.table.number();
+        kind.table.load_leases()?;
+        let mut cursor = kind.table.version().scan(number, SCHEDULES, (0, 0));
         while let Some((_, value)) = cursor.next()? {
             let schedule = codec::schedule(&mut Bytes::new(value));
             let schedule = schedule.map_err(|Malformed(what)| cursor.damage(what))?;
@@ -130,8 +130,8 @@ impl State {
         let name = name.map_err(|_| Malformed("a kind's name is not as it may be"))?;
         let [generation, fence, seq] = [bytes.number()?, bytes.number()?, bytes.number()?];
         let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
-        let shelf = DiskShelf::new(number, self.numbered.clone(), version.clone(), counts);
-        let mut kind = KindState::new(name, shelf);
+        let table = DiskShelf::new(number, self.numbered.clone(), version.clone(), counts);
+        let mut kind = KindState::new(name, table);
         kind.counters = Counters { generation, fence, seq };
         kind.settings = codec::settings(bytes)?;
         Ok(kind)
@@ -174,7 +174,7 @@ impl State {
     pub(crate) fn settings_changed(&mut self, kind: &Kind) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let settings = &kind.settings;
-            kind.shelf.note(|out| {
+            kind.table.note(|out| {
                 out.push(entry::SETTINGS);
                 codec::put_settings(out, settings);
             });
@@ -185,7 +185,7 @@ impl State {
     pub(crate) fn counters_changed(&mut self, kind: &Kind) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let Counters { generation, fence, .. } = kind.counters;
-            kind.shelf.note(|out| {
+            kind.table.note(|out| {
                 out.push(entry::COUNTERS);
                 put_number(out, generation);
                 put_number(out, fence);
@@ -197,7 +197,7 @@ impl State {
     pub(crate) fn schedule_changed(&mut self, kind: &Kind, id: &JobId) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let schedule = kind.schedules.get(id);
-            kind.shelf.note(|out| match schedule {
+            kind.table.note(|out| match schedule {
                 Some(schedule) => {
                     out.push(entry::SCHEDULE);
                     codec::put_schedule(out, schedule);
@@ -219,7 +219,7 @@ impl State {
     pub(crate) fn end(&mut self) -> usize {
         for name in self.touched.drain(..) {
             let Some(kind) = self.kinds.kind_mut(&name) else { continue };
-            let (len, grown) = kind.shelf.end();
+            let (len, grown) = kind.table.end();
             self.changed_len += grown;
             if grown > 0 && grown == len {
                 self.changed.push(name);
@@ -236,7 +236,7 @@ impl State {
         self.changed_len = 0;
         for name in mem::take(&mut self.changed) {
             let Some(kind) = self.kinds.kind_mut(&name) else { continue };
-            let number = kind.shelf.number();
+            let number = kind.table.number();
             self.unsynced = true;
             put_number(out, number.into());
             if self.logged.insert(number) {
@@ -245,8 +245,8 @@ impl State {
             } else {
                 put_bytes(out, b"");
             }
-            kind.shelf.drain(|changes| put_bytes(out, changes));
-            self.weight = self.weight.saturating_add_signed(kind.shelf.grown());
+            kind.table.drain(|changes| put_bytes(out, changes));
+            self.weight = self.weight.saturating_add_signed(kind.table.grown());
             // Who waits for what cannot be read learns so from a claim.
             let next = kind.next_claimable(now).unwrap_or(Some(now));
             let known = match next {
@@ -278,8 +278,8 @@ impl State {
                     self.schedules.insert((name.clone(), schedule));
                 }
             }
-            kind.shelf.drain(|_| ());
-            self.weight = self.weight.saturating_add_signed(kind.shelf.grown());
+            kind.table.drain(|_| ());
+            self.weight = self.weight.saturating_add_signed(kind.table.grown());
         }
         Ok(())
     }
@@ -319,21 +319,21 @@ impl State {
         let (mut blob, mut live) = (Vec::new(), 0);
         for name in self.names.values() {
             let Some(kind) = self.kinds.kind_mut(name) else { continue };
-            let floors = [List::Pending, List::Dead].map(|list| (list, kind.shelf.floor(list)));
-            let jobs = kind.shelf.freeze();
+            let floors = [List::Pending, List::Dead].map(|list| (list, kind.table.floor(list)));
+            let jobs = kind.table.freeze();
             let schedules = schedules.remove(name).unwrap_or_default();
             if !jobs.is_empty() || !schedules.is_empty() {
-                frozen.push(FrozenKind { number: kind.shelf.number(), jobs, floors, schedules });
+                frozen.push(FrozenKind { number: kind.table.number(), jobs, floors, schedules });
             }
             put_kind(&mut blob, kind);
-            live += kind.shelf.counts().iter().sum::<u64>();
+            live += kind.table.counts().iter().sum::<u64>();
         }
         Frozen { kinds: frozen, blob, through, live }
     }
 
     /// The frozen layers are in the tables of this version. They are answered, for somebody with more time to drop.
     pub(crate) fn flushed(&mut self, version: &Arc<Version>) -> Box<dyn Send> {
-        let flushed = |kind: &mut KindState<DiskShelf>| kind.shelf.flushed(version.clone());
+        let flushed = |kind: &mut KindState<DiskShelf>| kind.table.flushed(version.clone());
         let frozen: Vec<_> = self.kinds.iter_mut().map(flushed).collect();
         self.moved(version);
         Box::new(frozen)
@@ -341,7 +341,7 @@ impl State {
 
     /// The same jobs are in other tables now.
     pub(crate) fn moved(&mut self, version: &Arc<Version>) {
-        self.kinds.iter_mut().for_each(|kind| kind.shelf.moved(version.clone()));
+        self.kinds.iter_mut().for_each(|kind| kind.table.moved(version.clone()));
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version.clone();
     }
 }
@@ -373,16 +373,16 @@ fn replay_entry(
     match changes.byte()? {
         entry::KEPT => {
             let id = codec::id(changes)?;
-            let before = kind.shelf.take_out(&id)?;
+            let before = kind.table.take_out(&id)?;
             let parts = before.as_deref().map(Parts::of);
             let record = codec::record(changes, parts.as_ref())?;
             count(kind, &record);
-            kind.shelf.keep(id, Box::new(record));
+            kind.table.keep(id, Box::new(record));
         }
         entry::GONE => {
             let id = codec::id(changes)?;
-            kind.shelf.take_out(&id)?.ok_or(Malformed("a job is gone that was not there"))?;
-            kind.shelf.finish();
+            kind.table.take_out(&id)?.ok_or(Malformed("a job is gone that was not there"))?;
+            kind.table.finish();
         }
         entry::SETTINGS => kind.settings = codec::settings(changes)?,
         entry::SCHEDULE => {
@@ -417,10 +417,10 @@ fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
 }
 
 fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskShelf>) {
-    put_number(out, kind.shelf.number().into());
+    put_number(out, kind.table.number().into());
     put_bytes(out, kind.name().as_str().as_bytes());
     let counters = kind.counters;
     let counters = [counters.generation, counters.fence, counters.seq];
-    counters.into_iter().chain(kind.shelf.counts()).for_each(|number| put_number(out, number));
+    counters.into_iter().chain(kind.table.counts()).for_each(|number| put_number(out, number));
     codec::put_settings(out, &kind.settings);
 }

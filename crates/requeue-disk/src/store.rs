@@ -18,9 +18,10 @@ use crate::writer::Shared;
 use requeue_jobs::limits::MAX_SPANS;
 use requeue_jobs::rules::{self, check_count};
 use requeue_jobs::{
-    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, Invalid, JobId, JobView, Kind,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp, check_batch,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    check_batch,
 };
 use std::fmt;
 use std::io;
@@ -168,7 +169,7 @@ impl DiskStore {
     }
 
     fn now(&self) -> Timestamp {
-        self.shared().calendar.now()
+        self.shared().wall_clock.now()
     }
 
     /// Hands a change to the writer.
@@ -208,14 +209,14 @@ impl DiskStore {
 }
 
 impl Store for DiskStore {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             check_batch(&puts)?;
             self.ask(|reply| Op::Put(puts, reply)).await
         })
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             check_count("kinds in a claim", claim.kinds.len())?;
             check_count("jobs in a claim", claim.max)?;
@@ -223,37 +224,40 @@ impl Store for DiskStore {
         })
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
             check_count("entries in a batch", settlements.len())?;
             self.ask(|reply| Op::Settle(settlements, reply)).await
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
             check_count("entries in a batch", changes.len())?;
             self.ask(|reply| Op::Change(changes, reply)).await
         })
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let shared = self.shared();
             let look = || State::lock(&shared.state).kinds.next_claimable(&kinds, self.now());
-            rules::wait(shared.calendar.clock(), &shared.bell, limit, look).await
+            rules::wait(shared.wall_clock.clock(), &shared.changes, limit, look).await
         })
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(async move { self.ask(|reply| Op::Restore(restore, reply)).await })
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(async move { self.ask(|reply| Op::Reap(max, reply)).await })
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(async move {
             let view = listing::get(&self.shared().state, &kind, &id, self.now())?;
             self.safe().await?;
@@ -261,17 +265,17 @@ impl Store for DiskStore {
         })
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let now = self.now();
         Box::pin(self.look(move |shared| listing::list(&shared.state, &query, now)))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         let now = self.now();
         Box::pin(self.look(move |shared| listing::kinds(&shared.state, now)))
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(async move {
             let (count, limit) = (spans.count, MAX_SPANS);
             if count > limit {
@@ -281,27 +285,27 @@ impl Store for DiskStore {
         })
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(async move { self.peek(|state| state.kinds.settings(&kind)).await })
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.ask(|reply| Op::Set(kind, settings, reply)).await })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.ask(|reply| Op::SetSchedule(kind, schedule, reply)).await })
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(async move { self.ask(|reply| Op::RemoveSchedule(kind, id, reply)).await })
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(async move { self.peek(|state| state.kinds.schedules(&kind)).await })
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move { self.ask(|reply| Op::Tick(tick, reply)).await })
     }
 }

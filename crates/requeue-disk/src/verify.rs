@@ -175,7 +175,7 @@ impl Verifier<'_> {
         let mut state = self.log(manifest.flushed_through, state)?;
         if let Some(state) = &state {
             self.found.kinds = state.kinds.iter().count();
-            self.found.jobs = state.kinds.iter().flat_map(|kind| kind.shelf.counts()).sum();
+            self.found.jobs = state.kinds.iter().flat_map(|kind| kind.table.counts()).sum();
         }
         if fit {
             let end = files.last_segment().unwrap_or(name);
@@ -194,7 +194,7 @@ impl Verifier<'_> {
         let (Some(state), Some(counted)) = (state, counted) else { return true };
         let mut fit = true;
         for kind in state.kinds.iter_mut() {
-            if let Some(what) = lists::check_kind(kind, counted.of(kind.shelf.number())) {
+            if let Some(what) = lists::check_kind(kind, counted.of(kind.table.number())) {
                 self.found.problem(Corrupt::new(file, 0, what));
                 fit = false;
             }

@@ -15,8 +15,10 @@ use crate::space::Space;
 use crate::state::State;
 use crate::upkeep::Upkeep;
 use requeue_jobs::limits::MAX_ERROR_LEN;
-use requeue_jobs::rules::Bell;
-use requeue_jobs::{Calendar, Change, How, JobView, Put, Settle, StoreError, Ticked, Timestamp};
+use requeue_jobs::rules::ChangeNotifier;
+use requeue_jobs::{
+    Change, JobView, Put, Settle, Settlement, StoreError, Ticked, Timestamp, WallClock,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -32,8 +34,8 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) inbox: Inbox,
     /// Rung when a claim may get something sooner than those who wait were told.
-    pub(crate) bell: Bell,
-    pub(crate) calendar: Calendar,
+    pub(crate) changes: ChangeNotifier,
+    pub(crate) wall_clock: WallClock,
 }
 
 /// Tells one who waits how it went.
@@ -87,7 +89,7 @@ impl Writer {
 
     /// One group: done, written, answered.
     fn one_group(&mut self, ops: &mut VecDeque<Op>) {
-        let now = self.shared.calendar.now();
+        let now = self.shared.wall_clock.now();
         let doubt = self.log.retry().err().map(|error| chain(&error));
         let mut tells = Vec::new();
         let shared = self.shared.clone();
@@ -109,7 +111,7 @@ impl Writer {
         State::lock(&self.shared.state).unsynced = false;
         // Before anybody is answered: who waits has heard of a put when that returns.
         if sooner {
-            self.shared.bell.ring();
+            self.shared.changes.notify();
         }
         for tell in tells {
             tell(safe.clone());
@@ -241,8 +243,8 @@ fn needs(op: &Op, state: &State) -> (Use, usize) {
         Op::Claim(claim, _) => (Use::Settle, claim.max * EACH),
         Op::Settle(settlements, _) => {
             let each = |settle: &Settle| {
-                let error = match &settle.how {
-                    How::Retry { error, .. } | How::Bury { error } => {
+                let error = match &settle.action {
+                    Settlement::Retry { error, .. } | Settlement::Bury { error } => {
                         error.len().min(MAX_ERROR_LEN)
                     }
                     _ => 0,

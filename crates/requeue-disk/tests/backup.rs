@@ -9,7 +9,9 @@ mod twin;
 
 use everything::{Hands, Seen, beginning, kind, see};
 use requeue_disk::{Disk, DiskError, DiskStore, Options, verify, verify_on};
-use requeue_jobs::{Body, Calendar, Claim, How, JobId, Put, Settle, Store, StoreError, WorkerName};
+use requeue_jobs::{
+    Body, Claim, JobId, Put, Settle, Settlement, Store, StoreError, WallClock, WorkerName,
+};
 use requeue_testkit::block_on;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,15 +20,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use twin::{Op, Twin};
 
-fn options(calendar: &Calendar) -> Options {
+fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
-    options.calendar = calendar.clone();
+    options.wall_clock = wall_clock.clone();
     (options.memory, options.segment, options.background) = (48 << 10, 8 << 10, false);
     options
 }
 
-fn open(disk: &Twin, calendar: &Calendar) -> Result<DiskStore, DiskError> {
-    DiskStore::open_on(Arc::new(disk.clone()), options(calendar))
+fn open(disk: &Twin, wall_clock: &WallClock) -> Result<DiskStore, DiskError> {
+    DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))
 }
 
 fn assert_sound(disk: &Twin) {
@@ -36,20 +38,20 @@ fn assert_sound(disk: &Twin) {
 }
 
 /// A store with jobs of every state in tables and log.
-fn busy() -> (Twin, DiskStore, requeue::ManualClock, Calendar) {
-    let (clock, calendar) = beginning();
+fn busy() -> (Twin, DiskStore, requeue::ManualClock, WallClock) {
+    let (clock, wall_clock) = beginning();
     let disk = Twin::new();
-    let store = open(&disk, &calendar).unwrap();
+    let store = open(&disk, &wall_clock).unwrap();
     let mut hands = Hands::new(&store, &clock);
     hands.everything("a");
     (0..120).for_each(|number| hands.later("filler", &format!("{number:04}"), "nothing much"));
     hands.everything("b");
-    (disk, store, clock, calendar)
+    (disk, store, clock, wall_clock)
 }
 
 #[test]
 fn a_copy_is_a_store_with_the_same_jobs() {
-    let (_, store, _, calendar) = busy();
+    let (_, store, _, wall_clock) = busy();
     let (copy, mut told) = (Twin::new(), Vec::new());
     let backup = store.backup_on(&copy, |progress| told.push((progress.bytes, progress.total)));
     let backup = backup.unwrap();
@@ -58,7 +60,7 @@ fn a_copy_is_a_store_with_the_same_jobs() {
     assert_sound(&copy);
     let seen = see(&store);
     assert!(seen.jobs.len() > 150);
-    let opened = open(&copy, &calendar).unwrap();
+    let opened = open(&copy, &wall_clock).unwrap();
     assert_eq!(see(&opened), seen);
 
     let again = Twin::new();
@@ -66,7 +68,7 @@ fn a_copy_is_a_store_with_the_same_jobs() {
     Hands::new(&opened, &clock).every_state("another", "c");
     opened.backup_on(&again, |_| ()).unwrap();
     assert_ne!(see(&opened), seen, "it goes its own way");
-    assert_eq!(see(&open(&again, &calendar).unwrap()), see(&opened));
+    assert_eq!(see(&open(&again, &wall_clock).unwrap()), see(&opened));
     assert_eq!(see(&store), seen);
     drop(opened);
     assert_sound(&copy);
@@ -74,16 +76,16 @@ fn a_copy_is_a_store_with_the_same_jobs() {
 
 #[test]
 fn a_store_without_jobs_has_a_copy_too() {
-    let (_, calendar) = beginning();
+    let (_, wall_clock) = beginning();
     let (disk, copy) = (Twin::new(), Twin::new());
-    let store = open(&disk, &calendar).unwrap();
+    let store = open(&disk, &wall_clock).unwrap();
     store.backup_on(&copy, |_| ()).unwrap();
-    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+    assert_eq!(see(&open(&copy, &wall_clock).unwrap()), see(&store));
 }
 
 #[test]
 fn what_happens_while_it_is_copied_is_not_in_the_copy() {
-    let (disk, store, clock, calendar) = busy();
+    let (disk, store, clock, wall_clock) = busy();
     let seen = see(&store);
     let (copy, mut begun) = (Twin::new(), false);
     let before: BTreeSet<String> = disk.names().unwrap().into_iter().collect();
@@ -103,14 +105,14 @@ fn what_happens_while_it_is_copied_is_not_in_the_copy() {
     let after: BTreeSet<String> = disk.names().unwrap().into_iter().collect();
     assert!(before.iter().filter(|name| !after.contains(*name)).count() > 3, "{before:?}");
     assert_sound(&copy);
-    assert_eq!(see(&open(&copy, &calendar).unwrap()), seen);
+    assert_eq!(see(&open(&copy, &wall_clock).unwrap()), seen);
     drop(store);
     assert_sound(&disk);
 }
 
 #[test]
 fn a_copy_that_was_cut_is_whole_or_refused() {
-    let (_, store, _, calendar) = busy();
+    let (_, store, _, wall_clock) = busy();
     let seen = see(&store);
     let whole = Twin::new();
     store.backup_on(&whole, |_| ()).unwrap();
@@ -127,7 +129,7 @@ fn a_copy_that_was_cut_is_whole_or_refused() {
                 empty += 1;
                 continue;
             }
-            match open(&after, &calendar) {
+            match open(&after, &wall_clock) {
                 Ok(opened) => {
                     assert_eq!(see(&opened), seen, "cut at {cut}");
                     complete += 1;
@@ -143,7 +145,7 @@ fn a_copy_that_was_cut_is_whole_or_refused() {
 
 #[test]
 fn a_copy_that_fails_leaves_nothing_and_can_be_tried_again() {
-    let (_, store, _, calendar) = busy();
+    let (_, store, _, wall_clock) = busy();
     let copy = Twin::new();
     copy.set_capacity(Some(10_000));
     let error = store.backup_on(&copy, |_| ()).unwrap_err();
@@ -157,7 +159,7 @@ fn a_copy_that_fails_leaves_nothing_and_can_be_tried_again() {
         copy.heal();
     }
     store.backup_on(&copy, |_| ()).unwrap();
-    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+    assert_eq!(see(&open(&copy, &wall_clock).unwrap()), see(&store));
 }
 
 #[test]
@@ -228,7 +230,7 @@ fn work(store: &DiskStore, thread: usize, answered: &Mutex<Answered>, stop: &Ato
             let claim = Claim { kinds, max: 1, lease: None, worker, nonce: number };
             let job = block_on(store.claim(claim)).unwrap().jobs.remove(0);
             let name = job.id().as_str().to_owned();
-            let ack = Settle { receipt: job.receipt, how: How::Ack };
+            let ack = Settle { receipt: job.receipt, action: Settlement::Ack };
             block_on(store.settle(vec![ack])).unwrap().remove(0).unwrap();
             answered.lock().unwrap().acked.insert(name);
         }
@@ -281,7 +283,7 @@ fn under_load_all_that_was_answered_before_is_in_the_copy() {
 
 #[test]
 fn a_store_in_trouble_is_copied_as_far_as_it_was_answered() {
-    let (disk, store, clock, calendar) = busy();
+    let (disk, store, clock, wall_clock) = busy();
     let seen = see(&store);
     disk.fail(Op::Sync, "log-", 0, u64::MAX);
     disk.fail(Op::Rename, "spare-", 0, u64::MAX);
@@ -290,11 +292,11 @@ fn a_store_in_trouble_is_copied_as_far_as_it_was_answered() {
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
     let copy = Twin::new();
     store.backup_on(&copy, |_| ()).unwrap();
-    assert_eq!(see(&open(&copy, &calendar).unwrap()), seen);
+    assert_eq!(see(&open(&copy, &wall_clock).unwrap()), seen);
     disk.heal();
     Hands::new(&store, &clock).later("mail", "after", "it works again");
     let copy = Twin::new();
     store.backup_on(&copy, |_| ()).unwrap();
-    assert_eq!(see(&open(&copy, &calendar).unwrap()), see(&store));
+    assert_eq!(see(&open(&copy, &wall_clock).unwrap()), see(&store));
     assert_eq!(see(&store).jobs.len(), seen.jobs.len() + 2);
 }

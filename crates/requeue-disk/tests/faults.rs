@@ -7,7 +7,7 @@ mod support;
 
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, Claim, How, Kind, Missed, Put, Query, Schedule, Settle, Store, StoreError, Tick,
+    Body, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store, StoreError, Tick,
     Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
@@ -35,8 +35,8 @@ fn reason(error: &StoreError) -> &str {
 
 /// What is found after a power cut now must be one of these.
 fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
-    let (_, calendar) = clock_at(now);
-    let store = open(&disk.after_cut(seed), &small(&calendar));
+    let (_, wall_clock) = clock_at(now);
+    let store = open(&disk.after_cut(seed), &small(&wall_clock));
     let found = View::of(&store, now).expect("nothing is wrong with this disk");
     let differences = || expected.iter().map(|view| found.difference(view)).collect::<String>();
     assert!(expected.contains(&found), "{}", differences());
@@ -45,8 +45,8 @@ fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
 /// Works on a disk of which some operations in a row fail. Answers whether there were as many.
 fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64) -> bool {
     let (mut disk, mut random) = (Twin::new(), Random::new(seed));
-    let (clock, calendar) = clock_at(workload.now(0));
-    let options = small(&calendar);
+    let (clock, wall_clock) = clock_at(workload.now(0));
+    let options = small(&wall_clock);
     let mut store = open(&disk, &options);
     let before = disk.count(op);
     disk.fail(op, "", nth, times);
@@ -54,7 +54,7 @@ fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64
     // The first step of which it is not known whether it is safe.
     let mut in_doubt = None;
     for (number, step) in workload.steps.iter().enumerate() {
-        clock.advance(step.now.saturating_since(calendar.now()));
+        clock.advance(step.now.saturating_since(wall_clock.now()));
         let mut tries = 0;
         loop {
             let told = block_on(step.act.on(&store));
@@ -87,7 +87,7 @@ fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64
             check_cut(&disk, random.number(), step.now, slice::from_ref(&step.after));
         }
     }
-    let (last, now) = (&workload.steps.last().expect("there are steps").after, calendar.now());
+    let (last, now) = (&workload.steps.last().expect("there are steps").after, wall_clock.now());
     let there_were = disk.count(op) - before > nth;
     disk.heal();
     drop(store);
@@ -145,8 +145,8 @@ struct Shop {
 
 impl Shop {
     fn new(background: bool) -> Shop {
-        let (_, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-        let mut options = small(&calendar);
+        let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+        let mut options = small(&wall_clock);
         options.background = background;
         let disk = Twin::new();
         let store = Some(open(&disk, &options));
@@ -198,7 +198,7 @@ impl Shop {
         }
         let Some(job) = claimed.jobs.pop() else { return Ok(false) };
         let name = job.id().as_str().to_owned();
-        let settle = Settle { receipt: job.receipt, how: How::Ack };
+        let settle = Settle { receipt: job.receipt, action: Settlement::Ack };
         let settled = block_on(self.store().settle(vec![settle]));
         if let Err(StoreError::Unknown { .. }) = settled {
             self.unknown.insert(name.clone());

@@ -34,13 +34,13 @@ impl Closed {
     fn random(seed: u64) -> Closed {
         let workload = Workload::random(seed, Sort { steps: 200, ids: 60, body: 600 });
         let disk = Twin::new();
-        let (clock, calendar) = clock_at(workload.now(0));
-        let mut options = small(&calendar);
+        let (clock, wall_clock) = clock_at(workload.now(0));
+        let mut options = small(&wall_clock);
         // Enough to leave several tables, and a log on top of them.
         (options.memory, options.segment) = (12 << 10, 32 << 10);
         let store = DiskStore::open_on(Arc::new(disk.clone()), options).expect("it opens");
         for step in &workload.steps {
-            clock.advance(step.now.saturating_since(calendar.now()));
+            clock.advance(step.now.saturating_since(wall_clock.now()));
             let told = requeue_testkit::block_on(step.act.on(&store));
             assert_eq!(told, step.told);
         }
@@ -52,8 +52,8 @@ impl Closed {
     /// Opens a damaged copy, and does all that can be done with it.
     fn check(&self, damaged: &Twin, name: &str) -> Result<Outcome, String> {
         let last = self.workload.steps.last().expect("there are steps");
-        let (clock, calendar) = clock_at(last.now);
-        let store = match DiskStore::open_on(Arc::new(damaged.clone()), small(&calendar)) {
+        let (clock, wall_clock) = clock_at(last.now);
+        let store = match DiskStore::open_on(Arc::new(damaged.clone()), small(&wall_clock)) {
             Ok(store) => store,
             Err(DiskError::Corrupt(Corrupt { file, .. })) if file == name => {
                 return Ok(Outcome::NotOpened);
@@ -69,7 +69,7 @@ impl Closed {
             }
             Err(error) => return Err(format!("it is not named: {error}")),
         }
-        match self.sequel.check(&store, &clock, &calendar) {
+        match self.sequel.check(&store, &clock, &wall_clock) {
             Ok(()) => Ok(Outcome::Harmless),
             Err(difference) if named(&difference) => Ok(Outcome::NotRead),
             Err(difference) => Err(difference),

@@ -16,8 +16,8 @@ use everything::{BEGAN_AT, Hands, Seen, beginning, kind, see};
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
-    Body, Calendar, Claim, Due, Fence, How, JobId, JobView, MemoryStore, Mode, Put, Receipt,
-    Settle, Settled, Store, Timestamp, WorkerName,
+    Body, Claim, Due, Fence, JobId, JobView, MemoryStore, Mode, Put, Receipt, Settle, Settled,
+    Settlement, Store, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::fmt::Write;
@@ -41,9 +41,9 @@ fn copy(format: u32) -> Twin {
     disk
 }
 
-fn options(calendar: &Calendar) -> Options {
+fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
-    options.calendar = calendar.clone();
+    options.wall_clock = wall_clock.clone();
     (options.memory, options.segment, options.background) = (256 << 10, 8 << 10, false);
     options
 }
@@ -171,18 +171,18 @@ fn write_the_fixture() {
         return;
     }
     let format = 1;
-    let (clock, calendar) = beginning();
+    let (clock, wall_clock) = beginning();
     let disk = Twin::new();
-    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let receipts = live(&store, &clock);
-    let told = tell(&see(&store), calendar.now(), &receipts);
+    let told = tell(&see(&store), wall_clock.now(), &receipts);
     drop(store);
 
     // What is kept is what it has to be.
-    let (clock, calendar) = beginning();
-    let memory = MemoryStore::with(calendar.clone());
+    let (clock, wall_clock) = beginning();
+    let memory = MemoryStore::with(wall_clock.clone());
     let receipts = live(&memory, &clock);
-    assert_eq!(told, tell(&see(&memory), calendar.now(), &receipts));
+    assert_eq!(told, tell(&see(&memory), wall_clock.now(), &receipts));
 
     let directory = fixtures().join(format!("format-{format}"));
     let _ = fs::remove_dir_all(&directory);
@@ -197,12 +197,12 @@ fn told(format: u32) -> String {
     fs::read_to_string(fixtures().join(format!("format-{format}.txt"))).unwrap()
 }
 
-/// A calendar that begins when a fixture was kept.
-fn then(told: &str) -> (ManualClock, Calendar) {
+/// A wall_clock that begins when a fixture was kept.
+fn then(told: &str) -> (ManualClock, WallClock) {
     let now = told.lines().next().unwrap().strip_prefix("now ").unwrap().parse().unwrap();
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(now));
-    (clock, calendar)
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(now));
+    (clock, wall_clock)
 }
 
 fn receipts(told: &str) -> Vec<Receipt> {
@@ -227,10 +227,10 @@ fn format_1_is_sound() {
 #[test]
 fn format_1_holds_what_it_held() {
     let (disk, told) = (copy(1), told(1));
-    let (_, calendar) = then(&told);
+    let (_, wall_clock) = then(&told);
     for _opened_again in 0..3 {
-        let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
-        assert_eq!(tell(&see(&store), calendar.now(), &receipts(&told)), told);
+        let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
+        assert_eq!(tell(&see(&store), wall_clock.now(), &receipts(&told)), told);
         store.check();
     }
 }
@@ -238,14 +238,14 @@ fn format_1_holds_what_it_held() {
 #[test]
 fn work_goes_on_with_format_1() {
     let (disk, told) = (copy(1), told(1));
-    let (clock, calendar) = then(&told);
-    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let (clock, wall_clock) = then(&told);
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let before = see(&store);
 
     let mut fences = Vec::new();
     for receipt in receipts(&told) {
         fences.push(receipt.fence());
-        let settle = Settle { receipt: receipt.clone(), how: How::Ack };
+        let settle = Settle { receipt: receipt.clone(), action: Settlement::Ack };
         let settled = block_on(store.settle(vec![settle])).unwrap().remove(0).unwrap();
         let cancelled = receipt.id().as_str().contains("cancelled");
         let expected = if cancelled { Settled::Cancelled } else { Settled::Done };

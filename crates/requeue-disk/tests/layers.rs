@@ -4,8 +4,8 @@ mod support;
 
 use requeue_disk::DiskStore;
 use requeue_jobs::{
-    Body, Claim, ClaimedJob, Condition, How, Placed, Put, PutError, Settle, SettleError, Settled,
-    Store, Timestamp, WorkerName,
+    Body, Claim, ClaimedJob, Condition, Placed, Put, PutError, Settle, SettleError, Settled,
+    Settlement, Store, Timestamp, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use support::workload::{clock_at, id, kinds};
 
 /// A store of which the memory is soon full.
 fn store() -> DiskStore {
-    let (_, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&calendar)).expect("it opens")
+    let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it opens")
 }
 
 fn job(name: &str) -> Put {
@@ -35,8 +35,8 @@ fn claim(store: &DiskStore) -> ClaimedJob {
     block_on(store.claim(claim)).expect("it is claimed").jobs.remove(0)
 }
 
-fn settle(store: &DiskStore, job: &ClaimedJob, how: How) -> Result<Settled, SettleError> {
-    let settle = Settle { receipt: job.receipt.clone(), how };
+fn settle(store: &DiskStore, job: &ClaimedJob, action: Settlement) -> Result<Settled, SettleError> {
+    let settle = Settle { receipt: job.receipt.clone(), action };
     block_on(store.settle(vec![settle])).expect("it is settled").remove(0)
 }
 
@@ -59,15 +59,15 @@ fn what_was_looked_at_in_a_table_is_not_what_it_is_later() {
     assert!(matches!(put(&store, again), Err(PutError::Exists { .. })));
     let claimed = claim(&store);
     flush(&store);
-    assert_eq!(settle(&store, &claimed, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, &claimed, Settlement::Ack), Ok(Settled::Done));
     store.check();
 }
 
 #[test]
 fn a_kind_is_not_passed_over_by_restarts() {
-    let (clock, calendar) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let (clock, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
     let disk = Twin::new();
-    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&calendar)).expect("it opens");
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     let kinds = kinds();
     for (number, kind) in kinds.iter().cycle().take(9).enumerate() {
         let job = Put::new(kind.clone(), id(number.to_string()), Body::default());

@@ -8,7 +8,7 @@
 mod support;
 
 use requeue_disk::{Disk, DiskStore};
-use requeue_jobs::{Body, Claim, Fence, How, Put, Settle, Store, Timestamp, WorkerName};
+use requeue_jobs::{Body, Claim, Fence, Put, Settle, Settlement, Store, Timestamp, WorkerName};
 use requeue_testkit::{Random, block_on};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -61,10 +61,10 @@ impl Judge<'_> {
 
     /// Opens a disk, and checks that it has what it must.
     fn check(&self, stage: Stage, disk: Twin) -> Checked {
-        let (clock, calendar) = clock_at(self.now(stage));
-        let store = DiskStore::open_on(Arc::new(disk), small(&calendar))
+        let (clock, wall_clock) = clock_at(self.now(stage));
+        let store = DiskStore::open_on(Arc::new(disk), small(&wall_clock))
             .map_err(|error| format!("it does not open: {error}"))?;
-        let found = View::of(&store, calendar.now()).map_err(|error| error.to_string())?;
+        let found = View::of(&store, wall_clock.now()).map_err(|error| error.to_string())?;
         store.check();
         let expected = self.expected(stage);
         let Some(&(done, at, _)) = expected.iter().find(|(_, _, view)| **view == found) else {
@@ -73,7 +73,7 @@ impl Judge<'_> {
             });
             return Err(differences.collect::<Vec<_>>().join("\n"));
         };
-        let goes_on = self.sequel(done, at).check(&store, &clock, &calendar);
+        let goes_on = self.sequel(done, at).check(&store, &clock, &wall_clock);
         goes_on.map_err(|difference| format!("after {done} steps it does not go on: {difference}"))
     }
 
@@ -83,9 +83,9 @@ impl Judge<'_> {
         let mut random = Random::new(seed);
         let again = found.snapshot();
         again.cut_at(random.below(20) as u64);
-        let (_, calendar) = clock_at(self.now(cut.stage));
+        let (_, wall_clock) = clock_at(self.now(cut.stage));
         // It may open, or meet the cut: nobody is answered anything.
-        drop(DiskStore::open_on(Arc::new(again.clone()), small(&calendar)));
+        drop(DiskStore::open_on(Arc::new(again.clone()), small(&wall_clock)));
         if again.is_cut() {
             let found = again.after_cut(random.number());
             self.check(cut.stage, found).map_err(|error| format!("cut again, {error}"))?;
@@ -132,10 +132,10 @@ fn judge_all(
 /// Does all the work on a watched disk, and closes the store.
 fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> Watched {
     let disk = Watched::new(Twin::new(), each);
-    let (clock, calendar) = clock_at(workload.now(0));
-    let store = DiskStore::open_on(Arc::new(disk.clone()), small(&calendar)).expect("it opens");
+    let (clock, wall_clock) = clock_at(workload.now(0));
+    let store = DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     for step in &workload.steps {
-        clock.advance(step.now.saturating_since(calendar.now()));
+        clock.advance(step.now.saturating_since(wall_clock.now()));
         assert_eq!(disk.step(&step.act, &store), step.told);
     }
     drop(store);
@@ -250,8 +250,8 @@ fn tables_that_are_missing_or_torn_are_made_again_from_the_log() {
 fn live_many_lives(seed: u64, background: bool) {
     let workload = Workload::random(seed, Sort { steps: 400, ..SORT });
     let mut random = Random::new(seed);
-    let (clock, calendar) = clock_at(workload.now(0));
-    let mut options = small(&calendar);
+    let (clock, wall_clock) = clock_at(workload.now(0));
+    let mut options = small(&wall_clock);
     options.background = background;
     let (mut disk, mut done, mut lives) = (Twin::new(), 0, 0);
     while done < workload.steps.len() {
@@ -259,7 +259,7 @@ fn live_many_lives(seed: u64, background: bool) {
         disk.cut_at(disk.operations() + random.below(400) as u64);
         if let Ok(store) = DiskStore::open_on(Arc::new(disk.clone()), options.clone()) {
             while let Some(step) = workload.steps.get(done) {
-                clock.advance(step.now.saturating_since(calendar.now()));
+                clock.advance(step.now.saturating_since(wall_clock.now()));
                 let told = block_on(step.act.on(&store));
                 if told != step.told {
                     assert!(disk.is_cut(), "{:?}: {told:?}, {:?}", step.act, step.told);
@@ -278,15 +278,15 @@ fn live_many_lives(seed: u64, background: bool) {
         disk.cut_at(u64::MAX);
         let store = DiskStore::open_on(Arc::new(disk.clone()), options.clone());
         let store = store.unwrap_or_else(|error| panic!("life {lives}: {error}"));
-        let found = View::of(&store, calendar.now()).expect("the power is on");
+        let found = View::of(&store, wall_clock.now()).expect("the power is on");
         store.check();
         // The step that was not answered is done, or is not and is tried again.
         let before = match workload.steps.get(done) {
-            Some(step) if step.now == calendar.now() && found == step.after => {
+            Some(step) if step.now == wall_clock.now() && found == step.after => {
                 done += 1;
                 continue;
             }
-            Some(step) if step.now == calendar.now() => &step.before,
+            Some(step) if step.now == wall_clock.now() => &step.before,
             _ => &workload.steps[done - 1].after,
         };
         assert!(found == *before, "life {lives}, step {done}: {}", found.difference(before));
@@ -315,9 +315,9 @@ fn fences_rise_over_cuts_whatever_the_clock_says() {
         while lives < 10 {
             lives += 1;
             let now = Timestamp::from_millis(1_700_000_000_000 - lives * 1_000_000);
-            let (_, calendar) = clock_at(now);
+            let (_, wall_clock) = clock_at(now);
             let found = disk.after_cut(random.number());
-            let store = DiskStore::open_on(Arc::new(found.clone()), small(&calendar));
+            let store = DiskStore::open_on(Arc::new(found.clone()), small(&wall_clock));
             let store = store.expect("it opens");
             disk = found;
             disk.cut_at(disk.operations() + random.below(100) as u64);
@@ -332,7 +332,7 @@ fn fences_rise_over_cuts_whatever_the_clock_says() {
                 for job in claimed.jobs {
                     assert!(job.receipt.fence() > highest, "seed {seed}, life {lives}");
                     highest = job.receipt.fence();
-                    let settle = Settle { receipt: job.receipt, how: How::Ack };
+                    let settle = Settle { receipt: job.receipt, action: Settlement::Ack };
                     drop(block_on(store.settle(vec![settle])));
                 }
             }

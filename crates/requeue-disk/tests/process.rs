@@ -7,7 +7,7 @@ mod support;
 
 use requeue_disk::{DiskError, DiskStore, Options, verify};
 use requeue_jobs::{
-    Body, Claim, How, JobId, Kind, Put, Query, Settle, Store, StoreError, WorkerName,
+    Body, Claim, JobId, Kind, Put, Query, Settle, Settlement, Store, StoreError, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
 use std::collections::BTreeSet;
@@ -89,7 +89,8 @@ fn work(store: &DiskStore, max: usize) -> Result<usize, StoreError> {
     }
     let ids: Vec<JobId> = claimed.jobs.iter().map(|job| job.id().clone()).collect();
     ids.iter().for_each(|id| say(&format!("claimed {id}")));
-    let settle = |job: requeue_jobs::ClaimedJob| Settle { receipt: job.receipt, how: How::Ack };
+    let settle =
+        |job: requeue_jobs::ClaimedJob| Settle { receipt: job.receipt, action: Settlement::Ack };
     let settled = block_on(store.settle(claimed.jobs.into_iter().map(settle).collect()))?;
     for (id, settled) in ids.iter().zip(settled) {
         settled.expect("nobody else has it");

@@ -64,7 +64,7 @@ struct Pair {
     shape: Shape,
     gate: Gate<Twin>,
     clock: ManualClock,
-    calendar: Calendar,
+    wall_clock: WallClock,
     disk: Option<DiskStore>,
     memory: MemoryStore,
     receipts: Vec<Receipt>,
@@ -90,15 +90,15 @@ impl Pair {
         let mut random = Random::new(seed);
         let shape = Shape::new(&mut random);
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         let mut pair = Pair {
             random,
             shape,
             gate: Gate::new(Twin::new()),
             clock,
             disk: None,
-            memory: MemoryStore::with(calendar.clone()),
-            calendar,
+            memory: MemoryStore::with(wall_clock.clone()),
+            wall_clock,
             receipts: Vec::new(),
             generations: vec![Generation(1)],
         };
@@ -110,7 +110,7 @@ impl Pair {
         self.gate.set_shut(false);
         self.disk = None;
         let mut options = Options::default();
-        options.calendar = self.calendar.clone();
+        options.wall_clock = self.wall_clock.clone();
         options.memory = self.shape.memory;
         options.segment = self.shape.segment;
         options.background = self.shape.background;
@@ -149,13 +149,13 @@ impl Pair {
     }
 
     fn now(&self) -> u64 {
-        self.calendar.now().as_millis()
+        self.wall_clock.now().as_millis()
     }
 
     fn due(&mut self) -> Due {
         let random = &mut self.random;
         match random.below(6) {
-            0 => Due::At(Timestamp::from_millis(self.calendar.now().as_millis() - 500)),
+            0 => Due::At(Timestamp::from_millis(self.wall_clock.now().as_millis() - 500)),
             1 => Due::At(Timestamp::from_millis(1_700_000_000_000 + random.below(4) as u64 * 100)),
             2 => Due::After(Duration::from_millis(random.below(300) as u64)),
             3 => Due::After(Duration::from_secs(random.below(400) as u64)),
@@ -181,18 +181,18 @@ impl Pair {
         put
     }
 
-    fn how(&mut self) -> How {
+    fn action(&mut self) -> Settlement {
         let random = &mut self.random;
         let delay = Duration::from_millis(random.below(2000) as u64);
         let error = "e".repeat(random.below(40));
         match random.below(9) {
-            0 => How::Retry { delay: None, error },
-            1 => How::Retry { delay: Some(delay), error },
-            2 => How::Bury { error },
-            3 => How::RequeueAfter(delay),
-            4 | 5 => How::Release,
-            6 => How::Extend(random.chance(50).then_some(delay)),
-            _ => How::Ack,
+            0 => Settlement::Retry { delay: None, error },
+            1 => Settlement::Retry { delay: Some(delay), error },
+            2 => Settlement::Bury { error },
+            3 => Settlement::RequeueAfter(delay),
+            4 | 5 => Settlement::Release,
+            6 => Settlement::Extend(random.chance(50).then_some(delay)),
+            _ => Settlement::Ack,
         }
     }
 
@@ -265,7 +265,7 @@ impl Pair {
                         true => self.receipts.swap_remove(at),
                         false => self.receipts[at].clone(),
                     };
-                    settlements.push(Settle { receipt, how: self.how() });
+                    settlements.push(Settle { receipt, action: self.action() });
                 }
                 let _ = both!(self, settle(settlements));
             }
@@ -273,7 +273,11 @@ impl Pair {
                 let change = |pair: &mut Pair| Change {
                     kind: pair.kind(),
                     id: pair.id(),
-                    what: *pair.random.pick(&[What::Cancel, What::RunNow, What::Revive]),
+                    action: *pair.random.pick(&[
+                        ChangeKind::Cancel,
+                        ChangeKind::RunNow,
+                        ChangeKind::Revive,
+                    ]),
                 };
                 let count = self.random.below(5) + 1;
                 let changes: Vec<Change> = (0..count).map(|_| change(self)).collect();

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 use support::{small, twin::Twin};
 
-fn calendar() -> Calendar {
-    Calendar::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000))
+fn wall_clock() -> WallClock {
+    WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000))
 }
 
 fn kind() -> Kind {
@@ -36,7 +36,7 @@ fn claim(max: usize) -> Claim {
 
 #[test]
 fn a_claim_for_too_many_is_refused_and_does_no_harm() {
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar())).unwrap();
+    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock())).unwrap();
     let error = block_on(store.claim(claim(usize::MAX))).unwrap_err();
     assert!(matches!(error, StoreError::Invalid(Invalid::TooMany { .. })), "{error}");
     let reaped = (block_on(store.reap(1)), block_on(store.reap(usize::MAX)));
@@ -56,7 +56,7 @@ impl Wake for Panics {
 
 #[test]
 fn a_waker_that_panics_stops_nobody_else() {
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar())).unwrap();
+    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock())).unwrap();
     let panics = Arc::new(Panics(AtomicBool::new(false)));
     let waker = Waker::from(panics.clone());
     for id in 0..1000 {
@@ -148,7 +148,7 @@ impl Disk for HeldUp {
 fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
     let disk = HeldUp { disk: Twin::new(), held: Arc::default() };
     disk.hold(MERGE, true);
-    let mut options: Options = small(&calendar());
+    let mut options: Options = small(&wall_clock());
     (options.background, options.memory) = (true, 1 << 20);
     let store = DiskStore::open_on(Arc::new(disk.clone()), options).unwrap();
     let _let_go = disk.let_go();

@@ -9,23 +9,25 @@ mod twin;
 
 use everything::{Hands, Seen, beginning, kind, see};
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore, Options, Verified, verify, verify_on};
-use requeue_jobs::{Body, Calendar, Claim, ClaimedJob, How, JobId, Put, Settle, Store, WorkerName};
+use requeue_jobs::{
+    Body, Claim, ClaimedJob, JobId, Put, Settle, Settlement, Store, WallClock, WorkerName,
+};
 use requeue_testkit::{Random, block_on};
 use std::sync::Arc;
 use twin::Twin;
 
-fn options(calendar: &Calendar) -> Options {
+fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
-    options.calendar = calendar.clone();
+    options.wall_clock = wall_clock.clone();
     (options.memory, options.segment, options.background) = (48 << 10, 8 << 10, false);
     options
 }
 
 /// A disk with jobs of every state in several tables and, on top of them, in the log.
-fn busy() -> (Twin, Calendar, Seen) {
-    let (clock, calendar) = beginning();
+fn busy() -> (Twin, WallClock, Seen) {
+    let (clock, wall_clock) = beginning();
     let disk = Twin::new();
-    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let mut hands = Hands::new(&store, &clock);
     hands.everything("a");
     for number in 0..250 {
@@ -34,7 +36,7 @@ fn busy() -> (Twin, Calendar, Seen) {
     hands.everything("b");
     let seen = see(&store);
     drop(store);
-    (disk, calendar, seen)
+    (disk, wall_clock, seen)
 }
 
 fn check(disk: &Twin) -> Verified {
@@ -68,9 +70,9 @@ fn an_empty_directory_is_sound() {
 
 #[test]
 fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
-    let (clock, calendar) = beginning();
+    let (clock, wall_clock) = beginning();
     let disk = Twin::new();
-    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&calendar)).unwrap();
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     Hands::new(&store, &clock).everything("a");
     let crashed = disk.snapshot();
     drop(store);
@@ -85,15 +87,15 @@ fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
         ["shopping list", "manifest-0000000999", "table-0000000999"],
         "but not what is in use"
     );
-    drop(DiskStore::open_on(Arc::new(crashed.clone()), options(&calendar)).unwrap());
+    drop(DiskStore::open_on(Arc::new(crashed.clone()), options(&wall_clock)).unwrap());
     let verified = check(&crashed);
     assert!(all(&verified).is_empty());
     assert_eq!(verified.orphans, ["shopping list"]);
 }
 
 /// Puts jobs, and does some of them, until the disk fails.
-fn work(disk: &Twin, calendar: &Calendar) -> Result<(), Box<dyn std::error::Error>> {
-    let store = DiskStore::open_on(Arc::new(disk.clone()), options(calendar))?;
+fn work(disk: &Twin, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::Error>> {
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?;
     let (of, worker) = (kind("mail"), WorkerName::new("w").unwrap());
     for number in 0..300 {
         let id = JobId::new(format!("{}", number % 70)).unwrap();
@@ -103,7 +105,7 @@ fn work(disk: &Twin, calendar: &Calendar) -> Result<(), Box<dyn std::error::Erro
             let (kinds, worker) = (vec![of.clone()], worker.clone());
             let claim = Claim { kinds, max: 2, lease: None, worker, nonce: number };
             let jobs = block_on(store.claim(claim))?.jobs;
-            let ack = |job: ClaimedJob| Settle { receipt: job.receipt, how: How::Ack };
+            let ack = |job: ClaimedJob| Settle { receipt: job.receipt, action: Settlement::Ack };
             block_on(store.settle(jobs.into_iter().map(ack).collect()))?;
         }
     }
@@ -112,19 +114,19 @@ fn work(disk: &Twin, calendar: &Calendar) -> Result<(), Box<dyn std::error::Erro
 
 #[test]
 fn what_a_power_cut_leaves_is_sound() {
-    let (_, calendar) = beginning();
+    let (_, wall_clock) = beginning();
     let whole = Twin::new();
-    work(&whole, &calendar).unwrap();
+    work(&whole, &wall_clock).unwrap();
     let mut harmless = 0;
     for cut in (0..whole.operations()).step_by(11) {
         let disk = Twin::new();
         disk.cut_at(cut);
-        work(&disk, &calendar).unwrap_err();
+        work(&disk, &wall_clock).unwrap_err();
         let after = disk.after_cut(cut);
         let verified = check(&after);
         assert!(verified.is_sound(), "cut at {cut}: {:?}", verified.problems);
         harmless += verified.harmless.len() + verified.orphans.len();
-        let store = DiskStore::open_on(Arc::new(after.clone()), options(&calendar)).unwrap();
+        let store = DiskStore::open_on(Arc::new(after.clone()), options(&wall_clock)).unwrap();
         let jobs = see(&store).jobs.len() as u64;
         assert_eq!(jobs, verified.jobs, "cut at {cut}");
         drop(store);
@@ -136,13 +138,13 @@ fn what_a_power_cut_leaves_is_sound() {
 }
 
 /// Opens the store and looks at everything.
-fn opened(disk: &Twin, calendar: &Calendar) -> Result<Seen, DiskError> {
-    Ok(see(&DiskStore::open_on(Arc::new(disk.clone()), options(calendar))?))
+fn opened(disk: &Twin, wall_clock: &WallClock) -> Result<Seen, DiskError> {
+    Ok(see(&DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?))
 }
 
 #[test]
 fn a_flipped_bit_is_found_in_its_file_or_does_not_matter() {
-    let (disk, calendar, seen) = busy();
+    let (disk, wall_clock, seen) = busy();
     let seed = std::env::var("REQUEUE_SEED").map_or(7, |seed| seed.parse().unwrap());
     println!("REQUEUE_SEED={seed}");
     let mut random = Random::new(seed);
@@ -160,7 +162,7 @@ fn a_flipped_bit_is_found_in_its_file_or_does_not_matter() {
                 assert_eq!(corrupt.file, name, "byte {at}: {corrupt}");
             }
             if verified.is_sound() {
-                let opened = opened(&damaged, &calendar);
+                let opened = opened(&damaged, &wall_clock);
                 assert_eq!(opened.unwrap(), seen, "{name}, byte {at}, {verified:?}");
             }
             let may_be_unused = name.starts_with("log-") || name.starts_with("spare-");
@@ -216,8 +218,8 @@ fn what_is_in_use_is_not_verified_and_what_is_not_there_is_not_made() {
     let directory = std::env::temp_dir().join(format!("requeue-verify-{}", std::process::id()));
     let error = verify(&directory, |_| ()).unwrap_err();
     assert!(matches!(error, DiskError::Io { .. }) && !directory.exists(), "{error}");
-    let (_, calendar) = beginning();
-    let store = DiskStore::open_with(&directory, options(&calendar)).unwrap();
+    let (_, wall_clock) = beginning();
+    let store = DiskStore::open_with(&directory, options(&wall_clock)).unwrap();
     let error = verify(&directory, |_| ()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&std::process::id().to_string()), "{text}");

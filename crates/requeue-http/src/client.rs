@@ -16,9 +16,9 @@
 mod address;
 mod body;
 mod calls;
+mod chunks;
 mod link;
 mod options;
-mod parts;
 mod path;
 mod refused;
 mod store;

@@ -179,7 +179,7 @@ const SORTS: [(Sort, &str, u16, &str, &str); 21] = [
         "lease-lost",
         409,
         "the lease is lost",
-        "The receipt leases no job any more: the lease lapsed and the job was given to another, or it was settled before. Stop working on it, and do not undo what is finished.",
+        "The receipt leases no job any more: the lease expired and the job was given to another, or it was settled before. Stop working on it, and do not undo what is finished.",
     ),
     (
         Leased,

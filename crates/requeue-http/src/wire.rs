@@ -25,7 +25,7 @@ pub use change::{
     All, AllChanged, ChangeAny, ChangeBatch, ChangeDone, ChangeIds, ChangeResult, ChangeVerb,
 };
 pub use claim::{ClaimAnswer, ClaimRequest, ClaimedView, KindProblem, WaitRequest};
-pub use entry::{Answered, Entry, Results};
+pub use entry::{BatchErrors, Entry, Results};
 pub use job::{Failure, Job, JobPage, Lease, Next, State};
 pub use kind::{
     BackoffPatch, BackoffText, KindDeleted, KindStats, Kinds, RetentionPatch, RetentionText,

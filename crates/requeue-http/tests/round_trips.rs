@@ -7,10 +7,10 @@ use requeue_http::wire::{
 };
 use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
 use requeue_jobs::{
-    Backoff, Body, Change, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence, Generation,
-    How, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, NextView, Placed, Put,
-    PutOutcome, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Tick, Ticked,
-    Timestamp, What, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence,
+    Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, NextView, Placed, Put,
+    PutOutcome, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, Tick,
+    Ticked, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -49,8 +49,8 @@ fn check(random: &mut Random) {
     assert_eq!(sent(&SettleLease::from(settle.clone())).read("", None, &READING), Ok(settle));
     let settled = settled(random);
     assert_eq!(sent(&SettleDone::from(settled)).read(&READING), Ok(settled));
-    let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive]);
-    let change = Change { kind: kind(random), id: id(random), what };
+    let action = *random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive]);
+    let change = Change { kind: kind(random), id: id(random), action };
     assert_eq!(sent(&ChangeAny::from(change.clone())).read(""), Ok(change));
     let job = view(random);
     assert_eq!(sent(&Job::from(&job)).read("", &READING), Ok(job.clone()));
@@ -203,15 +203,15 @@ fn claimed(random: &mut Random) -> ClaimedJob {
 }
 
 fn settle(random: &mut Random) -> Settle {
-    let how = match random.below(6) {
-        0 => How::Ack,
-        1 => How::Retry { delay: maybe(random, delay), error: text(random) },
-        2 => How::Bury { error: text(random) },
-        3 => How::RequeueAfter(delay(random)),
-        4 => How::Release,
-        _ => How::Extend(maybe(random, lease)),
+    let action = match random.below(6) {
+        0 => Settlement::Ack,
+        1 => Settlement::Retry { delay: maybe(random, delay), error: text(random) },
+        2 => Settlement::Bury { error: text(random) },
+        3 => Settlement::RequeueAfter(delay(random)),
+        4 => Settlement::Release,
+        _ => Settlement::Extend(maybe(random, lease)),
     };
-    Settle { receipt: receipt(random), how }
+    Settle { receipt: receipt(random), action }
 }
 
 fn settled(random: &mut Random) -> Settled {

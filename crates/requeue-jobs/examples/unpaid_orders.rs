@@ -7,7 +7,7 @@
 
 use requeue::ManualClock;
 use requeue::worker::{BoxError, Outcome};
-use requeue_jobs::{Calendar, ClaimedJob, JobWorker, Jobs, MemoryStore, Timestamp};
+use requeue_jobs::{ClaimedJob, JobWorker, Jobs, MemoryStore, Timestamp, WallClock};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -58,7 +58,7 @@ async fn fall_due(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxE
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let clock = ManualClock::new();
-    let store = MemoryStore::with(Calendar::manual(&clock, Timestamp::from_millis(0)));
+    let store = MemoryStore::with(WallClock::manual(&clock, Timestamp::from_millis(0)));
     let shop = Shop { jobs: Jobs::with_clock(Arc::new(store), &clock), clock: clock.clone() };
 
     let (done, mut is_done) = mpsc::unbounded_channel();

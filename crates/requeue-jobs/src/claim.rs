@@ -82,12 +82,12 @@ pub struct Settle {
     /// Which lease.
     pub receipt: Receipt,
     /// What.
-    pub how: How,
+    pub action: Settlement,
 }
 
 /// What is to become of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum How {
+pub enum Settlement {
     /// It is done.
     Ack,
     /// It failed.
@@ -142,12 +142,12 @@ pub struct Change {
     /// The id.
     pub id: JobId,
     /// What.
-    pub what: What,
+    pub action: ChangeKind,
 }
 
 /// A change of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum ChangeKind {
     /// Removes it, also if it is dead. A leased one ends with its lease, and has no successor.
     Cancel,
     /// Makes it due now, whatever its backoff; the successor of a leased one; revives a dead one.

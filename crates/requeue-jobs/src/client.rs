@@ -1,23 +1,23 @@
 //! The handle by which programs put, change, claim and settle jobs.
 
+mod batcher;
 mod claim;
 #[cfg(feature = "serde")]
 mod json;
-mod lane;
 mod put;
 
 pub use claim::ClaimJobs;
 pub(crate) use claim::nonce;
 pub use put::{Placing, PutJob};
 
-use crate::claim::{Change, Changed, How, Settle, Settled, What};
+use crate::claim::{Change, ChangeKind, Changed, Settle, Settled, Settlement};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::{JobView, kept_error};
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
 use crate::receipt::Receipt;
 use crate::store::Store;
-use lane::Lane;
+use batcher::Batcher;
 use requeue::Clock;
 use std::fmt;
 use std::sync::Arc;
@@ -59,9 +59,9 @@ pub struct Jobs {
 struct Shared {
     store: Arc<dyn Store>,
     clock: Clock,
-    puts: Arc<Lane<Put, Placed, PutError>>,
-    settlements: Arc<Lane<Settle, Settled, SettleError>>,
-    changes: Arc<Lane<Change, Changed, ChangeError>>,
+    puts: Arc<Batcher<Put, Placed, PutError>>,
+    settlements: Arc<Batcher<Settle, Settled, SettleError>>,
+    changes: Arc<Batcher<Change, Changed, ChangeError>>,
 }
 
 impl Jobs {
@@ -75,17 +75,17 @@ impl Jobs {
     ///
     /// ```
     /// use requeue::ManualClock;
-    /// use requeue_jobs::{Calendar, Jobs, MemoryStore, Timestamp};
+    /// use requeue_jobs::{WallClock, Jobs, MemoryStore, Timestamp};
     /// use std::sync::Arc;
     ///
     /// let clock = ManualClock::new();
-    /// let store = MemoryStore::with(Calendar::manual(&clock, Timestamp::from_millis(0)));
+    /// let store = MemoryStore::with(WallClock::manual(&clock, Timestamp::from_millis(0)));
     /// let jobs = Jobs::with_clock(Arc::new(store), &clock);
     /// ```
     pub fn with_clock(store: Arc<dyn Store>, clock: impl Into<Clock>) -> Self {
         let clock = clock.into();
         let to = Arc::clone(&store);
-        let puts = Lane::new(
+        let puts = Batcher::new(
             move |puts| {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.put(puts).await })
@@ -93,7 +93,7 @@ impl Jobs {
             |put: &Put| put.body.len(),
         );
         let to = Arc::clone(&store);
-        let settlements = Lane::new(
+        let settlements = Batcher::new(
             move |settlements| {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.settle(settlements).await })
@@ -101,7 +101,7 @@ impl Jobs {
             |_: &Settle| 0,
         );
         let to = Arc::clone(&store);
-        let changes = Lane::new(
+        let changes = Batcher::new(
             move |changes| {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.change(changes).await })
@@ -188,23 +188,28 @@ impl Jobs {
     /// # }).unwrap();
     /// ```
     pub async fn cancel(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
-        self.change(kind, id, What::Cancel).await
+        self.change(kind, id, ChangeKind::Cancel).await
     }
 
     /// Makes a job due now, whatever its backoff; the successor of a leased one; revives a dead
     /// one.
     pub async fn run_now(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
-        self.change(kind, id, What::RunNow).await
+        self.change(kind, id, ChangeKind::RunNow).await
     }
 
     /// Lets a dead job start again: due now, with no attempts counted.
     pub async fn revive(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
-        self.change(kind, id, What::Revive).await
+        self.change(kind, id, ChangeKind::Revive).await
     }
 
-    async fn change(&self, kind: &str, id: &str, what: What) -> Result<Changed, ChangeError> {
+    async fn change(
+        &self,
+        kind: &str,
+        id: &str,
+        action: ChangeKind,
+    ) -> Result<Changed, ChangeError> {
         let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
-        self.shared.changes.call(Change { kind, id, what }).await
+        self.shared.changes.call(Change { kind, id, action }).await
     }
 
     /// It is done: the job is gone, or its successor comes next.
@@ -212,7 +217,7 @@ impl Jobs {
     /// Safe to repeat after an unknown outcome: the second time it answers *lease lost*, as it
     /// does where another worker took over. Never undo finished work because of that.
     pub async fn ack(&self, receipt: &Receipt) -> Result<Settled, SettleError> {
-        self.settle(receipt, How::Ack).await
+        self.settle(receipt, Settlement::Ack).await
     }
 
     /// It failed, and comes back as the kind's backoff says, or is dead. For another delay, see
@@ -234,17 +239,17 @@ impl Jobs {
     /// # }).unwrap();
     /// ```
     pub async fn retry(&self, receipt: &Receipt, error: &str) -> Result<Settled, SettleError> {
-        self.settle(receipt, How::Retry { delay: None, error: error.to_owned() }).await
+        self.settle(receipt, Settlement::Retry { delay: None, error: error.to_owned() }).await
     }
 
     /// It was not begun: it goes back to its place, and no attempt is counted.
     pub async fn release(&self, receipt: &Receipt) -> Result<Settled, SettleError> {
-        self.settle(receipt, How::Release).await
+        self.settle(receipt, Settlement::Release).await
     }
 
     /// It takes longer: the lease ends this long after now, or when it did, if that is later.
     pub async fn extend(&self, receipt: &Receipt, lease: Duration) -> Result<Settled, SettleError> {
-        self.settle(receipt, How::Extend(Some(lease))).await
+        self.settle(receipt, Settlement::Extend(Some(lease))).await
     }
 
     /// What is to become of a lease, in full.
@@ -257,7 +262,7 @@ impl Jobs {
     /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     /// jobs.put("order.close", "order-42", "unpaid").await?;
     /// let claimed = jobs.claim(["order.close"], "worker-1").await?;
-    /// let bury = How::Bury { error: "there is no such order".to_owned() };
+    /// let bury = Settlement::Bury { error: "there is no such order".to_owned() };
     /// assert_eq!(jobs.settle(&claimed.jobs[0].receipt, bury).await?, Settled::Dead);
     /// let job = jobs.get("order.close", "order-42").await?.expect("it is kept");
     /// assert_eq!(job.state, JobState::Dead);
@@ -265,15 +270,19 @@ impl Jobs {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub async fn settle(&self, receipt: &Receipt, how: How) -> Result<Settled, SettleError> {
+    pub async fn settle(
+        &self,
+        receipt: &Receipt,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
         // Only as much as is kept is sent.
         let kept = |error: String| kept_error(&error).to_string();
-        let how = match how {
-            How::Retry { delay, error } => How::Retry { delay, error: kept(error) },
-            How::Bury { error } => How::Bury { error: kept(error) },
-            how => how,
+        let action = match action {
+            Settlement::Retry { delay, error } => Settlement::Retry { delay, error: kept(error) },
+            Settlement::Bury { error } => Settlement::Bury { error: kept(error) },
+            action => action,
         };
-        self.shared.settlements.call(Settle { receipt: receipt.clone(), how }).await
+        self.shared.settlements.call(Settle { receipt: receipt.clone(), action }).await
     }
 }
 

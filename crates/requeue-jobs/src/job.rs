@@ -184,10 +184,10 @@ pub struct FailedAttempt {
     pub worker: WorkerName,
     /// When it was claimed.
     pub started_at: Timestamp,
-    /// When it was retried, or its lease lapsed.
+    /// When it was retried, or its lease expired.
     pub ended_at: Timestamp,
     /// What its worker said, at most [`MAX_ERROR_LEN`] bytes. `None`: it said nothing, and
-    /// the lease lapsed.
+    /// the lease expired.
     pub error: Option<Arc<str>>,
 }
 

@@ -9,7 +9,7 @@
 //!              put                  due              claim
 //!   absent ---------> waiting ----------> ready ----------> leased -- ack --> absent
 //!                        ^                  ^                 |  | put: kept as its successor
-//!                        |  retry, lapse    | release         |  +-- ack, and that --> waiting or ready
+//!                        |  retry, expiry    | release         |  +-- ack, and that --> waiting or ready
 //!                        +------------------+-----------------+
 //!                              attempts used up --> dead -- revive, put --> waiting
 //! ```
@@ -45,12 +45,13 @@
 //! | `serde` | `Jobs::put_json`, `ClaimedJob::json`: bodies in JSON; `transfer`: a whole store as JSON Lines, and back |
 //! | `tokio` | `JobWorker::spawn`: a worker on tokio |
 
-mod bell;
+mod change_notifier;
 mod claim;
 mod client;
 mod cron;
 mod error;
 mod job;
+mod layered;
 pub mod limits;
 mod memory;
 mod names;
@@ -67,11 +68,14 @@ mod time;
 pub mod transfer;
 mod worker;
 
-pub use claim::{Change, Changed, Claim, Claimed, ClaimedJob, How, Settle, Settled, What};
+pub use claim::{
+    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Settle, Settled, Settlement,
+};
 pub use client::{ClaimJobs, Jobs, Placing, PutJob};
 pub use cron::{Missed, Schedule, Ticked};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView, kept_error};
+pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};
 pub use put::{Condition, Mode, Placed, Put, PutOutcome, check_batch};
@@ -79,6 +83,6 @@ pub use query::{Counts, KindView, Page, Query, Spans};
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Retention, Settings, check_lease};
-pub use store::{Answer, Each, Store, Tick};
-pub use time::{Calendar, Due, Timestamp};
+pub use store::{BatchResults, Store, StoreFuture, Tick};
+pub use time::{Due, Timestamp, WallClock};
 pub use worker::{JobWorker, RunningJob, RunningJobs};

@@ -1,7 +1,7 @@
 //! Foreign code may panic, and is survived.
 
 use crate::error::StoreError;
-use crate::store::Answer;
+use crate::store::StoreFuture;
 use std::any::Any;
 use std::future::poll_fn;
 use std::mem;
@@ -21,7 +21,9 @@ pub(crate) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Awaits what a store answers. If it panics instead, it is not known what it did.
-pub(crate) async fn answered<'a, T>(ask: impl FnOnce() -> Answer<'a, T>) -> Result<T, StoreError> {
+pub(crate) async fn answered<'a, T>(
+    ask: impl FnOnce() -> StoreFuture<'a, T>,
+) -> Result<T, StoreError> {
     let unknown =
         |message| StoreError::Unknown { reason: format!("the store panicked: {message}") };
     let mut answer = guarded(ask).map_err(unknown)?;

@@ -43,7 +43,7 @@ pub struct Page {
 pub struct Counts {
     /// Waiting or ready: exact.
     pub pending: u64,
-    /// Leased: exact, lapsed leases included.
+    /// Leased: exact, expired leases included.
     pub leased: u64,
     /// Dead: exact.
     pub dead: u64,

@@ -2,8 +2,8 @@
 //!
 //! [`Kinds`] does what a [`Store`](crate::Store) is asked to, one call or one entry of a batch
 //! at a time; it takes `now`, and never reads a clock, waits, or wakes anybody. Where jobs are,
-//! a [`Shelf`] says, one for each kind. Around it a store puts a lock or a thread, a clock, and
-//! a [`Bell`] for those who [`wait`].
+//! a [`JobTable`] says, one for each kind. Around it a store puts a lock or a thread, a clock, and
+//! a [`ChangeNotifier`] for those who [`wait`].
 //!
 //! ```
 //! use requeue_jobs::rules::{List, Place, Record};
@@ -15,21 +15,21 @@
 //! ```
 
 mod claim;
+mod job_table;
 mod kind;
 mod kinds;
 mod record;
 mod restore;
 mod settle;
-mod shelf;
 #[cfg(test)]
 mod tests;
 mod turns;
 
-pub use crate::bell::Bell;
+pub use crate::change_notifier::ChangeNotifier;
+pub use job_table::{JobTable, List, Place};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
 pub use record::{Lease, Next, Record, Status};
-pub use shelf::{List, Place, Shelf};
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};
@@ -50,16 +50,16 @@ pub fn check_count(what: &'static str, count: usize) -> Result<(), Invalid> {
 /// `limit`, and at most [`WAIT_SLICE`].
 ///
 /// `look` answers in how long there is, if nobody changes anything; it is asked now, whenever
-/// `bell` was rung, and when that time has passed. Its error ends the wait. Dropping it only
+/// `changes` was rung, and when that time has passed. Its error ends the wait. Dropping it only
 /// stops waiting.
 pub async fn wait(
     clock: &Clock,
-    bell: &Bell,
+    changes: &ChangeNotifier,
     limit: Duration,
     mut look: impl FnMut() -> Result<Option<Duration>, StoreError>,
 ) -> Result<(), StoreError> {
     let mut end = pin!(clock.sleep(limit.min(WAIT_SLICE)));
-    let mut place = bell.place();
+    let mut place = changes.place();
     let mut due = None;
     poll_fn(|cx| {
         // Before it looks: what changes in between wakes it.

@@ -15,10 +15,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 /// What a store answers, later.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// One answer per entry of a batch, in its order.
-pub type Each<T, E> = Vec<Result<T, E>>;
+pub type BatchResults<T, E> = Vec<Result<T, E>>;
 
 /// Where jobs live.
 ///
@@ -27,16 +27,19 @@ pub type Each<T, E> = Vec<Result<T, E>>;
 /// there leaves its outcome unknown: it may have been done.
 pub trait Store: Send + Sync + 'static {
     /// Puts jobs.
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>>;
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>>;
 
-    /// Leases jobs that are due, and those whose lease lapsed. Does not wait.
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
+    /// Leases jobs that are due, and those whose lease expired. Does not wait.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed>;
 
     /// Acks, retries, releases and extends leases.
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>>;
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>>;
 
     /// Cancels, runs now and revives.
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>>;
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>>;
 
     /// Keeps jobs that another store had, as they were, and gives out higher generations and
     /// fences from now on.
@@ -50,49 +53,49 @@ pub trait Store: Send + Sync + 'static {
     /// What [views](JobView) do not tell is not kept: a job that has failed cannot be put to a
     /// sooner time than it is due; debounce counts from its creation; jobs that are due at the
     /// same millisecond come in the order in which they are restored.
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>>;
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>>;
 
     /// Waits until a claim of these kinds may get something, but at most `limit`. Whether it will,
     /// a claim tells: it may end sooner, for no reason. What others change is noticed at the latest
     /// after a [`WAIT_SLICE`](crate::limits::WAIT_SLICE).
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()>;
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()>;
 
-    /// Ends leases that lapsed and that no claim has met, and drops dead jobs that are not to
+    /// Ends leases that expired and that no claim has met, and drops dead jobs that are not to
     /// be kept, at most `max` of each kind, and at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
     /// Answers how many there were. Where there is much to do, a store may leave some kinds for
     /// the next call, which begins with them.
-    fn reap(&self, max: usize) -> Answer<'_, usize>;
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize>;
 
     /// What is known of a job.
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>>;
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>>;
 
     /// Jobs of a kind, by id.
-    fn list(&self, query: Query) -> Answer<'_, Page>;
+    fn list(&self, query: Query) -> StoreFuture<'_, Page>;
 
     /// All kinds that have jobs, settings or schedules, by name.
-    fn kinds(&self) -> Answer<'_, Vec<KindView>>;
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>>;
 
     /// How many pending jobs of a kind fall due in each span.
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>>;
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>>;
 
     /// What is set for a kind; the default where nothing is.
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings>;
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings>;
 
     /// Sets it. Jobs that are pending or leased are not touched.
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()>;
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()>;
 
     /// Keeps a schedule, in place of one of the same id.
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()>;
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()>;
 
     /// Removes a schedule. Answers whether there was one. Its jobs stay.
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool>;
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool>;
 
     /// The schedules of a kind, by id.
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>>;
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>>;
 
     /// If the schedule's next time is still `expected`: puts its job, due then, and makes
     /// `next` its next time, in one step. Any number of nodes may try: one succeeds.
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked>;
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked>;
 }
 
 /// A step of a schedule.

@@ -73,21 +73,21 @@ impl Due {
 
 /// What day it is: the system's clock, or a manual one that began on a given day.
 #[derive(Debug, Clone)]
-pub struct Calendar {
+pub struct WallClock {
     clock: Clock,
     /// `None`: the system's.
     began_at: Option<Timestamp>,
 }
 
-impl Calendar {
+impl WallClock {
     /// The system's.
     pub fn system() -> Self {
-        Calendar { clock: Clock::system(), began_at: None }
+        WallClock { clock: Clock::system(), began_at: None }
     }
 
     /// A manual clock that began on this day.
     pub fn manual(clock: &ManualClock, began_at: Timestamp) -> Self {
-        Calendar { clock: clock.into(), began_at: Some(began_at) }
+        WallClock { clock: clock.into(), began_at: Some(began_at) }
     }
 
     /// The time.
@@ -119,11 +119,11 @@ mod tests {
         let at = Timestamp::from_millis;
         assert_eq!(at(5).saturating_add(Duration::from_nanos(1)), at(6));
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, at(5));
+        let wall_clock = WallClock::manual(&clock, at(5));
         clock.advance(Duration::from_nanos(999_999));
-        assert_eq!(calendar.now(), at(5));
+        assert_eq!(wall_clock.now(), at(5));
         clock.advance(Duration::from_nanos(1));
-        assert_eq!(calendar.now(), at(6));
+        assert_eq!(wall_clock.now(), at(6));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //!     |  release         |      cancelled             ack
 //!     +-- not begun -----+----------------------------------------> gone
 //!     |                  |
-//!     +-- lapse ---------+ the lease was lost, or the process died
+//!     +-- expiry ---------+ the lease was lost, or the process died
 //! ```
 //!
 //! One task claims as many jobs as there is room for, and starts a task for each. That one runs
@@ -28,11 +28,11 @@
 //! - **A panic is a failed attempt**, in the handler and in dropping its future.
 
 mod attempt;
-mod crew;
 mod dispatch;
 mod lease;
+mod slots;
 
-pub use crew::{RunningJob, RunningJobs};
+pub use slots::{RunningJob, RunningJobs};
 
 use crate::claim::ClaimedJob;
 use crate::client::Jobs;
@@ -40,8 +40,8 @@ use crate::error::{Invalid, SettleError, StoreError};
 use crate::limits::MAX_BATCH;
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
-use crew::Crew;
 use requeue::worker::{BoxError, Failed, Outcome, Run, RunnerFuture};
+use slots::Slots;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl JobWorker {
     }
 
     /// Called for every job that this worker's failure made dead, after
-    /// [`on_failure`](Self::on_failure). One whose worker died is dead when its lease lapses: ask
+    /// [`on_failure`](Self::on_failure). One whose worker died is dead when its lease expires: ask
     /// the store for those.
     pub fn on_dead(
         mut self,
@@ -216,7 +216,7 @@ impl JobWorker {
     /// Runs `handler` on the tokio runtime that this is called in. Needs the feature `tokio`.
     ///
     /// When the runtime is shut down, what is being worked on comes back once its lease
-    /// lapses, with one attempt more counted. Better to [shut down](RunningJobs::shut_down) before.
+    /// expires, with one attempt more counted. Better to [shut down](RunningJobs::shut_down) before.
     ///
     /// # Panics
     ///
@@ -265,18 +265,18 @@ impl JobWorker {
         F: Fn(Run<ClaimedJob>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
-        let crew = Crew::new(self.jobs.clock().clone(), self.concurrency);
+        let slots = Slots::new(self.jobs.clock().clone(), self.concurrency);
         let (worker, handler, spawn) = (Arc::new(self), Arc::new(handler), Arc::new(spawn));
         let start = {
             let (worker, spawn) = (Arc::clone(&worker), Arc::clone(&spawn));
-            move |seat, job, lease| {
+            move |slot, job, lease| {
                 let (worker, handler) = (Arc::clone(&worker), Arc::clone(&handler));
-                spawn(Box::pin(attempt::work(worker, seat, job, lease, handler)));
+                spawn(Box::pin(attempt::work(worker, slot, job, lease, handler)));
             }
         };
-        let claims = crew.claims();
+        let claims = slots.claims();
         spawn(Box::pin(dispatch::dispatch(worker, claims, start)));
-        RunningJobs::new(crew)
+        RunningJobs::new(slots)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Calendar, ChangeError, Changed, Invalid, Jobs, MemoryStore, Mode, PutError, PutOutcome,
-    SettleError, Settled, StoreError, Timestamp, limits,
+    ChangeError, Changed, Invalid, Jobs, MemoryStore, Mode, PutError, PutOutcome, SettleError,
+    Settled, StoreError, Timestamp, WallClock, limits,
 };
 use requeue_testkit::block_on;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 fn jobs() -> (Jobs, ManualClock) {
     let clock = ManualClock::new();
-    let store = MemoryStore::with(Calendar::manual(&clock, Timestamp::from_millis(1_000_000)));
+    let store = MemoryStore::with(WallClock::manual(&clock, Timestamp::from_millis(1_000_000)));
     (Jobs::with_clock(Arc::new(store), &clock), clock)
 }
 

@@ -472,7 +472,7 @@ fn an_ack_that_cannot_be_had_for_a_lease_long_is_told() {
         world.store.settle.lock().unwrap().clear();
         world.pass(SECOND, 60);
         assert!(running.jobs().is_empty());
-        assert_eq!(world.view("i"), None, "it lapsed, and was done again");
+        assert_eq!(world.view("i"), None, "it expired, and was done again");
     }
 }
 
@@ -709,7 +709,7 @@ fn an_executor_that_panics_does_not_end_the_worker() {
     world.worker(&log).spawn_with(spawn, |_run| async { Ok(Outcome::Done) });
     world.executor.run();
     assert_eq!(log.take(), ["unavailable"]);
-    world.pass(THIRD, 4); // its lease lapses
+    world.pass(THIRD, 4); // its lease expires
     assert_eq!(world.view("i"), None);
 }
 

@@ -23,7 +23,7 @@ Closes orders that nobody pays, with two workers, one of which is killed.
 
   --store URL  keep the jobs on this Redis: redis://HOST[:PORT], redis+cluster://HOST,HOST,
                redis+sentinel://HOST,HOST/MASTER. Without it, a redis-server is started.
-  SECONDS      how long a day is, 1 at least: 10, if nothing is said";
+  SECONDS      action long a day is, 1 at least: 10, if nothing is said";
 
 const ORDERS: usize = 12;
 

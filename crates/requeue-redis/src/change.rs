@@ -5,7 +5,9 @@ use crate::reply::{bytes, strange};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Change, ChangeError, Changed, Each, JobId, Kind, StoreError, What};
+use requeue_jobs::{
+    BatchResults, Change, ChangeError, ChangeKind, Changed, JobId, Kind, StoreError,
+};
 
 impl Entry for Change {
     fn kind(&self) -> &Kind {
@@ -27,7 +29,7 @@ impl RedisStore {
     pub(crate) async fn change_all(
         &self,
         changes: Vec<Change>,
-    ) -> Result<Each<Changed, ChangeError>, StoreError> {
+    ) -> Result<BatchResults<Changed, ChangeError>, StoreError> {
         check_count("entries in a batch", changes.len())?;
         Ok(answered(changes, |kind, changes| self.change_call(kind, changes)).await)
     }
@@ -40,10 +42,10 @@ impl RedisStore {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
         let mut cmd = self.begin(script, &keys);
         for change in &changes {
-            cmd.arg(change.id.as_str()).arg(match change.what {
-                What::Cancel => "c",
-                What::RunNow => "n",
-                What::Revive => "v",
+            cmd.arg(change.id.as_str()).arg(match change.action {
+                ChangeKind::Cancel => "c",
+                ChangeKind::RunNow => "n",
+                ChangeKind::Revive => "v",
             });
         }
         let letters = bytes(self.end(script, &keys, cmd).await?)?;

@@ -105,7 +105,7 @@ impl RedisStore {
         };
         let mut reply = call(&SCRIPTS.claim).await?;
         if reply.is_empty() {
-            reply = call(&SCRIPTS.claim_lapsed).await?;
+            reply = call(&SCRIPTS.claim_expired).await?;
         }
 
         reply.number()?;

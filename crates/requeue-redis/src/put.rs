@@ -7,7 +7,7 @@ use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    Condition, Due, Each, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutError,
+    BatchResults, Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutError,
     PutOutcome, StoreError, Timestamp, check_batch,
 };
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl RedisStore {
     pub(crate) async fn put_all(
         &self,
         puts: Vec<Put>,
-    ) -> Result<Each<Placed, PutError>, StoreError> {
+    ) -> Result<BatchResults<Placed, PutError>, StoreError> {
         check_batch(&puts)?;
         Ok(answered(puts, |kind, puts| self.put_call(kind, puts)).await)
     }
@@ -43,8 +43,8 @@ impl RedisStore {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(registered);
             for put in &puts {
-                let (id, due, how) = (put.id.as_str(), due(put.due), how(put));
-                cmd.arg(id).arg(due).arg(how).arg(content(&put.body));
+                let (id, due, action) = (put.id.as_str(), due(put.due), action(put));
+                cmd.arg(id).arg(due).arg(action).arg(content(&put.body));
             }
             (script, cmd)
         });
@@ -70,7 +70,7 @@ pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX).min(FAR_AWAY)
 }
 
-fn how(put: &Put) -> String {
+fn action(put: &Put) -> String {
     let mode = match put.mode {
         Mode::Replace if put.condition.is_none() => return String::new(),
         Mode::Replace => "r".to_owned(),

@@ -6,8 +6,8 @@ use crate::reply::{bytes, strange};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{
-    Arrival, Each, Fence, Generation, Invalid, JobId, JobView, Kind, Restore, Restored, StoreError,
-    Timestamp,
+    Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Restore, Restored,
+    StoreError, Timestamp,
 };
 
 /// A job that may be kept.
@@ -37,7 +37,7 @@ impl RedisStore {
     pub(crate) async fn restore_all(
         &self,
         restore: Restore,
-    ) -> Result<Each<Restored, StoreError>, StoreError> {
+    ) -> Result<BatchResults<Restored, StoreError>, StoreError> {
         restore.check()?;
         let Restore { kind, generation, fence, jobs } = restore;
         let now = self.now(&self.keys(&kind)).await?;

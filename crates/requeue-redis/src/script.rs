@@ -38,8 +38,8 @@ const BURY: &str = include_str!("lua/parts/bury.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
 const FREED: &str = include_str!("lua/parts/freed.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
-const LAPSE: &str = include_str!("lua/parts/lapse.lua");
-const LEAVES_LAPSED: &str = include_str!("lua/parts/leaves_lapsed.lua");
+const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
+const LEAVES_EXPIRED: &str = include_str!("lua/parts/leaves_expired.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
 const MERGE: &str = include_str!("lua/parts/merge.lua");
 const NOW: &str = include_str!("lua/parts/now.lua");
@@ -50,9 +50,9 @@ const WAKE: &str = include_str!("lua/parts/wake.lua");
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) put: Script,
-    /// Of what is due; it leaves leases that lapsed to the other.
+    /// Of what is due; it leaves leases that expired to the other.
     pub(crate) claim: Script,
-    pub(crate) claim_lapsed: Script,
+    pub(crate) claim_expired: Script,
     pub(crate) ack: Script,
     pub(crate) settle: Script,
     pub(crate) change: Script,
@@ -73,8 +73,8 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let claim = include_str!("lua/claim.lua");
     Scripts {
         put: new(ADDS, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
-        claim: new(DRAINS, &[KEYS, NOW, LEAVES_LAPSED, SOONEST, claim]),
-        claim_lapsed: new(DRAINS, &[KEYS, NOW, PAST, FAIL, BURY, LEASE, LAPSE, SOONEST, claim]),
+        claim: new(DRAINS, &[KEYS, NOW, LEAVES_EXPIRED, SOONEST, claim]),
+        claim_expired: new(DRAINS, &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim]),
         ack: new(DRAINS, &[KEYS, FREED, include_str!("lua/ack.lua")]),
         settle: new(
             DRAINS,
@@ -84,7 +84,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         restore: new(ADDS, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
         reap: new(
             DRAINS,
-            &[KEYS, NOW, WAKE, PAST, FAIL, BURY, LEASE, LAPSE, include_str!("lua/reap.lua")],
+            &[KEYS, NOW, WAKE, PAST, FAIL, BURY, LEASE, EXPIRY, include_str!("lua/reap.lua")],
         ),
         peek: new(LOOKS, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
         view: new(LOOKS, &[KEYS, NOW, include_str!("lua/view.lua")]),

@@ -10,8 +10,8 @@ use redis::Cmd;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
-    Backoff, Each, How, Invalid, JobId, Kind, Receipt, Settle, SettleError, Settled, StoreError,
-    Timestamp, check_lease, kept_error,
+    Backoff, BatchResults, Invalid, JobId, Kind, Receipt, Settle, SettleError, Settled, Settlement,
+    StoreError, Timestamp, check_lease, kept_error,
 };
 
 impl Entry for Settle {
@@ -24,9 +24,12 @@ impl Entry for Settle {
     }
 
     fn bytes(&self) -> usize {
-        match &self.how {
-            How::Retry { error, .. } | How::Bury { error } => error.len(),
-            How::Ack | How::RequeueAfter(_) | How::Release | How::Extend(_) => 0,
+        match &self.action {
+            Settlement::Retry { error, .. } | Settlement::Bury { error } => error.len(),
+            Settlement::Ack
+            | Settlement::RequeueAfter(_)
+            | Settlement::Release
+            | Settlement::Extend(_) => 0,
         }
     }
 }
@@ -37,7 +40,7 @@ impl RedisStore {
     pub(crate) async fn settle_all(
         &self,
         settlements: Vec<Settle>,
-    ) -> Result<Each<Settled, SettleError>, StoreError> {
+    ) -> Result<BatchResults<Settled, SettleError>, StoreError> {
         check_count("entries in a batch", settlements.len())?;
         Ok(answered(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
     }
@@ -49,10 +52,12 @@ impl RedisStore {
         kind: Kind,
         settlements: Vec<Settle>,
     ) -> Result<Vec<Settling>, StoreError> {
-        let check = |settle: &Settle| check(&settle.how).err().map(|refusal| Err(refusal.into()));
+        let check =
+            |settle: &Settle| check(&settle.action).err().map(|refusal| Err(refusal.into()));
         let mut answers: Vec<Option<Settling>> = settlements.iter().map(check).collect();
-        let acks: Vec<usize> =
-            (0..settlements.len()).filter(|&number| settlements[number].how == How::Ack).collect();
+        let acks: Vec<usize> = (0..settlements.len())
+            .filter(|&number| settlements[number].action == Settlement::Ack)
+            .collect();
         self.ack(&kind, &settlements, &acks, &mut answers).await;
         let others: Vec<usize> =
             (0..settlements.len()).filter(|&number| answers[number].is_none()).collect();
@@ -123,14 +128,14 @@ impl RedisStore {
 }
 
 /// What `settle.lua` is given of a settlement.
-fn push(cmd: &mut Cmd, Settle { receipt, how }: &Settle) {
-    let (letter, length, error) = match how {
-        How::Ack => ("a", None, None),
-        How::Retry { delay, error } => ("r", *delay, Some(kept_error(error))),
-        How::Bury { error } => ("b", None, Some(kept_error(error))),
-        How::RequeueAfter(delay) => ("q", Some(*delay), None),
-        How::Release => ("l", None, None),
-        How::Extend(length) => ("e", *length, None),
+fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
+    let (letter, length, error) = match action {
+        Settlement::Ack => ("a", None, None),
+        Settlement::Retry { delay, error } => ("r", *delay, Some(kept_error(error))),
+        Settlement::Bury { error } => ("b", None, Some(kept_error(error))),
+        Settlement::RequeueAfter(delay) => ("q", Some(*delay), None),
+        Settlement::Release => ("l", None, None),
+        Settlement::Extend(length) => ("e", *length, None),
     };
     cmd.arg(receipt.id().as_str()).arg(proof(receipt)).arg(letter);
     match length {
@@ -163,10 +168,10 @@ fn read<'a>(
 }
 
 /// Whether lengths of time are neither too long nor too short.
-fn check(how: &How) -> Result<(), Invalid> {
-    match how {
-        How::Extend(Some(lease)) => check_lease(*lease),
-        How::Retry { delay: Some(delay), .. } | How::RequeueAfter(delay) => {
+fn check(action: &Settlement) -> Result<(), Invalid> {
+    match action {
+        Settlement::Extend(Some(lease)) => check_lease(*lease),
+        Settlement::Retry { delay: Some(delay), .. } | Settlement::RequeueAfter(delay) => {
             // As it is rounded.
             let rounded = Timestamp::default().saturating_add(*delay);
             let rounded = rounded.saturating_since(Timestamp::default());

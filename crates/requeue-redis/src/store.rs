@@ -13,9 +13,10 @@ use requeue::Clock;
 use requeue_jobs::limits::MAX_KINDS;
 use requeue_jobs::rules::Turns;
 use requeue_jobs::{
-    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, Invalid, JobId, JobView,
-    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
+    KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    WallClock,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub(crate) struct Shared {
     /// The kind that was reaped last.
     pub(crate) reaped: Mutex<Option<String>>,
     /// The time, where it is not the server's.
-    calendar: Option<Calendar>,
+    wall_clock: Option<WallClock>,
 }
 
 /// What panicked under the lock has changed nothing by halves.
@@ -75,10 +76,10 @@ impl RedisStore {
     pub async fn connect_at(
         url: &str,
         options: Options,
-        calendar: Option<Calendar>,
+        wall_clock: Option<WallClock>,
     ) -> Result<Self, ConnectError> {
-        let clock = calendar.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
-        let watch = Arc::new(Watch::new(clock, calendar.clone()));
+        let clock = wall_clock.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
+        let watch = Arc::new(Watch::new(clock, wall_clock.clone()));
         let prefix = options.prefix.clone();
         let signals = {
             let (watch, prefix) = (Arc::clone(&watch), prefix.clone());
@@ -99,7 +100,7 @@ impl RedisStore {
             windows: Windows::default(),
             turns: Mutex::default(),
             reaped: Mutex::default(),
-            calendar,
+            wall_clock,
         };
         Ok(RedisStore { shared: Arc::new(shared) })
     }
@@ -111,9 +112,9 @@ impl RedisStore {
     /// Begins a call of a script on a kind: its first argument is the time.
     pub(crate) fn begin(&self, script: &Script, keys: &Keys) -> Cmd {
         let mut cmd = script.begin(&keys.all);
-        match &self.shared.calendar {
+        match &self.shared.wall_clock {
             None => cmd.arg(""),
-            Some(calendar) => cmd.arg(calendar.now().as_millis()),
+            Some(wall_clock) => cmd.arg(wall_clock.now().as_millis()),
         };
         cmd
     }
@@ -156,8 +157,8 @@ impl RedisStore {
 
     /// The server's time.
     pub(crate) async fn now(&self, keys: &Keys) -> Result<Timestamp, StoreError> {
-        if let Some(calendar) = &self.shared.calendar {
-            return Ok(calendar.now());
+        if let Some(wall_clock) = &self.shared.wall_clock {
+            return Ok(wall_clock.now());
         }
         let mut time = Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
         let (seconds, micros) = (time.number()?, time.number()?);
@@ -170,71 +171,74 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(self.put_all(puts))
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(self.claim_of_kinds(claim))
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(self.settle_all(settlements))
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(self.change_all(changes))
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(self.restore_all(restore))
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(self.wait_for(kinds, limit))
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(self.reap_kinds(max))
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(self.view_of(kind, id))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(self.list_page(query))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(self.views_of_kinds())
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(self.count_upcoming(kind, spans))
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(self.settings_of(kind))
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(self.set_of(kind, settings))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(self.keep_schedule(kind, schedule))
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(self.drop_schedule(kind, id))
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(self.schedules_of(kind))
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(self.tick_schedule(tick))
     }
 }

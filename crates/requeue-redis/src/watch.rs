@@ -11,8 +11,8 @@ use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use requeue::{Clock, Moment};
 use requeue_jobs::limits::{MAX_KINDS, WAIT_SLICE};
-use requeue_jobs::rules::{Bell, wait};
-use requeue_jobs::{Calendar, Kind, StoreError};
+use requeue_jobs::rules::{ChangeNotifier, wait};
+use requeue_jobs::{Kind, StoreError, WallClock};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use std::time::Duration;
 pub(crate) struct Watch {
     clock: Clock,
     /// The time, where it is not the server's.
-    calendar: Option<Calendar>,
+    wall_clock: Option<WallClock>,
     known: Mutex<Known>,
-    bell: Bell,
+    changes: ChangeNotifier,
 }
 
 #[derive(Default)]
@@ -68,8 +68,8 @@ pub(crate) struct Question {
 }
 
 impl Watch {
-    pub(crate) fn new(clock: Clock, calendar: Option<Calendar>) -> Self {
-        Watch { clock, calendar, known: Mutex::default(), bell: Bell::default() }
+    pub(crate) fn new(clock: Clock, wall_clock: Option<WallClock>) -> Self {
+        Watch { clock, wall_clock, known: Mutex::default(), changes: ChangeNotifier::default() }
     }
 
     /// To be noted before the server is asked.
@@ -93,7 +93,7 @@ impl Watch {
             false => (Next::Unknown, None),
         };
         drop(known);
-        self.bell.ring();
+        self.changes.notify();
     }
 
     /// A message: the time of the server, and when there may be work, sooner than was known.
@@ -107,7 +107,7 @@ impl Watch {
             of.messages += 1;
             of.next = match times {
                 Some((Ok(now), Ok(at))) => {
-                    let now = self.calendar.as_ref().map_or(now, |at| at.now().as_millis());
+                    let now = self.wall_clock.as_ref().map_or(now, |at| at.now().as_millis());
                     let delay = Duration::from_millis(at.saturating_sub(now));
                     of.next.sooner(self.clock.now().saturating_add(delay))
                 }
@@ -118,13 +118,13 @@ impl Watch {
                 of.asked = None;
             }
         }
-        self.bell.ring();
+        self.changes.notify();
     }
 
     /// Messages may have been missed: nothing is known any more.
     pub(crate) fn forget_all(&self) {
         lock(&self.known).forget_all();
-        self.bell.ring();
+        self.changes.notify();
     }
 
     /// Those of which the server is to be asked, by whoever is told so: nothing is known of them,
@@ -215,7 +215,7 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             lock(&self.watch.known).of(self.kind.clone()).asked = None;
-            self.watch.bell.ring();
+            self.watch.changes.notify();
         }
     }
 }
@@ -242,7 +242,7 @@ impl RedisStore {
             if left.is_zero() || watch.is_due(&kinds) {
                 return Ok(());
             }
-            wait(&watch.clock, &watch.bell, left, || Ok(watch.soonest(&kinds))).await?;
+            wait(&watch.clock, &watch.changes, left, || Ok(watch.soonest(&kinds))).await?;
         }
     }
 

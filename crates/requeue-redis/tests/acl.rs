@@ -3,9 +3,9 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Calendar, Change, Claim, Condition, Due, Fence, Generation, How, JobId, JobView, Kind,
-    Missed, Mode, Put, Query, Receipt, Restore, Schedule, Settings, Settle, Spans, Store, Tick,
-    Timestamp, What, WorkerName,
+    Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobView, Kind,
+    Missed, Mode, Put, Query, Receipt, Restore, Schedule, Settings, Settle, Settlement, Spans,
+    Store, Tick, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{ConnectError, Options, RedisStore};
 use requeue_testkit::block_on;
@@ -39,8 +39,8 @@ fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), Connect
     let mut options = Options::default();
     options.prefix = prefix.to_owned();
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    Ok((block_on(RedisStore::connect_at(url, options, Some(calendar)))?, clock))
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+    Ok((block_on(RedisStore::connect_at(url, options, Some(wall_clock)))?, clock))
 }
 
 /// The address, as that user.
@@ -81,15 +81,15 @@ impl Everything<'_> {
         claimed.jobs.into_iter().map(|job| job.receipt).collect()
     }
 
-    fn settle(&self, how: &How) {
+    fn settle(&self, action: &Settlement) {
         self.put("job", Mode::Replace, None);
         for receipt in self.claim() {
-            drop(block_on(self.store.settle(vec![Settle { receipt, how: how.clone() }])));
+            drop(block_on(self.store.settle(vec![Settle { receipt, action: action.clone() }])));
         }
     }
 
-    fn change(&self, job: &str, what: What) {
-        drop(block_on(self.store.change(vec![Change { kind: kind(), id: id(job), what }])));
+    fn change(&self, job: &str, action: ChangeKind) {
+        drop(block_on(self.store.change(vec![Change { kind: kind(), id: id(job), action }])));
     }
 
     fn jobs(&self) {
@@ -97,24 +97,24 @@ impl Everything<'_> {
         self.put("job", Mode::Earliest, None);
         let receipts = self.claim();
         self.put("job", Mode::Keep, None);
-        self.change("job", What::RunNow);
-        self.change("job", What::Cancel);
+        self.change("job", ChangeKind::RunNow);
+        self.change("job", ChangeKind::Cancel);
         for receipt in receipts {
-            let extend = Settle { receipt: receipt.clone(), how: How::Extend(None) };
+            let extend = Settle { receipt: receipt.clone(), action: Settlement::Extend(None) };
             drop(block_on(self.store.settle(vec![extend])));
-            drop(block_on(self.store.settle(vec![Settle { receipt, how: How::Ack }])));
+            drop(block_on(self.store.settle(vec![Settle { receipt, action: Settlement::Ack }])));
         }
         let error = String::from("why");
-        for how in [
-            How::RequeueAfter(Duration::ZERO),
-            How::Release,
-            How::Retry { delay: Some(Duration::ZERO), error: error.clone() },
-            How::Retry { delay: None, error: error.clone() },
-            How::Bury { error },
+        for action in [
+            Settlement::RequeueAfter(Duration::ZERO),
+            Settlement::Release,
+            Settlement::Retry { delay: Some(Duration::ZERO), error: error.clone() },
+            Settlement::Retry { delay: None, error: error.clone() },
+            Settlement::Bury { error },
         ] {
-            self.settle(&how);
+            self.settle(&action);
         }
-        self.change("job", What::Revive);
+        self.change("job", ChangeKind::Revive);
         self.claim();
         self.clock.advance(Duration::from_secs(60));
         drop(block_on(self.store.reap(10)));

@@ -22,7 +22,7 @@ fn every_state_is_kept_as_the_page_draws_it() {
     all.waiting_and_ready();
     let receipts = all.leased();
     let retry_at = all.failed_and_dead();
-    all.lapsed();
+    all.expired();
     all.put("ready", text("ready"), Due::Now, Mode::Replace);
     all.settings_and_schedules();
     all.check();
@@ -54,7 +54,7 @@ fn every_state_is_kept_as_the_page_draws_it() {
     for job in ["octets", "debounced", "leased", "leased-next", "restored", "ready"] {
         assert!(chapter.jobs[job].past.is_none(), "{job} has no past");
     }
-    assert_eq!(job("lapsed").view.failures[0].error, None);
+    assert_eq!(job("expired").view.failures[0].error, None);
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod by_the_book;
 mod deployment;
 
 use deployment::{Deployment, HOUR, id, kind, text};
-use requeue_jobs::{Claim, Claimed, Due, How, Mode, Put, Receipt, Settle, Store, WorkerName};
+use requeue_jobs::{
+    Claim, Claimed, Due, Mode, Put, Receipt, Settle, Settlement, Store, WorkerName,
+};
 use requeue_testkit::{Fixture, block_on};
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ impl Deployment {
     }
 
     fn is_lost(&self, receipt: Receipt) -> bool {
-        let ack = vec![Settle { receipt, how: How::Ack }];
+        let ack = vec![Settle { receipt, action: Settlement::Ack }];
         block_on(self.store.settle(ack)).unwrap().remove(0).is_err()
     }
 
@@ -87,7 +89,7 @@ fn settings_schedules_and_pasts_may_be_changed_by_hand() {
     all.settings_and_schedules();
     assert_eq!(all.by_hand("HDEL", &["meta"], &["paused"]), 1);
     let receipt = all.lease("failed");
-    all.settle(receipt, How::Retry { delay: Some(HOUR), error: "why".into() });
+    all.settle(receipt, Settlement::Retry { delay: Some(HOUR), error: "why".into() });
     assert_eq!(all.by_hand("HDEL", &["past"], &["failed"]), 1);
     all.check();
     all.put("failed", text("again"), Due::Now, Mode::Replace);

@@ -11,7 +11,7 @@
 
 mod support;
 
-use requeue_jobs::{How, JobState, SettleError, Settled, Store};
+use requeue_jobs::{JobState, SettleError, Settled, Settlement, Store};
 use requeue_redis::RedisStore;
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisServer, until};
@@ -44,7 +44,7 @@ fn set_clock(server: &RedisServer, seconds: i64) {
 /// Does what is due, and tells what that was.
 fn work(store: &RedisStore) -> Vec<String> {
     let done = claimed(store, 10, LONG).jobs.into_iter().map(|job| {
-        settle(store, &job, How::Ack).expect("it is ours");
+        settle(store, &job, Settlement::Ack).expect("it is ours");
         job.id().as_str().to_owned()
     });
     let mut done: Vec<_> = done.collect();
@@ -64,7 +64,7 @@ fn fences_rise_whatever_the_clock_says() {
         for job in jobs {
             assert!(job.receipt.fence().0 > last, "{} after {last}", job.receipt);
             last = job.receipt.fence().0;
-            settle(&store, &job, How::Ack).expect("it is ours");
+            settle(&store, &job, Settlement::Ack).expect("it is ours");
         }
     }
     is_whole(&store);
@@ -127,9 +127,9 @@ fn a_lease_of_before_the_jump_ends_by_the_clock_and_is_not_stuck() {
     // Its holder is the only one, and can settle it.
     assert_eq!(work(&store), [""; 0]);
     assert_eq!(block_on(store.reap(10)), Ok(0));
-    assert_eq!(settle(&store, &jobs[0], How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, &jobs[0], Settlement::Ack), Ok(Settled::Done));
     // An extension never shortens it.
-    let extended = settle(&store, &jobs[1], How::Extend(Some(lease)));
+    let extended = settle(&store, &jobs[1], Settlement::Extend(Some(lease)));
     assert_eq!(extended, Ok(Settled::Extended(jobs[1].lease_ends_at)));
 
     // The clock comes to its end at last.
@@ -137,8 +137,8 @@ fn a_lease_of_before_the_jump_ends_by_the_clock_and_is_not_stuck() {
     let again = claimed(&store, 2, lease).jobs;
     let [job] = &again[..] else { panic!("{again:?}") };
     assert_eq!((job.id(), job.attempt), (jobs[1].id(), 2));
-    let stale = settle(&store, &jobs[1], How::Ack);
+    let stale = settle(&store, &jobs[1], Settlement::Ack);
     assert!(matches!(stale, Err(SettleError::LeaseLost { .. })), "{stale:?}");
-    assert_eq!(settle(&store, job, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, job, Settlement::Ack), Ok(Settled::Done));
     is_whole(&store);
 }

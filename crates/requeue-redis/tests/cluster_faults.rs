@@ -6,7 +6,7 @@
 
 mod support;
 
-use requeue_jobs::{How, Settled, Store};
+use requeue_jobs::{Settled, Settlement, Store};
 use requeue_testkit::servers::{RedisCluster, RedisServer};
 use requeue_testkit::{Concurrent, Random, block_on, check_seeds};
 use std::collections::BTreeSet;
@@ -56,10 +56,10 @@ fn while_a_slot_is_on_its_way_calls_wait_and_nothing_is_done_by_halves() {
         let refused = try_put(&store, put("b")).expect_err("part of the kind is elsewhere");
         let told = refused.to_string();
         assert!(told.contains("not available") && told.contains("TRYAGAIN"), "{told}");
-        settle(&store, &job, How::Ack).expect_err("part of the kind is elsewhere");
+        settle(&store, &job, Settlement::Ack).expect_err("part of the kind is elsewhere");
     }
     cluster.end_move(slot, to);
-    assert_eq!(settle(&store, &job, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, &job, Settlement::Ack), Ok(Settled::Done));
     assert_eq!(ids(&store), Vec::<String>::new());
     insist("it is put", || try_put(&store, put("b")));
     is_whole(&store);

@@ -5,8 +5,8 @@ mod support;
 
 use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_BODY_LEN};
 use requeue_jobs::{
-    Body, Fence, How, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError,
-    Settled, Store, StoreError,
+    Body, Fence, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError, Settled,
+    Settlement, Store, StoreError,
 };
 use requeue_redis::RedisStore;
 use requeue_testkit::servers::{RedisServer, until};
@@ -119,7 +119,7 @@ fn who_waits_is_told_again_after_its_connection_was_killed() {
             block_on(store.wait(vec![kind()], LONG)).expect("it waits");
             jobs = claimed(&store, 1, LONG).jobs;
         }
-        assert_eq!(settle(&store, &jobs[0], How::Ack), Ok(Settled::Done));
+        assert_eq!(settle(&store, &jobs[0], Settlement::Ack), Ok(Settled::Done));
     }
 }
 
@@ -157,7 +157,7 @@ fn a_batch_that_is_cut_in_the_middle_is_not_there_by_halves() {
         // Otherwise the script is sent too.
         put_all(&store, vec![put("first")]);
         let first = claimed(&store, 1, LONG).jobs.remove(0);
-        settle(&store, &first, How::Ack).expect("it is ours");
+        settle(&store, &first, Settlement::Ack).expect("it is ours");
         proxy.cut_after(Direction::ToServer, bytes);
         let answers = block_on(store.put(many(4 * CALL))).expect("each is answered");
         assert!(answers[cut..cut + CALL].iter().all(is_unknown), "{:?}", answers[cut]);
@@ -216,7 +216,7 @@ fn what_a_lost_claim_has_taken_comes_back_when_its_lease_is_over() {
     // One fence was given to who does not know of it.
     let fences = [&first, &free[0], job].map(|job| job.receipt.fence().0);
     assert!(fences.is_sorted_by(|a, b| a < b) && fences[1] > fences[0] + 1, "{fences:?}");
-    assert_eq!(settle(&store, job, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, job, Settlement::Ack), Ok(Settled::Done));
     is_whole(&store);
 }
 
@@ -227,13 +227,13 @@ fn an_ack_whose_answer_is_lost_is_done_once() {
     let job = claimed(&store, 1, LONG).jobs.remove(0);
     // A receipt that leases nothing, so that the script is there.
     let stale = Receipt::new(kind(), job.id().clone(), Fence(1), 1);
-    let how = How::Ack;
-    let no = block_on(store.settle(vec![Settle { receipt: stale, how }]));
+    let action = Settlement::Ack;
+    let no = block_on(store.settle(vec![Settle { receipt: stale, action }]));
     assert!(matches!(no.expect("it is answered")[..], [Err(SettleError::LeaseLost { .. })]));
     proxy.cut_after(Direction::ToClient, 1);
-    let lost = settle(&store, &job, How::Ack);
+    let lost = settle(&store, &job, Settlement::Ack);
     assert!(matches!(lost, Err(SettleError::Store(StoreError::Unknown { .. }))), "{lost:?}");
-    let again = settle(&store, &job, How::Ack);
+    let again = settle(&store, &job, Settlement::Ack);
     assert!(matches!(again, Err(SettleError::LeaseLost { .. })), "{again:?}");
     assert_eq!(ids(&store), Vec::<String>::new());
     is_whole(&store);

@@ -3,7 +3,8 @@
 mod support;
 
 use requeue_jobs::{
-    Body, Change, Changed, How, Placed, Put, PutError, Settled, Store, StoreError, What,
+    Body, Change, ChangeKind, Changed, Placed, Put, PutError, Settled, Settlement, Store,
+    StoreError,
 };
 use requeue_testkit::block_on;
 use requeue_testkit::servers::RedisServer;
@@ -41,16 +42,16 @@ fn a_full_server_takes_no_more_jobs_and_lets_those_it_has_be_worked_off() {
     server.command(&["SCRIPT", "FLUSH"]);
 
     let jobs = claimed(&store, 4, LONG).jobs;
-    assert!(matches!(settle(&store, &jobs[0], How::Extend(None)), Ok(Settled::Extended(_))));
+    assert!(matches!(settle(&store, &jobs[0], Settlement::Extend(None)), Ok(Settled::Extended(_))));
     let (delay, error) = (Some(Duration::ZERO), "x".repeat(1000));
-    let retry = settle(&store, &jobs[0], How::Retry { delay, error });
+    let retry = settle(&store, &jobs[0], Settlement::Retry { delay, error });
     assert!(matches!(retry, Ok(Settled::RetryAt(_))), "{retry:?}");
-    assert_eq!(settle(&store, &jobs[1], How::Release), Ok(Settled::Released));
-    let change = |what| Change { kind: jobs[2].kind().clone(), id: jobs[2].id().clone(), what };
-    let changed = block_on(store.change(vec![change(What::Cancel)])).expect("it is answered");
+    assert_eq!(settle(&store, &jobs[1], Settlement::Release), Ok(Settled::Released));
+    let change = |action| Change { kind: jobs[2].kind().clone(), id: jobs[2].id().clone(), action };
+    let changed = block_on(store.change(vec![change(ChangeKind::Cancel)])).expect("it is answered");
     assert_eq!(changed, [Ok(Changed::Ending)]);
-    assert_eq!(settle(&store, &jobs[2], How::Ack), Ok(Settled::Cancelled));
-    assert_eq!(settle(&store, &jobs[3], How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, &jobs[2], Settlement::Ack), Ok(Settled::Cancelled));
+    assert_eq!(settle(&store, &jobs[3], Settlement::Ack), Ok(Settled::Done));
 
     let mut done: BTreeSet<_> = jobs[2..].iter().map(|job| job.id().clone()).collect();
     loop {
@@ -59,7 +60,7 @@ fn a_full_server_takes_no_more_jobs_and_lets_those_it_has_be_worked_off() {
             break;
         }
         for job in jobs {
-            assert_eq!(settle(&store, &job, How::Ack), Ok(Settled::Done));
+            assert_eq!(settle(&store, &job, Settlement::Ack), Ok(Settled::Done));
             assert!(done.insert(job.id().clone()), "{} is done twice", job.id());
         }
     }

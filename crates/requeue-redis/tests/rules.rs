@@ -8,9 +8,9 @@
 use requeue::ManualClock;
 use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
 use requeue_jobs::{
-    Backoff, Body, Calendar, Change, Claim, Condition, Due, Fence, Generation, How, JobId,
-    JobState, JobView, Kind, MemoryStore, Mode, Put, Query, Receipt, Restore, Retention, Settings,
-    Settle, Store, StoreError, Timestamp, What, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobState,
+    JobView, Kind, MemoryStore, Mode, Put, Query, Receipt, Restore, Retention, Settings, Settle,
+    Settlement, Store, StoreError, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -30,7 +30,7 @@ struct Both {
     redis: RedisStore,
     memory: MemoryStore,
     clock: ManualClock,
-    calendar: Calendar,
+    wall_clock: WallClock,
     receipts: Vec<Receipt>,
     random: Random,
     done: Vec<String>,
@@ -50,7 +50,7 @@ fn the_redis_store_does_what_the_rules_do() {
 fn deaths_are_counted_as_far_as_they_can_be() {
     let mut both = Both::new(1);
     let job =
-        |id| JobView::new(kind("mail"), id, Body::default(), both.calendar.now(), Generation(1));
+        |id| JobView::new(kind("mail"), id, Body::default(), both.wall_clock.now(), Generation(1));
     let mut job = job(JobId::new("1").unwrap());
     job.deaths = u32::MAX;
     let put = Put::new(job.kind.clone(), job.id.clone(), Body::default());
@@ -59,7 +59,8 @@ fn deaths_are_counted_as_far_as_they_can_be() {
     both.ask("restore", async |store| store.restore(restore.clone()).await).unwrap().unwrap();
     both.claim_of(vec![put.kind.clone()], 1).unwrap();
     both.ask("put", async |store| store.put(vec![put.clone()]).await).unwrap().unwrap();
-    let bury = Settle { receipt: both.receipts.remove(0), how: How::Bury { error: "".into() } };
+    let bury =
+        Settle { receipt: both.receipts.remove(0), action: Settlement::Bury { error: "".into() } };
     both.ask("bury", async |store| store.settle(vec![bury.clone()]).await).unwrap().unwrap();
     both.compare().unwrap();
 }
@@ -74,7 +75,8 @@ fn the_dead_are_kept_for_whole_milliseconds() {
     both.ask("set", set).unwrap().unwrap();
     both.ask("put", async |store| store.put(vec![put.clone()]).await).unwrap().unwrap();
     both.claim_of(vec![put.kind.clone()], 1).unwrap();
-    let bury = Settle { receipt: both.receipts.remove(0), how: How::Bury { error: "".into() } };
+    let bury =
+        Settle { receipt: both.receipts.remove(0), action: Settlement::Bury { error: "".into() } };
     both.ask("bury", async |store| store.settle(vec![bury.clone()]).await).unwrap().unwrap();
     for reaped in [0, 0, 1] {
         let answer = both.ask("reap", async |store| store.reap(1).await).unwrap();
@@ -95,7 +97,7 @@ fn large_batches_are_done_in_order_and_claims_end_no_more_leases_than_they_may()
     for from in [0, 750] {
         both.ask("put", async |store| store.put(puts(from)).await).unwrap().unwrap();
     }
-    let cancel = |n| Change { kind: kind("mail"), id: id(n), what: What::Cancel };
+    let cancel = |n| Change { kind: kind("mail"), id: id(n), action: ChangeKind::Cancel };
     assert_eq!([both.claim_any(1000), both.claim_any(1000)], [1000, 500]);
     for from in [0, 750] {
         let changes: Vec<_> = (from..from + 750).map(cancel).collect();
@@ -119,17 +121,17 @@ impl Both {
     fn new(seed: u64) -> Both {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         let mut options = Options::default();
         static NEXT: AtomicU64 = AtomicU64::new(0);
         options.prefix = format!("rules-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let url = SERVER.url();
-        let redis = RedisStore::connect_at(&url, options, Some(calendar.clone()));
+        let redis = RedisStore::connect_at(&url, options, Some(wall_clock.clone()));
         Both {
             redis: block_on(redis).unwrap(),
-            memory: MemoryStore::with(calendar.clone()),
+            memory: MemoryStore::with(wall_clock.clone()),
             clock,
-            calendar,
+            wall_clock,
             receipts: Vec::new(),
             random: Random::new(seed),
             done: Vec::new(),
@@ -142,7 +144,7 @@ impl Both {
         what: impl Debug,
         ask: impl AsyncFn(&dyn Store) -> T,
     ) -> Result<T, String> {
-        self.done.push(format!("{} {what:?}", self.calendar.now().as_millis()));
+        self.done.push(format!("{} {what:?}", self.wall_clock.now().as_millis()));
         let (redis, memory) = (block_on(ask(&self.redis)), block_on(ask(&self.memory)));
         match redis == memory {
             true => Ok(redis),
@@ -237,7 +239,7 @@ impl Both {
         let mut put = Put::new(self.kind(), self.id(), body);
         put.due = match self.random.below(4) {
             0 => Due::Now,
-            1 => Due::At(self.calendar.now().saturating_add(self.length())),
+            1 => Due::At(self.wall_clock.now().saturating_add(self.length())),
             2 if self.random.chance(10) => Due::At(Timestamp::from_millis(1)),
             _ => Due::After(self.length()),
         };
@@ -315,23 +317,24 @@ impl Both {
         for _ in 0..=self.random.below(3) {
             let receipt = self.random.pick(&self.receipts[late..]).clone();
             let error = "e".repeat(self.random.below(3));
-            let how = match self.random.below(8) {
-                0 => How::Ack,
-                1 => How::Bury { error },
-                2 => How::RequeueAfter(self.length()),
-                3 => How::Retry { delay: Some(self.length()), error },
-                4 | 5 => How::Retry { delay: None, error },
-                6 => How::Release,
-                _ => How::Extend(self.random.chance(50).then(|| Duration::from_secs(1))),
+            let action = match self.random.below(8) {
+                0 => Settlement::Ack,
+                1 => Settlement::Bury { error },
+                2 => Settlement::RequeueAfter(self.length()),
+                3 => Settlement::Retry { delay: Some(self.length()), error },
+                4 | 5 => Settlement::Retry { delay: None, error },
+                6 => Settlement::Release,
+                _ => Settlement::Extend(self.random.chance(50).then(|| Duration::from_secs(1))),
             };
-            settlements.push(Settle { receipt, how });
+            settlements.push(Settle { receipt, action });
         }
         self.ask(&settlements, async |store| store.settle(settlements.clone()).await).map(drop)
     }
 
     fn change(&mut self) -> Result<(), String> {
-        let what = *self.random.pick(&[What::Cancel, What::RunNow, What::Revive]);
-        let changes = vec![Change { kind: self.kind(), id: self.id(), what }];
+        let action =
+            *self.random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive]);
+        let changes = vec![Change { kind: self.kind(), id: self.id(), action }];
         self.ask(&changes, async |store| store.change(changes.clone()).await).map(drop)
     }
 
@@ -371,7 +374,11 @@ impl Both {
         let changes: Vec<_> = jobs
             .iter()
             .filter(|job| job.state != JobState::Leased)
-            .map(|job| Change { kind: kind.clone(), id: job.id.clone(), what: What::Cancel })
+            .map(|job| Change {
+                kind: kind.clone(),
+                id: job.id.clone(),
+                action: ChangeKind::Cancel,
+            })
             .collect();
         self.ask(&changes, async |store| store.change(changes.clone()).await)?.unwrap();
         let (generation, fence) = (Generation(self.random.below(100) as u64), Fence(7));

@@ -6,7 +6,7 @@
 
 mod support;
 
-use requeue_jobs::{How, Settled, Store};
+use requeue_jobs::{Settled, Settlement, Store};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisServer, Sentinels, until};
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ fn what_a_master_had_not_told_its_replica_is_lost_whole() {
     assert_eq!(lost.len(), 2);
     let fence = lost.iter().map(|job| job.receipt.fence().0).max();
     let told = lost.iter().find(|job| job.id().as_str() == "told").expect("it was there");
-    assert_eq!(settle(&store, told, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, told, Settlement::Ack), Ok(Settled::Done));
     // Otherwise it would tell it now.
     sentinels.master().freeze();
     sentinels.replica().thaw();
@@ -93,9 +93,9 @@ fn what_a_master_had_not_told_its_replica_is_lost_whole() {
     assert!(Some(job.receipt.fence().0) > fence, "{} after {fence:?}", job.receipt);
     // Who held what is lost is told so.
     for stale in &lost {
-        assert!(settle(&store, stale, How::Ack).is_err());
+        assert!(settle(&store, stale, Settlement::Ack).is_err());
     }
-    assert_eq!(settle(&store, job, How::Ack), Ok(Settled::Done));
+    assert_eq!(settle(&store, job, Settlement::Ack), Ok(Settled::Done));
     is_whole(&store);
 }
 

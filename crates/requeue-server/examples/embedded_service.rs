@@ -9,7 +9,7 @@
 
 use requeue::worker::{BoxError, Outcome};
 use requeue_http::HttpStore;
-use requeue_jobs::{Calendar, JobWorker, Jobs, MemoryStore};
+use requeue_jobs::{JobWorker, Jobs, MemoryStore, WallClock};
 use requeue_server::auth::Access;
 use requeue_server::listen::{Listener, Options};
 use requeue_server::{App, Limits};
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     // The service. On disk or on Redis it would be another store, and nothing else.
-    let app = App::new(Arc::new(MemoryStore::new()), Calendar::system(), Limits::default());
+    let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let tcp = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", tcp.local_addr()?);
     println!("listening on {url}");

@@ -2,16 +2,16 @@
 
 use crate::auth::Access;
 use crate::background::Reaper;
-use crate::line::Lines;
+use crate::claim_queue::Lines;
+use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
-use crate::observed::Observed;
 use crate::requests;
 use crate::routes::{self, Backup};
 use axum::Router;
 use requeue::Clock;
 use requeue_http::wire::Reading;
 use requeue_http::{Problem, Sort};
-use requeue_jobs::{Calendar, Jobs, Store};
+use requeue_jobs::{Jobs, Store, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -48,10 +48,10 @@ pub struct App {
 }
 
 struct Shared {
-    observed: Arc<Observed>,
+    instrumented: Arc<InstrumentedStore>,
     store: Arc<dyn Store>,
     jobs: Jobs,
-    calendar: Calendar,
+    wall_clock: WallClock,
     limits: Limits,
     waiting: Semaphore,
     transfers: Arc<Semaphore>,
@@ -64,19 +64,19 @@ struct Shared {
 }
 
 impl App {
-    /// The service on this store, with the time of `calendar`: that of the store, where that is a
+    /// The service on this store, with the time of `wall_clock`: that of the store, where that is a
     /// manual one.
-    pub fn new(store: Arc<dyn Store>, calendar: Calendar, mut limits: Limits) -> Self {
+    pub fn new(store: Arc<dyn Store>, wall_clock: WallClock, mut limits: Limits) -> Self {
         // As many as a semaphore can count is as good as no limit.
         limits.waiting = limits.waiting.min(Semaphore::MAX_PERMITS);
         limits.transfers = limits.transfers.min(Semaphore::MAX_PERMITS);
-        let observed = Arc::new(Observed::new(store, calendar.clone()));
-        let store: Arc<dyn Store> = observed.clone();
+        let instrumented = Arc::new(InstrumentedStore::new(store, wall_clock.clone()));
+        let store: Arc<dyn Store> = instrumented.clone();
         let shared = Shared {
-            observed,
-            jobs: Jobs::with_clock(Arc::clone(&store), calendar.clock().clone()),
+            instrumented,
+            jobs: Jobs::with_clock(Arc::clone(&store), wall_clock.clock().clone()),
             store,
-            calendar,
+            wall_clock,
             waiting: Semaphore::new(limits.waiting),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
             limits,
@@ -106,16 +106,16 @@ impl App {
         &self.shared.shutdown
     }
 
-    /// Listens, until it is told to shut down, and tidies up meanwhile: leases that lapsed, dead
+    /// Listens, until it is told to shut down, and tidies up meanwhile: leases that expired, dead
     /// jobs that are not kept.
     ///
     /// When this returns no request is under way, and what was claimed for clients that have not
     /// received it was released, as far as that was done `limit` after the order, or a moment later. What
     /// others hold stays leased: they may ack it elsewhere.
     pub async fn serve(&self, listener: Listener, access: &Access, limit: Duration) {
-        let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.calendar);
+        let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.wall_clock);
         let reaping = tokio::spawn(reaper.run(self.shutdown().clone()));
-        let metrics = Arc::clone(self.observed().metrics());
+        let metrics = Arc::clone(self.instrumented().metrics());
         let listener = listener.with_metrics(metrics);
         let ordered = async {
             self.shutdown().ordered().await;
@@ -133,8 +133,8 @@ impl App {
     }
 
     /// The store, and what was seen of it.
-    pub(crate) fn observed(&self) -> &Observed {
-        &self.shared.observed
+    pub(crate) fn instrumented(&self) -> &InstrumentedStore {
+        &self.shared.instrumented
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -178,11 +178,11 @@ impl App {
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        self.shared.calendar.clock()
+        self.shared.wall_clock.clock()
     }
 
     pub(crate) fn reading(&self) -> Reading {
-        Reading { now: self.shared.calendar.now() }
+        Reading { now: self.shared.wall_clock.now() }
     }
 
     /// A place among those who wait.

@@ -2,11 +2,11 @@
 
 use crate::listen::Shutdown;
 use requeue::Clock;
-use requeue_jobs::{Calendar, Store};
+use requeue_jobs::{Store, WallClock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often leases that lapsed are looked for.
+/// How often leases that expired are looked for.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// At most so many of a kind at once: others want the store too.
@@ -18,7 +18,7 @@ const BATCHES: usize = 20;
 /// The longest pause between attempts while the store fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Ends leases that lapsed and that no claim has met, and drops dead jobs that are not to be
+/// Ends leases that expired and that no claim has met, and drops dead jobs that are not to be
 /// kept: once a second, on every node, for whoever is first does it.
 ///
 /// A store that fails is asked again, ever more rarely, at the least every half minute. That it
@@ -31,9 +31,9 @@ pub struct Reaper {
 }
 
 impl Reaper {
-    /// A reaper of this store, that waits on this calendar's clock.
-    pub fn new(store: Arc<dyn Store>, calendar: &Calendar) -> Self {
-        Reaper { store, clock: calendar.clock().clone(), failures: 0 }
+    /// A reaper of this store, that waits on this wall_clock's clock.
+    pub fn new(store: Arc<dyn Store>, wall_clock: &WallClock) -> Self {
+        Reaper { store, clock: wall_clock.clock().clone(), failures: 0 }
     }
 
     /// Reaps until `stop`. A reap that is under way then is not waited for.
@@ -66,7 +66,7 @@ impl Reaper {
                 }
                 Err(error) => {
                     if self.failures == 0 {
-                        tracing::warn!(%error, "leases that lapsed cannot be ended");
+                        tracing::warn!(%error, "leases that expired cannot be ended");
                     }
                     self.failures = self.failures.saturating_add(1);
                     let times = 2u32.saturating_pow(self.failures - 1);
@@ -98,8 +98,8 @@ mod tests {
     /// With so many leased jobs.
     fn world(jobs: usize) -> World {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(0));
-        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::with(calendar.clone()))));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(0));
+        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::with(wall_clock.clone()))));
         let kind = Kind::new("mail").expect("a valid kind");
         for n in 0..jobs {
             let id = JobId::new(n.to_string()).expect("a valid id");
@@ -108,7 +108,7 @@ mod tests {
         let worker = WorkerName::new("w").expect("a valid name");
         let claim = Claim { kinds: vec![kind], max: 1000, lease: Some(LEASE), worker, nonce: 1 };
         while block_on(store.claim(claim.clone())).is_ok_and(|claimed| !claimed.jobs.is_empty()) {}
-        let reaper = Reaper::new(store.clone(), &calendar);
+        let reaper = Reaper::new(store.clone(), &wall_clock);
         World { clock, store, reaper }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn full_batches_follow_each_other_at_once_up_to_a_bound() {
         let mut world = world(AT_ONCE * BATCHES + 1);
         assert_eq!(block_on(world.reaper.step()), EVERY);
-        assert_eq!(leased(&world.store), 20_001, "they have not lapsed");
+        assert_eq!(leased(&world.store), 20_001, "they have not expired");
         world.clock.advance(LEASE);
         assert_eq!(block_on(world.reaper.step()), EVERY);
         assert_eq!(leased(&world.store), 1);

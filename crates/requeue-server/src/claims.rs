@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::listen::Delivery;
 use requeue_http::Problem;
 use requeue_jobs::limits::WAIT_SLICE;
-use requeue_jobs::{Claim, Claimed, How, Receipt, Settle, SettleError, StoreError};
+use requeue_jobs::{Claim, Claimed, Receipt, Settle, SettleError, Settlement, StoreError};
 use std::mem;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ pub(crate) async fn claim(
         return Ok(held.hand_over(delivery));
     }
     let _place = app.wait()?;
-    let _waits = app.observed().waiting(&claim.worker, &claim.kinds);
+    let _waits = app.instrumented().waiting(&claim.worker, &claim.kinds);
     let mut wait = wait;
     if !held.is_empty() {
         // Who is told at once that a kind cannot be asked asks again at once, and so do all.
@@ -113,7 +113,7 @@ const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Gives back what nobody has received. What cannot be given back comes back when its lease
-/// lapses, and that counts as an attempt: where the store is in trouble, it is tried again.
+/// expires, and that counts as an attempt: where the store is in trouble, it is tried again.
 fn release(app: App, receipts: Vec<Receipt>) {
     let tasks = app.tasks().clone();
     tasks.spawn(async move {
@@ -138,7 +138,8 @@ fn release(app: App, receipts: Vec<Receipt>) {
 
 /// Tries to give them back, and keeps those that it may not have: answers why.
 async fn release_now(app: &App, left: &mut Vec<Receipt>) -> Option<StoreError> {
-    let settle = |receipt: &Receipt| Settle { receipt: receipt.clone(), how: How::Release };
+    let settle =
+        |receipt: &Receipt| Settle { receipt: receipt.clone(), action: Settlement::Release };
     let answers = match app.store().settle(left.iter().map(settle).collect()).await {
         Err(error) => return Some(error),
         Ok(answers) => answers,
@@ -180,7 +181,7 @@ pub(crate) mod tests {
     }
 
     impl Store for Half {
-        fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
             if self.claims.fetch_add(1, Ordering::Relaxed) >= self.fails {
                 return self.store.claim(claim);
             }
@@ -188,20 +189,26 @@ pub(crate) mod tests {
             Box::pin(async { Ok(Claimed { jobs: Vec::new(), errors }) })
         }
 
-        fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+        fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
             assert!(kinds.iter().all(|kind| kind.as_str() != "panic"), "on purpose");
             self.store.wait(kinds, limit)
         }
 
-        fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+        fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
             self.store.put(puts)
         }
 
-        fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+        fn settle(
+            &self,
+            settlements: Vec<Settle>,
+        ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
             self.store.settle(settlements)
         }
 
-        fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+        fn change(
+            &self,
+            changes: Vec<Change>,
+        ) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
             let is_down = |change: &Change| change.id.as_str().starts_with('x');
             let downs: Vec<bool> = changes.iter().map(is_down).collect();
             let up = changes.into_iter().filter(|change| !is_down(change)).collect();
@@ -215,51 +222,51 @@ pub(crate) mod tests {
             })
         }
 
-        fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+        fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
             self.store.restore(restore)
         }
 
-        fn reap(&self, max: usize) -> Answer<'_, usize> {
+        fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
             self.store.reap(max)
         }
 
-        fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+        fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
             self.store.get(kind, id)
         }
 
-        fn list(&self, query: Query) -> Answer<'_, Page> {
+        fn list(&self, query: Query) -> StoreFuture<'_, Page> {
             self.store.list(query)
         }
 
-        fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+        fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
             self.store.kinds()
         }
 
-        fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+        fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
             self.store.upcoming(kind, spans)
         }
 
-        fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+        fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
             self.store.settings(kind)
         }
 
-        fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+        fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
             self.store.set(kind, settings)
         }
 
-        fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+        fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
             self.store.set_schedule(kind, schedule)
         }
 
-        fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+        fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
             self.store.remove_schedule(kind, id)
         }
 
-        fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+        fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
             self.store.schedules(kind)
         }
 
-        fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+        fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
             self.store.tick(tick)
         }
     }
@@ -271,7 +278,7 @@ pub(crate) mod tests {
         let put = Put::new(kind.clone(), JobId::new("a").expect("an id"), Body::default());
         store.put(vec![put]).await.expect("it is answered");
         let half = Arc::new(Half { store, fails, claims: AtomicUsize::new(0) });
-        let app = App::new(half.clone(), Calendar::system(), Limits::default());
+        let app = App::new(half.clone(), WallClock::system(), Limits::default());
         let worker = WorkerName::new("w").expect("a valid name");
         let wish = Claim { kinds: vec![kind], max: 1, lease: None, worker, nonce: 1 };
         let (wait, delivery) = (Duration::from_millis(wait), Delivery::new());
@@ -293,12 +300,12 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_nobody_received_is_released_when_the_store_is_well_again() {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(0));
-        let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::with(calendar.clone()))));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(0));
+        let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::with(wall_clock.clone()))));
         let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
         let put = Put::new(kind.clone(), id.clone(), Body::default());
         faulty.put(vec![put]).await.expect("it is answered");
-        let app = App::new(faulty.clone(), calendar, Limits::default());
+        let app = App::new(faulty.clone(), wall_clock, Limits::default());
         let worker = WorkerName::new("w").expect("a valid name");
         let wish = Claim { kinds: vec![kind.clone()], max: 1, lease: None, worker, nonce: 1 };
         let delivery = Delivery::new();

@@ -1,7 +1,7 @@
 //! What happens, as it happens, for who wants to watch.
 //!
 //! - Events are of what **this node** was asked to do and the store has answered. What other nodes
-//!   do is not told, nor what a store does by itself: that a job falls due, or a lease lapses.
+//!   do is not told, nor what a store does by itself: that a job falls due, or a lease expires.
 //! - Nothing is kept. Who listens hears what happens from then on, and who is too slow is told how
 //!   many events were missed, and hears those that follow. It is for watching, not for working:
 //!   whoever must not miss anything asks the store.
@@ -28,12 +28,12 @@ pub(crate) const MAX_LISTENERS: usize = 100;
 /// What happens, for who wants to watch.
 ///
 /// ```
-/// use requeue_jobs::{Calendar, Jobs, Kind, MemoryStore};
-/// use requeue_server::{EventName, Observed, Told};
+/// use requeue_jobs::{WallClock, Jobs, Kind, MemoryStore};
+/// use requeue_server::{EventName, InstrumentedStore, Told};
 /// use std::sync::Arc;
 ///
 /// # requeue_testkit::block_on(async {
-/// let store = Arc::new(Observed::new(Arc::new(MemoryStore::new()), Calendar::system()));
+/// let store = Arc::new(InstrumentedStore::new(Arc::new(MemoryStore::new()), WallClock::system()));
 /// let mut listener = store.events().listen(vec![Kind::new("order.close")?])?;
 /// let jobs = Jobs::new(store);
 /// jobs.put("order.remind", "order-42", "unpaid").await?;

@@ -4,8 +4,8 @@ use requeue_http::Problem;
 use requeue_http::wire::{All, AllChanged, KindDeleted, Reading};
 use requeue_jobs::limits::MAX_BATCH_BYTES;
 use requeue_jobs::{
-    Change, ChangeError, Changed, JobId, JobState, JobView, Kind, Page, Query, Settings, Store,
-    StoreError, Timestamp, What,
+    Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
+    Settings, Store, StoreError, Timestamp,
 };
 
 /// Jobs that one call looks at, at most: with what it costs to read them from a disk, some tenths
@@ -109,7 +109,7 @@ async fn list_within(
 pub(crate) async fn change(
     store: &dyn Store,
     kind: Kind,
-    what: What,
+    action: ChangeKind,
     wanted: &Match,
     after: Option<JobId>,
     limit: usize,
@@ -123,7 +123,7 @@ pub(crate) async fn change(
         let page = list_within(store, kind.clone(), wanted, cursor.take(), left, &mut looks).await;
         let page = page.map_err(|error| after_some(error, done.changed))?;
         let matched = page.jobs.len();
-        let change = |job: JobView| Change { kind: kind.clone(), id: job.id, what };
+        let change = |job: JobView| Change { kind: kind.clone(), id: job.id, action };
         let answers = store.change(page.jobs.into_iter().map(change).collect()).await;
         let answers = answers.map_err(|error| after_some(error, done.changed))?;
         let changed = answers.iter().filter(|answer| answer.is_ok()).count();
@@ -175,7 +175,8 @@ async fn delete_some(
     loop {
         let page = store.list(query.clone()).await?;
         looks += page.jobs.len();
-        let cancel = |job: JobView| Change { kind: kind.clone(), id: job.id, what: What::Cancel };
+        let cancel =
+            |job: JobView| Change { kind: kind.clone(), id: job.id, action: ChangeKind::Cancel };
         let answers = store.change(page.jobs.into_iter().map(cancel).collect()).await?;
         for answer in answers {
             *done += u64::from(answer.is_ok());
@@ -214,7 +215,7 @@ fn after_some(error: StoreError, done: u64) -> StoreError {
 mod tests {
     use super::*;
     use crate::claims::tests::Half;
-    use requeue_jobs::{Body, Claim, How, MemoryStore, Put, Settle, WorkerName};
+    use requeue_jobs::{Body, Claim, MemoryStore, Put, Settle, Settlement, WorkerName};
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::sync::Arc;
 
@@ -239,8 +240,8 @@ mod tests {
             let worker = WorkerName::new("w").expect("a valid name");
             let claim = Claim { kinds: vec![mail()], max: 1, lease: None, worker, nonce: 1 };
             let receipt = store.claim(claim).await?.jobs[0].receipt.clone();
-            let how = How::Bury { error: "refused".to_owned() };
-            store.settle(vec![Settle { receipt, how }]).await
+            let action = Settlement::Bury { error: "refused".to_owned() };
+            store.settle(vec![Settle { receipt, action }]).await
         })
         .expect("it is buried");
     }
@@ -259,7 +260,7 @@ mod tests {
         let (mut after, mut found) = (None, Vec::new());
         loop {
             let wanted = refused();
-            let done = change(&store, mail(), What::Revive, &wanted, after, MAX_LOOKS);
+            let done = change(&store, mail(), ChangeKind::Revive, &wanted, after, MAX_LOOKS);
             let done = block_on(done).expect("the store is well");
             found.push(done.changed);
             match done.cursor {
@@ -277,7 +278,7 @@ mod tests {
         for (id, done) in [("xa", false), ("a", true)] {
             let id = JobId::new(id).expect("a valid id");
             block_on(half.store.put(vec![Put::new(mail(), id, Body::default())])).expect("well");
-            let change = change(&half, mail(), What::RunNow, &all, None, MAX_LOOKS);
+            let change = change(&half, mail(), ChangeKind::RunNow, &all, None, MAX_LOOKS);
             let error = block_on(change).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unknown { .. }), done, "{error}");
         }
@@ -295,7 +296,7 @@ mod tests {
         };
         for call in 1..=6 {
             let store = failing(call);
-            let done = change(&store, mail(), What::Cancel, &none, None, MAX_LOOKS);
+            let done = change(&store, mail(), ChangeKind::Cancel, &none, None, MAX_LOOKS);
             let error = block_on(done).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
             // It asks for schedules first.

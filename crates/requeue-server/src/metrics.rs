@@ -11,15 +11,15 @@
 //!
 //! # Lapses
 //!
-//! A lease lapses where nobody looks: a claim or a reap ends it, and neither says so.
+//! A lease expires where nobody looks: a claim or a reap ends it, and neither says so.
 //! `requeue_lapses_total` counts those that can be told for certain: this node leased a job, has
 //! seen no settlement of that lease, and now leases it again, as the next attempt, due when that
-//! lease ended. It is a lower bound. It misses lapses by which a job died, those of jobs that were
+//! lease ended. It is a lower bound. It misses expires by which a job died, those of jobs that were
 //! put or run anew meanwhile, and leases of other nodes, or of this one before it was started
 //! again.
 //!
 //! All of them are what is left over, on all nodes together: every lease that was given out was
-//! settled, is still held, or lapsed.
+//! settled, is still held, or expired.
 //!
 //! ```text
 //! sum by (kind) (increase(requeue_claimed_total[1h])) - sum by (kind) (increase(requeue_settled_total[1h]))
@@ -39,7 +39,7 @@ use calls::Calls;
 use http::Http;
 use kinds::Kinds;
 use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
-use requeue_jobs::{Calendar, Store, StoreError};
+use requeue_jobs::{Store, StoreError, WallClock};
 use std::fmt;
 use std::time::Duration;
 
@@ -53,12 +53,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What the server has done, counted.
 ///
 /// ```
-/// use requeue_jobs::{Calendar, Jobs, MemoryStore};
-/// use requeue_server::Observed;
+/// use requeue_jobs::{WallClock, Jobs, MemoryStore};
+/// use requeue_server::InstrumentedStore;
 /// use std::sync::Arc;
 ///
 /// # requeue_testkit::block_on(async {
-/// let store = Arc::new(Observed::new(Arc::new(MemoryStore::new()), Calendar::system()));
+/// let store = Arc::new(InstrumentedStore::new(Arc::new(MemoryStore::new()), WallClock::system()));
 /// Jobs::new(store.clone()).put("order.close", "order-42", "unpaid").await?;
 /// let text = store.metrics().render(&*store).await;
 /// assert!(text.contains(r#"requeue_puts_total{kind="order.close",outcome="created"} 1"#));
@@ -68,7 +68,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// ```
 pub struct Metrics {
     registry: Registry,
-    calendar: Calendar,
+    wall_clock: WallClock,
     kinds: Kinds,
     calls: Calls,
     http: Http,
@@ -77,12 +77,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing has been counted. The calendar tells how long a call takes, and how old a job is.
-    pub fn new(calendar: Calendar) -> Self {
+    /// Nothing has been counted. The wall_clock tells how long a call takes, and how old a job is.
+    pub fn new(wall_clock: WallClock) -> Self {
         let registry = Registry::new();
         let reaped = IntCounter::new(
             "requeue_reaped_total",
-            "Lapsed leases that this node's reaper ended, and dead jobs that it dropped.",
+            "Expired leases that this node's reaper ended, and dead jobs that it dropped.",
         );
         let listeners = IntGauge::new(
             "requeue_event_listeners",
@@ -101,7 +101,7 @@ impl Metrics {
             reaped: registered(&registry, reaped),
             listeners: registered(&registry, listeners),
             registry,
-            calendar,
+            wall_clock,
         }
     }
 
@@ -113,7 +113,7 @@ impl Metrics {
         let views = tokio::select! {
             biased;
             views = store.kinds() => views,
-            () = self.calendar.clock().sleep(PATIENCE) => {
+            () = self.wall_clock.clock().sleep(PATIENCE) => {
                 let reason = format!("it has not answered for {PATIENCE:?}");
                 Err(StoreError::Unavailable { reason })
             }
@@ -121,7 +121,7 @@ impl Metrics {
         let mut families = self.registry.gather();
         match views {
             Ok(views) => {
-                families.extend(now::families(&views, self.calendar.now()));
+                families.extend(now::families(&views, self.wall_clock.now()));
                 self.kinds.keep_to(&views);
             }
             Err(error) => tracing::debug!(%error, "the store does not say what jobs there are"),
@@ -154,7 +154,7 @@ impl Metrics {
 
     /// The store is asked for something.
     pub(crate) fn call(&self, verb: Verb) -> Call<'_> {
-        self.calls.begin(verb, self.calendar.clock())
+        self.calls.begin(verb, self.wall_clock.clock())
     }
 
     /// An entry of a batch failed.

@@ -23,7 +23,7 @@ async fn watched(State(app): State<App>, request: Request, next: Next) -> Respon
     let response = next.run(request).instrument(span.clone()).await;
     let (status, took) = (response.status().as_u16(), began.elapsed());
     span.record("status", status);
-    app.observed().metrics().answered(route, method.as_str(), status, took);
+    app.instrumented().metrics().answered(route, method.as_str(), status, took);
     if response.status().is_server_error() {
         tracing::warn!(%method, path, status, ?took, "a request failed");
     } else {

@@ -1,6 +1,6 @@
 //! Who has claimed jobs through this node lately, and what they hold.
 //!
-//! This is what **this node** has observed, and no more. A worker that claims through another node
+//! This is what **this node** has instrumented, and no more. A worker that claims through another node
 //! is not here; one whose lease was settled through another node seems to hold it until it ends;
 //! and after a restart everybody is new. Who holds a given job, the store says.
 //!
@@ -13,7 +13,7 @@ pub(crate) use book::Book;
 
 use crate::events::{text, time};
 use book::State;
-use requeue_jobs::{Calendar, ClaimedJob, Kind, Timestamp, WorkerName};
+use requeue_jobs::{ClaimedJob, Kind, Timestamp, WallClock, WorkerName};
 use serde::Serialize;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,43 +35,43 @@ pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 /// Who has claimed through this node lately.
 pub struct Workers {
-    calendar: Calendar,
+    wall_clock: WallClock,
     state: Mutex<State>,
 }
 
 impl Workers {
-    pub(crate) fn new(calendar: Calendar) -> Self {
-        Workers { calendar, state: Mutex::default() }
+    pub(crate) fn new(wall_clock: WallClock) -> Self {
+        Workers { wall_clock, state: Mutex::default() }
     }
 
     /// Those that are remembered, by name.
     pub fn seen(&self) -> Vec<Worker> {
-        let now = self.calendar.now();
+        let now = self.wall_clock.now();
         self.lock().seen(now)
     }
 
     /// A worker waits for jobs of these kinds, until the answer is dropped.
     pub(crate) fn waiting(self: &Arc<Self>, worker: &WorkerName, kinds: &[Kind]) -> Waiting {
-        let now = self.calendar.now();
+        let now = self.wall_clock.now();
         self.lock().worker(worker, kinds, now).waiting += 1;
         Waiting { workers: self.clone(), worker: worker.clone() }
     }
 
     /// A worker claimed, and got these jobs. Answers the kinds of those whose lease of before
-    /// lapsed for certain, each as often as that happened.
+    /// expired for certain, each as often as that happened.
     pub(crate) fn claimed(
         &self,
         worker: &WorkerName,
         kinds: &[Kind],
         jobs: &[ClaimedJob],
     ) -> Vec<Kind> {
-        let now = self.calendar.now();
+        let now = self.wall_clock.now();
         self.lock().claimed(worker, kinds, jobs, now)
     }
 
     /// For a batch of settlements.
     pub(crate) fn book(&self) -> Book<'_> {
-        Book { now: self.calendar.now(), state: self.lock() }
+        Book { now: self.wall_clock.now(), state: self.lock() }
     }
 
     /// What panicked under the lock has at worst forgotten something.
@@ -95,7 +95,7 @@ pub(crate) struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let now = self.workers.calendar.now();
+        let now = self.workers.wall_clock.now();
         self.workers.lock().waited(&self.worker, now);
     }
 }

@@ -6,8 +6,8 @@ mod support;
 use requeue_http::HttpStore;
 use requeue_http::client::{CallError, Options};
 use requeue_jobs::{
-    Body, Calendar, Change, Changed, JobId, Jobs, Kind, MemoryStore, Missed, Put, Query, Schedule,
-    Spans, Store, StoreError, Tick, Ticked, Timestamp, What,
+    Body, Change, ChangeKind, Changed, JobId, Jobs, Kind, MemoryStore, Missed, Put, Query,
+    Schedule, Spans, Store, StoreError, Tick, Ticked, Timestamp, WallClock,
 };
 use requeue_server::auth::{Access, Right};
 use requeue_server::listen::Tls;
@@ -75,7 +75,8 @@ fn any_text_is_an_id() {
             query.after = page.cursor;
         }
         assert_eq!(query.after, None);
-        let cancel = |name: &&str| Change { kind: kind(), id: id(name), what: What::Cancel };
+        let cancel =
+            |name: &&str| Change { kind: kind(), id: id(name), action: ChangeKind::Cancel };
         let gone = store.change(ids.iter().map(cancel).collect()).await.unwrap();
         assert!(gone.iter().all(|gone| *gone == Ok(Changed::Removed)));
         for name in ids {
@@ -175,7 +176,7 @@ fn with_tls_and_a_token_it_is_the_same() {
     let tls = Tls::load(folder.path("server.crt"), folder.path("server.key")).unwrap();
     let tokens = [(Right::Full, "token-with-full-rights"), (Right::Read, "token-that-may-read")];
     let access = Access::new(tokens.map(|(right, text)| (right, text.to_owned())), None).unwrap();
-    let app = App::new(Arc::new(MemoryStore::new()), Calendar::system(), Limits::default());
+    let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let server = Server::start(&app, &access, Some(tls));
     let connect = |scheme: &str, token: Option<&str>, trusts: bool| {
         let mut options = Options::default();
@@ -248,7 +249,7 @@ fn a_whole_store_goes_out_and_in() {
 
 #[test]
 fn a_backup_is_made_where_the_operator_wants_them() {
-    let app = || App::new(Arc::new(MemoryStore::new()), Calendar::system(), Limits::default());
+    let app = || App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let server = Server::start(&app(), &support::open(), None);
     let error = block_on(server.client().backup(|_, _| {})).unwrap_err();
     assert!(error.to_string().contains("--backups"), "{error}");

@@ -5,11 +5,11 @@ mod observing;
 use observing::{LEASE, START, WELL, World, has_lines, id, job, kind, retry};
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Calendar, Change, Condition, Due, Fence, Generation, How, JobView, MemoryStore, Missed,
-    Put, Query, Receipt, Restore, Schedule, Settings, Settle, SettleError, Settled, Store, Tick,
-    What, WorkerName,
+    Body, Change, ChangeKind, Condition, Due, Fence, Generation, JobView, MemoryStore, Missed, Put,
+    Query, Receipt, Restore, Schedule, Settings, Settle, SettleError, Settled, Settlement, Store,
+    Tick, WallClock, WorkerName,
 };
-use requeue_server::Observed;
+use requeue_server::InstrumentedStore;
 use requeue_testkit::{Fault, Faulty, block_on};
 use std::future::Future;
 use std::io::{ErrorKind, Write};
@@ -34,20 +34,20 @@ fn busy() -> World {
     let jobs = world.claim("mail", "w", Some(LEASE));
     assert_eq!(jobs.len(), 6);
     world.put(job("mail", "a")).expect(WELL);
-    assert_eq!(world.settle(&jobs[0], How::Extend(Some(LEASE * 2))).map(drop), Ok(()));
-    assert_eq!(world.settle(&jobs[0], How::Ack), Ok(Settled::Done));
-    assert!(matches!(world.settle(&jobs[0], How::Ack), Err(SettleError::LeaseLost { .. })));
-    assert_eq!(world.settle(&jobs[1], How::RequeueAfter(LEASE)), Ok(Settled::Done));
+    assert_eq!(world.settle(&jobs[0], Settlement::Extend(Some(LEASE * 2))).map(drop), Ok(()));
+    assert_eq!(world.settle(&jobs[0], Settlement::Ack), Ok(Settled::Done));
+    assert!(matches!(world.settle(&jobs[0], Settlement::Ack), Err(SettleError::LeaseLost { .. })));
+    assert_eq!(world.settle(&jobs[1], Settlement::RequeueAfter(LEASE)), Ok(Settled::Done));
     assert!(matches!(world.settle(&jobs[2], retry()), Ok(Settled::RetryAt(_))));
-    assert_eq!(world.settle(&jobs[3], How::Bury { error: "no".into() }), Ok(Settled::Dead));
-    assert_eq!(world.settle(&jobs[4], How::Release), Ok(Settled::Released));
-    world.change("f", What::Cancel);
-    assert_eq!(world.settle(&jobs[5], How::Extend(None)), Ok(Settled::Cancelled));
-    assert_eq!(world.settle(&jobs[5], How::Ack), Ok(Settled::Cancelled));
+    assert_eq!(world.settle(&jobs[3], Settlement::Bury { error: "no".into() }), Ok(Settled::Dead));
+    assert_eq!(world.settle(&jobs[4], Settlement::Release), Ok(Settled::Released));
+    world.change("f", ChangeKind::Cancel);
+    assert_eq!(world.settle(&jobs[5], Settlement::Extend(None)), Ok(Settled::Cancelled));
+    assert_eq!(world.settle(&jobs[5], Settlement::Ack), Ok(Settled::Cancelled));
 
-    world.change("d", What::Revive);
-    world.change("c", What::RunNow);
-    world.change("later", What::Cancel);
+    world.change("d", ChangeKind::Revive);
+    world.change("c", ChangeKind::RunNow);
+    world.change("later", ChangeKind::Cancel);
     let mut settings = Settings::default();
     settings.paused = true;
     block_on(world.store.set(kind("empty"), settings)).expect(WELL);
@@ -161,7 +161,7 @@ impl World {
 }
 
 #[test]
-fn a_lapse_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
+fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     let world = World::new();
     for name in ["met", "reaped", "extended", "retried"] {
         world.put(job("mail", name)).unwrap();
@@ -169,7 +169,7 @@ fn a_lapse_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     let jobs = world.claim("mail", "w", Some(LEASE));
     world.settle(&jobs[3], retry()).unwrap();
     world.advance(10);
-    world.settle(&jobs[2], How::Extend(Some(LEASE))).unwrap();
+    world.settle(&jobs[2], Settlement::Extend(Some(LEASE))).unwrap();
     world.advance(20);
     assert_eq!(block_on(world.store.reap(1)), Ok(1));
     has_lines(&world.text(), &[r#"requeue_lapses_total{kind="mail"} 0"#]);
@@ -177,11 +177,11 @@ fn a_lapse_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     assert_eq!(again.len(), 3, "not the one that was extended");
     has_lines(&world.text(), &[r#"requeue_lapses_total{kind="mail"} 2"#]);
     for job in &again {
-        world.settle(job, How::Ack).unwrap();
+        world.settle(job, Settlement::Ack).unwrap();
     }
     world.advance(10);
     let last = world.claim("mail", "w", None);
-    world.settle(&last[0], How::Ack).unwrap();
+    world.settle(&last[0], Settlement::Ack).unwrap();
 
     // What is left over of all leases, as the documentation says.
     let text = world.text();
@@ -200,8 +200,8 @@ fn a_lapse_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
 fn lateness_is_by_the_stores_clock_where_the_claim_says_for_how_long() {
     let clock = ManualClock::new();
     let ahead = START.saturating_add(Duration::from_secs(100));
-    let store = MemoryStore::with(Calendar::manual(&clock, START));
-    let store = Observed::new(Arc::new(store), Calendar::manual(&clock, ahead));
+    let store = MemoryStore::with(WallClock::manual(&clock, START));
+    let store = InstrumentedStore::new(Arc::new(store), WallClock::manual(&clock, ahead));
     let world = World { clock, store };
     world.put(job("mail", "a")).unwrap();
     world.put(job("sms", "a")).unwrap();
@@ -242,11 +242,11 @@ fn a_kind_that_only_a_request_has_named_is_not_told_of() {
     let condition = Some(Condition::IfGeneration(Generation(7)));
     world.put(Put { condition, ..job("made.up", "a") }).unwrap_err();
     let receipt = Receipt::new(made_up.clone(), id("a"), Fence(1), 1);
-    block_on(world.store.settle(vec![Settle { receipt, how: How::Ack }]))
+    block_on(world.store.settle(vec![Settle { receipt, action: Settlement::Ack }]))
         .unwrap()
         .remove(0)
         .unwrap_err();
-    let change = Change { kind: made_up.clone(), id: id("a"), what: What::Revive };
+    let change = Change { kind: made_up.clone(), id: id("a"), action: ChangeKind::Revive };
     block_on(world.store.change(vec![change])).unwrap().remove(0).unwrap_err();
     block_on(world.store.list(Query::new(made_up.clone()))).unwrap();
     let far = Due::After(Duration::MAX);

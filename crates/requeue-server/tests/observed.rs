@@ -1,21 +1,21 @@
 //! A store that is watched is a store: it keeps the whole contract.
 
-use requeue_jobs::{Calendar, Store, Timestamp};
-use requeue_server::{Listener, Observed};
+use requeue_jobs::{Store, Timestamp, WallClock};
+use requeue_server::{InstrumentedStore, Listener};
 use requeue_testkit::{Fixture, MemoryFixture};
 use std::sync::Arc;
 use std::time::Duration;
 
 struct Watched {
     inner: MemoryFixture,
-    store: Arc<Observed>,
+    store: Arc<InstrumentedStore>,
     _listener: Listener,
 }
 
 impl Watched {
     fn new() -> Self {
         let inner = MemoryFixture::new();
-        let store = Arc::new(Observed::new(inner.store(), Calendar::system()));
+        let store = Arc::new(InstrumentedStore::new(inner.store(), WallClock::system()));
         let _listener = store.events().listen(vec![]).expect("nobody else listens");
         Watched { inner, store, _listener }
     }

@@ -3,7 +3,7 @@
 mod observing;
 
 use observing::{LEASE, START, World, job, kind, retry};
-use requeue_jobs::{How, Kind, WorkerName};
+use requeue_jobs::{Kind, Settlement, WorkerName};
 use requeue_server::Worker;
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ fn a_worker_is_known_by_what_it_was_given_and_has_done() {
     world.advance(1);
     let jobs = world.claim("mail", "w", Some(LEASE));
     world.advance(1);
-    world.settle(&jobs[0], How::Ack).unwrap();
-    world.settle(&jobs[0], How::Ack).unwrap_err();
+    world.settle(&jobs[0], Settlement::Ack).unwrap();
+    world.settle(&jobs[0], Settlement::Ack).unwrap_err();
     world.settle(&jobs[1], retry()).unwrap();
-    world.settle(&jobs[2], How::Bury { error: "no".into() }).unwrap();
-    world.settle(&jobs[3], How::Release).unwrap();
+    world.settle(&jobs[2], Settlement::Bury { error: "no".into() }).unwrap();
+    world.settle(&jobs[3], Settlement::Release).unwrap();
     world.claim("sms", "idle", None);
     let at = |seconds| START.saturating_add(Duration::from_secs(seconds));
     let known = worker(&world, "w");
@@ -63,16 +63,16 @@ fn a_lease_is_held_until_it_ends_or_another_has_it() {
     world.put(job("mail", "a")).unwrap();
     let first = world.claim("mail", "w", Some(LEASE)).remove(0);
     world.advance(20);
-    world.settle(&first, How::Extend(Some(LEASE))).unwrap();
+    world.settle(&first, Settlement::Extend(Some(LEASE))).unwrap();
     world.advance(29);
     assert_eq!(held(&world, "w"), 1);
     world.advance(1);
     assert_eq!(held(&world, "w"), 0, "its time is over");
     let second = world.claim("mail", "other", Some(LEASE)).remove(0);
     assert_eq!((held(&world, "w"), held(&world, "other")), (0, 1));
-    world.settle(&first, How::Ack).unwrap_err();
+    world.settle(&first, Settlement::Ack).unwrap_err();
     assert_eq!((worker(&world, "w").acked, held(&world, "other")), (0, 1));
-    world.settle(&second, How::Ack).unwrap();
+    world.settle(&second, Settlement::Ack).unwrap();
     assert_eq!((worker(&world, "other").acked, held(&world, "other")), (1, 0));
 }
 

@@ -53,7 +53,7 @@ macro_rules! each_case {
             if_absent_creates_a_job_once
             if_absent_fails_on_a_waiting_job
             if_absent_fails_on_a_leased_job
-            if_absent_fails_on_a_lapsed_lease
+            if_absent_fails_on_an_expired_lease
             if_absent_fails_on_a_dead_job
             if_absent_succeeds_after_ack_and_cancel
             if_generation_updates_the_job_that_was_seen
@@ -97,15 +97,15 @@ macro_rules! each_case {
             a_released_job_has_its_old_place_in_line
             a_released_lease_is_lost
             time_alone_changes_no_leased_job
-            a_lapsed_lease_is_valid_until_the_job_is_taken
+            an_expired_lease_is_valid_until_the_job_is_taken
             an_expired_lease_is_delivered_again
             a_stale_receipt_changes_nothing
             one_nonce_used_twice_is_still_two_leases
-            a_lapse_is_a_failed_attempt
-            a_lapse_needs_no_further_backoff
-            a_lapsed_job_stands_in_line_by_the_end_of_its_lease
+            an_expiry_is_a_failed_attempt
+            an_expiry_needs_no_further_backoff
+            an_expired_job_stands_in_line_by_the_end_of_its_lease
             a_job_that_kills_its_worker_ends_up_dead
-            the_reaper_ends_a_lapsed_lease
+            the_reaper_ends_an_expired_lease
             the_reaper_leaves_a_living_lease
             the_reaper_buries_who_has_no_attempts_left
             the_reaper_does_as_much_as_it_may
@@ -151,9 +151,9 @@ macro_rules! each_case {
             a_failure_takes_the_successors_body_and_keeps_the_attempts
             after_a_failure_the_later_of_backoff_and_successor_counts
             a_last_failure_buries_the_successor
-            a_lapse_hands_out_the_successor_that_is_due
-            a_lapse_lets_a_successor_wait_that_is_not_due
-            a_last_lapse_buries_the_successor
+            an_expiry_hands_out_the_successor_that_is_due
+            an_expiry_lets_a_successor_wait_that_is_not_due
+            a_last_expiry_buries_the_successor
             the_reaper_takes_the_successor_too
             a_release_puts_the_successor_on_the_pending_job
             a_release_with_a_successor_that_is_due_keeps_the_place_in_line
@@ -189,7 +189,7 @@ macro_rules! each_case {
             a_cancel_drops_the_successor
             a_put_does_not_erase_a_cancel
             a_put_after_a_cancel_is_a_new_job
-            a_put_after_a_cancel_outlives_the_lapse
+            a_put_after_a_cancel_outlives_the_expiry
             a_second_cancel_covers_what_was_put_after_the_first
             debounce_counts_anew_after_a_cancel
             a_cancelled_lease_is_a_job_still
@@ -212,10 +212,10 @@ macro_rules! each_case {
             settings_count_for_the_next_failure
             nothing_is_claimed_of_a_paused_kind
             leases_of_a_paused_kind_are_settled_as_ever
-            a_lapsed_lease_of_a_paused_kind_is_not_claimed
+            an_expired_lease_of_a_paused_kind_is_not_claimed
             no_more_are_leased_at_once_than_may_be
-            a_lapsed_lease_takes_no_room
-            a_lapsed_job_takes_the_room_of_its_next_lease
+            an_expired_lease_takes_no_room
+            an_expired_job_takes_the_room_of_its_next_lease
             fewer_at_once_takes_no_lease_away
             each_of_several_kinds_comes_in_its_own_order
             a_claim_of_several_kinds_gets_no_more_than_it_asks_for
@@ -260,10 +260,10 @@ macro_rules! each_case {
             run_now_and_revive_end_a_wait
             a_release_ends_a_wait
             an_ack_ends_the_wait_for_the_successor
-            a_lapse_ends_a_wait
+            an_expiry_ends_a_wait
             a_resumed_kind_ends_a_wait
             freed_concurrency_ends_a_wait
-            concurrency_freed_by_a_lapse_ends_a_wait
+            concurrency_freed_by_an_expiry_ends_a_wait
             a_wait_ends_with_its_limit
             a_long_wait_ends_with_its_limit
             a_wait_that_is_given_up_keeps_nobody_from_work

@@ -24,7 +24,8 @@ use crate::fixture::block_on;
 use client::{Client, kinds};
 use log::Log;
 use requeue_jobs::{
-    Backoff, Claim, ClaimedJob, How, JobView, KindView, Query, Settings, Settle, Store, WorkerName,
+    Backoff, Claim, ClaimedJob, JobView, KindView, Query, Settings, Settle, Settlement, Store,
+    WorkerName,
 };
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -91,7 +92,7 @@ impl Concurrent {
         checks::check(&log.events(), &left, self.skew)
     }
 
-    /// Short times, so that leases lapse and jobs die within the run.
+    /// Short times, so that leases expire and jobs die within the run.
     fn set_up(&self, store: &dyn Store) -> Result<(), String> {
         for kind in kinds() {
             let mut settings = Settings::default();
@@ -163,7 +164,8 @@ impl Concurrent {
             }
             return false;
         }
-        let ack = |job: &ClaimedJob| Settle { receipt: job.receipt.clone(), how: How::Ack };
+        let ack =
+            |job: &ClaimedJob| Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
         // What does not succeed comes back.
         drop(log.settle(store, claimed.iter().map(ack).collect()));
         true

@@ -6,9 +6,9 @@
 
 use crate::random::Random;
 use requeue_jobs::{
-    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobView, Kind, KindView,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
     Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
-    Settled, Spans, Store, StoreError, Tick, Ticked,
+    Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -166,8 +166,8 @@ impl Faulty {
 
     fn call<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce(&'a dyn Store) -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
+        call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             let fault = self.plan().next_fault();
             match fault {
@@ -199,71 +199,74 @@ fn unknown() -> StoreError {
 }
 
 impl Store for Faulty {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         self.call(|store| store.put(puts))
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         self.call(|store| store.claim(claim))
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         self.call(|store| store.settle(settlements))
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         self.call(|store| store.change(changes))
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         self.call(|store| store.restore(restore))
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         self.call(move |store| store.wait(kinds, limit))
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         self.call(move |store| store.reap(max))
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         self.call(|store| store.get(kind, id))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         self.call(|store| store.list(query))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         self.call(|store| store.kinds())
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.call(move |store| store.upcoming(kind, spans))
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         self.call(|store| store.settings(kind))
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         self.call(|store| store.set(kind, settings))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         self.call(|store| store.set_schedule(kind, schedule))
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.call(|store| store.remove_schedule(kind, id))
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         self.call(|store| store.schedules(kind))
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         self.call(|store| store.tick(tick))
     }
 }
@@ -294,7 +297,7 @@ mod tests {
         JobId::new("a").unwrap()
     }
 
-    fn put(store: &Faulty) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(store: &Faulty) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         store.put(vec![Put::new(kind(), id(), Body::default())])
     }
 

@@ -1,7 +1,7 @@
 //! A store under test, and its time.
 
 use requeue::ManualClock;
-use requeue_jobs::{Calendar, MemoryStore, Store, Timestamp};
+use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub trait Fixture: Send + Sync {
 /// A [`MemoryStore`].
 pub struct MemoryFixture {
     store: MemoryStore,
-    calendar: Calendar,
+    wall_clock: WallClock,
     clock: ManualClock,
 }
 
@@ -50,16 +50,16 @@ impl MemoryFixture {
     /// An empty store.
     pub fn new() -> Self {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-        MemoryFixture { store: MemoryStore::with(calendar.clone()), calendar, clock }
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        MemoryFixture { store: MemoryStore::with(wall_clock.clone()), wall_clock, clock }
     }
 
     pub(crate) fn memory(&self) -> MemoryStore {
         self.store.clone()
     }
 
-    pub(crate) fn calendar(&self) -> Calendar {
-        self.calendar.clone()
+    pub(crate) fn wall_clock(&self) -> WallClock {
+        self.wall_clock.clone()
     }
 }
 
@@ -75,7 +75,7 @@ impl Fixture for MemoryFixture {
     }
 
     fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {

@@ -13,8 +13,8 @@ use crate::fixture::{Fixture, block_on};
 use crate::model::Model;
 use crate::random::{self, Random};
 use requeue_jobs::{
-    Answer, Claim, ClaimedJob, JobState, JobView, Kind, Page, Placed, PutError, Query, Receipt,
-    Settled, Store, Ticked, Timestamp,
+    Claim, ClaimedJob, JobState, JobView, Kind, Page, Placed, PutError, Query, Receipt, Settled,
+    Store, StoreFuture, Ticked, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn same_jobs(store: &[JobView], model: &[JobView]) -> Compared {
     }
 }
 
-fn answer<T>(answer: Answer<'_, T>) -> Result<T, String> {
+fn answer<T>(answer: StoreFuture<'_, T>) -> Result<T, String> {
     block_on(answer).map_err(|error| format!("the store failed: {error}"))
 }
 

@@ -14,9 +14,9 @@ mod views;
 
 use job::Job;
 use requeue_jobs::{
-    Change, ChangeError, Changed, Claim, ClaimedJob, Condition, Fence, Generation, How, JobId,
-    JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome, Receipt, Schedule, Settings,
-    Settle, SettleError, Settled, Timestamp, What, kept_error,
+    Change, ChangeError, ChangeKind, Changed, Claim, ClaimedJob, Condition, Fence, Generation,
+    JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome, Receipt, Schedule,
+    Settings, Settle, SettleError, Settled, Settlement, Timestamp, kept_error,
 };
 
 /// All that a store knows.
@@ -155,7 +155,7 @@ impl Model {
             while claimed.len() < claim.max && self.has_room(kind, now) {
                 let given = given.get(claimed.len()..).unwrap_or_default();
                 let Some(at) = self.first(kind, given, shown, now) else { break };
-                if self.jobs[at].view.state != JobState::Leased || self.lapse(at, now) {
+                if self.jobs[at].view.state != JobState::Leased || self.expiry(at, now) {
                     let fence = given.first().map(|job| job.receipt.fence());
                     claimed.push(self.lease(at, claim, fence, now));
                 }
@@ -164,7 +164,7 @@ impl Model {
         claimed
     }
 
-    /// Whether one more may be leased. A lease that lapsed takes no room.
+    /// Whether one more may be leased. A lease that expired takes no room.
     fn has_room(&mut self, kind: &Kind, now: Timestamp) -> bool {
         let leases = self.of(kind).filter(|job| job.lease_ends_at().is_some_and(|end| end > now));
         let leased = leases.count();
@@ -172,7 +172,7 @@ impl Model {
         !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
-    /// The first that is due, or whose lease lapsed, where `given` are still to come.
+    /// The first that is due, or whose lease expired, where `given` are still to come.
     fn first(
         &self,
         kind: &Kind,
@@ -185,7 +185,7 @@ impl Model {
             match given.iter().position(is_it) {
                 Some(0) => Choice::Next,
                 // Its lease ended, and left nothing to claim.
-                None if job.lease_ends_at().is_some() && !is_lapsed(shown, job, now) => {
+                None if job.lease_ends_at().is_some() && !is_expired(shown, job, now) => {
                     Choice::Before
                 }
                 _ => Choice::Behind,
@@ -226,16 +226,16 @@ impl Model {
         self.jobs[at].lease(receipt, claim.worker.clone(), ends_at, now)
     }
 
-    /// Ends a lease that lapsed. Answers whether the job can be claimed now; if not, it may be
+    /// Ends a lease that expired. Answers whether the job can be claimed now; if not, it may be
     /// gone.
-    fn lapse(&mut self, at: usize, now: Timestamp) -> bool {
+    fn expiry(&mut self, at: usize, now: Timestamp) -> bool {
         let place = self.next_place();
         if self.jobs[at].is_cancelled() {
             self.end(at, place, now);
             return false;
         }
         let job = &mut self.jobs[at];
-        let ended_at = job.lease_ends_at().expect("only a leased job lapses");
+        let ended_at = job.lease_ends_at().expect("only a leased job expires");
         let next = job.fail(ended_at, None, now);
         // The lease was the wait: no further backoff.
         job.view.due = ended_at;
@@ -284,18 +284,18 @@ impl Model {
         let settings = self.facts(receipt.kind()).settings.clone();
         let job = &mut self.jobs[at];
         if job.is_cancelled() {
-            if !matches!(settle.how, How::Extend(_)) {
+            if !matches!(settle.action, Settlement::Extend(_)) {
                 self.end(at, place, now);
             }
             return Ok(Settled::Cancelled);
         }
         job.view.updated_at = now;
-        Ok(match &settle.how {
-            How::Extend(lease) => {
+        Ok(match &settle.action {
+            Settlement::Extend(lease) => {
                 let wanted = now.saturating_add(lease.unwrap_or(settings.lease));
                 Settled::Extended(job.extend(wanted))
             }
-            How::RequeueAfter(delay) if job.view.next.is_none() => {
+            Settlement::RequeueAfter(delay) if job.view.next.is_none() => {
                 let JobView { kind, id, body, .. } = job.view.clone();
                 self.jobs.remove(at);
                 let generation = self.next_generation(&kind, None);
@@ -305,7 +305,7 @@ impl Model {
                 self.jobs.push(again);
                 Settled::Done
             }
-            How::Ack | How::RequeueAfter(_) => {
+            Settlement::Ack | Settlement::RequeueAfter(_) => {
                 let has_next = job.view.next.is_some();
                 self.end(at, place, now);
                 if has_next && let Some(next) = self.jobs.last_mut() {
@@ -314,13 +314,13 @@ impl Model {
                 }
                 Settled::Done
             }
-            How::Release => {
+            Settlement::Release => {
                 if let Some(next) = job.unlease() {
                     job.replace(next.body, next.due, next.generation, place, now);
                 }
                 Settled::Released
             }
-            How::Bury { error } => {
+            Settlement::Bury { error } => {
                 let put_at = job.next_put_at;
                 match job.fail(now, Some(kept_error(error)), now) {
                     None => job.die(place, now),
@@ -334,7 +334,7 @@ impl Model {
                 }
                 Settled::Dead
             }
-            How::Retry { delay, error } => {
+            Settlement::Retry { delay, error } => {
                 let next = job.fail(now, Some(kept_error(error)), now);
                 let (soonest, latest) = match delay {
                     Some(delay) => (*delay, *delay),
@@ -362,21 +362,21 @@ impl Model {
         };
         let place = self.next_place();
         let job = &mut self.jobs[at];
-        match (change.what, job.view.state) {
-            (What::Cancel, JobState::Leased) => {
+        match (change.action, job.view.state) {
+            (ChangeKind::Cancel, JobState::Leased) => {
                 job.cancel(now);
                 Ok(Changed::Ending)
             }
-            (What::Cancel, _) => {
+            (ChangeKind::Cancel, _) => {
                 self.jobs.remove(at);
                 Ok(Changed::Removed)
             }
-            (What::Revive | What::RunNow, JobState::Dead) => {
+            (ChangeKind::Revive | ChangeKind::RunNow, JobState::Dead) => {
                 job.revive(now, place, now);
                 Ok(Changed::Revived)
             }
-            (What::Revive, _) => Err(ChangeError::NotDead { kind, id }),
-            (What::RunNow, JobState::Leased) => match &mut job.view.next {
+            (ChangeKind::Revive, _) => Err(ChangeError::NotDead { kind, id }),
+            (ChangeKind::RunNow, JobState::Leased) => match &mut job.view.next {
                 Some(next) => {
                     next.due = next.due.min(now);
                     job.view.updated_at = now;
@@ -384,7 +384,7 @@ impl Model {
                 }
                 None => Err(ChangeError::Leased { kind, id }),
             },
-            (What::RunNow, _) => {
+            (ChangeKind::RunNow, _) => {
                 job.floor = Timestamp::default();
                 job.view.updated_at = now;
                 if job.view.due > now {
@@ -395,13 +395,13 @@ impl Model {
         }
     }
 
-    /// Ends up to `max` leases of each kind that lapsed, those that ended first, and answers
+    /// Ends up to `max` leases of each kind that expired, those that ended first, and answers
     /// how many they were. `shown` are all jobs of the store afterwards.
     pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> usize {
         let mut reaped = 0;
         for kind in self.names() {
             for _ in 0..max {
-                let choice = |job: &Job| match is_lapsed(shown, job, now) {
+                let choice = |job: &Job| match is_expired(shown, job, now) {
                     true => Choice::Behind,
                     false => Choice::Next,
                 };
@@ -409,7 +409,7 @@ impl Model {
                     job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
                 });
                 let Some(at) = first else { break };
-                self.lapse(at, now);
+                self.expiry(at, now);
                 reaped += 1;
             }
         }
@@ -465,8 +465,8 @@ enum Choice {
     Behind,
 }
 
-/// Whether the store still shows a lease of this job that has lapsed: nobody has touched it.
-fn is_lapsed(shown: &[JobView], job: &Job, now: Timestamp) -> bool {
-    let lapsed = |view: &JobView| view.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
-    shown.iter().any(|shown| job.is(&shown.kind, &shown.id) && lapsed(shown))
+/// Whether the store still shows a lease of this job that has expired: nobody has touched it.
+fn is_expired(shown: &[JobView], job: &Job, now: Timestamp) -> bool {
+    let expired = |view: &JobView| view.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
+    shown.iter().any(|shown| job.is(&shown.kind, &shown.id) && expired(shown))
 }

@@ -5,9 +5,9 @@ mod wish;
 
 use crate::fixture::Fixture;
 use requeue_jobs::{
-    Body, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Counts, Fence, Generation, How,
-    JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Restore, Restored, Settings,
-    Settle, SettleError, Settled, Store, StoreError, Timestamp, What, WorkerName,
+    Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Counts, Fence,
+    Generation, JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Restore, Restored,
+    Settings, Settle, SettleError, Settled, Settlement, Store, StoreError, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,15 +169,22 @@ impl Trial {
 
     // Settle.
 
-    pub(crate) async fn settle(&self, job: &ClaimedJob, how: How) -> Result<Settled, SettleError> {
-        self.settle_all([(job, how)]).await.remove(0)
+    pub(crate) async fn settle(
+        &self,
+        job: &ClaimedJob,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
+        self.settle_all([(job, action)]).await.remove(0)
     }
 
     pub(crate) async fn settle_all<'a>(
         &self,
-        settlements: impl IntoIterator<Item = (&'a ClaimedJob, How)>,
+        settlements: impl IntoIterator<Item = (&'a ClaimedJob, Settlement)>,
     ) -> Vec<Result<Settled, SettleError>> {
-        let settle = |(job, how): (&ClaimedJob, How)| Settle { receipt: job.receipt.clone(), how };
+        let settle = |(job, action): (&ClaimedJob, Settlement)| Settle {
+            receipt: job.receipt.clone(),
+            action,
+        };
         let settlements: Vec<Settle> = settlements.into_iter().map(settle).collect();
         let count = settlements.len();
         let answers = self.checked(self.store.settle(settlements).await).expect("it is taken");
@@ -186,56 +193,66 @@ impl Trial {
     }
 
     pub(crate) async fn ack(&self, job: &ClaimedJob) -> Settled {
-        self.settle(job, How::Ack).await.expect("the lease is current")
+        self.settle(job, Settlement::Ack).await.expect("the lease is current")
     }
 
     pub(crate) async fn retry(&self, job: &ClaimedJob, delay: Duration) -> Settled {
-        let how = How::Retry { delay: Some(delay), error: "it broke".into() };
-        self.settle(job, how).await.expect("the lease is current")
+        let action = Settlement::Retry { delay: Some(delay), error: "it broke".into() };
+        self.settle(job, action).await.expect("the lease is current")
     }
 
     /// A retry after the kind's own backoff.
     pub(crate) async fn fail(&self, job: &ClaimedJob, error: &str) -> Settled {
-        let how = How::Retry { delay: None, error: error.into() };
-        self.settle(job, how).await.expect("the lease is current")
+        let action = Settlement::Retry { delay: None, error: error.into() };
+        self.settle(job, action).await.expect("the lease is current")
     }
 
     pub(crate) async fn release(&self, job: &ClaimedJob) -> Settled {
-        self.settle(job, How::Release).await.expect("the lease is current")
+        self.settle(job, Settlement::Release).await.expect("the lease is current")
     }
 
     pub(crate) async fn extend(&self, job: &ClaimedJob, lease: Duration) -> Settled {
-        self.settle(job, How::Extend(Some(lease))).await.expect("the lease is current")
+        self.settle(job, Settlement::Extend(Some(lease))).await.expect("the lease is current")
     }
 
     /// Whatever is tried with this receipt, the lease is lost and nothing changes.
     pub(crate) async fn assert_lost(&self, job: &ClaimedJob) {
         let look = || self.store.get(job.kind().clone(), job.id().clone());
         let before = look().await.expect("it is answered");
-        let retry = How::Retry { delay: None, error: "too late".into() };
-        for how in [How::Extend(Some(secs(3600))), How::Release, retry, How::Ack] {
-            let answer = self.settle(job, how.clone()).await;
+        let retry = Settlement::Retry { delay: None, error: "too late".into() };
+        for action in
+            [Settlement::Extend(Some(secs(3600))), Settlement::Release, retry, Settlement::Ack]
+        {
+            let answer = self.settle(job, action.clone()).await;
             let lost = SettleError::LeaseLost { receipt: job.receipt.clone() };
-            assert_eq!(answer, Err(lost), "{how:?} with a receipt that is no more");
-            assert_eq!(look().await.expect("it is answered"), before, "{how:?} changed something");
+            assert_eq!(answer, Err(lost), "{action:?} with a receipt that is no more");
+            assert_eq!(
+                look().await.expect("it is answered"),
+                before,
+                "{action:?} changed something"
+            );
         }
     }
 
     // Change.
 
-    pub(crate) async fn change(&self, name: &str, what: What) -> Result<Changed, ChangeError> {
-        let change = Change { kind: mail(), id: id(name), what };
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        action: ChangeKind,
+    ) -> Result<Changed, ChangeError> {
+        let change = Change { kind: mail(), id: id(name), action };
         let mut answers = self.checked(self.store.change(vec![change]).await).expect("it is taken");
         assert_eq!(answers.len(), 1, "one answer per change");
         answers.remove(0)
     }
 
     pub(crate) async fn cancel(&self, name: &str) -> Changed {
-        self.change(name, What::Cancel).await.expect("there is such a job")
+        self.change(name, ChangeKind::Cancel).await.expect("there is such a job")
     }
 
     pub(crate) async fn run_now(&self, name: &str) -> Changed {
-        self.change(name, What::RunNow).await.expect("it can run")
+        self.change(name, ChangeKind::RunNow).await.expect("it can run")
     }
 
     /// Puts a job and lets its only attempt fail, with the error `it broke`.

@@ -11,8 +11,8 @@ mod views;
 
 use crate::fixture::{Fixture, MemoryFixture};
 use leases::{
-    CancelDeletes, DeletesBeforeAck, EarlyDelivery, ExtendChangesReceipt, ExtendShortens,
-    FencesRepeat, FirstKindFirst, LapseIs, LapsedIsLost, OutOfOrder, ReleaseCounts, ScoreAsReceipt,
+    CancelDeletes, DeletesBeforeAck, EarlyDelivery, ExpiredIsLost, ExpiryIs, ExtendChangesReceipt,
+    ExtendShortens, FencesRepeat, FirstKindFirst, OutOfOrder, ReleaseCounts, ScoreAsReceipt,
     StaleReceipt, SuccessorLost, SuccessorTwice,
 };
 use puts::{
@@ -49,7 +49,7 @@ impl Flaw {
     /// ```
     pub fn fixture(&self) -> WrongFixture {
         let memory = MemoryFixture::new();
-        let right = Right { store: memory.memory(), calendar: memory.calendar() };
+        let right = Right { store: memory.memory(), wall_clock: memory.wall_clock() };
         WrongFixture { store: Arc::new(WrongStore::new(right, (self.make)())), memory }
     }
 }
@@ -177,19 +177,19 @@ pub const FLAWS: &[Flaw] = &[
         make: || Box::new(ReleaseCounts),
     },
     Flaw {
-        name: "lapse not counted as an attempt",
+        name: "expiry not counted as an attempt",
         breaks: "lease::a_job_that_kills_its_worker_ends_up_dead",
-        make: || Box::new(LapseIs::uncounted()),
+        make: || Box::new(ExpiryIs::uncounted()),
     },
     Flaw {
-        name: "lapse backed off like a failure",
-        breaks: "lease::a_lapse_needs_no_further_backoff",
-        make: || Box::new(LapseIs::backed_off()),
+        name: "expiry backed off like a failure",
+        breaks: "lease::an_expiry_needs_no_further_backoff",
+        make: || Box::new(ExpiryIs::backed_off()),
     },
     Flaw {
         name: "lease over when its time is, taken or not",
-        breaks: "lease::a_lapsed_lease_is_valid_until_the_job_is_taken",
-        make: || Box::new(LapsedIsLost),
+        breaks: "lease::an_expired_lease_is_valid_until_the_job_is_taken",
+        make: || Box::new(ExpiredIsLost),
     },
     Flaw {
         name: "time ends leases",
@@ -198,7 +198,7 @@ pub const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "no reaper",
-        breaks: "lease::the_reaper_ends_a_lapsed_lease",
+        breaks: "lease::the_reaper_ends_an_expired_lease",
         make: || Box::new(NoReaper),
     },
     Flaw {

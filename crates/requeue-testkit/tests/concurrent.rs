@@ -6,7 +6,7 @@
 mod broken;
 
 use broken::{Broken, Way};
-use requeue_jobs::{Calendar, MemoryStore, Store};
+use requeue_jobs::{MemoryStore, Store, WallClock};
 use requeue_testkit::{Concurrent, Fault, Faulty, check_seeds};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ fn something_goes_wrong_while_clients_work_and_not_after() {
 /// One of a few runs finds the invariant that the broken store does not keep, and says so.
 fn breaks(way: Way, invariant: &str, how: &str) {
     let finds = |seed| {
-        let calendar = Calendar::system();
-        let store = Broken::new(way, Arc::new(MemoryStore::new()), move || calendar.now());
+        let wall_clock = WallClock::system();
+        let store = Broken::new(way, Arc::new(MemoryStore::new()), move || wall_clock.now());
         let store: Arc<dyn Store> = Arc::new(store);
         let patience = Duration::from_millis(300);
         let run = Concurrent { operations: 200, patience, ..Concurrent::default() };

@@ -36,23 +36,23 @@
 //! first in, first out nobody gets past it before it is cancelled.
 
 mod attempt;
-mod crew;
 mod failed;
 mod next_key;
+mod runners;
 mod running;
 mod tasks;
 mod threads;
 mod trace;
 
-pub use crew::MAX_CONCURRENCY;
 pub use failed::{Cause, Failed, Next};
+pub use runners::MAX_CONCURRENCY;
 pub use running::{Join, Running, RunningKey, ShutDown};
 pub use tasks::RunnerFuture;
 
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{Metrics, NameError, WorkerRecorder};
 use crate::retry::Retry;
-use crew::{Crew, Runner};
+use runners::{Runner, Runners};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -373,12 +373,12 @@ impl<Q: Retry> Worker<Q> {
         Ok(self)
     }
 
-    /// A crew for this worker, still without runners.
-    fn crew(&self) -> Arc<Crew<Q::Key>> {
+    /// A runners for this worker, still without runners.
+    fn runners(&self) -> Arc<Runners<Q::Key>> {
         if self.max_attempts.is_some() {
             self.queue.count_failures();
         }
-        Crew::new(self.queue.clock().clone(), self.recorder.as_ref())
+        Runners::new(self.queue.clock().clone(), self.recorder.as_ref())
     }
 }
 

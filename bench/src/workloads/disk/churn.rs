@@ -10,7 +10,7 @@ use super::{BATCH, Queue, process};
 use crate::workloads::place::Place;
 use requeue::ManualClock;
 use requeue_bench::Measurement;
-use requeue_jobs::{Calendar, Timestamp};
+use requeue_jobs::{Timestamp, WallClock};
 use std::time::{Duration, SystemTime};
 
 pub(crate) const LIVE_OF_1M: usize = 100_000;
@@ -34,7 +34,7 @@ pub(super) fn measure(label: &str, place: &Place) -> Option<Vec<Measurement>> {
     let dir = place.fresh("requeue-churn");
     let clock = ManualClock::new();
     let began_at = Timestamp::from(SystemTime::now());
-    let mut ours = Ours::on(&dir, Calendar::manual(&clock, began_at));
+    let mut ours = Ours::on(&dir, WallClock::manual(&clock, began_at));
     // They are there for half of it, on average.
     let longest = 2 * live / BATCH;
     let mut jobs = Jobs::due_within(Duration::from_millis(longest as u64));

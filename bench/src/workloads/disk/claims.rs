@@ -11,7 +11,7 @@ use crate::suite::POPULATIONS;
 use crate::workloads::place::Place;
 use requeue::ManualClock;
 use requeue_bench::Measurement;
-use requeue_jobs::{Calendar, Timestamp};
+use requeue_jobs::{Timestamp, WallClock};
 use std::time::{Duration, Instant, SystemTime};
 
 const CLAIM: usize = 100;
@@ -23,7 +23,7 @@ pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
     let dir = place.fresh("requeue-claims");
     let clock = ManualClock::new();
     let began_at = Timestamp::from(SystemTime::now());
-    let mut ours = Ours::on(&dir, Calendar::manual(&clock, began_at));
+    let mut ours = Ours::on(&dir, WallClock::manual(&clock, began_at));
     ours.fill(Jobs::due_in_a_day(), pending);
     clock.advance(DAY);
     process::rest();

@@ -3,16 +3,18 @@
 use super::job::{Job, Jobs};
 use super::{BATCH, Queue};
 use requeue_disk::{DiskStore, Options};
-use requeue_jobs::{Body, Calendar, Claim, Due, How, JobId, Kind, Put, Settle, Store, WorkerName};
+use requeue_jobs::{
+    Body, Claim, Due, JobId, Kind, Put, Settle, Settlement, Store, WallClock, WorkerName,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(60);
 
-fn store(dir: &Path, calendar: Calendar) -> Arc<dyn Store> {
+fn store(dir: &Path, wall_clock: WallClock) -> Arc<dyn Store> {
     let mut options = Options::default();
-    options.calendar = calendar;
+    options.wall_clock = wall_clock;
     Arc::new(DiskStore::open_with(dir, options).expect("the directory can be opened"))
 }
 
@@ -26,13 +28,13 @@ pub(super) struct Ours {
 
 impl Ours {
     pub(super) fn open(dir: &Path) -> Self {
-        Ours::on(dir, Calendar::system())
+        Ours::on(dir, WallClock::system())
     }
 
-    pub(super) fn on(dir: &Path, calendar: Calendar) -> Self {
+    pub(super) fn on(dir: &Path, wall_clock: WallClock) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         Ours {
-            store: store(dir, calendar),
+            store: store(dir, wall_clock),
             runtime: runtime.expect("a runtime without threads or sockets starts"),
             kind: Kind::new("bench").expect("a short name"),
             worker: WorkerName::new("bench").expect("a short name"),
@@ -70,7 +72,7 @@ impl Ours {
         let (kinds, worker) = (vec![self.kind.clone()], self.worker.clone());
         let claim = Claim { kinds, max, lease: Some(LEASE), worker, nonce: self.claims };
         let claimed = self.runtime.block_on(self.store.claim(claim)).expect("the store answers");
-        let ack = |receipt| Settle { receipt, how: How::Ack };
+        let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks: Vec<Settle> = claimed.jobs.into_iter().map(|job| ack(job.receipt)).collect();
         if acks.is_empty() {
             return 0;

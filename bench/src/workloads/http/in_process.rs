@@ -4,7 +4,9 @@
 use super::job::Job;
 use super::load::Caller;
 use requeue_disk::DiskStore;
-use requeue_jobs::{Body, Claim, Due, How, JobId, Jobs, Kind, Put, Settle, Store, WorkerName};
+use requeue_jobs::{
+    Body, Claim, Due, JobId, Jobs, Kind, Put, Settle, Settlement, Store, WorkerName,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +71,7 @@ impl Caller for InProcess {
         let claimed = self.runtime.block_on(self.jobs.store().claim(claim));
         let claimed = claimed.expect("the store answers").jobs;
         assert_eq!(claimed.len(), count, "as many are due, and were not claimed");
-        let ack = |receipt| Settle { receipt, how: How::Ack };
+        let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks = claimed.into_iter().map(|job| ack(job.receipt)).collect();
         let acked = self.runtime.block_on(self.jobs.store().settle(acks));
         let acked = acked.expect("the store answers");

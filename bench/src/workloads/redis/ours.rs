@@ -77,7 +77,7 @@ impl Ours {
                 self.waiting = waiting.collect();
                 "ok".to_owned()
             }
-            _ => panic!("requeue does not know how to {verb:?} {n:?}"),
+            _ => panic!("requeue does not know action to {verb:?} {n:?}"),
         }
     }
 

@@ -125,7 +125,7 @@ impl Report {
         for RunningJob { job, .. } in left {
             self.tell(
                 || event("abandoned", job, &[]),
-                || format!("abandoned {}: it comes back when its lease lapses", name(job)),
+                || format!("abandoned {}: it comes back when its lease expires", name(job)),
             );
         }
     }

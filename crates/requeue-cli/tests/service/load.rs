@@ -5,8 +5,8 @@ use crate::support::until;
 use requeue_http::HttpStore;
 use requeue_http::client::CallError;
 use requeue_jobs::{
-    Body, ClaimedJob, How, JobId, JobState, JobView, Kind, Put, Query, Receipt, Settle,
-    SettleError, Settled, Store, StoreError,
+    Body, ClaimedJob, JobId, JobState, JobView, Kind, Put, Query, Receipt, Settle, SettleError,
+    Settled, Settlement, Store, StoreError,
 };
 use requeue_testkit::Random;
 use serde_json::json;
@@ -133,7 +133,7 @@ impl Load {
 
     fn ack(&self, store: &HttpStore, receipt: &Receipt) -> Result<(), StoreError> {
         let id = receipt.id().as_str().to_owned();
-        let settle = Settle { receipt: receipt.clone(), how: How::Ack };
+        let settle = Settle { receipt: receipt.clone(), action: Settlement::Ack };
         let settled = block_on(store.settle(vec![settle])).map(|mut settled| settled.remove(0));
         self.note(|notes| {
             let held = notes.held.get(&id) == Some(receipt);
@@ -143,7 +143,7 @@ impl Load {
                     notes.unclear.remove(&id);
                     notes.held.remove(&id);
                 }
-                // It lapsed: another has it, or will.
+                // It expired: another has it, or will.
                 Ok(Err(SettleError::LeaseLost { .. })) if self.lease != LONG => {
                     if held {
                         notes.held.remove(&id);

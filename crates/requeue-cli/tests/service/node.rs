@@ -114,7 +114,7 @@ pub(crate) fn read(answer: wire::ClaimAnswer) -> Vec<ClaimedJob> {
 }
 
 /// The one job that can be claimed now, or soon, in its first attempt: it was released, and did
-/// not lapse.
+/// not expiry.
 pub(crate) fn claim_released(client: &HttpStore) -> ClaimedJob {
     let job = until("the job", || claim(client, "0s").expect("it answers").pop());
     assert_eq!(job.attempt, 1);

@@ -4,8 +4,8 @@ use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::{Corrupt, chain};
 use crate::flush::schedule_at;
+use crate::job_table::stand;
 use crate::manifest::{self, Manifest};
-use crate::shelf::stand;
 use crate::state::{SCHEDULES, State};
 use crate::tables::run::Run;
 use crate::tables::{Entry, Place, Version};
@@ -28,12 +28,12 @@ impl Kinds {
         let state = State::open(Arc::new(Version::empty()), &manifest.blob)
             .map_err(|error| damaged(&format!("its kinds make no sense: {}", chain(&error))))?;
         let kinds = state.kinds.iter();
-        let live: u64 = kinds.flat_map(|kind| kind.shelf.counts()).sum();
+        let live: u64 = kinds.flat_map(|kind| kind.table.counts()).sum();
         if live != manifest.live {
             let what = format!("it counts {} jobs, and {live} by kind", manifest.live);
             return Err(damaged(&what));
         }
-        let counters = state.kinds.iter().map(|kind| (kind.shelf.number(), kind.counters));
+        let counters = state.kinds.iter().map(|kind| (kind.table.number(), kind.counters));
         Ok(Kinds { counters: counters.collect() })
     }
 

@@ -3,11 +3,11 @@
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::{Corrupt, DiskError};
-use crate::shelf::{DiskShelf, stand};
+use crate::job_table::{DiskShelf, stand};
 use crate::state::SCHEDULES;
 use crate::tables::{Entry, Place, Tree, Version};
 use requeue_jobs::Timestamp;
-use requeue_jobs::rules::{KindState, List, Shelf};
+use requeue_jobs::rules::{JobTable, KindState, List};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -136,7 +136,7 @@ pub(super) fn name_misfits(version: &Version, of: u32, mut tell: impl FnMut(Corr
 /// Whether a kind counts the jobs that tables and memory have. `tables` are those of the tables.
 pub(super) fn check_kind(kind: &mut KindState<DiskShelf>, tables: [u64; 3]) -> Option<String> {
     let mut found = tables.map(|count| count as i64);
-    for (_, slot) in kind.shelf.all_in_memory() {
+    for (_, slot) in kind.table.all_in_memory() {
         if let Some((list, _)) = slot.below {
             found[list as usize] -= 1;
         }
@@ -144,7 +144,7 @@ pub(super) fn check_kind(kind: &mut KindState<DiskShelf>, tables: [u64; 3]) -> O
             found[stand(record).0 as usize] += 1;
         }
     }
-    let counted = kind.shelf.counts();
+    let counted = kind.table.counts();
     for list in List::ALL {
         let (found, counted) = (found[list as usize], counted[list as usize]);
         if i64::try_from(counted) != Ok(found) {
@@ -154,7 +154,7 @@ pub(super) fn check_kind(kind: &mut KindState<DiskShelf>, tables: [u64; 3]) -> O
             ));
         }
     }
-    let leases = kind.shelf.unlapsed(Timestamp::default(), usize::MAX).unwrap_or(0) as u64;
+    let leases = kind.table.unexpired(Timestamp::default(), usize::MAX).unwrap_or(0) as u64;
     let counted = counted[List::Leased as usize];
     (leases != counted)
         .then(|| format!("{} has {leases} leases, and counts {counted}", kind.name()))

@@ -3,7 +3,7 @@
 use super::verify_on;
 use crate::bytes::put_bytes;
 use crate::codec;
-use crate::shelf::stand;
+use crate::job_table::stand;
 use crate::state::State;
 use crate::tables::{self, Batch, Place, Tables, Version};
 use crate::twin::Twin;

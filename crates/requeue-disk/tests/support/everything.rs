@@ -3,9 +3,9 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Calendar, Change, Claim, Due, Fence, Generation, How, JobId, JobView, Kind,
+    Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
     KindView, Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
-    Store, Tick, Timestamp, What, WorkerName,
+    Settlement, Store, Tick, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub(crate) const BEGAN_AT: u64 = 1_700_000_000_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A clock at the beginning, and a calendar by it.
-pub(crate) fn beginning() -> (ManualClock, Calendar) {
+/// A clock at the beginning, and a wall_clock by it.
+pub(crate) fn beginning() -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(BEGAN_AT));
-    (clock, calendar)
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
+    (clock, wall_clock)
 }
 
 /// All that can be seen of a store.
@@ -101,7 +101,7 @@ impl<'a> Hands<'a> {
         let (kinds, worker) = (vec![kind(of)], WorkerName::new("worker-2").unwrap());
         let claim = Claim { kinds, max: 1, lease: None, worker, nonce: self.nonce };
         let receipt = block_on(self.store.claim(claim)).unwrap().jobs.remove(0).receipt;
-        self.settle(receipt, How::Ack);
+        self.settle(receipt, Settlement::Ack);
     }
 
     fn lease(&mut self, of: &str, job: &str) -> Receipt {
@@ -109,12 +109,12 @@ impl<'a> Hands<'a> {
         self.claim(of, job)
     }
 
-    fn settle(&self, receipt: Receipt, how: How) {
-        block_on(self.store.settle(vec![Settle { receipt, how }])).unwrap().remove(0).unwrap();
+    fn settle(&self, receipt: Receipt, action: Settlement) {
+        block_on(self.store.settle(vec![Settle { receipt, action }])).unwrap().remove(0).unwrap();
     }
 
-    fn change(&self, of: &str, job: &str, what: What) {
-        let change = Change { kind: kind(of), id: id(job), what };
+    fn change(&self, of: &str, job: &str, action: ChangeKind) {
+        let change = Change { kind: kind(of), id: id(job), action };
         block_on(self.store.change(vec![change])).unwrap().remove(0).unwrap();
     }
 
@@ -124,7 +124,7 @@ impl<'a> Hands<'a> {
             self.clock.advance(Duration::from_millis(7));
             let delay = if attempt < times { Duration::ZERO } else { HOUR };
             let error = format!("failure {attempt}");
-            self.settle(receipt.clone(), How::Retry { delay: Some(delay), error });
+            self.settle(receipt.clone(), Settlement::Retry { delay: Some(delay), error });
             if attempt < times {
                 receipt = self.claim(of, job);
             }
@@ -159,7 +159,7 @@ impl<'a> Hands<'a> {
             self.receipts.push(receipt);
             self.clock.advance(Duration::from_millis(1));
             if cancelled {
-                self.change(of, &name(job), What::Cancel);
+                self.change(of, &name(job), ChangeKind::Cancel);
             }
             if successor {
                 self.later(of, &name(job), "successor");
@@ -167,31 +167,31 @@ impl<'a> Hands<'a> {
         }
         let receipt = self.lease(of, &name("extended"));
         self.later(of, &name("extended"), "successor");
-        self.settle(receipt.clone(), How::Extend(Some(HOUR)));
+        self.settle(receipt.clone(), Settlement::Extend(Some(HOUR)));
         self.receipts.push(receipt);
 
         self.fail(of, &name("failed-once"), 1);
         self.fail(of, &name("failed-often"), 7);
         let receipt = self.lease(of, &name("acked-next"));
         self.later(of, &name("acked-next"), "successor");
-        self.settle(receipt, How::Ack);
+        self.settle(receipt, Settlement::Ack);
         let receipt = self.lease(of, &name("again-later"));
-        self.settle(receipt, How::RequeueAfter(HOUR));
+        self.settle(receipt, Settlement::RequeueAfter(HOUR));
 
         for job in ["dead", "dead-twice", "revived", "dead-and-gone"] {
             let receipt = self.lease(of, &name(job));
-            self.settle(receipt, How::Bury { error: "no use".into() });
+            self.settle(receipt, Settlement::Bury { error: "no use".into() });
             self.clock.advance(Duration::from_millis(2));
         }
-        self.change(of, &name("dead-twice"), What::Revive);
+        self.change(of, &name("dead-twice"), ChangeKind::Revive);
         let receipt = self.claim(of, &name("dead-twice"));
-        self.settle(receipt, How::Bury { error: String::new() });
+        self.settle(receipt, Settlement::Bury { error: String::new() });
         self.later(of, &name("revived"), "put on a dead one");
-        self.change(of, &name("dead-and-gone"), What::Cancel);
+        self.change(of, &name("dead-and-gone"), ChangeKind::Cancel);
         let receipt = self.lease(of, &name("acked"));
-        self.settle(receipt, How::Ack);
+        self.settle(receipt, Settlement::Ack);
         self.later(of, &name("cancelled"), "");
-        self.change(of, &name("cancelled"), What::Cancel);
+        self.change(of, &name("cancelled"), ChangeKind::Cancel);
     }
 
     /// Jobs that are due.

@@ -11,7 +11,7 @@ pub(crate) mod workload;
 use reopening::Reopening;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
-use requeue_jobs::{Calendar, Store, Timestamp};
+use requeue_jobs::{Store, Timestamp, WallClock};
 use requeue_testkit::Fixture;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
@@ -31,9 +31,9 @@ pub(crate) fn seeds(count_in: &str, count: u64) -> impl Iterator<Item = u64> {
 }
 
 /// So small that a few jobs fill the memory, and a few groups a segment.
-pub(crate) fn small(calendar: &Calendar) -> Options {
+pub(crate) fn small(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
-    options.calendar = calendar.clone();
+    options.wall_clock = wall_clock.clone();
     options.memory = 4 << 10;
     options.segment = 8 << 10;
     options.background = false;
@@ -44,21 +44,21 @@ pub(crate) fn small(calendar: &Calendar) -> Options {
 pub(crate) struct DiskFixture {
     store: Arc<dyn Store>,
     now: Box<dyn Fn() -> DiskStore + Send + Sync>,
-    calendar: Calendar,
+    wall_clock: WallClock,
     clock: ManualClock,
 }
 
 impl DiskFixture {
     /// Opened once.
     pub(crate) fn new() -> Self {
-        let (clock, calendar) = clock();
-        let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar));
+        let (clock, wall_clock) = clock();
+        let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock));
         let store = store.expect("it opens");
         let now = Box::new({
             let store = store.clone();
             move || store.clone()
         });
-        DiskFixture { store: Arc::new(store), now, calendar, clock }
+        DiskFixture { store: Arc::new(store), now, wall_clock, clock }
     }
 
     /// Closed and opened again after every so many calls.
@@ -79,8 +79,8 @@ impl DiskFixture {
 
     /// `left` says what is left of a disk with an open store on it.
     fn reopening(calls: usize, left: impl Fn(Twin) -> Twin + Send + Sync + 'static) -> Self {
-        let (clock, calendar) = clock();
-        let (options, disk) = (small(&calendar), Mutex::new(Twin::new()));
+        let (clock, wall_clock) = clock();
+        let (options, disk) = (small(&wall_clock), Mutex::new(Twin::new()));
         let reopen = move |before: Option<DiskStore>| {
             let mut disk = disk.lock().expect("nobody panics");
             *disk = left(disk.clone());
@@ -93,14 +93,14 @@ impl DiskFixture {
             let store = store.clone();
             move || store.now()
         });
-        DiskFixture { store, now, calendar, clock }
+        DiskFixture { store, now, wall_clock, clock }
     }
 }
 
-fn clock() -> (ManualClock, Calendar) {
+fn clock() -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    (clock, calendar)
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+    (clock, wall_clock)
 }
 
 impl Fixture for DiskFixture {
@@ -109,7 +109,7 @@ impl Fixture for DiskFixture {
     }
 
     fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {

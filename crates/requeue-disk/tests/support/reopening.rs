@@ -6,9 +6,9 @@
 
 use requeue_disk::DiskStore;
 use requeue_jobs::{
-    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobView, Kind, KindView,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
     Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
-    Settled, Spans, Store, StoreError, Tick, Ticked,
+    Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use requeue_testkit::block_on;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Reopening {
     fn call<'a, T: Send + 'a>(
         &'a self,
         call: impl FnOnce(&DiskStore) -> Result<T, StoreError> + Send + 'a,
-    ) -> Answer<'a, T> {
+    ) -> StoreFuture<'a, T> {
         Box::pin(async move { call(&self.turn()) })
     }
 }
@@ -90,23 +90,26 @@ impl Drop for Forget<'_> {
 }
 
 impl Store for Reopening {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         self.call(move |store| block_on(store.put(puts)))
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         self.call(move |store| block_on(store.claim(claim)))
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         self.call(move |store| block_on(store.settle(settlements)))
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         self.call(move |store| block_on(store.change(changes)))
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let store = self.turn();
             let mut wait: Option<Wait> =
@@ -129,51 +132,51 @@ impl Store for Reopening {
         })
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         self.call(move |store| block_on(store.restore(restore)))
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         self.call(move |store| block_on(store.reap(max)))
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         self.call(move |store| block_on(store.get(kind, id)))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         self.call(move |store| block_on(store.list(query)))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         self.call(move |store| block_on(store.kinds()))
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.call(move |store| block_on(store.upcoming(kind, spans)))
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         self.call(move |store| block_on(store.settings(kind)))
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         self.call(move |store| block_on(store.set(kind, settings)))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         self.call(move |store| block_on(store.set_schedule(kind, schedule)))
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.call(move |store| block_on(store.remove_schedule(kind, id)))
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         self.call(move |store| block_on(store.schedules(kind)))
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         self.call(move |store| block_on(store.tick(tick)))
     }
 }

@@ -5,9 +5,9 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Calendar, Change, Claim, ClaimedJob, Condition, Due, How, JobId, JobView, Kind,
+    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, JobId, JobView, Kind,
     KindView, MemoryStore, Missed, Mode, Put, Query, Receipt, Retention, Schedule, Settings,
-    Settle, Spans, Store, StoreError, Tick, Timestamp, What, WorkerName,
+    Settle, Settlement, Spans, Store, StoreError, Tick, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
 use std::fmt::Debug;
@@ -25,10 +25,10 @@ pub(crate) fn id(id: impl Into<String>) -> JobId {
 }
 
 /// A clock that stands at this time, and moves when it is told to.
-pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, Calendar) {
+pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, now);
-    (clock, calendar)
+    let wall_clock = WallClock::manual(&clock, now);
+    (clock, wall_clock)
 }
 
 #[derive(Debug, Clone)]
@@ -164,28 +164,28 @@ impl Workload {
     }
 
     /// A store in memory after the first `done` steps, at the time of step `at`.
-    fn replay(&self, done: usize, at: usize) -> (MemoryStore, ManualClock, Calendar) {
-        let (clock, calendar) = clock_at(Timestamp::from_millis(BEGIN));
-        let store = MemoryStore::with(calendar.clone());
-        let go_to = |now: Timestamp| clock.advance(now.saturating_since(calendar.now()));
+    fn replay(&self, done: usize, at: usize) -> (MemoryStore, ManualClock, WallClock) {
+        let (clock, wall_clock) = clock_at(Timestamp::from_millis(BEGIN));
+        let store = MemoryStore::with(wall_clock.clone());
+        let go_to = |now: Timestamp| clock.advance(now.saturating_since(wall_clock.now()));
         for step in &self.steps[..done] {
             go_to(step.now);
             assert_eq!(block_on(step.act.on(&store)), step.told, "the same again");
         }
         go_to(self.now(at));
-        (store, clock, calendar)
+        (store, clock, wall_clock)
     }
 
     /// What is shown after the first `done` steps, at the time of step `at`.
     pub(crate) fn view(&self, done: usize, at: usize) -> View {
-        let (store, _, calendar) = self.replay(done, at);
-        View::of(&store, calendar.now()).expect("a store in memory does not fail")
+        let (store, _, wall_clock) = self.replay(done, at);
+        View::of(&store, wall_clock.now()).expect("a store in memory does not fail")
     }
 
     /// Goes on after the first `done` steps, at the time of step `at`: what is asked for, what is
     /// answered, and what is shown at last.
     pub(crate) fn sequel(&self, done: usize, at: usize) -> Sequel {
-        let (store, clock, calendar) = self.replay(done, at);
+        let (store, clock, wall_clock) = self.replay(done, at);
         let mut steps = Vec::new();
         let mut take = |act: Act| {
             let told = block_on(act.on(&store));
@@ -214,7 +214,7 @@ impl Workload {
             let told = block_on(act.on(&store));
             rest.push((act, told));
         }
-        let end = View::of(&store, calendar.now()).expect("a store in memory does not fail");
+        let end = View::of(&store, wall_clock.now()).expect("a store in memory does not fail");
         Sequel { steps, later, rest, end }
     }
 }
@@ -233,7 +233,7 @@ impl Sequel {
         &self,
         store: &dyn Store,
         clock: &ManualClock,
-        calendar: &Calendar,
+        wall_clock: &WallClock,
     ) -> Result<(), String> {
         let take = |(act, expected): &(Act, Told)| {
             let told = block_on(act.on(store));
@@ -244,7 +244,7 @@ impl Sequel {
         self.steps.iter().try_for_each(take)?;
         clock.advance(self.later);
         self.rest.iter().try_for_each(take)?;
-        let end = View::of(store, calendar.now()).map_err(|error| error.to_string())?;
+        let end = View::of(store, wall_clock.now()).map_err(|error| error.to_string())?;
         if end == self.end { Ok(()) } else { Err(end.difference(&self.end)) }
     }
 }
@@ -255,17 +255,17 @@ struct Maker {
     sort: Sort,
     store: MemoryStore,
     clock: ManualClock,
-    calendar: Calendar,
+    wall_clock: WallClock,
     /// All that were given out.
     receipts: Vec<Receipt>,
 }
 
 impl Maker {
     fn new(seed: u64, sort: Sort) -> Maker {
-        let (clock, calendar) = clock_at(Timestamp::from_millis(BEGIN));
-        let store = MemoryStore::with(calendar.clone());
+        let (clock, wall_clock) = clock_at(Timestamp::from_millis(BEGIN));
+        let store = MemoryStore::with(wall_clock.clone());
         let (random, receipts) = (Random::new(seed), Vec::new());
-        Maker { random, sort, store, clock, calendar, receipts }
+        Maker { random, sort, store, clock, wall_clock, receipts }
     }
 
     fn step(&mut self) -> Step {
@@ -273,7 +273,7 @@ impl Maker {
             let time = self.time();
             self.clock.advance(time);
         }
-        let now = self.calendar.now();
+        let now = self.wall_clock.now();
         let view = |maker: &Maker| View::of(&maker.store, now).expect("it does not fail");
         let (before, act) = (view(self), self.act());
         if let Act::Claim(claim) = &act {
@@ -301,8 +301,12 @@ impl Maker {
             }
             60..=84 if !self.receipts.is_empty() => Act::Settle(self.batch(Maker::settle)),
             85..=89 => Act::Change(self.batch(|maker| {
-                let what = *maker.random.pick(&[What::Cancel, What::RunNow, What::Revive]);
-                Change { kind: maker.kind(), id: maker.id(), what }
+                let action = *maker.random.pick(&[
+                    ChangeKind::Cancel,
+                    ChangeKind::RunNow,
+                    ChangeKind::Revive,
+                ]);
+                Change { kind: maker.kind(), id: maker.id(), action }
             })),
             90..=91 => Act::Reap(1000),
             92..=94 => Act::Set(self.kind(), self.settings()),
@@ -375,16 +379,16 @@ impl Maker {
         let among = if self.random.chance(90) { &self.receipts[late..] } else { &self.receipts };
         let receipt = self.random.pick(among).clone();
         let error = format!("error {}", self.random.below(1000));
-        let how = match self.random.below(12) {
-            0..=5 => How::Ack,
-            6 => How::Retry { delay: Some(self.time()), error },
-            7 => How::Retry { delay: None, error },
-            8 => How::Release,
-            9 => How::Extend(None),
-            10 => How::Bury { error },
-            _ => How::RequeueAfter(self.time()),
+        let action = match self.random.below(12) {
+            0..=5 => Settlement::Ack,
+            6 => Settlement::Retry { delay: Some(self.time()), error },
+            7 => Settlement::Retry { delay: None, error },
+            8 => Settlement::Release,
+            9 => Settlement::Extend(None),
+            10 => Settlement::Bury { error },
+            _ => Settlement::RequeueAfter(self.time()),
         };
-        Settle { receipt, how }
+        Settle { receipt, action }
     }
 
     fn settings(&mut self) -> Settings {
@@ -407,7 +411,7 @@ impl Maker {
             time_zone: "UTC".to_owned(),
             body: self.body(),
             missed: *self.random.pick(&[Missed::One, Missed::Skip]),
-            next: self.calendar.now().saturating_add(self.time()),
+            next: self.wall_clock.now().saturating_add(self.time()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::HttpStore;
 use super::body::Sent;
-use super::link::{Answer, Call, Download, Trouble};
+use super::link::{Call, Download, HttpResponse, Trouble};
 use super::refused::problem_of;
 use crate::problem::Problem;
 use hyper::Method;
@@ -87,7 +87,7 @@ impl HttpStore {
         json: Option<Vec<u8>>,
     ) -> Result<(u16, Vec<u8>), CallError> {
         let call = Call::json(method_of(method)?, path, json.map(Bytes::from));
-        let Answer { status, bytes } = self.link.send(call).await?;
+        let HttpResponse { status, bytes } = self.link.send(call).await?;
         Ok((status.as_u16(), bytes))
     }
 
@@ -217,7 +217,7 @@ impl HttpStore {
 
     /// Sends it, and reads the answer as JSON.
     pub(super) async fn read<A: DeserializeOwned>(&self, call: Call) -> Result<A, CallError> {
-        let Answer { status, bytes } = self.link.send(call).await?;
+        let HttpResponse { status, bytes } = self.link.send(call).await?;
         if !status.is_success() {
             let problem = problem_of(self.url(), status, &bytes);
             return Err(CallError::Problem(Box::new(problem)));

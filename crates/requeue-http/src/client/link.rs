@@ -52,7 +52,7 @@ pub(super) struct Call {
 }
 
 /// What was answered.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     pub(super) bytes: Vec<u8>,
 }
@@ -116,7 +116,7 @@ impl Link {
     }
 
     /// Sends it, and reads the whole answer.
-    pub(super) async fn send(&self, call: Call) -> Result<Answer, Trouble> {
+    pub(super) async fn send(&self, call: Call) -> Result<HttpResponse, Trouble> {
         let line = self.shared.line.clone();
         let task = Task(self.shared.handle.spawn(async move { line.send(call).await }));
         task.end().await.unwrap_or_else(|reason| Err(Trouble::Unknown(reason)))
@@ -144,7 +144,7 @@ impl Link {
 }
 
 impl Line {
-    async fn send(&self, call: Call) -> Result<Answer, Trouble> {
+    async fn send(&self, call: Call) -> Result<HttpResponse, Trouble> {
         let limit = call.wait.map(|_| self.answer_timeout);
         let (mut response, connection) = self.begin(call).await?;
         let mut bytes = Vec::new();
@@ -156,7 +156,7 @@ impl Line {
             bytes.extend_from_slice(&part);
         }
         self.pool.keep(connection).await;
-        Ok(Answer { status: response.status(), bytes })
+        Ok(HttpResponse { status: response.status(), bytes })
     }
 
     /// Sends it, and waits for the head of the answer.

@@ -5,8 +5,8 @@
 
 use super::HttpStore;
 use super::calls::CallError;
+use super::chunks::parts;
 use super::link::Call;
-use super::parts::parts;
 use super::path::{path, query};
 use super::refused::{self, Asked, of_a_change, of_a_look};
 use super::told::{ToldJob, ToldPage, ToldSchedule, ToldSchedules};
@@ -17,10 +17,10 @@ use hyper::body::Bytes;
 use requeue_jobs::limits::{MAX_BATCH, MAX_ID_LEN, MAX_SPANS};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
-    Answer, Arrival, Change, ChangeError, Changed, Claim, Claimed, Each, How, Invalid, JobId,
-    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule,
-    Settings, Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp,
-    check_batch, check_lease, kept_error,
+    Arrival, BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
+    Timestamp, check_batch, check_lease, kept_error,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -61,7 +61,7 @@ fn of_kind(kind: &Kind, rest: &[&str]) -> String {
 }
 
 impl Store for HttpStore {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             check_batch(&puts)?;
             let asked: Vec<_> = puts.iter().map(Asked::from).collect();
@@ -75,7 +75,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             check_count("kinds in a claim", claim.kinds.len())?;
             check_count("jobs in a claim", claim.max)?;
@@ -91,7 +91,10 @@ impl Store for HttpStore {
         })
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
             check_count("entries in a batch", settlements.len())?;
             let receipts: Vec<_> =
@@ -109,7 +112,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
             check_count("entries in a batch", changes.len())?;
             let jobs = changes.iter().cloned().map(wire::ChangeAny::from);
@@ -123,7 +126,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(async move {
             restore.check()?;
             let Restore { kind, generation, fence, jobs } = restore;
@@ -143,7 +146,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let limit = limit.min(LONGEST_WAIT);
             let request = wire::WaitRequest::new(&kinds, limit);
@@ -154,7 +157,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };
             let answer = self.tell(Method::POST, "/v1/reap", &request).await;
@@ -163,7 +166,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(async move {
             match self.ask::<ToldJob>(&of_kind(&kind, &["jobs", id.as_str()])).await {
                 Ok(ToldJob(job)) => job.read("", &READING).map(Some).map_err(unreadable),
@@ -174,7 +177,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
             // No id begins with it, and no path may have it.
             if query.prefix.len() > MAX_ID_LEN {
@@ -185,7 +188,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
             let wire::Kinds { kinds } = self.ask("/v1/kinds").await.map_err(of_a_look)?;
             let kinds = kinds.into_iter().map(|kind| kind.read(&READING));
@@ -193,7 +196,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(async move {
             let count = spans.count;
             if count > MAX_SPANS {
@@ -210,7 +213,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(async move {
             let asked = self.ask::<wire::SettingsText>(&of_kind(&kind, &["settings"])).await;
             let settings = asked.map_err(of_a_look)?;
@@ -218,7 +221,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             settings.check()?;
             let all = wire::SettingsPatch::from(wire::SettingsText::from(&settings));
@@ -228,7 +231,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             schedule.check()?;
             let path = of_kind(&kind, &["schedules", schedule.id.as_str()]);
@@ -238,7 +241,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let path = of_kind(&kind, &["schedules", id.as_str()]);
             match self.read(Call::json(Method::DELETE, &path, None)).await {
@@ -249,7 +252,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(async move {
             let answer = self.ask(&of_kind(&kind, &["schedules"])).await;
             let ToldSchedules { schedules } = answer.map_err(of_a_look)?;
@@ -259,7 +262,7 @@ impl Store for HttpStore {
         })
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let path = of_kind(&tick.kind, &["schedules", tick.id.as_str(), "tick"]);
             let request = wire::TickRequest::from(&tick);
@@ -275,7 +278,7 @@ impl Store for HttpStore {
 
 /// What of an error is not kept need not be sent.
 fn cut(mut settle: Settle) -> Settle {
-    if let How::Retry { error, .. } | How::Bury { error } = &mut settle.how {
+    if let Settlement::Retry { error, .. } | Settlement::Bury { error } = &mut settle.action {
         error.truncate(kept_error(error).len());
     }
     settle
@@ -341,9 +344,11 @@ mod tests {
             1,
         );
         let error = "x".repeat(MAX_ERROR_LEN - 1) + "ü and more";
-        for how in [How::Bury { error: error.clone() }, How::Retry { delay: None, error }] {
-            let (How::Bury { error } | How::Retry { error, .. }) =
-                cut(Settle { receipt: receipt.clone(), how }).how
+        for action in
+            [Settlement::Bury { error: error.clone() }, Settlement::Retry { delay: None, error }]
+        {
+            let (Settlement::Bury { error } | Settlement::Retry { error, .. }) =
+                cut(Settle { receipt: receipt.clone(), action }).action
             else {
                 panic!("it is another settlement");
             };

@@ -3,7 +3,7 @@
 use super::job::State;
 use super::reading::{Reading, maybe_object, named, objects};
 use crate::problem::{Problem, Sort};
-use requeue_jobs::{Change, Changed, JobId, Kind, Timestamp, What};
+use requeue_jobs::{Change, ChangeKind, Changed, JobId, Kind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What is to be done with a job.
@@ -19,22 +19,22 @@ pub enum ChangeVerb {
     Revive,
 }
 
-impl From<ChangeVerb> for What {
+impl From<ChangeVerb> for ChangeKind {
     fn from(verb: ChangeVerb) -> Self {
         match verb {
-            ChangeVerb::Cancel => What::Cancel,
-            ChangeVerb::RunNow => What::RunNow,
-            ChangeVerb::Revive => What::Revive,
+            ChangeVerb::Cancel => ChangeKind::Cancel,
+            ChangeVerb::RunNow => ChangeKind::RunNow,
+            ChangeVerb::Revive => ChangeKind::Revive,
         }
     }
 }
 
-impl From<What> for ChangeVerb {
-    fn from(what: What) -> Self {
+impl From<ChangeKind> for ChangeVerb {
+    fn from(what: ChangeKind) -> Self {
         match what {
-            What::Cancel => ChangeVerb::Cancel,
-            What::RunNow => ChangeVerb::RunNow,
-            What::Revive => ChangeVerb::Revive,
+            ChangeKind::Cancel => ChangeVerb::Cancel,
+            ChangeKind::RunNow => ChangeVerb::RunNow,
+            ChangeKind::Revive => ChangeVerb::Revive,
         }
     }
 }
@@ -70,14 +70,14 @@ impl ChangeAny {
     pub fn read(self, path: &str) -> Result<Change, Problem> {
         let kind = named(&format!("{path}kind"), &self.kind, |text| Kind::new(text))?;
         let id = named(&format!("{path}id"), &self.id, |text| JobId::new(text))?;
-        Ok(Change { kind, id, what: self.what.into() })
+        Ok(Change { kind, id, action: self.what.into() })
     }
 }
 
 impl From<Change> for ChangeAny {
     fn from(change: Change) -> Self {
         let (kind, id) = (change.kind.as_str().to_owned(), change.id.as_str().to_owned());
-        ChangeAny { kind, id, what: change.what.into() }
+        ChangeAny { kind, id, what: change.action.into() }
     }
 }
 

@@ -49,23 +49,23 @@ impl<T> Entry<T> {
 ///
 /// ```
 /// use requeue_http::{Problem, Sort};
-/// use requeue_http::wire::Answered;
+/// use requeue_http::wire::BatchErrors;
 ///
 /// let read = ["1", "x", "3"].map(|text| {
 ///     text.parse::<u8>().map_err(|_| Problem::new(Sort::Invalid, format!("{text} is no number")))
 /// });
-/// let (sent, answered) = Answered::split(read);
+/// let (sent, answered) = BatchErrors::split(read);
 /// assert_eq!(sent, [1, 3]);
 /// let results = answered.join(["one", "three"].map(Ok::<_, Problem>)).results;
 /// assert_eq!(results.len(), 3);
 /// assert!(results[1].clone().into_result().is_err());
 /// ```
 #[derive(Debug)]
-pub struct Answered(Vec<Option<Problem>>);
+pub struct BatchErrors(Vec<Option<Problem>>);
 
-impl Answered {
+impl BatchErrors {
     /// Those that could be read, and the rest.
-    pub fn split<T>(read: impl IntoIterator<Item = Result<T, Problem>>) -> (Vec<T>, Answered) {
+    pub fn split<T>(read: impl IntoIterator<Item = Result<T, Problem>>) -> (Vec<T>, BatchErrors) {
         let mut sent = Vec::new();
         let mut answered = Vec::new();
         for entry in read {
@@ -77,7 +77,7 @@ impl Answered {
                 Err(problem) => answered.push(Some(problem)),
             }
         }
-        (sent, Answered(answered))
+        (sent, BatchErrors(answered))
     }
 
     /// All answers, in the order of the request. `done` has one for each that was sent.

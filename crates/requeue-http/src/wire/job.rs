@@ -146,9 +146,9 @@ pub struct Failure {
     pub worker: String,
     /// When it was claimed.
     pub started_at: String,
-    /// When it was retried, or its lease lapsed.
+    /// When it was retried, or its lease expired.
     pub ended_at: String,
-    /// What its worker said. `null`: it said nothing, and the lease lapsed.
+    /// What its worker said. `null`: it said nothing, and the lease expired.
     pub error: Option<String>,
 }
 

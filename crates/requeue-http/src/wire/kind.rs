@@ -217,7 +217,7 @@ pub struct KindStats {
     pub ready: u64,
     /// Whether there may be more ready ones than were counted.
     pub ready_capped: bool,
-    /// Leased, lapsed leases included.
+    /// Leased, expired leases included.
     pub leased: u64,
     /// Dead.
     pub dead: u64,

@@ -104,6 +104,6 @@ pub struct ReapRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reaped {
-    /// Leases that lapsed, and dead jobs that are not kept.
+    /// Leases that expired, and dead jobs that are not kept.
     pub reaped: usize,
 }

@@ -3,7 +3,7 @@
 use super::reading::{Reading, named, objects};
 use crate::problem::{Problem, Sort};
 use crate::times::{show_duration, show_time};
-use requeue_jobs::{Due, How, Receipt, Settle, Settled};
+use requeue_jobs::{Due, Receipt, Settle, Settled, Settlement};
 use serde::{Deserialize, Serialize};
 
 /// What is to become of leases.
@@ -89,18 +89,18 @@ impl SettleLease {
             reading.due(&at("delay"), Due::After(delay))?;
         }
         let error = self.error.unwrap_or_default();
-        let how = match verb {
-            Ack => How::Ack,
-            Retry => How::Retry { delay, error },
-            Bury => How::Bury { error },
+        let action = match verb {
+            Ack => Settlement::Ack,
+            Retry => Settlement::Retry { delay, error },
+            Bury => Settlement::Bury { error },
             Requeue => match delay {
-                Some(delay) => How::RequeueAfter(delay),
+                Some(delay) => Settlement::RequeueAfter(delay),
                 None => return Err(wrong("delay", "requeue needs it".to_owned())),
             },
-            Release => How::Release,
-            Extend => How::Extend(reading.lease(&at("lease"), self.lease.as_deref())?),
+            Release => Settlement::Release,
+            Extend => Settlement::Extend(reading.lease(&at("lease"), self.lease.as_deref())?),
         };
-        Ok(Settle { receipt, how })
+        Ok(Settle { receipt, action })
     }
 }
 
@@ -109,19 +109,21 @@ impl From<Settle> for SettleLease {
         let receipt = settle.receipt.to_string();
         let lease =
             |how| SettleLease { receipt, how: Some(how), error: None, delay: None, lease: None };
-        match settle.how {
-            How::Ack => lease(SettleVerb::Ack),
-            How::Retry { delay, error } => SettleLease {
+        match settle.action {
+            Settlement::Ack => lease(SettleVerb::Ack),
+            Settlement::Retry { delay, error } => SettleLease {
                 error: Some(error),
                 delay: delay.map(show_duration),
                 ..lease(SettleVerb::Retry)
             },
-            How::Bury { error } => SettleLease { error: Some(error), ..lease(SettleVerb::Bury) },
-            How::RequeueAfter(delay) => {
+            Settlement::Bury { error } => {
+                SettleLease { error: Some(error), ..lease(SettleVerb::Bury) }
+            }
+            Settlement::RequeueAfter(delay) => {
                 SettleLease { delay: Some(show_duration(delay)), ..lease(SettleVerb::Requeue) }
             }
-            How::Release => lease(SettleVerb::Release),
-            How::Extend(length) => {
+            Settlement::Release => lease(SettleVerb::Release),
+            Settlement::Extend(length) => {
                 SettleLease { lease: length.map(show_duration), ..lease(SettleVerb::Extend) }
             }
         }

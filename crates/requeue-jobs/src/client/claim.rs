@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A claim in the making, of [`Jobs::claim`]: nothing happens before it is awaited.
 ///
 /// Dropped half way, it may have claimed jobs all the same: they come back when their leases
-/// lapse, with one attempt more counted. Kinds that could not be asked are in
+/// expiry, with one attempt more counted. Kinds that could not be asked are in
 /// [`Claimed::errors`].
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! A put in the making.
 
-use super::lane::{Call, Lane};
+use super::batcher::{Batcher, Call};
 use crate::error::{Invalid, PutError};
 use crate::job::Body;
 use crate::names::{JobId, Kind};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-type Puts = Arc<Lane<Put, Placed, PutError>>;
+type Puts = Arc<Batcher<Put, Placed, PutError>>;
 
 /// A put in the making, of [`Jobs::put`](super::Jobs::put): nothing happens before it is awaited.
 ///

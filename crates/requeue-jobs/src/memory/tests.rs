@@ -1,4 +1,4 @@
-//! Corners of the lock and the bell around the rules.
+//! Corners of the lock and the changes around the rules.
 
 use super::MemoryStore;
 use crate::limits::MAX_DELAY;

@@ -1,8 +1,8 @@
 //! Claims, and what becomes of leases that nobody settles.
 
+use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Next, Record, Status};
-use super::shelf::{List, Shelf};
 use crate::claim::{Claim, ClaimedJob};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
@@ -12,10 +12,10 @@ use crate::settings::check_lease;
 use crate::time::Timestamp;
 use std::mem;
 
-impl<S: Shelf> KindState<S> {
+impl<S: JobTable> KindState<S> {
     /// Leases up to `max` jobs. After an error, those that were leased before are in `out`.
     ///
-    /// Of the leases that lapsed, it ends up to `ends` that leave nothing to claim, for their jobs
+    /// Of the leases that expired, it ends up to `ends` that leave nothing to claim, for their jobs
     /// died or were cancelled, and takes those off `ends`: however many there are, a claim is a
     /// small change. The next one goes on with them.
     pub fn claim(
@@ -37,7 +37,7 @@ impl<S: Shelf> KindState<S> {
             && *ends > 0
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            match self.end_lapsed(id, record, now) {
+            match self.end_expired(id, record, now) {
                 Some((id, record)) => out.push(self.lease(id, record, claim, ends_at, now)),
                 None => *ends -= 1,
             }
@@ -45,23 +45,23 @@ impl<S: Shelf> KindState<S> {
         Ok(())
     }
 
-    /// How many more may be leased; lapsed leases do not count.
+    /// How many more may be leased; expired leases do not count.
     fn room(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         let Some(limit) = self.settings.concurrency else { return Ok(usize::MAX) };
         let limit = limit as usize;
-        Ok(limit.saturating_sub(self.shelf.unlapsed(now, limit)?))
+        Ok(limit.saturating_sub(self.table.unexpired(now, limit)?))
     }
 
-    /// Takes out the first that is due, or whose lease lapsed.
+    /// Takes out the first that is due, or whose lease expired.
     fn take_claimable(
         &mut self,
         now: Timestamp,
     ) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
-        let due = self.shelf.first(List::Pending)?.filter(|place| place.at <= now);
-        let lapsed = self.shelf.first(List::Leased)?.filter(|place| place.at <= now);
-        self.shelf.take_first(match (due, lapsed) {
+        let due = self.table.first(List::Pending)?.filter(|place| place.at <= now);
+        let expired = self.table.first(List::Leased)?.filter(|place| place.at <= now);
+        self.table.take_first(match (due, expired) {
             (None, None) => return Ok(None),
-            (Some(due), Some(lapsed)) if lapsed < due => List::Leased,
+            (Some(due), Some(expired)) if expired < due => List::Leased,
             (Some(_), _) => List::Pending,
             (None, Some(_)) => List::Leased,
         })
@@ -92,13 +92,13 @@ impl<S: Shelf> KindState<S> {
         job.attempt = record.attempts.saturating_add(1);
         job.lease_ends_at = ends_at;
         job.created_at = record.created_at;
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
         job
     }
 
-    /// Ends the lease of a job that was taken out, where it has one: it lapsed, and that is a
+    /// Ends the lease of a job that was taken out, where it has one: it expired, and that is a
     /// failed attempt. Answers the job if it can be claimed now; otherwise it is seen to.
-    fn end_lapsed(
+    fn end_expired(
         &mut self,
         id: JobId,
         mut record: Box<Record>,
@@ -126,7 +126,7 @@ impl<S: Shelf> KindState<S> {
             return None;
         }
         if record.due > now {
-            self.shelf.keep(id, record);
+            self.table.keep(id, record);
             return None;
         }
         Some((id, record))
@@ -142,7 +142,7 @@ impl<S: Shelf> KindState<S> {
     ) {
         if let Some(next) = next {
             *record = self.fresh(next, now);
-            self.shelf.keep(id, record);
+            self.table.keep(id, record);
         }
     }
 
@@ -159,22 +159,22 @@ impl<S: Shelf> KindState<S> {
         record.status = Status::Dead { died_at: now };
         record.deaths = record.deaths.saturating_add(1);
         record.seq = self.next_seq();
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
         // It is buried, whatever becomes of the oldest: that one is met again by the next.
         drop(self.drop_dead(now, 1));
     }
 
-    /// Ends up to `max` leases that lapsed, and drops up to `max` dead jobs, and at most
+    /// Ends up to `max` leases that expired, and drops up to `max` dead jobs, and at most
     /// [`MAX_BATCH`]. What was done before an error stays done.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
         let (max, mut reaped) = (max.min(MAX_BATCH), 0);
         while reaped < max
-            && let Some(place) = self.shelf.first(List::Leased)?
+            && let Some(place) = self.table.first(List::Leased)?
             && place.at <= now
-            && let Some((id, record)) = self.shelf.take_first(List::Leased)?
+            && let Some((id, record)) = self.table.take_first(List::Leased)?
         {
-            if let Some((id, record)) = self.end_lapsed(id, record, now) {
-                self.shelf.keep(id, record);
+            if let Some((id, record)) = self.end_expired(id, record, now) {
+                self.table.keep(id, record);
             }
             reaped += 1;
         }
@@ -186,10 +186,10 @@ impl<S: Shelf> KindState<S> {
         let oldest = retention.oldest(now);
         let mut dropped = 0;
         while dropped < max
-            && let Some(place) = self.shelf.first(List::Dead)?
-            && (place.at < oldest || self.shelf.count(List::Dead) > retention.count as u64)
+            && let Some(place) = self.table.first(List::Dead)?
+            && (place.at < oldest || self.table.count(List::Dead) > retention.count as u64)
         {
-            self.shelf.take_first(List::Dead)?;
+            self.table.take_first(List::Dead)?;
             dropped += 1;
         }
         Ok(dropped)
@@ -201,10 +201,10 @@ impl<S: Shelf> KindState<S> {
             return Ok(None);
         }
         if self.room(now)? == 0 {
-            return self.shelf.first_to_end(now);
+            return self.table.first_to_end(now);
         }
-        let due = self.shelf.first(List::Pending)?;
-        let lapsed = self.shelf.first(List::Leased)?;
-        Ok(due.into_iter().chain(lapsed).min().map(|place| place.at))
+        let due = self.table.first(List::Pending)?;
+        let expired = self.table.first(List::Leased)?;
+        Ok(due.into_iter().chain(expired).min().map(|place| place.at))
     }
 }

@@ -3,9 +3,9 @@
 //! Here are puts and changes. [Claims](super::claim) and [settlements](super::settle) are
 //! beside.
 
+use super::job_table::{JobTable, List};
 use super::record::{Next, Record, Status};
-use super::shelf::{List, Shelf};
-use crate::claim::{Change, Changed, What};
+use crate::claim::{Change, ChangeKind, Changed};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::{Body, JobView};
@@ -19,7 +19,7 @@ use crate::store::Tick;
 use crate::time::{Due, Timestamp};
 use std::collections::BTreeMap;
 
-/// One kind: its jobs, on a [`Shelf`], and what is known of it.
+/// One kind: its jobs, on a [`JobTable`], and what is known of it.
 ///
 /// Where reading fails, a call answers that error, and has changed nothing of the job it was at.
 pub struct KindState<S> {
@@ -31,7 +31,7 @@ pub struct KindState<S> {
     /// What was given out last.
     pub counters: Counters,
     /// Its jobs.
-    pub shelf: S,
+    pub table: S,
 }
 
 /// The latest of each. They outlive the jobs: nothing that was given out is given out again.
@@ -47,13 +47,13 @@ pub struct Counters {
 
 impl<S> KindState<S> {
     /// A kind of which only these jobs are known.
-    pub fn new(name: Kind, shelf: S) -> Self {
+    pub fn new(name: Kind, table: S) -> Self {
         KindState {
             name,
             settings: Settings::default(),
             schedules: BTreeMap::new(),
             counters: Counters::default(),
-            shelf,
+            table,
         }
     }
 
@@ -108,15 +108,15 @@ impl<S> KindState<S> {
     }
 }
 
-impl<S: Shelf> KindState<S> {
+impl<S: JobTable> KindState<S> {
     /// Puts a job.
     pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
         let due = put.due.at(now)?;
         let Put { kind, id, body, mode, condition, .. } = put;
         let there = match condition {
-            None => self.shelf.take(&id)?,
+            None => self.table.take(&id)?,
             Some(condition) => {
-                let found = self.shelf.peek(&id)?.map(Record::newest_generation);
+                let found = self.table.peek(&id)?.map(Record::newest_generation);
                 match (condition, found) {
                     (Condition::IfAbsent, Some(generation)) => {
                         return Err(PutError::Exists { kind, id, generation });
@@ -125,7 +125,7 @@ impl<S: Shelf> KindState<S> {
                         return Err(PutError::Generation { kind, id, expected, found });
                     }
                     (Condition::IfAbsent, None) => None,
-                    (Condition::IfGeneration(_), _) => self.shelf.take(&id)?,
+                    (Condition::IfGeneration(_), _) => self.table.take(&id)?,
                 }
             }
         };
@@ -145,7 +145,7 @@ impl<S: Shelf> KindState<S> {
     ) -> Placed {
         let due = merged(mode, due, None, now, now);
         let (generation, seq) = (self.next_generation(), self.next_seq());
-        self.shelf.keep(id, Box::new(Record::new(body, due, generation, seq, now)));
+        self.table.keep(id, Box::new(Record::new(body, due, generation, seq, now)));
         Placed { outcome: PutOutcome::Created, generation }
     }
 
@@ -161,7 +161,7 @@ impl<S: Shelf> KindState<S> {
             matches!(&record.status, Status::Leased(lease) if lease.next.is_none());
         if mode == Mode::Keep && !has_no_successor {
             let generation = record.newest_generation();
-            self.shelf.put_back(id, record);
+            self.table.put_back(id, record);
             return Placed { outcome: PutOutcome::Kept, generation };
         }
         let generation = self.next_generation();
@@ -197,7 +197,7 @@ impl<S: Shelf> KindState<S> {
             }
         };
         record.updated_at = now;
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
         Placed { outcome, generation }
     }
 
@@ -215,7 +215,7 @@ impl<S: Shelf> KindState<S> {
         }
         // Before the schedule moves: where the put is refused, nothing happens.
         let due = Due::At(tick.expected).at(now)?;
-        let there = self.shelf.take(&tick.id)?;
+        let there = self.table.take(&tick.id)?;
         schedule.next = tick.next;
         let (body, mode) = (schedule.body.clone(), Mode::Replace);
         Ok(Ticked::Put(match there {
@@ -226,57 +226,59 @@ impl<S: Shelf> KindState<S> {
 
     /// Cancels a job, runs it now, or revives it.
     pub fn change(&mut self, change: Change, now: Timestamp) -> Result<Changed, ChangeError> {
-        let Change { kind, id, what } = change;
-        let Some(mut record) = self.shelf.take(&id)? else {
+        let Change { kind, id, action } = change;
+        let Some(mut record) = self.table.take(&id)? else {
             return Err(ChangeError::Absent { kind, id });
         };
-        let changed = match (what, &mut record.status) {
-            (What::Cancel, Status::Pending | Status::Dead { .. }) => return Ok(Changed::Removed),
-            (What::Cancel, Status::Leased(lease)) => {
+        let changed = match (action, &mut record.status) {
+            (ChangeKind::Cancel, Status::Pending | Status::Dead { .. }) => {
+                return Ok(Changed::Removed);
+            }
+            (ChangeKind::Cancel, Status::Leased(lease)) => {
                 (lease.cancelled, lease.next) = (true, None);
                 Changed::Ending
             }
-            (What::RunNow, Status::Pending) => {
+            (ChangeKind::RunNow, Status::Pending) => {
                 record.floor = Timestamp::default();
                 if record.due > now {
                     (record.due, record.seq) = (now, self.next_seq());
                 }
                 Changed::Ready
             }
-            (What::RunNow, Status::Leased(lease)) => {
+            (ChangeKind::RunNow, Status::Leased(lease)) => {
                 let Some(next) = &mut lease.next else {
-                    self.shelf.put_back(id.clone(), record);
+                    self.table.put_back(id.clone(), record);
                     return Err(ChangeError::Leased { kind, id });
                 };
                 next.due = next.due.min(now);
                 Changed::Ready
             }
-            (What::RunNow | What::Revive, Status::Dead { .. }) => {
+            (ChangeKind::RunNow | ChangeKind::Revive, Status::Dead { .. }) => {
                 record.status = Status::Pending;
                 record.reset();
                 (record.due, record.seq) = (now, self.next_seq());
                 Changed::Revived
             }
-            (What::Revive, Status::Pending | Status::Leased(_)) => {
-                self.shelf.put_back(id.clone(), record);
+            (ChangeKind::Revive, Status::Pending | Status::Leased(_)) => {
+                self.table.put_back(id.clone(), record);
                 return Err(ChangeError::NotDead { kind, id });
             }
         };
         record.updated_at = now;
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
         Ok(changed)
     }
 
     /// What is known of a job.
     pub fn get(&mut self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        Ok(self.shelf.peek(id)?.map(|record| record.view(&self.name, id, now)))
+        Ok(self.table.peek(id)?.map(|record| record.view(&self.name, id, now)))
     }
 
     /// What is known of the kind, where so many of its jobs are ready: that is for the store to
     /// count.
     pub fn view(&mut self, ready: u64, now: Timestamp) -> Result<KindView, StoreError> {
-        let oldest = self.shelf.first(List::Pending)?.map(|place| place.at);
-        let [pending, leased, dead] = List::ALL.map(|list| self.shelf.count(list));
+        let oldest = self.table.first(List::Pending)?.map(|place| place.at);
+        let [pending, leased, dead] = List::ALL.map(|list| self.table.count(list));
         Ok(KindView {
             kind: self.name.clone(),
             counts: Counts { pending, leased, dead, ready },
@@ -289,7 +291,7 @@ impl<S: Shelf> KindState<S> {
 
     /// Whether there is nothing that a list of kinds would show: no job, schedule or setting.
     pub fn is_idle(&self) -> bool {
-        List::ALL.iter().all(|list| self.shelf.count(*list) == 0)
+        List::ALL.iter().all(|list| self.table.count(*list) == 0)
             && self.schedules.is_empty()
             && self.settings == Settings::default()
     }

@@ -1,8 +1,8 @@
 //! All kinds of a store.
 
 use super::check_count;
+use super::job_table::JobTable;
 use super::kind::KindState;
-use super::shelf::Shelf;
 use super::turns::Turns;
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
@@ -13,7 +13,7 @@ use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
-use crate::store::{Each, Tick};
+use crate::store::{BatchResults, Tick};
 use crate::time::Timestamp;
 use foldhash::HashMap;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use std::time::Duration;
 pub struct Kinds<S> {
     kinds: HashMap<Kind, KindState<S>>,
     turns: Turns,
-    /// Makes the shelf of a new kind.
-    shelf: Box<dyn FnMut(&Kind) -> S + Send>,
+    /// Makes the table of a new kind.
+    table: Box<dyn FnMut(&Kind) -> S + Send>,
 }
 
-impl<S: Shelf> Kinds<S> {
-    /// None yet. `shelf` makes the shelf of a kind, when that is made.
-    pub fn new(shelf: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
-        Kinds { kinds: HashMap::default(), turns: Turns::default(), shelf: Box::new(shelf) }
+impl<S: JobTable> Kinds<S> {
+    /// None yet. `table` makes the table of a kind, when that is made.
+    pub fn new(table: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
+        Kinds { kinds: HashMap::default(), turns: Turns::default(), table: Box::new(table) }
     }
 
     /// Adds a kind that was there before the store was opened.
@@ -94,8 +94,8 @@ impl<S: Shelf> Kinds<S> {
             let count = count + 1;
             return Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS });
         }
-        let shelf = &mut self.shelf;
-        let make = || KindState::new(kind.clone(), shelf(kind));
+        let table = &mut self.table;
+        let make = || KindState::new(kind.clone(), table(kind));
         Ok(self.kinds.entry(kind.clone()).or_insert_with(make))
     }
 
@@ -114,7 +114,7 @@ impl<S: Shelf> Kinds<S> {
         self.made(&put.kind)?.put(put, now)
     }
 
-    /// Leases jobs that are due, and those whose lease lapsed.
+    /// Leases jobs that are due, and those whose lease expired.
     pub fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Claimed, Invalid> {
         check_count("kinds in a claim", claim.kinds.len())?;
         check_count("jobs in a claim", claim.max)?;
@@ -155,7 +155,7 @@ impl<S: Shelf> Kinds<S> {
         &mut self,
         restore: Restore,
         now: Timestamp,
-    ) -> Result<Each<Restored, StoreError>, Invalid> {
+    ) -> Result<BatchResults<Restored, StoreError>, Invalid> {
         restore.check()?;
         let Restore { kind, generation, fence, jobs } = restore;
         let kind = self.made(&kind)?;
@@ -180,7 +180,7 @@ impl<S: Shelf> Kinds<S> {
         Ok(next.map(|next| next.saturating_since(now)))
     }
 
-    /// Ends leases that lapsed, and drops dead jobs that are not to be kept, at most `max` of
+    /// Ends leases that expired, and drops dead jobs that are not to be kept, at most `max` of
     /// each kind. All kinds are seen to, also where one cannot be read; then that is answered.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
         let mut all = Ok(0);

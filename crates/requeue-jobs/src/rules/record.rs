@@ -1,6 +1,6 @@
 //! What is kept of one job.
 
-use super::shelf::{List, Place};
+use super::job_table::{List, Place};
 use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView};
 use crate::limits::KEPT_ATTEMPTS;
 use crate::names::{JobId, Kind, WorkerName};

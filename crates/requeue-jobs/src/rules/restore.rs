@@ -1,8 +1,8 @@
 //! Jobs of another store.
 
+use super::job_table::JobTable;
 use super::kind::KindState;
 use super::record::{Record, Status};
-use super::shelf::Shelf;
 use crate::error::{Invalid, StoreError};
 use crate::job::JobView;
 use crate::receipt::{Fence, Generation};
@@ -18,7 +18,7 @@ impl<S> KindState<S> {
     }
 }
 
-impl<S: Shelf> KindState<S> {
+impl<S: JobTable> KindState<S> {
     /// Keeps a job that another store had.
     pub fn restore(&mut self, job: JobView, now: Timestamp) -> Result<Restored, StoreError> {
         let (id, newest) = (job.id.clone(), job.newest_generation());
@@ -27,7 +27,7 @@ impl<S: Shelf> KindState<S> {
             return Err(Invalid::NoSuchJob { id, reason }.into());
         }
         let arrival = Arrival::of(job, now)?;
-        let is_there = self.shelf.peek(&id)?.is_some();
+        let is_there = self.table.peek(&id)?.is_some();
         // Also for one that does not arrive: it was given out.
         self.raise(newest, Fence(0));
         if is_there {
@@ -35,7 +35,7 @@ impl<S: Shelf> KindState<S> {
         }
         let Some(Arrival { job, floor }) = arrival else { return Ok(Restored::Ended) };
         let seq = self.next_seq();
-        self.shelf.keep(id, Box::new(restored(job, floor, seq)));
+        self.table.keep(id, Box::new(restored(job, floor, seq)));
         Ok(Restored::Created)
     }
 }

@@ -1,9 +1,9 @@
 //! Settlements: what becomes of a lease, as its holder says.
 
+use super::job_table::JobTable;
 use super::kind::KindState;
 use super::record::{Lease, Next, Record, Status};
-use super::shelf::Shelf;
-use crate::claim::{How, Settle, Settled};
+use crate::claim::{Settle, Settled, Settlement};
 use crate::error::SettleError;
 use crate::job::kept_error;
 use crate::names::JobId;
@@ -11,53 +11,53 @@ use crate::settings::check_lease;
 use crate::time::{Due, Timestamp};
 use std::mem;
 
-impl<S: Shelf> KindState<S> {
+impl<S: JobTable> KindState<S> {
     /// Settles a lease.
     pub fn settle(&mut self, settle: Settle, now: Timestamp) -> Result<Settled, SettleError> {
-        let Settle { receipt, how } = settle;
-        if let How::Extend(Some(lease)) = &how {
+        let Settle { receipt, action } = settle;
+        if let Settlement::Extend(Some(lease)) = &action {
             check_lease(*lease)?;
         }
-        let delay = match &how {
-            How::Retry { delay: Some(delay), .. } | How::RequeueAfter(delay) => {
+        let delay = match &action {
+            Settlement::Retry { delay: Some(delay), .. } | Settlement::RequeueAfter(delay) => {
                 Some(Due::After(*delay).at(now)?)
             }
             _ => None,
         };
         // Taken and, if need be, put back: an ack looks it up once.
-        let Some(mut record) = self.shelf.take(receipt.id())? else {
+        let Some(mut record) = self.table.take(receipt.id())? else {
             return Err(SettleError::LeaseLost { receipt });
         };
         let mut lease = match mem::replace(&mut record.status, Status::Pending) {
             Status::Leased(lease) if lease.is_of(&receipt) => lease,
             other => {
                 record.status = other;
-                self.shelf.put_back(receipt.id().clone(), record);
+                self.table.put_back(receipt.id().clone(), record);
                 return Err(SettleError::LeaseLost { receipt });
             }
         };
         let id = receipt.into_id();
         if lease.cancelled {
-            match how {
-                How::Extend(_) => {
+            match action {
+                Settlement::Extend(_) => {
                     record.status = Status::Leased(lease);
-                    self.shelf.put_back(id, record);
+                    self.table.put_back(id, record);
                 }
                 _ => self.start_afresh(id, record, lease.next, now),
             }
             return Ok(Settled::Cancelled);
         }
         record.updated_at = now;
-        Ok(match how {
-            How::Extend(length) => {
+        Ok(match action {
+            Settlement::Extend(length) => {
                 let ends_at = now.saturating_add(length.unwrap_or(self.settings.lease));
                 lease.ends_at = lease.ends_at.max(ends_at);
                 let ends_at = lease.ends_at;
                 record.status = Status::Leased(lease);
-                self.shelf.keep(id, record);
+                self.table.keep(id, record);
                 Settled::Extended(ends_at)
             }
-            How::Ack | How::RequeueAfter(_) => {
+            Settlement::Ack | Settlement::RequeueAfter(_) => {
                 let next = match (lease.next, delay) {
                     (None, Some(due)) => {
                         let (body, generation) = (record.body.clone(), self.next_generation());
@@ -68,24 +68,24 @@ impl<S: Shelf> KindState<S> {
                 if let Some(next) = next {
                     *record = self.fresh(next, now);
                     record.first_put_at = None;
-                    self.shelf.keep(id, record);
+                    self.table.keep(id, record);
                 }
                 Settled::Done
             }
-            How::Release => {
+            Settlement::Release => {
                 if let Some(next) = lease.next {
                     self.replace(&mut record, next.body, next.due, now);
                     record.generation = next.generation;
                 }
-                self.shelf.keep(id, record);
+                self.table.keep(id, record);
                 Settled::Released
             }
-            How::Bury { error } => {
+            Settlement::Bury { error } => {
                 record.fail(&lease, now, Some(kept_error(&error)));
                 self.bury_by_will(id, record, lease.next, now);
                 Settled::Dead
             }
-            How::Retry { error, .. } => {
+            Settlement::Retry { error, .. } => {
                 record.fail(&lease, now, Some(kept_error(&error)));
                 self.retry(id, record, *lease, delay, now)
             }
@@ -108,7 +108,7 @@ impl<S: Shelf> KindState<S> {
         record.reset();
         record.deaths = record.deaths.saturating_add(1);
         record.seq = self.next_seq();
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
     }
 
     fn retry(
@@ -132,7 +132,7 @@ impl<S: Shelf> KindState<S> {
         }
         record.seq = self.next_seq();
         let due = record.due;
-        self.shelf.keep(id, record);
+        self.table.keep(id, record);
         Settled::RetryAt(due)
     }
 }

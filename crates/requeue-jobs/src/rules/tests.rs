@@ -1,12 +1,12 @@
-//! Corners that random histories found, and shelves that cannot be read.
+//! Corners that random histories found, and tables that cannot be read.
 
-use super::{KindState, Kinds, List, Place, Record, Shelf};
+use super::{JobTable, KindState, Kinds, List, Place, Record};
 use crate::limits::MAX_DELAY;
 use crate::memory::MemoryShelf;
 use crate::{
-    Body, Change, ChangeError, Claim, ClaimedJob, Condition, Due, How, JobId, JobView, Kind,
+    Body, Change, ChangeError, ChangeKind, Claim, ClaimedJob, Condition, Due, JobId, JobView, Kind,
     Missed, Mode, Put, PutError, PutOutcome, Receipt, Schedule, Settle, SettleError, Settled,
-    StoreError, Tick, Ticked, Timestamp, What, WorkerName,
+    Settlement, StoreError, Tick, Ticked, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ fn id() -> JobId {
 }
 
 /// Due in ten seconds, and never later than `max_wait` seconds after the first put.
-fn debounced(kind: &mut KindState<impl Shelf>, max_wait: u32, now: Timestamp) -> PutOutcome {
+fn debounced(kind: &mut KindState<impl JobTable>, max_wait: u32, now: Timestamp) -> PutOutcome {
     let mut put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
     put.due = Due::After(10 * SECOND);
     put.mode = Mode::Debounce { max_wait: max_wait * SECOND };
     kind.put(put, now).unwrap().outcome
 }
 
-fn claim(kind: &mut KindState<impl Shelf>, now: Timestamp) -> ClaimedJob {
+fn claim(kind: &mut KindState<impl JobTable>, now: Timestamp) -> ClaimedJob {
     let worker = WorkerName::new("w").unwrap();
     let claim = Claim { kinds: Vec::new(), max: 1, lease: None, worker, nonce: 7 };
     let mut jobs = Vec::new();
@@ -40,16 +40,21 @@ fn claim(kind: &mut KindState<impl Shelf>, now: Timestamp) -> ClaimedJob {
     jobs.pop().expect("a job is due")
 }
 
-fn settle(kind: &mut KindState<impl Shelf>, job: &ClaimedJob, how: How, now: Timestamp) -> Settled {
-    kind.settle(Settle { receipt: job.receipt.clone(), how }, now).unwrap()
+fn settle(
+    kind: &mut KindState<impl JobTable>,
+    job: &ClaimedJob,
+    action: Settlement,
+    now: Timestamp,
+) -> Settled {
+    kind.settle(Settle { receipt: job.receipt.clone(), action }, now).unwrap()
 }
 
-fn cancel(kind: &mut KindState<impl Shelf>, now: Timestamp) {
-    let change = Change { kind: Kind::new("k").unwrap(), id: id(), what: What::Cancel };
+fn cancel(kind: &mut KindState<impl JobTable>, now: Timestamp) {
+    let change = Change { kind: Kind::new("k").unwrap(), id: id(), action: ChangeKind::Cancel };
     kind.change(change, now).unwrap();
 }
 
-fn view(kind: &mut KindState<impl Shelf>, now: Timestamp) -> JobView {
+fn view(kind: &mut KindState<impl JobTable>, now: Timestamp) -> JobView {
     kind.get(&id(), now).unwrap().expect("there is a job")
 }
 
@@ -66,7 +71,7 @@ fn debounced_puts_during_a_lease_count_from_the_first_of_them() {
     debounced(&mut kind, 0, at(0));
     let job = claim(&mut kind, at(0));
     debounced(&mut kind, 60, at(1));
-    settle(&mut kind, &job, How::Ack, at(2));
+    settle(&mut kind, &job, Settlement::Ack, at(2));
     // Since the ack there was none: the next is the first.
     claim(&mut kind, at(11));
     debounced(&mut kind, 15, at(12));
@@ -90,7 +95,7 @@ fn extending_a_cancelled_lease_changes_nothing() {
     let job = claim(&mut kind, at(0));
     cancel(&mut kind, at(1));
     let before = view(&mut kind, at(2));
-    assert_eq!(settle(&mut kind, &job, How::Extend(None), at(2)), Settled::Cancelled);
+    assert_eq!(settle(&mut kind, &job, Settlement::Extend(None), at(2)), Settled::Cancelled);
     assert_eq!(view(&mut kind, at(2)), before);
 }
 
@@ -102,7 +107,7 @@ fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
     cancel(&mut kind, at(1));
     debounced(&mut kind, 60, at(2));
     debounced(&mut kind, 60, at(3));
-    assert_eq!(settle(&mut kind, &job, How::Ack, at(4)), Settled::Cancelled);
+    assert_eq!(settle(&mut kind, &job, Settlement::Ack, at(4)), Settled::Cancelled);
     let job = view(&mut kind, at(4));
     assert_eq!((job.created_at, job.updated_at), (at(2), at(4)));
 }
@@ -156,7 +161,7 @@ fn fences_rise_also_where_the_clock_is_far_off() {
         let job = claim(&mut kind, end);
         assert!(job.receipt.fence().0 > fence);
         fence = job.receipt.fence().0;
-        settle(&mut kind, &job, How::Ack, end);
+        settle(&mut kind, &job, Settlement::Ack, end);
     }
 }
 
@@ -171,11 +176,11 @@ fn a_release_uses_up_no_generation() {
     put(&mut kind);
     let job = claim(&mut kind, at(0));
     let successor = put(&mut kind);
-    settle(&mut kind, &job, How::Release, at(0));
+    settle(&mut kind, &job, Settlement::Release, at(0));
     assert_eq!(put(&mut kind).0, successor.0 + 1);
 }
 
-/// A shelf in memory that counts changes, and whose reads of some sort fail when told to.
+/// A table in memory that counts changes, and whose reads of some sort fail when told to.
 #[derive(Default)]
 struct Frail {
     inner: MemoryShelf,
@@ -200,7 +205,7 @@ impl Frail {
     }
 }
 
-impl Shelf for Frail {
+impl JobTable for Frail {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.jobs()?.peek(id)
     }
@@ -230,8 +235,8 @@ impl Shelf for Frail {
         self.inner.count(list)
     }
 
-    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.list(List::Leased)?.unlapsed(now, limit)
+    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.list(List::Leased)?.unexpired(now, limit)
     }
 
     fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
@@ -252,17 +257,17 @@ fn what_cannot_be_read_is_not_changed() {
     let mut kind = frail();
     kind.put(now_put(), at(0)).unwrap();
     let job = claim(&mut kind, at(0));
-    let (before, counters, kept) = (view(&mut kind, at(1)), kind.counters, kind.shelf.kept);
-    kind.shelf.no_jobs = true;
-    let settle = Settle { receipt: job.receipt.clone(), how: How::Ack };
-    let change = Change { kind: Kind::new("k").unwrap(), id: id(), what: What::Cancel };
+    let (before, counters, kept) = (view(&mut kind, at(1)), kind.counters, kind.table.kept);
+    kind.table.no_jobs = true;
+    let settle = Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
+    let change = Change { kind: Kind::new("k").unwrap(), id: id(), action: ChangeKind::Cancel };
     assert_eq!(kind.put(now_put(), at(1)), Err(PutError::Store(broken())));
     let conditional = Put { condition: Some(Condition::IfAbsent), ..now_put() };
     assert_eq!(kind.put(conditional, at(1)), Err(PutError::Store(broken())));
     assert_eq!(kind.settle(settle, at(1)), Err(SettleError::Store(broken())));
     assert_eq!(kind.change(change, at(1)), Err(ChangeError::Store(broken())));
-    kind.shelf.no_jobs = false;
-    assert_eq!((kind.counters, kind.shelf.kept), (counters, kept));
+    kind.table.no_jobs = false;
+    assert_eq!((kind.counters, kind.table.kept), (counters, kept));
     assert_eq!(view(&mut kind, at(1)), before);
 }
 
@@ -280,9 +285,9 @@ fn a_schedule_stays_where_its_job_cannot_be_read() {
         next: at(2),
         put: true,
     };
-    kind.shelf.no_jobs = true;
+    kind.table.no_jobs = true;
     assert_eq!(kind.tick(tick(), at(1)), Err(broken()));
-    kind.shelf.no_jobs = false;
+    kind.table.no_jobs = false;
     assert!(matches!(kind.tick(tick(), at(1)), Ok(Ticked::Put(_))));
 }
 
@@ -292,13 +297,16 @@ fn a_job_is_buried_also_where_the_dead_cannot_be_read() {
     kind.settings.retention.count = 0;
     kind.put(now_put(), at(0)).unwrap();
     let job = claim(&mut kind, at(0));
-    kind.shelf.no_list = Some(List::Dead);
-    assert_eq!(settle(&mut kind, &job, How::Bury { error: "no".into() }, at(1)), Settled::Dead);
-    assert_eq!(kind.shelf.count(List::Dead), 1);
+    kind.table.no_list = Some(List::Dead);
+    assert_eq!(
+        settle(&mut kind, &job, Settlement::Bury { error: "no".into() }, at(1)),
+        Settled::Dead
+    );
+    assert_eq!(kind.table.count(List::Dead), 1);
     assert_eq!(kind.reap(1, at(1)), Err(broken()));
-    kind.shelf.no_list = None;
+    kind.table.no_list = None;
     assert_eq!(kind.reap(1, at(1)), Ok(1));
-    assert_eq!(kind.shelf.count(List::Dead), 0);
+    assert_eq!(kind.table.count(List::Dead), 0);
 }
 
 #[test]
@@ -328,14 +336,14 @@ fn what_changes_nothing_is_put_back() {
     kind.put(now_put(), at(0)).unwrap();
     assert_eq!(kind.put(keep.clone(), at(1)).unwrap().outcome, PutOutcome::Kept);
     let job = claim(&mut kind, at(1));
-    let change = |what| Change { kind: Kind::new("k").unwrap(), id: id(), what };
-    assert!(kind.change(change(What::RunNow), at(1)).is_err());
-    assert!(kind.change(change(What::Revive), at(1)).is_err());
+    let change = |action| Change { kind: Kind::new("k").unwrap(), id: id(), action };
+    assert!(kind.change(change(ChangeKind::RunNow), at(1)).is_err());
+    assert!(kind.change(change(ChangeKind::Revive), at(1)).is_err());
     let other = Receipt::new(Kind::new("k").unwrap(), id(), job.receipt.fence(), 8);
-    assert!(kind.settle(Settle { receipt: other, how: How::Ack }, at(1)).is_err());
-    assert_eq!(kind.shelf.kept, 2);
+    assert!(kind.settle(Settle { receipt: other, action: Settlement::Ack }, at(1)).is_err());
+    assert_eq!(kind.table.kept, 2);
     cancel(&mut kind, at(1));
-    assert_eq!(settle(&mut kind, &job, How::Extend(None), at(1)), Settled::Cancelled);
-    assert_eq!(kind.shelf.kept, 3);
-    assert_eq!(kind.shelf.count(List::Leased), 1);
+    assert_eq!(settle(&mut kind, &job, Settlement::Extend(None), at(1)), Settled::Cancelled);
+    assert_eq!(kind.table.kept, 3);
+    assert_eq!(kind.table.count(List::Leased), 1);
 }

@@ -1,9 +1,9 @@
 //! One attempt at a job, from the moment it is claimed until it is settled.
 
-use super::crew::Seat;
 use super::lease::{Gone, Lease};
+use super::slots::JobSlot;
 use super::{Callback, JobWorker};
-use crate::claim::{ClaimedJob, How, Settled};
+use crate::claim::{ClaimedJob, Settled, Settlement};
 use crate::error::SettleError;
 use crate::job::kept_error;
 use crate::limits::MAX_DELAY;
@@ -61,10 +61,10 @@ impl Fault {
     }
 }
 
-/// Runs the handler on a job, and settles it. The seat is left when all that is done.
+/// Runs the handler on a job, and settles it. The slot is left when all that is done.
 pub(super) async fn work<F, Fut>(
     worker: Arc<JobWorker>,
-    seat: Seat,
+    slot: JobSlot,
     job: ClaimedJob,
     lease: Lease,
     handler: Arc<F>,
@@ -72,10 +72,10 @@ pub(super) async fn work<F, Fut>(
     F: Fn(Run<ClaimedJob>) -> Fut,
     Fut: Future<Output = Result<Outcome, BoxError>>,
 {
-    if lease.is_over(worker.jobs.clock()) || seat.is_stopped() {
+    if lease.is_over(worker.jobs.clock()) || slot.is_stopped() {
         // The executor was busy for so long: another may have the job by now, or the worker was
         // told to stop.
-        return worker.finish_with(&job, How::Release).await;
+        return worker.settle_or_report(&job, Settlement::Release).await;
     }
     let limit = worker.timeout.map(|limit| worker.jobs.clock().now().saturating_add(limit));
     let mut run = Run::new(job.clone(), job.attempt);
@@ -83,17 +83,17 @@ pub(super) async fn work<F, Fut>(
         run = run.until(worker.jobs.clock(), at);
     }
     let ended = match guarded(|| handler(run)) {
-        Ok(future) => worker.finish(future, &job, lease, limit).await,
+        Ok(future) => worker.run_handler(future, &job, lease, limit).await,
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
     match ended {
-        Ended::Well(Outcome::Done) => worker.finish_with(&job, How::Ack).await,
+        Ended::Well(Outcome::Done) => worker.settle_or_report(&job, Settlement::Ack).await,
         Ended::Well(Outcome::RequeueAfter(delay)) => {
-            worker.finish_with(&job, How::RequeueAfter(delay.min(MAX_DELAY))).await;
+            worker.settle_or_report(&job, Settlement::RequeueAfter(delay.min(MAX_DELAY))).await;
         }
         Ended::Well(Outcome::GiveUp) => {
             let error = Fault::Asked.text();
-            worker.fail(&job, lease, &Fault::Asked, How::Bury { error }).await;
+            worker.fail(&job, lease, &Fault::Asked, Settlement::Bury { error }).await;
         }
         // An outcome that is not known here is an attempt that can be repeated.
         Ended::Well(_) => worker.retry(&job, lease, &Fault::Asked).await,
@@ -103,15 +103,15 @@ pub(super) async fn work<F, Fut>(
         }
         Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
         // It would end with its lease; this is sooner.
-        Ended::Stopped(Gone::Cancelled) => worker.finish_with(&job, How::Ack).await,
+        Ended::Stopped(Gone::Cancelled) => worker.settle_or_report(&job, Settlement::Ack).await,
     }
-    drop(seat);
+    drop(slot);
 }
 
 impl JobWorker {
     /// Polls a handler's future to its end or its limit, or until its lease is gone, and
     /// drops it.
-    async fn finish<Fut>(
+    async fn run_handler<Fut>(
         &self,
         future: Fut,
         job: &ClaimedJob,
@@ -159,19 +159,19 @@ impl JobWorker {
         }
     }
 
-    pub(super) async fn finish_with(&self, job: &ClaimedJob, how: How) {
-        if let Err(error) = self.settle(&job.receipt, how).await {
+    pub(super) async fn settle_or_report(&self, job: &ClaimedJob, action: Settlement) {
+        if let Err(error) = self.settle(&job.receipt, action).await {
             self.tell_lost(job, &error);
         }
     }
 
     async fn retry(&self, job: &ClaimedJob, lease: Lease, fault: &Fault) {
-        let how = How::Retry { delay: None, error: fault.text() };
-        self.fail(job, lease, fault, how).await;
+        let action = Settlement::Retry { delay: None, error: fault.text() };
+        self.fail(job, lease, fault, action).await;
     }
 
-    async fn fail(&self, job: &ClaimedJob, lease: Lease, fault: &Fault, how: How) {
-        let next = match self.settle(&job.receipt, how).await {
+    async fn fail(&self, job: &ClaimedJob, lease: Lease, fault: &Fault, action: Settlement) {
+        let next = match self.settle(&job.receipt, action).await {
             Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
             Ok(Some(Settled::Dead)) => Next::Dead,
             // Cancelled, or settled by a try that was not answered.

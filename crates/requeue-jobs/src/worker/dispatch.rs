@@ -1,9 +1,9 @@
 //! Claims jobs, as many as there is room for, and starts them.
 
 use super::JobWorker;
-use super::crew::{Claims, Seat};
 use super::lease::{Lease, first, yield_now};
-use crate::claim::{Claim, ClaimedJob, How};
+use super::slots::{Claims, JobSlot};
+use crate::claim::{Claim, ClaimedJob, Settlement};
 use crate::client::nonce;
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 pub(super) async fn dispatch(
     worker: Arc<JobWorker>,
     claims: Claims,
-    start: impl Fn(Seat, ClaimedJob, Lease),
+    start: impl Fn(JobSlot, ClaimedJob, Lease),
 ) {
     while let Some(room) = claims.room().await {
         // A claim is awaited to its end, also if the worker is told to stop: what it got would
@@ -50,7 +50,7 @@ impl JobWorker {
         &self,
         claims: &Claims,
         room: usize,
-        start: &impl Fn(Seat, ClaimedJob, Lease),
+        start: &impl Fn(JobSlot, ClaimedJob, Lease),
     ) -> Result<bool, StoreError> {
         let lease = Lease::from_now(self.jobs.clock(), self.lease);
         let claim = Claim {
@@ -64,10 +64,10 @@ impl JobWorker {
         let found = !claimed.jobs.is_empty();
         let mut not_begun = Vec::new();
         for job in claimed.jobs {
-            match claims.seat(&job) {
-                Some(seat) => {
-                    if let Err(message) = guarded(|| start(seat, job, lease)) {
-                        // The job comes back when its lease lapses.
+            match claims.slot(&job) {
+                Some(slot) => {
+                    if let Err(message) = guarded(|| start(slot, job, lease)) {
+                        // The job comes back when its lease expires.
                         let reason = format!("the executor panicked: {message}");
                         self.tell_of(&StoreError::Unavailable { reason });
                     }
@@ -75,9 +75,9 @@ impl JobWorker {
                 None => not_begun.push(job),
             }
         }
-        // Each is tried again where that may help: a lapse would count as a failure.
+        // Each is tried again where that may help: an expiry would count as a failure.
         for job in not_begun {
-            self.finish_with(&job, How::Release).await;
+            self.settle_or_report(&job, Settlement::Release).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
         // With nothing found, the last one is told with the pause.

@@ -1,7 +1,7 @@
 //! Keeping a lease, and letting it go.
 
 use super::JobWorker;
-use crate::claim::{ClaimedJob, How, Settled};
+use crate::claim::{ClaimedJob, Settled, Settlement};
 use crate::error::{SettleError, StoreError};
 use crate::panics::guarded;
 use crate::receipt::Receipt;
@@ -73,13 +73,13 @@ impl JobWorker {
     pub(super) async fn settle(
         &self,
         receipt: &Receipt,
-        how: How,
+        action: Settlement,
     ) -> Result<Option<Settled>, SettleError> {
         let clock = self.jobs.clock();
         let end = clock.now().saturating_add(self.lease);
         let (mut pause, mut maybe_settled) = (FIRST_PAUSE, false);
         loop {
-            let settle = self.jobs.settle(receipt, how.clone());
+            let settle = self.jobs.settle(receipt, action.clone());
             match by(clock, end, settle).await.unwrap_or_else(no_answer) {
                 Ok(settled) => return Ok(Some(settled)),
                 Err(SettleError::LeaseLost { .. }) if maybe_settled => return Ok(None),

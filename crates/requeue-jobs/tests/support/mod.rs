@@ -103,8 +103,8 @@ impl FaultyStore {
     fn fail<'a, T: Send + 'a>(
         &self,
         faults: &Mutex<VecDeque<Option<Fault>>>,
-        answer: Answer<'a, T>,
-    ) -> Answer<'a, T> {
+        answer: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
         let reason = || "told to".to_owned();
         match faults.lock().expect("no test panics under it").pop_front().flatten() {
             None => answer,
@@ -129,11 +129,12 @@ impl FaultyStore {
     }
 }
 
-impl Store for FaultyStore {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
-        self.inner.put(puts)
+impl Layered for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         self.asked_for.lock().expect("no test panics under it").push(claim.max);
         let mut faults = self.claim.lock().expect("no test panics under it");
         if faults.pop_front_if(|fault| *fault == Some(Fault::RefuseKind)).is_some() {
@@ -144,50 +145,12 @@ impl Store for FaultyStore {
         drop(faults);
         self.fail(&self.claim, self.inner.claim(claim))
     }
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         self.fail(&self.settle, self.inner.settle(settlements))
-    }
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
-        self.inner.change(changes)
-    }
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
-        self.inner.restore(restore)
-    }
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
-        self.inner.wait(kinds, limit)
-    }
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
-        self.inner.reap(max)
-    }
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
-        self.inner.get(kind, id)
-    }
-    fn list(&self, query: Query) -> Answer<'_, Page> {
-        self.inner.list(query)
-    }
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
-        self.inner.kinds()
-    }
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
-        self.inner.upcoming(kind, spans)
-    }
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
-        self.inner.settings(kind)
-    }
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
-        self.inner.set(kind, settings)
-    }
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
-        self.inner.set_schedule(kind, schedule)
-    }
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
-        self.inner.remove_schedule(kind, id)
-    }
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
-        self.inner.schedules(kind)
-    }
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
-        self.inner.tick(tick)
     }
 }
 
@@ -202,8 +165,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_000_000));
-        let store = FaultyStore::new(MemoryStore::with(calendar), Clock::from(&clock));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_000_000));
+        let store = FaultyStore::new(MemoryStore::with(wall_clock), Clock::from(&clock));
         let jobs = Jobs::with_clock(Arc::new(store.clone()), &clock);
         World { jobs, store, clock, executor: Executor::default() }
     }

@@ -119,8 +119,8 @@ fn full() -> MemoryFixture {
     };
     let fail = async |delay: Duration| {
         let job = claim(1, SECOND).await.remove(0);
-        let how = How::Retry { delay: Some(delay), error: "\"it\"\nbroke".to_owned() };
-        jobs.settle(&job.receipt, how).await.expect("a store in memory does it")
+        let action = Settlement::Retry { delay: Some(delay), error: "\"it\"\nbroke".to_owned() };
+        jobs.settle(&job.receipt, action).await.expect("a store in memory does it")
     };
     block_on(async {
         let mut settings = Settings::default();
@@ -156,7 +156,7 @@ fn full() -> MemoryFixture {
             put(id).await;
         }
         claim(4, 30 * SECOND).await;
-        put("lapsed").await;
+        put("expired").await;
         claim(1, SECOND / 2).await;
         fixture.advance(SECOND);
         for id in ["cancelled", "cancelled, next"] {
@@ -413,8 +413,8 @@ fn the_longest_line_that_is_written_can_be_read() {
         for _ in 0..limits::KEPT_ATTEMPTS {
             let job = jobs.claim(["mail"], "w").await.unwrap().jobs.remove(0);
             let error = "\0".repeat(limits::MAX_ERROR_LEN);
-            let how = How::Retry { delay: Some(Duration::ZERO), error };
-            jobs.settle(&job.receipt, how).await.unwrap();
+            let action = Settlement::Retry { delay: Some(Duration::ZERO), error };
+            jobs.settle(&job.receipt, action).await.unwrap();
         }
         jobs.claim(["mail"], "w").await.unwrap();
         jobs.put("mail", "a", &body).await.unwrap();

@@ -45,16 +45,16 @@ fn fits(info: &str, is_cluster: bool) -> Result<(), String> {
     match (mode, is_cluster) {
         ("standalone", false) | ("cluster", true) => {}
         ("cluster", false) => {
-            let how = "give its address as redis+cluster://…";
-            return Err(format!("it is a node of a Cluster: {how}"));
+            let action = "give its address as redis+cluster://…";
+            return Err(format!("it is a node of a Cluster: {action}"));
         }
         ("sentinel", _) => {
-            let how = "give its address as redis+sentinel://…/master";
-            return Err(format!("it is a sentinel: {how}"));
+            let action = "give its address as redis+sentinel://…/master";
+            return Err(format!("it is a sentinel: {action}"));
         }
         (mode, true) => {
-            let how = "give its address as redis://…";
-            return Err(format!("it is not a node of a Cluster, but {mode}: {how}"));
+            let action = "give its address as redis://…";
+            return Err(format!("it is not a node of a Cluster, but {mode}: {action}"));
         }
         // Not what it was called when this was written; if it can be used, it is.
         (_, false) => {}

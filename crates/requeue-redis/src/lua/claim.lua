@@ -1,13 +1,13 @@
--- Leases jobs that are due, and those whose lease lapsed, by the time since when.
+-- Leases jobs that are due, and those whose lease expired, by the time since when.
 --
 -- ARGV    now or '', how many at most, length of the lease in milliseconds or '', nonce (8 bytes),
---         worker, how many lapsed leases it may end that leave nothing to claim
--- Answer  Nothing at all: leases have lapsed, and this is the script that leaves those to the other
+--         worker, how many expired leases it may end that leave nothing to claim
+-- Answer  Nothing at all: leases have expired, and this is the script that leaves those to the other
 --         (both are this text; the other knows how to end leases). Nothing was done.
 --         now, when the leases end, the fence of the first (the others follow), in how many
 --         milliseconds there may be more (-1: never; -2: not looked), how many of those it ended,
 --         ids and due times in turn, records, pasts (or nothing: none has any)
--- State   ready, or leased and lapsed -> leased; a lapsed one may be dead, gone, or wait instead
+-- State   ready, or leased and expired -> leased; an expired one may be dead, gone, or wait instead
 local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
 local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
 local paused = set[1]
@@ -26,20 +26,20 @@ local function join(line, at, id, due)
 end
 
 local upto = text(now)
-local lapsed = call('ZRANGE', LEASED, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted + ends), 'WITHSCORES')
-if lapsed[1] and not lapse then return {} end
+local expired = call('ZRANGE', LEASED, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted + ends), 'WITHSCORES')
+if expired[1] and not expiry then return {} end
 local found = call('ZRANGE', DUE, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted), 'WITHSCORES')
 local ended = 0
-if lapsed[1] then
+if expired[1] then
   local merged, d, l = {}, 1, 1
-  while #merged < 2 * wanted and ended < ends and (found[d] or lapsed[l]) do
-    if lapsed[l] and (not found[d] or tonumber(lapsed[l + 1]) < tonumber(found[d + 1])) then
-      local due, anew = lapse(lapsed[l], tonumber(lapsed[l + 1]))
+  while #merged < 2 * wanted and ended < ends and (found[d] or expired[l]) do
+    if expired[l] and (not found[d] or tonumber(expired[l + 1]) < tonumber(found[d + 1])) then
+      local due, anew = expiry(expired[l], tonumber(expired[l + 1]))
       if due then
-        merged[#merged + 1], merged[#merged + 2] = lapsed[l], text(due)
+        merged[#merged + 1], merged[#merged + 2] = expired[l], text(due)
       else
         ended = ended + 1
-        if anew and anew <= now then join(found, d, lapsed[l], anew) end
+        if anew and anew <= now then join(found, d, expired[l], anew) end
       end
       l = l + 2
     else

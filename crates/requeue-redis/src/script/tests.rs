@@ -65,7 +65,7 @@ impl Desk {
     /// Claims up to so many jobs for a second, and answers the fence of the first.
     fn claim(&mut self, now: u64, max: usize) -> u64 {
         let args = (now, max, 1000, NONCE, "worker", 1000);
-        match self.eval("EVAL", &SCRIPTS.claim_lapsed.text, args) {
+        match self.eval("EVAL", &SCRIPTS.claim_expired.text, args) {
             Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("it is a fence"),
             other => panic!("{other:?}"),
         }
@@ -134,11 +134,11 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
     let (backoff, retention) = (settings.backoff, settings.retention);
     let millis = |duration: Duration| duration.as_millis();
     let lease = format!("or {})", millis(settings.lease));
-    let Scripts { put, claim, claim_lapsed, settle, reap, tick, .. } = &*SCRIPTS;
+    let Scripts { put, claim, claim_expired, settle, reap, tick, .. } = &*SCRIPTS;
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
-        (claim_lapsed, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (claim_expired, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (claim, format!("math.ceil(tonumber(set[3]) {lease})")),
         (settle, format!("'lease')) {lease})")),
@@ -146,7 +146,7 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
         (settle, format!("(tonumber(set[1]) or {}) * 2 ^", millis(backoff.base))),
         (settle, format!("tonumber(set[3]) or {}, 100)", backoff.jitter_percent)),
         (settle, format!("'max_attempts')) or {})", settings.max_attempts)),
-        (claim_lapsed, format!("'max_attempts')) or {})", settings.max_attempts)),
+        (claim_expired, format!("'max_attempts')) or {})", settings.max_attempts)),
         (reap, format!("math.floor(tonumber(set[1]) or {})", millis(retention.age))),
         (reap, format!("(tonumber(set[2]) or {})", retention.count)),
     ] {
@@ -157,12 +157,12 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
 
 #[test]
 fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
-    let Scripts { put, claim, claim_lapsed, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
+    let Scripts { put, claim, claim_expired, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
     let of_kinds = [
         put,
         claim,
-        claim_lapsed,
+        claim_expired,
         ack,
         settle,
         change,

@@ -4,7 +4,7 @@ use super::*;
 use crate::options::Options;
 use requeue::ManualClock;
 use requeue_jobs::WorkerName;
-use requeue_jobs::{Body, Claim, How, JobId, Put, Receipt, Settings, Settle, Timestamp};
+use requeue_jobs::{Body, Claim, JobId, Put, Receipt, Settings, Settle, Settlement, Timestamp};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::RedisServer;
 use std::pin::pin;
@@ -33,9 +33,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A store with a job, that has heard of the only subscription it will have.
 fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
-    let calendar = Calendar::manual(clock, Timestamp::from_millis(1 << 40));
+    let wall_clock = WallClock::manual(clock, Timestamp::from_millis(1 << 40));
     let url = server.url();
-    let store = RedisStore::connect_at(&url, Options::default(), Some(calendar));
+    let store = RedisStore::connect_at(&url, Options::default(), Some(wall_clock));
     let store = block_on(store).expect("the server answers");
     store.subscribe(&kind("mail"));
     while lock(&store.shared.watch.known).forgotten == 0 {
@@ -102,7 +102,7 @@ fn a_kind_that_cannot_be_asked_does_not_hide_the_work_of_another() {
 }
 
 #[test]
-fn who_waits_for_room_is_told_of_it_where_only_a_lapsed_lease_is_left() {
+fn who_waits_for_room_is_told_of_it_where_only_an_expired_lease_is_left() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
     let store = store(&server, &clock);
     let mut settings = Settings::default();
@@ -112,7 +112,7 @@ fn who_waits_for_room_is_told_of_it_where_only_a_lapsed_lease_is_left() {
     clock.advance(Duration::from_millis(10));
     put(&store, "b");
     clock.advance(Duration::from_millis(10));
-    // It comes before the one whose lease has lapsed.
+    // It comes before the one whose lease has expired.
     let receipt = claim(&store, HOUR);
     // Two puts and a setting: what comes now is of the settlement.
     while lock(&store.shared.watch.known).heard(&kind("mail")).messages < 3 {
@@ -123,7 +123,7 @@ fn who_waits_for_room_is_told_of_it_where_only_a_lapsed_lease_is_left() {
     while store.shared.watch.soonest(&[kind("mail")]) == Some(Duration::ZERO) {
         assert!(wait.as_mut().poll(&mut cx).is_pending(), "there is no room");
     }
-    let how = How::Bury { error: String::new() };
-    block_on(store.settle_all(vec![Settle { receipt, how }])).unwrap();
+    let action = Settlement::Bury { error: String::new() };
+    block_on(store.settle_all(vec![Settle { receipt, action }])).unwrap();
     ends(wait, || {});
 }

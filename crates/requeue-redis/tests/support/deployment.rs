@@ -5,9 +5,9 @@
 use crate::by_the_book::{self, Chapter};
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Calendar, Change, Claim, Due, Fence, Generation, How, JobId, JobState, JobView,
+    Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobState, JobView,
     Kind, Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
-    Settled, Store, Tick, Ticked, Timestamp, What, WorkerName,
+    Settled, Settlement, Store, Tick, Ticked, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -26,7 +26,7 @@ static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 pub(crate) struct Deployment {
     pub(crate) prefix: String,
     pub(crate) store: RedisStore,
-    pub(crate) calendar: Calendar,
+    pub(crate) wall_clock: WallClock,
     pub(crate) clock: ManualClock,
     pub(crate) reader: Mutex<redis::Connection>,
 }
@@ -37,18 +37,18 @@ impl Deployment {
         let mut options = Options::default();
         options.prefix = format!("book-{}-", NEXT.fetch_add(1, Ordering::Relaxed));
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(BEGAN_AT));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
         let (prefix, url) = (options.prefix.clone(), SERVER.url());
-        let store = RedisStore::connect_at(&url, options, Some(calendar.clone()));
+        let store = RedisStore::connect_at(&url, options, Some(wall_clock.clone()));
         let store = block_on(store).expect("the server answers");
         let client = redis::Client::open(url).expect("it is an address");
         let reader = Mutex::new(client.get_connection().expect("the server answers"));
-        Deployment { prefix, store, calendar, clock, reader }
+        Deployment { prefix, store, wall_clock, clock, reader }
     }
 
     pub(crate) fn read(&self) -> BTreeMap<String, Chapter> {
         let mut reader = self.reader.lock().expect("nobody panicked");
-        by_the_book::read(&mut reader, &self.prefix, self.calendar.now().as_millis())
+        by_the_book::read(&mut reader, &self.prefix, self.wall_clock.now().as_millis())
     }
 }
 
@@ -58,7 +58,7 @@ impl Fixture for Deployment {
     }
 
     fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {
@@ -149,12 +149,12 @@ impl Deployment {
         claimed.receipt
     }
 
-    pub(crate) fn settle(&self, receipt: Receipt, how: How) -> Settled {
-        block_on(self.store.settle(vec![Settle { receipt, how }])).unwrap().remove(0).unwrap()
+    pub(crate) fn settle(&self, receipt: Receipt, action: Settlement) -> Settled {
+        block_on(self.store.settle(vec![Settle { receipt, action }])).unwrap().remove(0).unwrap()
     }
 
-    pub(crate) fn change(&self, job: &str, what: What) {
-        let change = Change { kind: kind(), id: id(job), what };
+    pub(crate) fn change(&self, job: &str, action: ChangeKind) {
+        let change = Change { kind: kind(), id: id(job), action };
         block_on(self.store.change(vec![change])).unwrap().remove(0).unwrap();
     }
 
@@ -179,7 +179,7 @@ impl Deployment {
         self.clock.advance(Duration::from_millis(3));
         self.put("debounced", text("b"), Due::After(HOUR), debounce);
         self.later("cancelled");
-        self.change("cancelled", What::Cancel);
+        self.change("cancelled", ChangeKind::Cancel);
     }
 
     /// Answers the receipts of those that are left.
@@ -194,7 +194,7 @@ impl Deployment {
             receipts.insert(job, self.lease(job));
             self.clock.advance(Duration::from_millis(1));
             if is_cancelled {
-                self.change(job, What::Cancel);
+                self.change(job, ChangeKind::Cancel);
             }
             if has_next {
                 self.later(job);
@@ -203,7 +203,7 @@ impl Deployment {
             }
         }
         let receipt = self.lease("extended");
-        self.settle(receipt.clone(), How::Extend(Some(20 * HOUR)));
+        self.settle(receipt.clone(), Settlement::Extend(Some(20 * HOUR)));
         receipts.insert("extended", receipt);
         receipts
     }
@@ -212,38 +212,40 @@ impl Deployment {
     pub(crate) fn failed_and_dead(&self) -> Timestamp {
         let receipt = self.lease("acked-next");
         self.later("acked-next");
-        self.settle(receipt, How::Ack);
+        self.settle(receipt, Settlement::Ack);
         let receipt = self.lease("requeued");
-        self.settle(receipt, How::RequeueAfter(HOUR));
+        self.settle(receipt, Settlement::RequeueAfter(HOUR));
         let receipt = self.lease("released");
-        self.settle(receipt, How::Release);
+        self.settle(receipt, Settlement::Release);
         self.claim("released");
         for job in ["dead", "dead-twice", "revived", "put-again"] {
             let receipt = self.lease(job);
             self.clock.advance(Duration::from_millis(2));
-            self.settle(receipt, How::Bury { error: "no use".into() });
+            self.settle(receipt, Settlement::Bury { error: "no use".into() });
         }
-        self.change("dead-twice", What::Revive);
+        self.change("dead-twice", ChangeKind::Revive);
         let receipt = self.claim("dead-twice");
-        self.settle(receipt, How::Bury { error: String::new() });
+        self.settle(receipt, Settlement::Bury { error: String::new() });
         self.later("put-again");
-        self.change("revived", What::Revive);
+        self.change("revived", ChangeKind::Revive);
         self.claim("revived");
         let mut receipt = self.lease("failed-often");
         for attempt in 1..7 {
             self.clock.advance(Duration::from_millis(7));
             let error = format!("é, for time {attempt}");
-            self.settle(receipt, How::Retry { delay: Some(Duration::ZERO), error });
+            self.settle(receipt, Settlement::Retry { delay: Some(Duration::ZERO), error });
             receipt = self.claim("failed-often");
         }
-        match self.settle(receipt, How::Retry { delay: Some(2 * HOUR), error: "x".repeat(3000) }) {
+        match self
+            .settle(receipt, Settlement::Retry { delay: Some(2 * HOUR), error: "x".repeat(3000) })
+        {
             Settled::RetryAt(at) => at,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) fn lapsed(&self) {
-        self.put("lapsed", text("lapses"), Due::Now, Mode::Replace);
+    pub(crate) fn expired(&self) {
+        self.put("expired", text("lapses"), Due::Now, Mode::Replace);
         let worker = WorkerName::new("w").unwrap();
         let (lease, nonce) = (Some(Duration::from_millis(10)), u64::MAX);
         let claim = Claim { kinds: vec![kind()], max: 1, lease, worker, nonce };
@@ -257,7 +259,7 @@ impl Deployment {
         let generation = Generation(6_000_000);
         let job = JobView::new(kind(), id("restored"), text("from elsewhere"), due, generation);
         let mut dead = JobView::new(kind(), id("dead-elsewhere"), text(""), due, Generation(7));
-        (dead.state, dead.died_at, dead.deaths) = (JobState::Dead, Some(self.calendar.now()), 3);
+        (dead.state, dead.died_at, dead.deaths) = (JobState::Dead, Some(self.wall_clock.now()), 3);
         let (generation, fence) = (Generation(7_000_000), Fence(8_000_000));
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job, dead] };
         for answer in block_on(self.store.restore(restore)).unwrap() {

@@ -1,7 +1,7 @@
 //! Clients that put and ack, and keep what they were answered.
 
 use super::{claim, kind, put, settle};
-use requeue_jobs::{How, Store};
+use requeue_jobs::{Settlement, Store};
 use requeue_redis::RedisStore;
 use requeue_testkit::servers::until;
 use requeue_testkit::{Random, block_on};
@@ -109,7 +109,7 @@ impl Load {
                     answered.claimed.insert(id.clone());
                     answered.fence = answered.fence.max(job.receipt.fence().0);
                 });
-                if settle(store, &job, How::Ack).is_ok() {
+                if settle(store, &job, Settlement::Ack).is_ok() {
                     self.note(|answered| answered.acked.extend([id]));
                 }
             }

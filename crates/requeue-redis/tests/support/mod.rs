@@ -6,8 +6,8 @@ pub(crate) mod load;
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Calendar, Claim, Claimed, Due, How, JobId, Kind, Placed, Put, PutError, Query, Settle,
-    SettleError, Settled, Store, Timestamp, WorkerName,
+    Body, Claim, Claimed, Due, JobId, Kind, Placed, Put, PutError, Query, Settle, SettleError,
+    Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// A deployment of its own, on a server that it shares with others.
 pub(crate) struct RedisFixture {
     store: RedisStore,
-    calendar: Calendar,
+    wall_clock: WallClock,
     clock: ManualClock,
     has_much: AtomicBool,
 }
@@ -36,10 +36,10 @@ impl RedisFixture {
     pub(crate) fn at(url: &str) -> Self {
         let options = fresh();
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-        let store = RedisStore::connect_at(url, options, Some(calendar.clone()));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        let store = RedisStore::connect_at(url, options, Some(wall_clock.clone()));
         let store = block_on(store).expect("the server answers");
-        RedisFixture { store, calendar, clock, has_much: AtomicBool::new(false) }
+        RedisFixture { store, wall_clock, clock, has_much: AtomicBool::new(false) }
     }
 }
 
@@ -49,7 +49,7 @@ impl Fixture for RedisFixture {
     }
 
     fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {
@@ -162,9 +162,9 @@ pub(crate) fn claimed(store: &dyn Store, max: usize, lease: Duration) -> Claimed
 pub(crate) fn settle(
     store: &dyn Store,
     job: &requeue_jobs::ClaimedJob,
-    how: How,
+    action: Settlement,
 ) -> Result<Settled, SettleError> {
-    let settle = Settle { receipt: job.receipt.clone(), how };
+    let settle = Settle { receipt: job.receipt.clone(), action };
     block_on(store.settle(vec![settle]))?.pop().expect("one answer for each")
 }
 

@@ -1,7 +1,7 @@
 //! What has happened to the jobs of each kind.
 
 use super::registered;
-use crate::observed::words;
+use crate::instrumented::words;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
@@ -22,7 +22,7 @@ const BY_OUTCOME: [(&str, &str, &[&str]); 4] = [
     ("requeue_puts_total", "Puts that the store took, by what they did.", &words::PUT),
     (
         "requeue_settled_total",
-        "Leases that were settled, by what became of them; each ends here once, or lapses.",
+        "Leases that were settled, by what became of them; each ends here once, or expires.",
         &words::ENDED,
     ),
     ("requeue_changed_total", "Jobs that were changed by name, by what it did.", &words::CHANGED),
@@ -40,7 +40,7 @@ const PLAIN: [(&str, &str); 5] = [
     ),
     (
         "requeue_lapses_total",
-        "Jobs that were leased anew because their lease had lapsed, as far as this node can tell for certain: a lower bound.",
+        "Jobs that were leased anew because their lease had expired, as far as this node can tell for certain: a lower bound.",
     ),
 ];
 
@@ -68,7 +68,7 @@ pub(crate) struct KindMeters {
     pub(crate) claimed: IntCounter,
     pub(crate) extended: IntCounter,
     pub(crate) lost: IntCounter,
-    pub(crate) lapsed: IntCounter,
+    pub(crate) expired: IntCounter,
     lateness: Histogram,
 }
 
@@ -89,7 +89,7 @@ impl Kinds {
         let lateness = HistogramVec::new(
             HistogramOpts::new(
                 "requeue_claim_lateness_seconds",
-                "How long after they fell due jobs were claimed: by the store's clock where the claim said for how long, otherwise by this node's.",
+                "How long after they fell due jobs were claimed: by the store's clock where the claim said for action long, otherwise by this node's.",
             )
             .buckets(LATENESS.to_vec()),
             &["kind"],
@@ -161,7 +161,7 @@ fn meters(
     lateness: &HistogramVec,
     kind: &str,
 ) -> KindMeters {
-    let [refused, claimed, extended, lost, lapsed] =
+    let [refused, claimed, extended, lost, expired] =
         plain.each_ref().map(|counter| counter.with_label_values(&[kind]));
     KindMeters {
         puts: words::PUT.map(|outcome| puts.with_label_values(&[kind, outcome])),
@@ -172,7 +172,7 @@ fn meters(
         claimed,
         extended,
         lost,
-        lapsed,
+        expired,
         lateness: lateness.with_label_values(&[kind]),
     }
 }

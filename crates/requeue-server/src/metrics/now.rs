@@ -14,7 +14,7 @@ pub(super) fn families(views: &[KindView], now: Timestamp) -> Vec<MetricFamily> 
     };
     let jobs = gauge(
         "requeue_jobs",
-        "Jobs in the store: pending (waiting or ready), leased (lapsed leases included), dead.",
+        "Jobs in the store: pending (waiting or ready), leased (expired leases included), dead.",
         &["kind", "state"],
     );
     let ready = gauge(

@@ -8,12 +8,12 @@ use crate::jobs_of_kind::{self, MAX_LOOKS, Match};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
-    AllChanged, Answered as Unread, ChangeBatch, ChangeDone, ChangeIds, Job, JobPage, JobsQuery,
+    AllChanged, BatchErrors as Unread, ChangeBatch, ChangeDone, ChangeIds, Job, JobPage, JobsQuery,
     PutBatch, PutDone, PutRequest, Results,
 };
 use requeue_http::{Problem, Sort};
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Change, Invalid, JobId, Kind, What};
+use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 
 /// Puts a job.
 ///
@@ -178,7 +178,7 @@ pub(super) async fn cancel_some(
     OfKind(kind): OfKind,
     Json(request): Json<ChangeIds>,
 ) -> Answered<Response> {
-    change_some(&app, kind, What::Cancel, request).await
+    change_some(&app, kind, ChangeKind::Cancel, request).await
 }
 
 /// Makes jobs due now: some by id, or all that match.
@@ -193,7 +193,7 @@ pub(super) async fn run_some_now(
     OfKind(kind): OfKind,
     Json(request): Json<ChangeIds>,
 ) -> Answered<Response> {
-    change_some(&app, kind, What::RunNow, request).await
+    change_some(&app, kind, ChangeKind::RunNow, request).await
 }
 
 /// Lets dead jobs start again: some by id, or all that match.
@@ -208,7 +208,7 @@ pub(super) async fn revive_some(
     OfKind(kind): OfKind,
     Json(request): Json<ChangeIds>,
 ) -> Answered<Response> {
-    change_some(&app, kind, What::Revive, request).await
+    change_some(&app, kind, ChangeKind::Revive, request).await
 }
 
 /// One result for each id, or how many matched.
@@ -224,7 +224,12 @@ pub(super) enum ChangedSome {
     All(AllChanged),
 }
 
-async fn change_some(app: &App, kind: Kind, what: What, request: ChangeIds) -> Answered<Response> {
+async fn change_some(
+    app: &App,
+    kind: Kind,
+    action: ChangeKind,
+    request: ChangeIds,
+) -> Answered<Response> {
     let wrong = |field: &str, detail: &str| Problem::new(Sort::Invalid, detail).at(field);
     match (request.ids, request.all) {
         (Some(ids), None) => {
@@ -239,7 +244,7 @@ async fn change_some(app: &App, kind: Kind, what: What, request: ChangeIds) -> A
             let read = ids.into_iter().enumerate().map(|(n, id)| {
                 let id = JobId::new(id);
                 let id = id.map_err(|invalid| Problem::from(invalid).at(format!("ids[{n}]")))?;
-                Ok(Change { kind: kind.clone(), id, what })
+                Ok(Change { kind: kind.clone(), id, action })
             });
             Ok(change_all(app, read).await?.into_response())
         }
@@ -257,7 +262,7 @@ async fn change_some(app: &App, kind: Kind, what: What, request: ChangeIds) -> A
             let wanted = Match::read(all, "all.", &app.reading())?;
             let after = cursor(request.after)?;
             let store = &**app.store();
-            let done = jobs_of_kind::change(store, kind, what, &wanted, after, limit).await?;
+            let done = jobs_of_kind::change(store, kind, action, &wanted, after, limit).await?;
             Ok(Json(done).into_response())
         }
         (Some(_), Some(_)) => Err(wrong("ids", "only one of ids and all may be there").into()),

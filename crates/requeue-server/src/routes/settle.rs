@@ -6,7 +6,7 @@ use crate::answer::Answered;
 use crate::app::App;
 use crate::extract::Json;
 use axum::extract::State;
-use requeue_http::wire::{Answered as Unread, Results, SettleBatch, SettleDone, SettleVerb};
+use requeue_http::wire::{BatchErrors as Unread, Results, SettleBatch, SettleDone, SettleVerb};
 
 type Settling = Answered<Json<Results<SettleDone>>>;
 
@@ -84,7 +84,7 @@ async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> 
         // Those that come alone go to the store together.
         1 => {
             let settle = settlements.remove(0);
-            vec![app.jobs().settle(&settle.receipt, settle.how).await]
+            vec![app.jobs().settle(&settle.receipt, settle.action).await]
         }
         _ => app.store().settle(settlements).await?,
     };

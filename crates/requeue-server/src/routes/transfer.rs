@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
 use requeue_http::wire::{
-    Answered as Unread, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results,
+    BatchErrors as Unread, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results,
 };
 use requeue_http::{Problem, Sort};
 use requeue_jobs::transfer::{self, Progress, TransferError};
@@ -59,7 +59,7 @@ pub(super) async fn restore(
     Ok(Json(unread.join(restored.into_iter().map(|restored| restored.map(RestoreDone::from)))))
 }
 
-/// Ends leases that lapsed, and drops dead jobs that are not kept.
+/// Ends leases that expired, and drops dead jobs that are not kept.
 ///
 /// The server does so by itself, all the time.
 #[utoipa::path(

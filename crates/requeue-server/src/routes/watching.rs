@@ -38,7 +38,7 @@ pub(super) async fn events(
     let kinds = query.kinds.iter().flat_map(|kinds| kinds.split(','));
     let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
     let kinds = kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))?;
-    let listener = app.observed().events().listen(kinds);
+    let listener = app.instrumented().events().listen(kinds);
     let listener = listener.map_err(|full| Problem::new(Sort::Busy, full.to_string()))?;
     Ok(listener.stream(app.shutdown().clone()))
 }
@@ -55,7 +55,7 @@ pub(super) struct Seen {
     get, path = "/v1/workers", tag = "service", responses((status = 200, body = Seen), Problems)
 )]
 pub(super) async fn workers(State(app): State<App>) -> Json<Seen> {
-    Json(Seen { workers: app.observed().workers().seen() })
+    Json(Seen { workers: app.instrumented().workers().seen() })
 }
 
 /// What was counted, for Prometheus.
@@ -64,6 +64,6 @@ pub(super) async fn workers(State(app): State<App>) -> Json<Seen> {
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let text = app.observed().metrics().render(&**app.store()).await;
+    let text = app.instrumented().metrics().render(&**app.store()).await;
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
 }

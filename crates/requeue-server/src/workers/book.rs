@@ -2,7 +2,7 @@
 
 use super::lease::{Lease, Leases};
 use super::{FORGOTTEN_AFTER, MAX_KINDS_SHOWN, MAX_WORKERS, Worker};
-use crate::observed::words::Ended;
+use crate::instrumented::words::Ended;
 use requeue_jobs::{ClaimedJob, Kind, Receipt, Timestamp, WorkerName};
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -64,8 +64,8 @@ impl State {
         now: Timestamp,
     ) -> Vec<Kind> {
         self.worker(name, kinds, now).claimed += jobs.len() as u64;
-        let lapsed = jobs.iter().filter(|job| self.leases.given(job, name, now));
-        lapsed.map(|job| job.kind().clone()).collect()
+        let expired = jobs.iter().filter(|job| self.leases.given(job, name, now));
+        expired.map(|job| job.kind().clone()).collect()
     }
 
     pub(super) fn seen(&mut self, now: Timestamp) -> Vec<Worker> {

@@ -37,7 +37,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// A job was leased. Answers whether its lease of before lapsed, for certain: it was not seen
+    /// A job was leased. Answers whether its lease of before expired, for certain: it was not seen
     /// settled, and the job is out again as the next attempt, due when that lease ended. One that
     /// was retried, through another node, is due when its backoff ends.
     pub(super) fn given(&mut self, job: &ClaimedJob, worker: &WorkerName, now: Timestamp) -> bool {
@@ -51,10 +51,10 @@ impl Leases {
         };
         let name = (job.kind().clone(), job.id().clone());
         if let Some(before) = self.by_job.get_mut(&name) {
-            let lapsed =
+            let expired =
                 before.attempt.checked_add(1) == Some(job.attempt) && before.ends_at == job.due;
             *before = lease;
-            return lapsed;
+            return expired;
         }
         self.sweep(now);
         if self.by_job.len() < MAX_LEASES {
@@ -77,7 +77,7 @@ impl Leases {
         Some(lease.clone())
     }
 
-    /// A lease is over, and not by a settlement that was seen. It may have lapsed: that is told
+    /// A lease is over, and not by a settlement that was seen. It may have expired: that is told
     /// when the job is leased again.
     pub(super) fn lose(&mut self, receipt: &Receipt) {
         if let Some(lease) = self.find(receipt) {
@@ -133,18 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_due_when_its_lease_ended_as_the_next_attempt_has_lapsed() {
+    fn only_what_is_due_when_its_lease_ended_as_the_next_attempt_has_expired() {
         let worker = WorkerName::new("w").expect("a valid name");
         let now = Timestamp::from_millis(0);
-        for (attempt, due, lapsed) in [(2, 30, true), (2, 31, false), (1, 30, false)] {
+        for (attempt, due, expired) in [(2, 30, true), (2, 31, false), (1, 30, false)] {
             let mut leases = Leases::default();
             assert!(!leases.given(&job(1, 1, 1, 0, 30), &worker, now));
-            assert_eq!(leases.given(&job(1, 2, attempt, due, 60), &worker, now), lapsed);
+            assert_eq!(leases.given(&job(1, 2, attempt, due, 60), &worker, now), expired);
         }
     }
 
     #[test]
-    fn a_lease_that_was_lost_is_not_held_and_may_yet_be_known_to_have_lapsed() {
+    fn a_lease_that_was_lost_is_not_held_and_may_yet_be_known_to_have_expired() {
         let worker = WorkerName::new("w").expect("a valid name");
         let now = Timestamp::from_millis(0);
         let (mut leases, first) = (Leases::default(), job(1, 1, 1, 0, 30));

@@ -187,21 +187,21 @@ fn a_job_that_comes_as_its_client_goes_is_done_by_another() {
         let leaves = std::thread::spawn(move || drop(gone));
         put(&server, &id);
         leaves.join().expect("it has not panicked");
-        // Where the answer was on its way, it counts as received until the lease lapses.
+        // Where the answer was on its way, it counts as received until the lease expires.
         let path = format!("/v1/kinds/mail/jobs/{id}");
-        let mut lapses = false;
+        let mut expires = false;
         until("one of them has it", || {
             let leased = server.get(&path).json()["state"] == "leased";
-            lapses = leased && server.waiting() == 1;
-            server.waiting() == 0 || lapses
+            expires = leased && server.waiting() == 1;
+            server.waiting() == 0 || expires
         });
-        if lapses {
+        if expires {
             server.clock.advance(Duration::from_secs(30));
         }
         let claimed = stays.answer().json();
         assert_eq!(claimed["jobs"][0]["id"], *id);
         let attempt = claimed["jobs"][0]["attempt"].as_u64().unwrap();
-        assert!(attempt == 1 || (lapses && attempt == 2), "{attempt}");
+        assert!(attempt == 1 || (expires && attempt == 2), "{attempt}");
         let leases = json!({"leases": [{"receipt": claimed["jobs"][0]["receipt"]}]});
         server.call("POST", "/v1/ack", leases).json();
     }

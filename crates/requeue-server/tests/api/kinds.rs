@@ -147,7 +147,7 @@ fn a_kind_is_deleted_with_all_that_it_has() {
 }
 
 #[test]
-fn tidying_up_ends_what_has_lapsed() {
+fn tidying_up_ends_what_has_expired() {
     let server = Server::start();
     for id in ["a", "b"] {
         server.call("PUT", &format!("{KIND}/jobs/{id}"), json!({})).json();

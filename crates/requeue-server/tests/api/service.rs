@@ -3,7 +3,7 @@
 use crate::samples::{self, Sample, places};
 use crate::support::Server;
 use requeue_http::Sort;
-use requeue_jobs::{Calendar, MemoryStore};
+use requeue_jobs::{MemoryStore, WallClock};
 use requeue_server::auth::Access;
 use requeue_server::{App, Limits};
 use requeue_testkit::{Fault, Faulty};
@@ -234,7 +234,7 @@ fn it_says_whether_it_is_well_and_whether_it_is_ready() {
 async fn who_shows_no_token_is_not_told_what_ails_the_store() {
     let store = Faulty::new(Arc::new(MemoryStore::new()));
     store.at(1, Fault::Refused);
-    let app = App::new(Arc::new(store), Calendar::system(), Limits::default());
+    let app = App::new(Arc::new(store), WallClock::system(), Limits::default());
     let access = Access::new([], None).expect("nobody needs a token");
     let request = axum::http::Request::get("/readyz").body(axum::body::Body::empty());
     let answer = app.router(&access).oneshot(request.expect("a request")).await;

@@ -2,7 +2,7 @@
 //! told to.
 
 use requeue::ManualClock;
-use requeue_jobs::{Calendar, MemoryStore, Store, Timestamp};
+use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
 use requeue_server::auth::Access;
 use requeue_server::listen::{Listener, Options};
 use requeue_server::{App, Limits};
@@ -45,34 +45,34 @@ impl Server {
     /// With what the test wants to add to the service.
     pub(crate) fn of(limits: Limits, options: Options, add: impl FnOnce(App) -> App) -> Self {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, BEGAN_AT);
-        Server::at(calendar, clock, limits, options, add)
+        let wall_clock = WallClock::manual(&clock, BEGAN_AT);
+        Server::at(wall_clock, clock, limits, options, add)
     }
 
     /// One whose time passes, and that waits for no more than some milliseconds.
     pub(crate) fn of_this_time() -> Self {
         let mut limits = Limits::default();
         limits.wait = Duration::from_millis(20);
-        let (calendar, clock) = (Calendar::system(), ManualClock::new());
-        Server::at(calendar, clock, limits, Options::default(), |app| app)
+        let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
+        Server::at(wall_clock, clock, limits, Options::default(), |app| app)
     }
 
     fn at(
-        calendar: Calendar,
+        wall_clock: WallClock,
         clock: ManualClock,
         limits: Limits,
         options: Options,
         add: impl FnOnce(App) -> App,
     ) -> Self {
-        let store = MemoryStore::with(calendar.clone());
-        let app = add(App::new(Arc::new(store.clone()), calendar, limits));
+        let store = MemoryStore::with(wall_clock.clone());
+        let app = add(App::new(Arc::new(store.clone()), wall_clock, limits));
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).thread_name(THREADS).enable_all();
         let runtime = runtime.build().expect("threads can be had");
         count_panics();
         let tcp = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = tcp.local_addr().expect("it is bound");
-        // Without the reaper: leases lapse and are ended when a test says so.
+        // Without the reaper: leases expire and are ended when a test says so.
         let access = Access::new([], None).expect("nobody needs a token");
         let serve = Listener::new(tcp, options).serve(app.router(&access), app.shutdown().clone());
         let served = Some(runtime.spawn(serve));

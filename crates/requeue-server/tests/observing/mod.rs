@@ -3,17 +3,17 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Calendar, Change, Claim, ClaimedJob, How, JobId, Kind, MemoryStore, Placed, Put,
-    PutError, Settle, SettleError, Settled, Store, Timestamp, What, WorkerName,
+    Body, Change, ChangeKind, Claim, ClaimedJob, JobId, Kind, MemoryStore, Placed, Put, PutError,
+    Settle, SettleError, Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
 };
-use requeue_server::Observed;
+use requeue_server::InstrumentedStore;
 use requeue_testkit::block_on;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
-    pub(crate) store: Observed,
+    pub(crate) store: InstrumentedStore,
 }
 
 /// When the test begins.
@@ -26,8 +26,8 @@ pub(crate) const WELL: &str = "the store is well";
 
 impl World {
     /// Changes a job of kind `mail`.
-    pub(crate) fn change(&self, name: &str, what: What) {
-        let change = Change { kind: kind("mail"), id: id(name), what };
+    pub(crate) fn change(&self, name: &str, action: ChangeKind) {
+        let change = Change { kind: kind("mail"), id: id(name), action };
         let each = block_on(self.store.change(vec![change])).expect(WELL);
         assert!(each.iter().all(Result::is_ok), "{each:?}");
     }
@@ -39,8 +39,8 @@ impl World {
     /// With something between the store and what is watched.
     pub(crate) fn around(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>) -> Self {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, START);
-        let store = Observed::new(wrap(MemoryStore::with(calendar.clone())), calendar);
+        let wall_clock = WallClock::manual(&clock, START);
+        let store = InstrumentedStore::new(wrap(MemoryStore::with(wall_clock.clone())), wall_clock);
         World { clock, store }
     }
 
@@ -64,8 +64,12 @@ impl World {
         block_on(self.store.claim(claim)).expect(WELL).jobs
     }
 
-    pub(crate) fn settle(&self, job: &ClaimedJob, how: How) -> Result<Settled, SettleError> {
-        let settle = Settle { receipt: job.receipt.clone(), how };
+    pub(crate) fn settle(
+        &self,
+        job: &ClaimedJob,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
+        let settle = Settle { receipt: job.receipt.clone(), action };
         block_on(self.store.settle(vec![settle])).expect(WELL).remove(0)
     }
 
@@ -90,8 +94,8 @@ pub(crate) fn job(kind_name: &str, name: &str) -> Put {
     Put::new(kind(kind_name), id(name), Body::default())
 }
 
-pub(crate) fn retry() -> How {
-    How::Retry { delay: None, error: "no luck".into() }
+pub(crate) fn retry() -> Settlement {
+    Settlement::Retry { delay: None, error: "no luck".into() }
 }
 
 /// That these lines are in the text.

@@ -7,7 +7,7 @@ use counted::Counted;
 use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
-use requeue_jobs::{Calendar, MemoryStore, Store, Timestamp};
+use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
 use requeue_redis::RedisStore;
 use requeue_server::auth::Access;
 use requeue_server::listen::{Listener, Options, Shutdown, Tls};
@@ -33,7 +33,7 @@ pub(crate) struct Served {
     /// How many have begun to wait: through the client, and at the store.
     waits: [Arc<AtomicU64>; 2],
     clock: ManualClock,
-    calendar: Calendar,
+    wall_clock: WallClock,
     check: Box<dyn Fn() + Send + Sync>,
     orders_ties: bool,
     directory: Option<PathBuf>,
@@ -62,7 +62,7 @@ impl Server {
 
     /// In real time, for everybody.
     pub(crate) fn of(store: impl Store) -> Self {
-        let app = App::new(Arc::new(store), Calendar::system(), Limits::default());
+        let app = App::new(Arc::new(store), WallClock::system(), Limits::default());
         Server::start(&app, &open(), None)
     }
 
@@ -89,22 +89,22 @@ pub(crate) fn client(address: SocketAddr) -> HttpStore {
 impl Served {
     /// In memory.
     pub(crate) fn memory() -> Self {
-        let (clock, calendar) = time();
-        let store = MemoryStore::with(calendar.clone());
-        let mut served = Served::new(Arc::new(store.clone()), clock, calendar);
+        let (clock, wall_clock) = time();
+        let store = MemoryStore::with(wall_clock.clone());
+        let mut served = Served::new(Arc::new(store.clone()), clock, wall_clock);
         served.check = Box::new(move || store.check());
         served
     }
 
     /// In a directory, with hardly any memory.
     pub(crate) fn disk() -> Self {
-        let (clock, calendar) = time();
+        let (clock, wall_clock) = time();
         let directory = env::temp_dir().join(format!("requeue-served-{}", fresh()));
         let mut options = requeue_disk::Options::default();
-        options.calendar = calendar.clone();
+        options.wall_clock = wall_clock.clone();
         (options.memory, options.segment, options.background) = (4 << 10, 8 << 10, false);
         let store = DiskStore::open_with(&directory, options).expect("it opens");
-        let mut served = Served::new(Arc::new(store.clone()), clock, calendar);
+        let mut served = Served::new(Arc::new(store.clone()), clock, wall_clock);
         served.check = Box::new(move || store.check());
         served.directory = Some(directory);
         served
@@ -113,25 +113,25 @@ impl Served {
     /// On a Redis that all tests of the process share.
     pub(crate) fn redis() -> Self {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-        let (clock, calendar) = time();
+        let (clock, wall_clock) = time();
         let mut options = requeue_redis::Options::default();
         options.prefix = format!("served-{}", fresh());
-        let (url, at) = (SERVER.url(), Some(calendar.clone()));
+        let (url, at) = (SERVER.url(), Some(wall_clock.clone()));
         let store = block_on(RedisStore::connect_at(&url, options, at)).expect("it answers");
-        let mut served = Served::new(Arc::new(store), clock, calendar);
+        let mut served = Served::new(Arc::new(store), clock, wall_clock);
         served.orders_ties = false;
         served
     }
 
-    fn new(store: Arc<dyn Store>, clock: ManualClock, calendar: Calendar) -> Self {
+    fn new(store: Arc<dyn Store>, clock: ManualClock, wall_clock: WallClock) -> Self {
         let waits = [Arc::default(), Arc::default()];
         let store = Arc::new(Counted { store, waits: Arc::clone(&waits[1]) });
-        let app = App::new(store, calendar.clone(), Limits::default());
+        let app = App::new(store, wall_clock.clone(), Limits::default());
         let server = Server::start(&app, &open(), None);
         let client = server.client();
         let check = Box::new(|| {});
         let (orders_ties, directory) = (true, None);
-        Served { client, waits, clock, calendar, check, orders_ties, directory, _server: server }
+        Served { client, waits, clock, wall_clock, check, orders_ties, directory, _server: server }
     }
 
     /// Until who waits does so at the store: one who was still on the way would wait from a later
@@ -159,10 +159,10 @@ fn fresh() -> String {
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn time() -> (ManualClock, Calendar) {
+fn time() -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    (clock, calendar)
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+    (clock, wall_clock)
 }
 
 impl Fixture for Served {
@@ -172,7 +172,7 @@ impl Fixture for Served {
     }
 
     fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {

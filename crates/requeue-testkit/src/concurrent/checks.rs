@@ -2,10 +2,10 @@
 //! what is wrong whatever came first.
 
 use super::log::{Event, Happened, Span, told};
-use super::story::{Delivery, Known, Outcome, PutSeen, Settlement, Stories, Story, stories};
+use super::story::{Delivery, Known, Outcome, PutSeen, SettleSeen, Stories, Story, stories};
 use requeue_jobs::{
-    ChangeError, Due, Generation, How, JobId, JobState, JobView, Kind, Mode, PutError, PutOutcome,
-    SettleError, Settled, StoreError, Timestamp, What,
+    ChangeError, ChangeKind, Due, Generation, JobId, JobState, JobView, Kind, Mode, PutError,
+    PutOutcome, SettleError, Settled, Settlement, StoreError, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -145,14 +145,14 @@ fn nothing_is_lost<'a>(
         };
         let acked = story.settlements.iter().any(|settlement| {
             let of = story.delivery(&settlement.settle.receipt);
-            settlement.settle.how == How::Ack
+            settlement.settle.action == Settlement::Ack
                 && settlement.ends()
                 && of.is_some_and(|of| of.job.generation >= newest)
         });
         let cancelled = story
             .changes
             .iter()
-            .any(|(span, what, _)| *what == What::Cancel && !span.is_before(&put.span));
+            .any(|(span, action, _)| *action == ChangeKind::Cancel && !span.is_before(&put.span));
         let is_it = |job: &&JobView| (&job.kind, &job.id) == (&name.0, &name.1);
         let dead = left.iter().find(is_it).is_some_and(|job| job.generation >= newest);
         if !(acked || cancelled || dead) {
@@ -242,7 +242,7 @@ fn the_newest_is_delivered(story: &Story<'_>, _: Duration) -> Checked {
         {
             return Err(format!("{receipt} has generation {delivered}, which nobody put"));
         }
-        let acked_before = |(ack, generation): &&(&Settlement<'_>, Generation)| {
+        let acked_before = |(ack, generation): &&(&SettleSeen<'_>, Generation)| {
             *generation >= delivered && ack.span.is_before(span)
         };
         if let Some((ack, _)) = acked.iter().find(acked_before) {
@@ -303,7 +303,7 @@ fn what_was_cancelled_is_not_delivered(story: &Story<'_>, _: Duration) -> Checke
     let cancels = story
         .changes
         .iter()
-        .filter(|(_, what, known)| *what == What::Cancel && *known == Known::Done);
+        .filter(|(_, action, known)| *action == ChangeKind::Cancel && *known == Known::Done);
     for (cancel, ..) in cancels {
         let covered = story.placed().filter(|(put, _)| put.span.is_before(cancel));
         let Some(covered) = covered.map(|(_, generation)| generation).max() else { continue };
@@ -319,12 +319,12 @@ fn what_was_cancelled_is_not_delivered(story: &Story<'_>, _: Duration) -> Checke
 
 /// Invariant 8: doing it twice equals once: of two settlements of a lease, one ended it.
 fn a_lease_ends_once(story: &Story<'_>, _: Duration) -> Checked {
-    let did = |settlement: &Settlement<'_>| matches!(settlement.outcome, Outcome::Did(_));
+    let did = |settlement: &SettleSeen<'_>| matches!(settlement.outcome, Outcome::Did(_));
     for Delivery { job, .. } in &story.deliveries {
         let receipt = &job.receipt;
         let mut ended = story.settled(receipt).filter(|of| of.ends() && did(of));
         let Some(end) = ended.next() else { continue };
-        let later = |of: &&Settlement<'_>| did(of) && end.span.is_before(&of.span);
+        let later = |of: &&SettleSeen<'_>| did(of) && end.span.is_before(&of.span);
         if let Some(again) = ended.next().or_else(|| story.settled(receipt).find(later)) {
             let (first, second) = (end.outcome, again.outcome);
             return Err(format!("{receipt} was answered {first:?} and {second:?}"));

@@ -4,8 +4,8 @@ use super::log::Log;
 use crate::fixture::block_on;
 use crate::random::Random;
 use requeue_jobs::{
-    Body, Change, Claim, Condition, Due, How, JobId, Kind, Mode, Put, Receipt, Settle, SettleError,
-    Store, StoreError, What, WorkerName,
+    Body, Change, ChangeKind, Claim, Condition, Due, JobId, Kind, Mode, Put, Receipt, Settle,
+    SettleError, Settlement, Store, StoreError, WorkerName,
 };
 use std::time::Duration;
 
@@ -102,26 +102,26 @@ impl<'a> Client<'a> {
         let count = 1 + self.random.below(self.held.len());
         let receipts: Vec<Receipt> = self.held.drain(..count).collect();
         let settlements = receipts.into_iter().filter_map(|receipt| {
-            let how = self.random_end()?;
-            if let How::Extend(_) = how {
+            let action = self.random_end()?;
+            if let Settlement::Extend(_) = action {
                 self.held.push(receipt.clone());
             }
             self.stale.push(receipt.clone());
-            Some(Settle { receipt, how })
+            Some(Settle { receipt, action })
         });
         let settlements = settlements.collect();
         self.insist(settlements);
     }
 
-    fn random_end(&mut self) -> Option<How> {
+    fn random_end(&mut self) -> Option<Settlement> {
         Some(match self.random.below(20) {
-            0..10 => How::Ack,
+            0..10 => Settlement::Ack,
             10..13 => {
                 let delay = self.random.chance(50).then(|| millis(&mut self.random, &[0, 5, 30]));
-                How::Retry { delay, error: "it did not work".to_owned() }
+                Settlement::Retry { delay, error: "it did not work".to_owned() }
             }
-            13..15 => How::Release,
-            15..18 => How::Extend(Some(millis(&mut self.random, &[20, 60]))),
+            13..15 => Settlement::Release,
+            15..18 => Settlement::Extend(Some(millis(&mut self.random, &[20, 60]))),
             _ => return None,
         })
     }
@@ -130,8 +130,11 @@ impl<'a> Client<'a> {
     fn settle_anew(&mut self) {
         if !self.stale.is_empty() {
             let receipt = self.random.pick(&self.stale).clone();
-            let how = self.random.pick(&[How::Ack, How::Release, How::Extend(None)]).clone();
-            self.insist(vec![Settle { receipt, how }]);
+            let action = self
+                .random
+                .pick(&[Settlement::Ack, Settlement::Release, Settlement::Extend(None)])
+                .clone();
+            self.insist(vec![Settle { receipt, action }]);
         }
     }
 
@@ -149,8 +152,13 @@ impl<'a> Client<'a> {
     }
 
     fn change(&mut self) {
-        let what = *self.random.pick(&[What::Cancel, What::Cancel, What::RunNow, What::Revive]);
-        let change = Change { kind: self.kind(), id: self.id(), what };
+        let action = *self.random.pick(&[
+            ChangeKind::Cancel,
+            ChangeKind::Cancel,
+            ChangeKind::RunNow,
+            ChangeKind::Revive,
+        ]);
+        let change = Change { kind: self.kind(), id: self.id(), action };
         self.log.change(self.store, change);
     }
 }

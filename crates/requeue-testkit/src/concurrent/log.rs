@@ -2,8 +2,8 @@
 
 use crate::fixture::block_on;
 use requeue_jobs::{
-    Calendar, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Each, JobId, Kind, Placed,
-    Put, PutError, Settle, SettleError, Settled, Store, StoreError, Timestamp,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, JobId, Kind, Placed,
+    Put, PutError, Settle, SettleError, Settled, Store, StoreError, Timestamp, WallClock,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,13 +50,13 @@ pub(super) struct Log {
     events: Mutex<Vec<Event>>,
     /// Counts calls and answers.
     order: AtomicU64,
-    calendar: Calendar,
+    wall_clock: WallClock,
 }
 
 impl Log {
     pub(super) fn new() -> Self {
         let (events, order) = (Mutex::default(), AtomicU64::new(0));
-        Log { events, order, calendar: Calendar::system() }
+        Log { events, order, wall_clock: WallClock::system() }
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
@@ -64,7 +64,7 @@ impl Log {
     }
 
     fn instant(&self) -> (u64, Timestamp) {
-        (self.order.fetch_add(1, Ordering::SeqCst), self.calendar.now())
+        (self.order.fetch_add(1, Ordering::SeqCst), self.wall_clock.now())
     }
 
     /// Asks, and keeps an event for each of what is made of the answer.
@@ -82,14 +82,14 @@ impl Log {
     fn ask_all<Q: Clone, T: Clone, E: Clone + From<StoreError>>(
         &self,
         batch: Vec<Q>,
-        ask: impl FnOnce(Vec<Q>) -> Result<Each<T, E>, StoreError>,
+        ask: impl FnOnce(Vec<Q>) -> Result<BatchResults<T, E>, StoreError>,
         what: impl Fn(Q, Result<T, E>) -> Happened,
-    ) -> Each<T, E> {
+    ) -> BatchResults<T, E> {
         let ask = || match ask(batch.clone()) {
             Ok(answers) => answers,
             Err(error) => batch.iter().map(|_| Err(error.clone().into())).collect(),
         };
-        self.ask(ask, |answers: &Each<T, E>| {
+        self.ask(ask, |answers: &BatchResults<T, E>| {
             assert_eq!(answers.len(), batch.len(), "there is one answer per entry");
             let each = batch.iter().cloned().zip(answers.iter().cloned());
             each.map(|(entry, answer)| what(entry, answer)).collect()
@@ -110,7 +110,7 @@ impl Log {
         &self,
         store: &dyn Store,
         settlements: Vec<Settle>,
-    ) -> Each<Settled, SettleError> {
+    ) -> BatchResults<Settled, SettleError> {
         let ask = |settlements| block_on(store.settle(settlements));
         self.ask_all(settlements, ask, Happened::Settle)
     }

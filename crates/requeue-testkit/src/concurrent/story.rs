@@ -2,8 +2,8 @@
 
 use super::log::{Event, Happened, Span};
 use requeue_jobs::{
-    ClaimedJob, Generation, How, JobId, Kind, Placed, Put, PutError, PutOutcome, Receipt, Settle,
-    SettleError, Settled, StoreError, Timestamp, What,
+    ChangeKind, ClaimedJob, Generation, JobId, Kind, Placed, Put, PutError, PutOutcome, Receipt,
+    Settle, SettleError, Settled, Settlement, StoreError, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub(super) struct Story<'a> {
     /// By fence.
     pub(super) deliveries: Vec<Delivery<'a>>,
     /// By fence.
-    pub(super) settlements: Vec<Settlement<'a>>,
+    pub(super) settlements: Vec<SettleSeen<'a>>,
     /// Cancelled, revived or to run now, or perhaps.
-    pub(super) changes: Vec<(Span, What, Known)>,
+    pub(super) changes: Vec<(Span, ChangeKind, Known)>,
     /// Claims of its kind of which nobody knows what they got.
     pub(super) blind_claims: Vec<Span>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Delivery<'a> {
     pub(super) job: &'a ClaimedJob,
 }
 
-pub(super) struct Settlement<'a> {
+pub(super) struct SettleSeen<'a> {
     pub(super) span: Span,
     pub(super) settle: &'a Settle,
     pub(super) outcome: Outcome,
@@ -53,10 +53,10 @@ pub(super) enum Outcome {
     Perhaps,
 }
 
-impl Settlement<'_> {
+impl SettleSeen<'_> {
     /// Whether it ended the lease, or may have.
     pub(super) fn ends(&self) -> bool {
-        !matches!(self.settle.how, How::Extend(_)) && self.outcome != Outcome::Lost
+        !matches!(self.settle.action, Settlement::Extend(_)) && self.outcome != Outcome::Lost
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn stories(events: &[Event]) -> Stories<'_> {
                     Err(_) => continue,
                 };
                 let name = (settle.receipt.kind().clone(), settle.receipt.id().clone());
-                let settlement = Settlement { span, settle, outcome };
+                let settlement = SettleSeen { span, settle, outcome };
                 stories.entry(name).or_default().settlements.push(settlement);
             }
             Happened::Change(change, answer) => {
@@ -117,7 +117,7 @@ pub(super) fn stories(events: &[Event]) -> Stories<'_> {
                     Err(_) => continue,
                 };
                 let name = (change.kind.clone(), change.id.clone());
-                stories.entry(name).or_default().changes.push((span, change.what, known));
+                stories.entry(name).or_default().changes.push((span, change.action, known));
             }
         }
     }
@@ -148,8 +148,8 @@ impl Story<'_> {
     }
 
     /// What was settled, or not, with this receipt.
-    pub(super) fn settled(&self, receipt: &Receipt) -> impl Iterator<Item = &Settlement<'_>> {
-        let fence = |settlement: &Settlement<'_>| settlement.settle.receipt.fence();
+    pub(super) fn settled(&self, receipt: &Receipt) -> impl Iterator<Item = &SettleSeen<'_>> {
+        let fence = |settlement: &SettleSeen<'_>| settlement.settle.receipt.fence();
         let from = self.settlements.partition_point(|of| fence(of) < receipt.fence());
         let same =
             self.settlements[from..].iter().take_while(move |of| fence(of) == receipt.fence());
@@ -169,7 +169,7 @@ impl Story<'_> {
 
     /// Whether somebody may have made it due now after `since` began and before `until` was over.
     pub(super) fn is_rushed(&self, since: &Span, until: &Span) -> bool {
-        let rushes = |what: What| matches!(what, What::RunNow | What::Revive);
+        let rushes = |action: ChangeKind| matches!(action, ChangeKind::RunNow | ChangeKind::Revive);
         self.changes.iter().any(|(span, what, _)| {
             rushes(*what) && !span.is_before(since) && !until.is_before(span)
         })

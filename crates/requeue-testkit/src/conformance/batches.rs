@@ -3,7 +3,8 @@
 use crate::trial::{Trial, ids, job, mail, secs};
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    Change, ChangeError, Changed, How, PutError, PutOutcome, SettleError, Settled, What,
+    Change, ChangeError, ChangeKind, Changed, PutError, PutOutcome, SettleError, Settled,
+    Settlement,
 };
 
 pub(crate) async fn puts_are_answered_in_their_order(t: &Trial) {
@@ -51,9 +52,14 @@ pub(crate) async fn settlements_are_done_in_order_each_by_itself(t: &Trial) {
     t.put_in_line(["a", "b"]).await;
     let jobs = t.claim_up_to(2).await;
     let [a, b] = &jobs[..] else { panic!("two are claimed") };
-    let retry = How::Retry { delay: Some(secs(5)), error: "no".into() };
+    let retry = Settlement::Retry { delay: Some(secs(5)), error: "no".into() };
     let answers = t
-        .settle_all([(a, How::Ack), (a, How::Ack), (b, How::Extend(Some(secs(60)))), (b, retry)])
+        .settle_all([
+            (a, Settlement::Ack),
+            (a, Settlement::Ack),
+            (b, Settlement::Extend(Some(secs(60)))),
+            (b, retry),
+        ])
         .await;
     assert_eq!(answers[0], Ok(Settled::Done));
     assert!(matches!(answers[1], Err(SettleError::LeaseLost { .. })));
@@ -64,13 +70,13 @@ pub(crate) async fn settlements_are_done_in_order_each_by_itself(t: &Trial) {
 pub(crate) async fn changes_are_done_in_order_each_by_itself(t: &Trial) {
     t.put(job("a").after(secs(60))).await;
     t.put("b").await;
-    let change = |name: &str, what| Change { kind: mail(), id: crate::trial::id(name), what };
+    let change = |name: &str, action| Change { kind: mail(), id: crate::trial::id(name), action };
     let changes = vec![
-        change("a", What::RunNow),
-        change("a", What::Revive),
-        change("a", What::Cancel),
-        change("a", What::Cancel),
-        change("b", What::Cancel),
+        change("a", ChangeKind::RunNow),
+        change("a", ChangeKind::Revive),
+        change("a", ChangeKind::Cancel),
+        change("a", ChangeKind::Cancel),
+        change("b", ChangeKind::Cancel),
     ];
     let answers = t.store.change(changes).await.expect("it is taken");
     assert_eq!((&answers[0], &answers[2]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));

@@ -1,7 +1,9 @@
 //! Cancelling a job, whoever holds it.
 
 use crate::trial::{LEASE, Trial, job, secs};
-use requeue_jobs::{ChangeError, Changed, How, JobState, PutError, PutOutcome, Settled, What};
+use requeue_jobs::{
+    ChangeError, ChangeKind, Changed, JobState, PutError, PutOutcome, Settled, Settlement,
+};
 
 pub(crate) async fn a_pending_job_is_removed(t: &Trial) {
     t.put("ready").await;
@@ -22,11 +24,11 @@ pub(crate) async fn a_dead_job_is_removed(t: &Trial) {
 }
 
 pub(crate) async fn an_absent_job_is_not_cancelled(t: &Trial) {
-    let answer = t.change("a", What::Cancel).await;
+    let answer = t.change("a", ChangeKind::Cancel).await;
     assert!(matches!(answer, Err(ChangeError::Absent { .. })));
     t.put("a").await;
     t.cancel("a").await;
-    let answer = t.change("a", What::Cancel).await;
+    let answer = t.change("a", ChangeKind::Cancel).await;
     assert!(matches!(answer, Err(ChangeError::Absent { .. })));
 }
 
@@ -64,12 +66,12 @@ pub(crate) async fn cancel_twice_is_cancel_once(t: &Trial) {
 }
 
 pub(crate) async fn a_cancelled_job_does_not_come_back_by_retry_or_release(t: &Trial) {
-    let retry = How::Retry { delay: Some(secs(0)), error: "no".into() };
-    for how in [retry, How::Release] {
+    let retry = Settlement::Retry { delay: Some(secs(0)), error: "no".into() };
+    for action in [retry, Settlement::Release] {
         t.put("a").await;
         let held = t.claim().await;
         t.cancel("a").await;
-        assert_eq!(t.settle(&held, how).await, Ok(Settled::Cancelled));
+        assert_eq!(t.settle(&held, action).await, Ok(Settled::Cancelled));
         assert_eq!(t.get("a").await, None);
         t.claims_nothing().await;
     }
@@ -126,8 +128,8 @@ pub(crate) async fn a_put_does_not_erase_a_cancel(t: &Trial) {
 }
 
 pub(crate) async fn a_put_after_a_cancel_is_a_new_job(t: &Trial) {
-    let retry = How::Retry { delay: Some(secs(3600)), error: "no".into() };
-    for how in [How::Ack, retry, How::Release] {
+    let retry = Settlement::Retry { delay: Some(secs(3600)), error: "no".into() };
+    for action in [Settlement::Ack, retry, Settlement::Release] {
         t.put("a").await;
         let held = t.claim().await;
         t.retry(&held, secs(0)).await;
@@ -139,7 +141,7 @@ pub(crate) async fn a_put_after_a_cancel_is_a_new_job(t: &Trial) {
         let created = t.now();
         t.claims_nothing().await;
         t.advance(secs(1));
-        assert_eq!(t.settle(&held, how).await, Ok(Settled::Cancelled));
+        assert_eq!(t.settle(&held, action).await, Ok(Settled::Cancelled));
         assert_eq!(t.view("a").await.failures, []);
         let anew = t.claim().await;
         assert_eq!((anew.attempt, anew.created_at), (1, created));
@@ -149,7 +151,7 @@ pub(crate) async fn a_put_after_a_cancel_is_a_new_job(t: &Trial) {
     }
 }
 
-pub(crate) async fn a_put_after_a_cancel_outlives_the_lapse(t: &Trial) {
+pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(t: &Trial) {
     t.set(|settings| settings.max_attempts = 1).await;
     t.put("a").await;
     t.claim().await;

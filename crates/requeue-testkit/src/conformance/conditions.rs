@@ -39,7 +39,7 @@ pub(crate) async fn if_absent_fails_on_a_leased_job(t: &Trial) {
     exists(t, next.generation).await;
 }
 
-pub(crate) async fn if_absent_fails_on_a_lapsed_lease(t: &Trial) {
+pub(crate) async fn if_absent_fails_on_an_expired_lease(t: &Trial) {
     let placed = t.put("a").await;
     t.claim().await;
     t.advance(secs(60));

@@ -1,7 +1,7 @@
 //! Jobs whose attempts are used up.
 
 use crate::trial::{Trial, job, millis, secs};
-use requeue_jobs::{ChangeError, Changed, JobState, PutOutcome, Retention, What};
+use requeue_jobs::{ChangeError, ChangeKind, Changed, JobState, PutOutcome, Retention};
 
 pub(crate) async fn a_dead_job_is_kept_and_not_delivered(t: &Trial) {
     t.die("a").await;
@@ -53,7 +53,7 @@ pub(crate) async fn a_job_revived_by_a_put_keeps_its_last_error_and_its_deaths(t
 pub(crate) async fn a_job_can_be_revived_by_name(t: &Trial) {
     t.die("a").await;
     t.advance(secs(60));
-    assert_eq!(t.change("a", What::Revive).await, Ok(Changed::Revived));
+    assert_eq!(t.change("a", ChangeKind::Revive).await, Ok(Changed::Revived));
     let view = t.view("a").await;
     assert_eq!((view.state, view.due), (JobState::Ready, t.now()));
     assert_eq!((view.attempts, view.deaths, view.died_at), (0, 1, None));
@@ -62,19 +62,19 @@ pub(crate) async fn a_job_can_be_revived_by_name(t: &Trial) {
 }
 
 pub(crate) async fn only_a_dead_job_can_be_revived(t: &Trial) {
-    let absent = t.change("a", What::Revive).await;
+    let absent = t.change("a", ChangeKind::Revive).await;
     assert!(matches!(absent, Err(ChangeError::Absent { .. })));
     t.put(job("a").after(secs(5))).await;
     for _ in 0..2 {
         let before = t.view("a").await;
         t.advance(millis(1));
-        let answer = t.change("a", What::Revive).await;
+        let answer = t.change("a", ChangeKind::Revive).await;
         assert!(matches!(answer, Err(ChangeError::NotDead { .. })));
         assert_eq!(t.view("a").await, before);
         t.run_now("a").await;
     }
     t.claim().await;
-    let answer = t.change("a", What::Revive).await;
+    let answer = t.change("a", ChangeKind::Revive).await;
     assert!(matches!(answer, Err(ChangeError::NotDead { .. })));
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn a_revived_job_may_fail_as_often_as_a_new_one(t: &Trial) {
         }
         let view = t.view("a").await;
         assert_eq!((view.state, view.deaths), (JobState::Dead, deaths));
-        t.change("a", What::Revive).await.expect("it is dead");
+        t.change("a", ChangeKind::Revive).await.expect("it is dead");
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn no_backoff_holds_a_revived_job_back(t: &Trial) {
         t.retry(&claimed, secs(3600)).await;
     }
     t.put("a").await;
-    t.change("b", What::Revive).await.expect("it is dead");
+    t.change("b", ChangeKind::Revive).await.expect("it is dead");
     t.put("b").await;
     assert_eq!(t.claim_up_to(10).await.len(), 2);
 }

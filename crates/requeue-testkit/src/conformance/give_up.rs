@@ -2,12 +2,12 @@
 
 use crate::trial::{Trial, job, secs};
 use requeue_jobs::{
-    ClaimedJob, How, JobState, SettleError, Settled, StoreError, limits::MAX_DELAY,
+    ClaimedJob, JobState, SettleError, Settled, Settlement, StoreError, limits::MAX_DELAY,
 };
 use std::time::Duration;
 
-fn bury() -> How {
-    How::Bury { error: "hopeless".into() }
+fn bury() -> Settlement {
+    Settlement::Bury { error: "hopeless".into() }
 }
 
 /// A job that has failed once, claimed again.
@@ -42,7 +42,7 @@ pub(crate) async fn a_successor_revives_a_buried_job(t: &Trial) {
 
 pub(crate) async fn a_requeued_job_comes_back_with_nothing_counted(t: &Trial) {
     let job = claimed(t).await;
-    assert_eq!(t.settle(&job, How::RequeueAfter(secs(5))).await, Ok(Settled::Done));
+    assert_eq!(t.settle(&job, Settlement::RequeueAfter(secs(5))).await, Ok(Settled::Done));
     let waiting = t.view("a").await;
     assert_eq!((waiting.due, waiting.attempts), (t.after(secs(5)), 0));
     assert!(waiting.failures.is_empty());
@@ -56,17 +56,17 @@ pub(crate) async fn a_requeued_job_comes_back_with_nothing_counted(t: &Trial) {
 pub(crate) async fn a_successor_comes_instead_of_a_requeued_job_and_not_early(t: &Trial) {
     let held = claimed(t).await;
     let put = t.put(job("a").body("new").after(secs(60))).await;
-    assert_eq!(t.settle(&held, How::RequeueAfter(secs(5))).await, Ok(Settled::Done));
+    assert_eq!(t.settle(&held, Settlement::RequeueAfter(secs(5))).await, Ok(Settled::Done));
     let next = t.view("a").await;
     assert_eq!((next.due, next.generation), (t.after(secs(60)), put.generation));
     assert_eq!(next.body.bytes(), b"new");
 }
 
 pub(crate) async fn a_cancelled_job_is_neither_buried_nor_requeued(t: &Trial) {
-    for how in [bury(), How::RequeueAfter(secs(5))] {
+    for action in [bury(), Settlement::RequeueAfter(secs(5))] {
         let job = claimed(t).await;
         t.cancel("a").await;
-        assert_eq!(t.settle(&job, how).await, Ok(Settled::Cancelled));
+        assert_eq!(t.settle(&job, action).await, Ok(Settled::Cancelled));
         t.advance(secs(60));
         t.claims_nothing().await;
     }
@@ -74,7 +74,7 @@ pub(crate) async fn a_cancelled_job_is_neither_buried_nor_requeued(t: &Trial) {
 
 pub(crate) async fn a_job_is_not_requeued_later_than_a_put_may_be(t: &Trial) {
     let job = claimed(t).await;
-    let refused = t.settle(&job, How::RequeueAfter(MAX_DELAY + secs(1))).await;
+    let refused = t.settle(&job, Settlement::RequeueAfter(MAX_DELAY + secs(1))).await;
     assert!(matches!(refused, Err(SettleError::Store(StoreError::Invalid(_)))));
-    assert_eq!(t.settle(&job, How::RequeueAfter(MAX_DELAY)).await, Ok(Settled::Done));
+    assert_eq!(t.settle(&job, Settlement::RequeueAfter(MAX_DELAY)).await, Ok(Settled::Done));
 }

@@ -64,7 +64,7 @@ pub(crate) async fn leases_of_a_paused_kind_are_settled_as_ever(t: &Trial) {
     t.claims_nothing().await;
 }
 
-pub(crate) async fn a_lapsed_lease_of_a_paused_kind_is_not_claimed(t: &Trial) {
+pub(crate) async fn an_expired_lease_of_a_paused_kind_is_not_claimed(t: &Trial) {
     t.put("a").await;
     let claimed = t.claim().await;
     t.set(|settings| settings.paused = true).await;
@@ -89,19 +89,19 @@ pub(crate) async fn no_more_are_leased_at_once_than_may_be(t: &Trial) {
     t.claims_nothing().await;
 }
 
-pub(crate) async fn a_lapsed_lease_takes_no_room(t: &Trial) {
+pub(crate) async fn an_expired_lease_takes_no_room(t: &Trial) {
     t.set(|settings| settings.concurrency = Some(1)).await;
     t.put_in_line(["a", "b"]).await;
     t.claim().await;
     t.advance(LEASE - millis(1));
     t.claims_nothing().await;
     t.advance(millis(1));
-    // `b` has been ready for longer than `a` has lapsed.
+    // `b` has been ready for longer than `a` has expired.
     assert_eq!(ids(&t.claim_up_to(10).await), ["b"]);
     t.claims_nothing().await;
 }
 
-pub(crate) async fn a_lapsed_job_takes_the_room_of_its_next_lease(t: &Trial) {
+pub(crate) async fn an_expired_job_takes_the_room_of_its_next_lease(t: &Trial) {
     t.set(|settings| settings.concurrency = Some(1)).await;
     t.put("a").await;
     t.claim().await;

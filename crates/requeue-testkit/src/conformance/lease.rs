@@ -1,7 +1,7 @@
-//! Ack, release and extend; receipts that are no more; leases that lapse.
+//! Ack, release and extend; receipts that are no more; leases that expiry.
 
 use crate::trial::{LEASE, Trial, id, ids, job, kind, millis, secs};
-use requeue_jobs::{Fence, How, JobState, Receipt, SettleError, Settled};
+use requeue_jobs::{Fence, JobState, Receipt, SettleError, Settled, Settlement};
 
 pub(crate) async fn an_ack_ends_the_job(t: &Trial) {
     t.put("a").await;
@@ -84,7 +84,7 @@ pub(crate) async fn extend_without_a_length_takes_the_kinds(t: &Trial) {
     t.set(|settings| settings.lease = secs(77)).await;
     t.put("a").await;
     let job = t.claim().await;
-    let answer = t.settle(&job, How::Extend(None)).await;
+    let answer = t.settle(&job, Settlement::Extend(None)).await;
     assert_eq!(answer, Ok(Settled::Extended(t.after(secs(77)))));
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn time_alone_changes_no_leased_job(t: &Trial) {
     assert_eq!(t.counts().await, [0, 1, 0, 0]);
 }
 
-pub(crate) async fn a_lapsed_lease_is_valid_until_the_job_is_taken(t: &Trial) {
+pub(crate) async fn an_expired_lease_is_valid_until_the_job_is_taken(t: &Trial) {
     t.put_in_line(["a", "b", "c", "d"]).await;
     let jobs = t.claim_up_to(4).await;
     t.advance(secs(3600));
@@ -179,7 +179,7 @@ pub(crate) async fn one_nonce_used_twice_is_still_two_leases(t: &Trial) {
     assert_eq!(t.ack(&second).await, Settled::Done);
 }
 
-pub(crate) async fn a_lapse_is_a_failed_attempt(t: &Trial) {
+pub(crate) async fn an_expiry_is_a_failed_attempt(t: &Trial) {
     t.put("a").await;
     let first = t.claim().await;
     let began = t.now();
@@ -192,7 +192,7 @@ pub(crate) async fn a_lapse_is_a_failed_attempt(t: &Trial) {
     assert_eq!((failure.started_at, failure.ended_at), (began, first.lease_ends_at));
 }
 
-pub(crate) async fn a_lapse_needs_no_further_backoff(t: &Trial) {
+pub(crate) async fn an_expiry_needs_no_further_backoff(t: &Trial) {
     t.set(|settings| settings.backoff.base = secs(3600)).await;
     t.put("a").await;
     t.claim().await;
@@ -202,13 +202,13 @@ pub(crate) async fn a_lapse_needs_no_further_backoff(t: &Trial) {
     assert_eq!(t.claim().await.attempt, 2);
 }
 
-pub(crate) async fn a_lapsed_job_stands_in_line_by_the_end_of_its_lease(t: &Trial) {
-    t.put("lapsing").await;
+pub(crate) async fn an_expired_job_stands_in_line_by_the_end_of_its_lease(t: &Trial) {
+    t.put("expiring").await;
     t.claim().await;
     t.put(job("before").after(LEASE - millis(1))).await;
     t.put(job("behind").after(LEASE + millis(1))).await;
     t.advance(secs(3600));
-    assert_eq!(ids(&t.claim_up_to(10).await), ["before", "lapsing", "behind"]);
+    assert_eq!(ids(&t.claim_up_to(10).await), ["before", "expiring", "behind"]);
 }
 
 pub(crate) async fn a_job_that_kills_its_worker_ends_up_dead(t: &Trial) {
@@ -224,7 +224,7 @@ pub(crate) async fn a_job_that_kills_its_worker_ends_up_dead(t: &Trial) {
     assert_eq!((view.deaths, view.died_at), (1, Some(t.now())));
 }
 
-pub(crate) async fn the_reaper_ends_a_lapsed_lease(t: &Trial) {
+pub(crate) async fn the_reaper_ends_an_expired_lease(t: &Trial) {
     t.put("a").await;
     let job = t.claim().await;
     t.advance(secs(3600));
@@ -274,7 +274,7 @@ pub(crate) async fn at_most_one_receipt_can_ack(t: &Trial) {
     t.retry(&receipts[2], secs(0)).await;
     receipts.push(t.claim().await);
     for stale in &receipts[..3] {
-        let answer = t.settle(stale, How::Ack).await;
+        let answer = t.settle(stale, Settlement::Ack).await;
         assert!(matches!(answer, Err(SettleError::LeaseLost { .. })));
     }
     assert_eq!(t.ack(&receipts[3]).await, Settled::Done);

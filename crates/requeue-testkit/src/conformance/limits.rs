@@ -6,8 +6,8 @@ use requeue_jobs::limits::{
     MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_SPANS, MIN_LEASE,
 };
 use requeue_jobs::{
-    Body, Change, How, Invalid, Put, PutError, Settings, Settle, SettleError, Settled, Spans,
-    StoreError, What,
+    Body, Change, ChangeKind, Invalid, Put, PutError, Settings, Settle, SettleError, Settled,
+    Settlement, Spans, StoreError,
 };
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub(crate) async fn a_retry_after_too_long_keeps_the_lease(t: &Trial) {
     let claimed = t.claim().await;
     let before = t.view("a").await;
     let longer = MAX_DELAY + millis(1);
-    let how = How::Retry { delay: Some(longer), error: "no".into() };
-    match t.settle(&claimed, how).await {
+    let action = Settlement::Retry { delay: Some(longer), error: "no".into() };
+    match t.settle(&claimed, action).await {
         Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(longer)),
         other => panic!("it should be refused, and was {other:?}"),
     }
@@ -79,7 +79,7 @@ pub(crate) async fn a_lease_is_neither_too_short_nor_too_long(t: &Trial) {
     t.release(&claimed).await;
     let claimed = t.claim_with(|claim| claim.lease = Some(MIN_LEASE)).await.jobs.remove(0);
     for lease in [MIN_LEASE - millis(1), MAX_LEASE + millis(1)] {
-        match t.settle(&claimed, How::Extend(Some(lease))).await {
+        match t.settle(&claimed, Settlement::Extend(Some(lease))).await {
             Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(lease)),
             other => panic!("it should be refused, and was {other:?}"),
         }
@@ -135,8 +135,8 @@ pub(crate) async fn the_bodies_of_a_batch_are_sixteen_mebibytes_at_most(t: &Tria
 pub(crate) async fn settlements_and_changes_are_a_thousand_at_most(t: &Trial) {
     t.put("a").await;
     let claimed = t.claim().await;
-    let settle = Settle { receipt: claimed.receipt.clone(), how: How::Ack };
-    let change = Change { kind: mail(), id: id("a"), what: What::Cancel };
+    let settle = Settle { receipt: claimed.receipt.clone(), action: Settlement::Ack };
+    let change = Change { kind: mail(), id: id("a"), action: ChangeKind::Cancel };
     let before = t.view("a").await;
     refused(t.store.settle(vec![settle; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));
     refused(t.store.change(vec![change; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));

@@ -1,7 +1,7 @@
 //! Asking: get, list, counts, and upcoming load.
 
 use crate::trial::{LEASE, Trial, id, job, kind, mail, millis, secs};
-use requeue_jobs::{JobState, Query, Spans, Timestamp, What};
+use requeue_jobs::{ChangeKind, JobState, Query, Spans, Timestamp};
 use std::time::Duration;
 
 /// One job in each state, named after it.
@@ -166,7 +166,7 @@ pub(crate) async fn counts_equal_what_is_listed_whatever_happens(t: &Trial) {
     t.ack(&claimed[3]).await;
     agree().await;
     for name in ["ready", "waiting", "leased", "dead"] {
-        let _absent = t.change(name, What::Cancel).await;
+        let _absent = t.change(name, ChangeKind::Cancel).await;
         agree().await;
     }
     assert_eq!(t.counts().await, [0, 0, 0, 0]);

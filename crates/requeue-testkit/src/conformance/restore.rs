@@ -3,9 +3,9 @@
 use crate::trial::{Trial, id, ids, job, kind, mail, millis, secs, text};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN};
 use requeue_jobs::{
-    Body, FailedAttempt, Fence, Generation, How, Invalid, JobState, JobView, LeaseView, NextView,
-    PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, StoreError, Timestamp,
-    What, WorkerName,
+    Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, LeaseView,
+    NextView, PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settlement,
+    StoreError, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ pub(crate) async fn a_restored_dead_job_is_dead_and_can_be_revived(t: &Trial) {
     t.restore_all([dead(t, "a", ago(t, secs(5))), dead(t, "b", t.now())]).await;
     t.advance(secs(3600));
     t.claims_nothing().await;
-    t.change("a", What::Revive).await.expect("it is dead");
+    t.change("a", ChangeKind::Revive).await.expect("it is dead");
     assert_eq!(t.put("b").await.outcome, PutOutcome::Revived);
     for name in ["a", "b"] {
         let view = t.view(name).await;
@@ -225,7 +225,7 @@ pub(crate) async fn a_leased_job_arrives_pending_until_its_lease_ends(t: &Trial)
     t.advance(secs(20) - millis(1));
     t.claims_nothing().await;
     t.advance(millis(1));
-    assert_eq!(t.claim().await.attempt, 2, "the lease did not lapse: it moved");
+    assert_eq!(t.claim().await.attempt, 2, "the lease did not expiry: it moved");
 }
 
 pub(crate) async fn a_put_does_not_make_it_due_before_its_lease_ends(t: &Trial) {
@@ -250,8 +250,8 @@ pub(crate) async fn the_receipt_of_a_restored_lease_is_lost(t: &Trial) {
     t.restore(leased(t, "a")).await;
     let before = t.view("a").await;
     let receipt = Receipt::new(mail(), id("a"), Fence(10), 1);
-    let how = How::Ack;
-    let settle = Settle { receipt: receipt.clone(), how };
+    let action = Settlement::Ack;
+    let settle = Settle { receipt: receipt.clone(), action };
     let answers = t.store.settle(vec![settle]).await.expect("it is taken");
     assert_eq!(answers, [Err(SettleError::LeaseLost { receipt })]);
     assert_eq!(t.view("a").await, before);

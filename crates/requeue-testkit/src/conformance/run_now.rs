@@ -1,7 +1,7 @@
 //! Making a job due now.
 
 use crate::trial::{Trial, ids, job, secs};
-use requeue_jobs::{ChangeError, Changed, JobState, What};
+use requeue_jobs::{ChangeError, ChangeKind, Changed, JobState};
 
 pub(crate) async fn a_waiting_job_becomes_ready(t: &Trial) {
     t.put(job("a").after(secs(3600))).await;
@@ -51,7 +51,7 @@ pub(crate) async fn a_leased_job_without_successor_cannot_run_now(t: &Trial) {
     let claimed = t.claim().await;
     let before = t.view("a").await;
     t.advance(secs(1));
-    let answer = t.change("a", What::RunNow).await;
+    let answer = t.change("a", ChangeKind::RunNow).await;
     assert!(matches!(answer, Err(ChangeError::Leased { .. })));
     assert_eq!(t.view("a").await, before);
     t.ack(&claimed).await;
@@ -79,7 +79,7 @@ pub(crate) async fn it_revives_a_dead_job(t: &Trial) {
 
 pub(crate) async fn an_absent_job_cannot_run(t: &Trial) {
     for _ in 0..2 {
-        let answer = t.change("a", What::RunNow).await;
+        let answer = t.change("a", ChangeKind::RunNow).await;
         assert!(matches!(answer, Err(ChangeError::Absent { .. })));
         t.claims_nothing().await;
         // Not even where there is another of its kind.

@@ -124,7 +124,7 @@ pub(crate) async fn a_last_failure_buries_the_successor(t: &Trial) {
     t.claims_nothing().await;
 }
 
-pub(crate) async fn a_lapse_hands_out_the_successor_that_is_due(t: &Trial) {
+pub(crate) async fn an_expiry_hands_out_the_successor_that_is_due(t: &Trial) {
     t.put("a").await;
     t.claim().await;
     let next = t.put(job("a").body("next").after(secs(5))).await;
@@ -136,7 +136,7 @@ pub(crate) async fn a_lapse_hands_out_the_successor_that_is_due(t: &Trial) {
     assert_eq!(t.get("a").await, None);
 }
 
-pub(crate) async fn a_lapse_lets_a_successor_wait_that_is_not_due(t: &Trial) {
+pub(crate) async fn an_expiry_lets_a_successor_wait_that_is_not_due(t: &Trial) {
     t.put("a").await;
     let held = t.claim().await;
     t.put(job("a").body("next").after(secs(60))).await;
@@ -151,7 +151,7 @@ pub(crate) async fn a_lapse_lets_a_successor_wait_that_is_not_due(t: &Trial) {
     assert_eq!((again.body.bytes(), again.attempt), (&b"next"[..], 2));
 }
 
-pub(crate) async fn a_last_lapse_buries_the_successor(t: &Trial) {
+pub(crate) async fn a_last_expiry_buries_the_successor(t: &Trial) {
     t.set(|settings| settings.max_attempts = 1).await;
     t.put("a").await;
     t.claim().await;

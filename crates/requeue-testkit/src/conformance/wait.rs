@@ -70,7 +70,7 @@ pub(crate) async fn an_ack_ends_the_wait_for_the_successor(t: &Trial) {
     waiting.ends().await;
 }
 
-pub(crate) async fn a_lapse_ends_a_wait(t: &Trial) {
+pub(crate) async fn an_expiry_ends_a_wait(t: &Trial) {
     t.put("a").await;
     t.claim().await;
     t.advance(LEASE - millis(10));
@@ -98,7 +98,7 @@ pub(crate) async fn freed_concurrency_ends_a_wait(t: &Trial) {
     t.claim().await;
 }
 
-pub(crate) async fn concurrency_freed_by_a_lapse_ends_a_wait(t: &Trial) {
+pub(crate) async fn concurrency_freed_by_an_expiry_ends_a_wait(t: &Trial) {
     t.set(|settings| settings.concurrency = Some(1)).await;
     t.put_in_line(["a", "b"]).await;
     t.claim().await;

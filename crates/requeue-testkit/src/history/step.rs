@@ -4,9 +4,9 @@ use super::History;
 use crate::random::Random;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    Backoff, Body, Change, Claim, Condition, Due, Fence, Generation, How, JobId, JobState, Kind,
-    Missed, Mode, Put, Query, Receipt, Retention, Schedule, Settings, Settle, Spans, Tick,
-    Timestamp, What, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobState,
+    Kind, Missed, Mode, Put, Query, Receipt, Retention, Schedule, Settings, Settle, Settlement,
+    Spans, Tick, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -153,10 +153,10 @@ impl History<'_> {
 
     fn random_settle(&mut self, random: &mut Random) -> Settle {
         let receipt = self.random_receipt(random);
-        let how = match random.below(12) {
-            0..=2 if !self.range.unlucky => How::Ack,
-            10 => How::Bury { error: format!("error {}", random.below(100)) },
-            11 => How::RequeueAfter(length(random)),
+        let action = match random.below(12) {
+            0..=2 if !self.range.unlucky => Settlement::Ack,
+            10 => Settlement::Bury { error: format!("error {}", random.below(100)) },
+            11 => Settlement::RequeueAfter(length(random)),
             0..=5 => {
                 // Where a successor's due time hides what jitter made of the backoff, the
                 // model could not know it.
@@ -165,12 +165,12 @@ impl History<'_> {
                 let hides = settings.backoff.jitter_percent > 0
                     && job.is_some_and(|job| job.next.is_some());
                 let delay = (hides || random.chance(50)).then(|| length(random));
-                How::Retry { delay, error: format!("error {}", random.below(100)) }
+                Settlement::Retry { delay, error: format!("error {}", random.below(100)) }
             }
-            6 | 7 => How::Release,
-            _ => How::Extend(lease(random)),
+            6 | 7 => Settlement::Release,
+            _ => Settlement::Extend(lease(random)),
         };
-        Settle { receipt, how }
+        Settle { receipt, action }
     }
 
     fn random_schedule(&self, random: &mut Random) -> Step {
@@ -212,8 +212,9 @@ impl History<'_> {
 
     fn random_change(&self, random: &mut Random) -> Change {
         let from = usize::from(self.range.unlucky);
-        let what = *random.pick(&[What::Cancel, What::RunNow, What::Revive][from..]);
-        Change { kind: self.range.kind(random), id: self.range.id(random), what }
+        let action =
+            *random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive][from..]);
+        Change { kind: self.range.kind(random), id: self.range.id(random), action }
     }
 
     fn random_query(&self, random: &mut Random) -> Query {

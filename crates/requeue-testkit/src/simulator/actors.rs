@@ -5,8 +5,8 @@ use super::recorder::Recorder;
 use super::{World, kinds};
 use crate::random::Random;
 use requeue_jobs::{
-    Body, Change, Claim, ClaimedJob, Condition, Due, Generation, How, JobId, Kind, Mode, Put,
-    Receipt, Settle, Store, StoreError, Tick, What, WorkerName,
+    Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, Generation, JobId, Kind, Mode,
+    Put, Receipt, Settle, Settlement, Store, StoreError, Tick, WorkerName,
 };
 use std::time::Duration;
 
@@ -44,8 +44,13 @@ pub(super) async fn producer(world: &World) {
             }
         } else {
             let change = world.random(|random| {
-                let what = *random.pick(&[What::Cancel, What::Cancel, What::RunNow, What::Revive]);
-                Change { kind: kind(random), id: id(random), what }
+                let action = *random.pick(&[
+                    ChangeKind::Cancel,
+                    ChangeKind::Cancel,
+                    ChangeKind::RunNow,
+                    ChangeKind::Revive,
+                ]);
+                Change { kind: kind(random), id: id(random), action }
             });
             let _ = world.store.change(vec![change]).await;
         }
@@ -110,22 +115,22 @@ async fn work(world: &World, job: &ClaimedJob) {
     let lengths: &[u64] = if quiet { &[0, 10] } else { &[0, 0, 1, 500, 1500, 6000] };
     world.sleep(world.random(|random| millis(random, lengths))).await;
     if world.random(|random| random.chance(20)) {
-        settle(world, &job.receipt, How::Extend(None)).await;
+        settle(world, &job.receipt, Settlement::Extend(None)).await;
         world.sleep(world.random(|random| millis(random, lengths))).await;
     }
-    let how = world.random(|random| match random.below(10) {
-        _ if quiet => Some(How::Ack),
-        0..=4 => Some(How::Ack),
+    let action = world.random(|random| match random.below(10) {
+        _ if quiet => Some(Settlement::Ack),
+        0..=4 => Some(Settlement::Ack),
         5..=7 => {
             let delay = random.chance(50).then(|| millis(random, &[0, 500, 3000]));
-            Some(How::Retry { delay, error: "it did not work".to_owned() })
+            Some(Settlement::Retry { delay, error: "it did not work".to_owned() })
         }
-        8 => Some(How::Release),
+        8 => Some(Settlement::Release),
         // It forgets about the job.
         _ => None,
     });
-    if let Some(how) = how {
-        settle(world, &job.receipt, how).await;
+    if let Some(action) = action {
+        settle(world, &job.receipt, action).await;
     }
     if world.random(|random| random.chance(20)) {
         stale(world).await;
@@ -133,9 +138,9 @@ async fn work(world: &World, job: &ClaimedJob) {
 }
 
 /// Settles, and does it again while the outcome is not known: twice equals once.
-async fn settle(world: &World, receipt: &Receipt, how: How) {
+async fn settle(world: &World, receipt: &Receipt, action: Settlement) {
     for _ in 0..3 {
-        let settle = Settle { receipt: receipt.clone(), how: how.clone() };
+        let settle = Settle { receipt: receipt.clone(), action: action.clone() };
         match world.store.settle(vec![settle]).await {
             Err(StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {
                 world.sleep(Duration::from_millis(50)).await;
@@ -151,14 +156,14 @@ async fn stale(world: &World) {
         let receipts = world.receipts.borrow();
         (!receipts.is_empty()).then(|| random.pick(&receipts).clone())
     });
-    let how = world.random(|random| match random.below(4) {
-        0 => How::Ack,
-        1 => How::Retry { delay: None, error: "late".to_owned() },
-        2 => How::Release,
-        _ => How::Extend(None),
+    let action = world.random(|random| match random.below(4) {
+        0 => Settlement::Ack,
+        1 => Settlement::Retry { delay: None, error: "late".to_owned() },
+        2 => Settlement::Release,
+        _ => Settlement::Extend(None),
     });
     if let Some(receipt) = receipt {
-        settle(world, &receipt, how).await;
+        settle(world, &receipt, action).await;
     }
 }
 
@@ -174,7 +179,7 @@ pub(super) async fn operator(world: &World) {
     }
 }
 
-/// Ends leases that lapsed.
+/// Ends leases that expired.
 pub(super) async fn reaper(world: &World) {
     loop {
         world.sleep(Duration::from_secs(3)).await;

@@ -2,8 +2,9 @@
 
 use super::event::{Event, Happened};
 use requeue_jobs::{
-    Change, Changed, ClaimedJob, Due, Fence, Generation, How, JobId, JobState, JobView, Kind, Mode,
-    Placed, Put, PutOutcome, Receipt, Settings, Settle, Settled, Ticked, Timestamp, What,
+    Change, ChangeKind, Changed, ClaimedJob, Due, Fence, Generation, JobId, JobState, JobView,
+    Kind, Mode, Placed, Put, PutOutcome, Receipt, Settings, Settle, Settled, Settlement, Ticked,
+    Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +31,7 @@ pub(super) struct Known {
     pub(super) not_before: Timestamp,
     /// The end of its backoff, where it has one.
     pub(super) backoff: Option<Backoff>,
-    /// Its failures since they were last reset, but for the lapse of `lease`.
+    /// Its failures since they were last reset, but for the expiry of `lease`.
     pub(super) failures: u32,
     pub(super) lease: Option<Leased>,
 }
@@ -52,8 +53,8 @@ pub(super) struct Leased {
 }
 
 impl Known {
-    /// Failures, if the lease that there still is has lapsed.
-    pub(super) fn failures_after_lapse(&self) -> u32 {
+    /// Failures, if the lease that there still is has expired.
+    pub(super) fn failures_after_expiry(&self) -> u32 {
         match &self.lease {
             Some(lease) if lease.cancelled => 0,
             Some(_) => self.failures + 1,
@@ -61,8 +62,8 @@ impl Known {
         }
     }
 
-    fn lapse(&mut self) {
-        self.failures = self.failures_after_lapse();
+    fn expiry(&mut self) {
+        self.failures = self.failures_after_expiry();
         self.lease = None;
     }
 
@@ -76,9 +77,9 @@ impl Known {
         match placed.outcome {
             PutOutcome::Kept => return,
             PutOutcome::Created | PutOutcome::Revived => self.reset(),
-            // It is pending: if it was leased, that has lapsed.
+            // It is pending: if it was leased, that has expired.
             PutOutcome::Updated => {
-                self.lapse();
+                self.expiry();
                 self.backoff = self.backoff.take().filter(|backoff| !backoff.hidden);
             }
             PutOutcome::Coalesced => {
@@ -100,7 +101,7 @@ impl Known {
     }
 
     fn claim(&mut self, job: &ClaimedJob) {
-        self.lapse();
+        self.expiry();
         self.backoff = None;
         self.lease = Some(Leased {
             receipt: job.receipt.clone(),
@@ -117,7 +118,7 @@ impl Known {
             lease.ends_at = ends_at;
             return;
         }
-        if settled == Settled::Cancelled && matches!(settle.how, How::Extend(_)) {
+        if settled == Settled::Cancelled && matches!(settle.action, Settlement::Extend(_)) {
             return;
         }
         let (generation, has_next) = (lease.generation, lease.has_next);
@@ -137,7 +138,7 @@ impl Known {
         }
     }
 
-    fn change(&mut self, what: What, changed: Changed) {
+    fn change(&mut self, action: ChangeKind, changed: Changed) {
         match changed {
             Changed::Removed => {
                 self.cancelled = self.newest;
@@ -153,7 +154,7 @@ impl Known {
                 self.reset();
                 self.not_before = Timestamp::default();
             }
-            _ if what == What::RunNow => {
+            _ if action == ChangeKind::RunNow => {
                 (self.not_before, self.backoff) = (Timestamp::default(), None);
             }
             _ => {}
@@ -185,14 +186,14 @@ impl Facts {
                 let receipt = &settle.receipt;
                 self.known(receipt.kind(), receipt.id()).settle(settle, *settled);
             }
-            Happened::Change { change: Change { kind, id, what }, changed: Ok(changed) } => {
-                self.known(kind, id).change(*what, *changed);
+            Happened::Change { change: Change { kind, id, action }, changed: Ok(changed) } => {
+                self.known(kind, id).change(*action, *changed);
             }
             Happened::Reap => {
-                let lapsed = |known: &&mut Known| {
+                let expired = |known: &&mut Known| {
                     known.lease.as_ref().is_some_and(|lease| lease.ends_at <= now)
                 };
-                self.jobs.values_mut().filter(lapsed).for_each(Known::lapse);
+                self.jobs.values_mut().filter(expired).for_each(Known::expiry);
             }
             Happened::Set { kind, settings } => {
                 self.settings.insert(kind.clone(), settings.clone());

@@ -8,8 +8,8 @@ use super::event::{Event, Happened};
 use super::facts::Facts;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_jobs::{
-    ClaimedJob, Counts, Due, How, JobState, JobView, Kind, Mode, PutOutcome, Settings, SettleError,
-    Settled, Ticked, Timestamp,
+    ClaimedJob, Counts, Due, JobState, JobView, Kind, Mode, PutOutcome, Settings, SettleError,
+    Settled, Settlement, Ticked, Timestamp,
 };
 
 /// So many claims in a row may get none of a kind that has ready jobs. With two kinds, one is
@@ -68,7 +68,7 @@ fn one_receipt_can_ack(facts: &Facts, event: &Event) -> Checked {
             }
             Ok(())
         }
-        Happened::Settle { settle, settled: Ok(_), .. } if settle.how == How::Ack => {
+        Happened::Settle { settle, settled: Ok(_), .. } if settle.action == Settlement::Ack => {
             let receipt = &settle.receipt;
             let lease = facts.of(receipt.kind(), receipt.id()).lease;
             match lease {
@@ -151,7 +151,7 @@ fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
     match &event.what {
         Happened::Claim { jobs, .. } => {
             for job in jobs {
-                let expected = 1 + facts.of(job.kind(), job.id()).failures_after_lapse();
+                let expected = 1 + facts.of(job.kind(), job.id()).failures_after_expiry();
                 if job.attempt != expected {
                     let (receipt, attempt) = (&job.receipt, job.attempt);
                     return Err(format!("{receipt} is attempt {attempt}, not {expected}"));
@@ -217,7 +217,7 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
                     let named = |job: &ClaimedJob| (job.kind(), job.id()) == (&view.kind, &view.id);
                     jobs[..number].iter().any(named)
                 };
-                // A lease that lapsed may have ended otherwise than in a claim.
+                // A lease that expired may have ended otherwise than in a claim.
                 let ahead = |other: &&JobView| {
                     other.kind == view.kind
                         && other.state == JobState::Ready

@@ -5,9 +5,10 @@
 use super::event::{Event, Happened};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
-    Answer, Change, ChangeError, Changed, Claim, Claimed, Each, How, JobId, JobState, JobView,
-    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, What,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobState,
+    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule,
+    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture,
+    Tick, Ticked,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -119,7 +120,7 @@ impl Recorder {
         let settled = do_it();
         let after = self.view(&kind, &id);
         let call = format!("{settle:?}");
-        let again = settle.how != How::Release;
+        let again = settle.action != Settlement::Release;
         let event =
             Happened::Settle { settle: settle.clone(), settled: settled.clone(), before, after };
         self.note(event);
@@ -133,7 +134,7 @@ impl Recorder {
         let do_it = || only(block_on(self.store.change(vec![change.clone()])));
         let changed = do_it();
         self.note(Happened::Change { change: change.clone(), changed: changed.clone() });
-        if change.what == What::Cancel {
+        if change.action == ChangeKind::Cancel {
             let call = format!("{change:?}");
             self.again(&change.kind, &change.id, call, || drop(do_it()));
         }
@@ -144,8 +145,8 @@ impl Recorder {
     fn claimable(&self, kinds: &[Kind]) -> Vec<JobView> {
         let now = self.fixture.now();
         let claimable = |job: &JobView| {
-            let lapsed = job.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
-            job.state == JobState::Ready || lapsed
+            let expired = job.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
+            job.state == JobState::Ready || expired
         };
         kinds.iter().flat_map(|kind| self.listed(kind)).filter(claimable).collect()
     }
@@ -153,7 +154,7 @@ impl Recorder {
 
 /// The answer to a batch of one.
 fn only<T, E: From<requeue_jobs::StoreError>>(
-    answer: Result<Each<T, E>, requeue_jobs::StoreError>,
+    answer: Result<BatchResults<T, E>, requeue_jobs::StoreError>,
 ) -> Result<T, E> {
     answer?.pop().expect("there is one answer per entry")
 }
@@ -161,11 +162,11 @@ fn only<T, E: From<requeue_jobs::StoreError>>(
 /// Calls are done at once, with what is looked at before and after in one go: nothing comes
 /// in between, whatever the store.
 impl Store for Recorder {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move { Ok(puts.into_iter().map(|put| self.put_one(put)).collect()) })
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             let before = self.claimable(&claim.kinds);
             let claimed = block_on(self.store.claim(claim))?;
@@ -174,19 +175,22 @@ impl Store for Recorder {
         })
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
             Ok(settlements.into_iter().map(|settle| self.settle_one(settle)).collect())
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(
             async move { Ok(changes.into_iter().map(|change| self.change_one(change)).collect()) },
         )
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.seen().waiting.push(kinds.clone());
             let _gone = Gone { recorder: self, kinds: kinds.clone() };
@@ -194,7 +198,7 @@ impl Store for Recorder {
         })
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(async move {
             let reaped = block_on(self.store.reap(max))?;
             self.note(Happened::Reap);
@@ -202,7 +206,7 @@ impl Store for Recorder {
         })
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             block_on(self.store.set(kind.clone(), settings.clone()))?;
             self.note(Happened::Set { kind, settings });
@@ -210,7 +214,7 @@ impl Store for Recorder {
         })
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let ticked = block_on(self.store.tick(tick.clone()))?;
             self.note(Happened::Tick { tick, ticked });
@@ -218,39 +222,39 @@ impl Store for Recorder {
         })
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         self.store.get(kind, id)
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         self.store.list(query)
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         self.store.kinds()
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.store.upcoming(kind, spans)
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         self.store.settings(kind)
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         self.store.set_schedule(kind, schedule)
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.store.remove_schedule(kind, id)
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         self.store.restore(restore)
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         self.store.schedules(kind)
     }
 }

@@ -1,6 +1,6 @@
 //! Waiting for work, and seeing whether one is woken.
 
-use requeue_jobs::Answer;
+use requeue_jobs::StoreFuture;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// One who waits for work, and is looked at only when woken.
 pub(crate) struct Waiting<'a> {
-    answer: Answer<'a, ()>,
+    answer: StoreFuture<'a, ()>,
     patience: Duration,
     woken: Arc<Woken>,
 }
@@ -23,7 +23,7 @@ impl Wake for Woken {
 }
 
 impl<'a> Waiting<'a> {
-    pub(super) fn new(answer: Answer<'a, ()>, patience: Duration) -> Self {
+    pub(super) fn new(answer: StoreFuture<'a, ()>, patience: Duration) -> Self {
         Waiting { answer, patience, woken: Arc::new(Woken(AtomicBool::new(true))) }
     }
 

@@ -2,9 +2,9 @@
 
 use super::store::{Name, Right, Wrong};
 use requeue_jobs::{
-    Body, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, Fence, How, JobState, JobView,
-    Placed, Put, PutError, PutOutcome, Query, Receipt, Settle, SettleError, Settled, StoreError,
-    What,
+    Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Fence, JobState,
+    JobView, Placed, Put, PutError, PutOutcome, Query, Receipt, Settle, SettleError, Settled,
+    Settlement, StoreError,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -20,15 +20,15 @@ impl Wrong for DeletesBeforeAck {
     fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
         let claimed = right.claim(claim)?;
         for job in &claimed.jobs {
-            let _done = right.settle(job.receipt.clone(), How::Ack);
+            let _done = right.settle(job.receipt.clone(), Settlement::Ack);
         }
         Ok(claimed)
     }
 
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        let ack = settle.how == How::Ack;
+        let ack = settle.action == Settlement::Ack;
         right
-            .settle(settle.receipt, settle.how)
+            .settle(settle.receipt, settle.action)
             .or_else(|lost| if ack { Ok(Settled::Done) } else { Err(lost) })
     }
 }
@@ -46,7 +46,7 @@ impl Receipts {
     fn settle(&self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
         let given = settle.receipt;
         let real = self.0.get(&given).unwrap_or(&given).clone();
-        right.settle(real, settle.how).map_err(|error| match error {
+        right.settle(real, settle.action).map_err(|error| match error {
             SettleError::LeaseLost { .. } => SettleError::LeaseLost { receipt: given },
             other => other,
         })
@@ -110,11 +110,11 @@ pub(super) struct ReleaseCounts;
 
 impl Wrong for ReleaseCounts {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        if settle.how != How::Release {
-            return right.settle(settle.receipt, settle.how);
+        if settle.action != Settlement::Release {
+            return right.settle(settle.receipt, settle.action);
         }
-        let how = How::Retry { delay: Some(Duration::ZERO), error: "released".into() };
-        match right.settle(settle.receipt, how)? {
+        let action = Settlement::Retry { delay: Some(Duration::ZERO), error: "released".into() };
+        match right.settle(settle.receipt, action)? {
             Settled::Cancelled => Ok(Settled::Cancelled),
             _ => Ok(Settled::Released),
         }
@@ -135,39 +135,39 @@ impl Wrong for EarlyDelivery {
         let soon = right.now().saturating_add(Duration::from_secs(1));
         for view in jobs(right, &claim, JobState::Waiting) {
             if view.due <= soon {
-                let _ready = right.change(&(view.kind, view.id), What::RunNow);
+                let _ready = right.change(&(view.kind, view.id), ChangeKind::RunNow);
             }
         }
         right.claim(claim)
     }
 }
 
-/// What happens to a lapsed lease, instead of the lapse.
-pub(super) struct LapseIs {
-    how: How,
+/// What happens to an expired lease, instead of the expiry.
+pub(super) struct ExpiryIs {
+    action: Settlement,
     /// Under which receipt each job was last claimed.
     last: HashMap<Name, Receipt>,
 }
 
-impl LapseIs {
+impl ExpiryIs {
     /// The job simply comes back.
     pub(super) fn uncounted() -> Self {
-        LapseIs { how: How::Release, last: HashMap::new() }
+        ExpiryIs { action: Settlement::Release, last: HashMap::new() }
     }
 
     /// It waits once more.
     pub(super) fn backed_off() -> Self {
-        let how = How::Retry { delay: None, error: "lapsed".into() };
-        LapseIs { how, last: HashMap::new() }
+        let action = Settlement::Retry { delay: None, error: "expired".into() };
+        ExpiryIs { action, last: HashMap::new() }
     }
 }
 
-impl Wrong for LapseIs {
+impl Wrong for ExpiryIs {
     fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
         for view in jobs(right, &claim, JobState::Leased) {
-            let lapsed = view.lease.is_some_and(|lease| lease.ends_at <= right.now());
-            if let (true, Some(receipt)) = (lapsed, self.last.get(&(view.kind, view.id))) {
-                let _ended = right.settle(receipt.clone(), self.how.clone());
+            let expired = view.lease.is_some_and(|lease| lease.ends_at <= right.now());
+            if let (true, Some(receipt)) = (expired, self.last.get(&(view.kind, view.id))) {
+                let _ended = right.settle(receipt.clone(), self.action.clone());
             }
         }
         let claimed = right.claim(claim)?;
@@ -178,16 +178,16 @@ impl Wrong for LapseIs {
 }
 
 /// A lease is over the moment it ends, whether or not anybody has taken the job.
-pub(super) struct LapsedIsLost;
+pub(super) struct ExpiredIsLost;
 
-impl Wrong for LapsedIsLost {
+impl Wrong for ExpiredIsLost {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, how } = settle;
+        let Settle { receipt, action } = settle;
         let lease = right.get(&name(&receipt)).and_then(|view| view.lease);
         if lease.is_some_and(|lease| lease.ends_at <= right.now()) {
             return Err(SettleError::LeaseLost { receipt });
         }
-        right.settle(receipt, how)
+        right.settle(receipt, action)
     }
 }
 
@@ -201,7 +201,7 @@ impl Wrong for SuccessorTwice {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
         let name = name(&settle.receipt);
         let next = right.get(&name).and_then(|view| view.next);
-        let settled = right.settle(settle.receipt, settle.how)?;
+        let settled = right.settle(settle.receipt, settle.action)?;
         match (settled, next) {
             (Settled::Done, Some(next)) => drop(self.owed.insert(name, next.body)),
             (Settled::Done, None) => {
@@ -221,9 +221,9 @@ pub(super) struct SuccessorLost;
 impl Wrong for SuccessorLost {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
         let name = name(&settle.receipt);
-        let settled = right.settle(settle.receipt, settle.how)?;
+        let settled = right.settle(settle.receipt, settle.action)?;
         if settled == Settled::Done {
-            let _removed = right.change(&name, What::Cancel);
+            let _removed = right.change(&name, ChangeKind::Cancel);
         }
         Ok(settled)
     }
@@ -237,11 +237,11 @@ pub(super) struct ExtendChangesReceipt {
 
 impl Wrong for ExtendChangesReceipt {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, how } = settle;
+        let Settle { receipt, action } = settle;
         if self.changed.contains(&receipt) {
             return Err(SettleError::LeaseLost { receipt });
         }
-        let settled = right.settle(receipt.clone(), how)?;
+        let settled = right.settle(receipt.clone(), action)?;
         if let Settled::Extended(_) = settled {
             self.changed.insert(receipt);
         }
@@ -254,11 +254,11 @@ pub(super) struct ExtendShortens;
 
 impl Wrong for ExtendShortens {
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        let asked = match settle.how {
-            How::Extend(asked) => asked,
+        let asked = match settle.action {
+            Settlement::Extend(asked) => asked,
             _ => None,
         };
-        match (right.settle(settle.receipt, settle.how)?, asked) {
+        match (right.settle(settle.receipt, settle.action)?, asked) {
             (Settled::Extended(_), Some(asked)) => {
                 Ok(Settled::Extended(right.now().saturating_add(asked)))
             }
@@ -295,13 +295,13 @@ impl Wrong for StaleReceipt {
     }
 
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, how } = settle;
-        let lost = match right.settle(receipt.clone(), how.clone()) {
+        let Settle { receipt, action } = settle;
+        let lost = match right.settle(receipt.clone(), action.clone()) {
             Err(lost @ SettleError::LeaseLost { .. }) => lost,
             answer => return answer,
         };
         let last = self.last.get(&name(&receipt)).cloned().unwrap_or(receipt);
-        let answer = right.settle(last, how);
+        let answer = right.settle(last, action);
         if self.answers { answer.or(Err(lost)) } else { Err(lost) }
     }
 }
@@ -349,9 +349,9 @@ impl Wrong for CancelDeletes {
 
     fn change(&mut self, right: &Right, change: Change) -> Result<Changed, ChangeError> {
         let name = (change.kind, change.id);
-        let changed = right.change(&name, change.what)?;
+        let changed = right.change(&name, change.action)?;
         if let (Changed::Ending, Some(receipt)) = (changed, self.last.get(&name)) {
-            let _gone = right.settle(receipt.clone(), How::Ack);
+            let _gone = right.settle(receipt.clone(), Settlement::Ack);
         }
         Ok(changed)
     }

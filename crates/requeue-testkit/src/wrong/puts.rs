@@ -3,8 +3,8 @@
 use super::store::{Name, Right, Wrong};
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    Claim, Claimed, Condition, Due, Generation, How, JobState, JobView, Mode, Placed, Put,
-    PutError, PutOutcome, Settle, SettleError, Settled, StoreError, What,
+    ChangeKind, Claim, Claimed, Condition, Due, Generation, JobState, JobView, Mode, Placed, Put,
+    PutError, PutOutcome, Settle, SettleError, Settled, Settlement, StoreError,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Wrong for AttemptsResetByPut {
         if put.condition.is_some() || !right.get(&name).is_some_and(failed) {
             return right.put(put);
         }
-        let _removed = right.change(&name, What::Cancel);
+        let _removed = right.change(&name, ChangeKind::Cancel);
         Ok(Placed { outcome: PutOutcome::Updated, ..right.put(put)? })
     }
 }
@@ -54,7 +54,7 @@ impl Wrong for FloorIgnored {
         let (name, due) = (name(&put), put.due.at(right.now())?);
         let placed = right.put(put)?;
         if placed.outcome == PutOutcome::Updated && due <= right.now() {
-            let _ready = right.change(&name, What::RunNow);
+            let _ready = right.change(&name, ChangeKind::RunNow);
         }
         Ok(placed)
     }
@@ -178,8 +178,8 @@ impl Wrong for CancelErasedByPut {
 
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
         let name = (settle.receipt.kind().clone(), settle.receipt.id().clone());
-        let (erased, ack) = (self.erased.contains(&name), settle.how == How::Ack);
-        let settled = right.settle(settle.receipt, settle.how)?;
+        let (erased, ack) = (self.erased.contains(&name), settle.action == Settlement::Ack);
+        let settled = right.settle(settle.receipt, settle.action)?;
         if erased && ack {
             self.erased.remove(&name);
             return Ok(Settled::Done);

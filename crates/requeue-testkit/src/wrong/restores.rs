@@ -1,7 +1,7 @@
 //! Jobs of another store, taken over wrong.
 
 use super::store::{Restoring, Right, Wrong};
-use requeue_jobs::{Fence, Generation, JobState, Restore, What};
+use requeue_jobs::{ChangeKind, Fence, Generation, JobState, Restore};
 
 /// What arrives replaces what is there.
 pub(super) struct RestoreOverwrites;
@@ -9,7 +9,7 @@ pub(super) struct RestoreOverwrites;
 impl Wrong for RestoreOverwrites {
     fn restore(&mut self, right: &Right, restore: Restore) -> Restoring {
         for job in &restore.jobs {
-            let _removed = right.change(&(job.kind.clone(), job.id.clone()), What::Cancel);
+            let _removed = right.change(&(job.kind.clone(), job.id.clone()), ChangeKind::Cancel);
         }
         right.restore(restore)
     }

@@ -3,10 +3,10 @@
 use crate::fixture::block_on;
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
-    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, How, JobId, JobView,
-    Kind, KindView, MemoryStore, Page, Placed, Put, PutError, Query, Receipt, Restore, Restored,
-    Schedule, Settings, Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked,
-    Timestamp, What, check_batch,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
+    KindView, MemoryStore, Page, Placed, Put, PutError, Query, Receipt, Restore, Restored,
+    Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError,
+    StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
 };
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Which job: what most flaws remember things by.
 pub(super) type Name = (Kind, JobId);
 
-pub(super) type Restoring = Result<Each<Restored, StoreError>, StoreError>;
+pub(super) type Restoring = Result<BatchResults<Restored, StoreError>, StoreError>;
 
 /// What a store can do wrong. Whatever a flaw does not say is done right.
 pub(super) trait Wrong: Send + 'static {
@@ -28,18 +28,23 @@ pub(super) trait Wrong: Send + 'static {
     }
 
     fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
-        right.settle(settle.receipt, settle.how)
+        right.settle(settle.receipt, settle.action)
     }
 
     fn change(&mut self, right: &Right, change: Change) -> Result<Changed, ChangeError> {
-        right.change(&(change.kind, change.id), change.what)
+        right.change(&(change.kind, change.id), change.action)
     }
 
     fn restore(&mut self, right: &Right, restore: Restore) -> Restoring {
         right.restore(restore)
     }
 
-    fn wait<'a>(&mut self, right: &'a Right, kinds: Vec<Kind>, limit: Duration) -> Answer<'a, ()> {
+    fn wait<'a>(
+        &mut self,
+        right: &'a Right,
+        kinds: Vec<Kind>,
+        limit: Duration,
+    ) -> StoreFuture<'a, ()> {
         right.store.wait(kinds, limit)
     }
 
@@ -69,7 +74,7 @@ pub(super) trait Wrong: Send + 'static {
 /// The memory store, asked one thing at a time.
 pub(super) struct Right {
     pub(super) store: MemoryStore,
-    pub(super) calendar: Calendar,
+    pub(super) wall_clock: WallClock,
 }
 
 /// It is in memory: it answers at once, and has no reason to fail.
@@ -79,7 +84,7 @@ fn now<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
 
 impl Right {
     pub(super) fn now(&self) -> Timestamp {
-        self.calendar.now()
+        self.wall_clock.now()
     }
 
     pub(super) fn put(&self, put: Put) -> Result<Placed, PutError> {
@@ -90,13 +95,17 @@ impl Right {
         block_on(self.store.claim(claim))
     }
 
-    pub(super) fn settle(&self, receipt: Receipt, how: How) -> Result<Settled, SettleError> {
-        now(self.store.settle(vec![Settle { receipt, how }])).remove(0)
+    pub(super) fn settle(
+        &self,
+        receipt: Receipt,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
+        now(self.store.settle(vec![Settle { receipt, action }])).remove(0)
     }
 
-    pub(super) fn change(&self, name: &Name, what: What) -> Result<Changed, ChangeError> {
+    pub(super) fn change(&self, name: &Name, action: ChangeKind) -> Result<Changed, ChangeError> {
         let (kind, id) = name.clone();
-        now(self.store.change(vec![Change { kind, id, what }])).remove(0)
+        now(self.store.change(vec![Change { kind, id, action }])).remove(0)
     }
 
     pub(super) fn restore(&self, restore: Restore) -> Restoring {
@@ -150,23 +159,26 @@ impl WrongStore {
     }
 }
 
-fn at_once<'a, T: Send + 'a>(answer: T) -> Answer<'a, T> {
+fn at_once<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
     Box::pin(ready(Ok(answer)))
 }
 
 impl Store for WrongStore {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         if check_batch(&puts).is_err() {
             return self.right.store.put(puts);
         }
         at_once(puts.into_iter().map(|put| self.wrong().put(&self.right, put)).collect())
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(ready(self.wrong().claim(&self.right, claim)))
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         if settlements.len() > MAX_BATCH {
             return self.right.store.settle(settlements);
         }
@@ -174,7 +186,7 @@ impl Store for WrongStore {
         at_once(settlements.into_iter().map(settle).collect())
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         if changes.len() > MAX_BATCH {
             return self.right.store.change(changes);
         }
@@ -182,36 +194,36 @@ impl Store for WrongStore {
         at_once(changes.into_iter().map(change).collect())
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(ready(self.wrong().restore(&self.right, restore)))
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         self.wrong().wait(&self.right, kinds, limit)
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         at_once(self.wrong().reap(&self.right, max))
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         at_once(self.right.get(&(kind, id)).map(|view| self.told(view)))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let Page { jobs, cursor } = self.wrong().list(&self.right, query);
         at_once(Page { jobs: jobs.into_iter().map(|view| self.told(view)).collect(), cursor })
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         at_once(self.wrong().kinds(&self.right))
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.right.store.upcoming(kind, spans)
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         match settings.iter().rfind(|(of, _)| *of == kind) {
             Some((_, settings)) => at_once(settings.clone()),
@@ -219,7 +231,7 @@ impl Store for WrongStore {
         }
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         let mut enforced = settings.clone();
         self.wrong().enforce(&mut enforced);
         let answer = block_on(self.right.store.set(kind.clone(), enforced));
@@ -230,19 +242,19 @@ impl Store for WrongStore {
         Box::pin(ready(answer))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         self.right.store.set_schedule(kind, schedule)
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.right.store.remove_schedule(kind, id)
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         self.right.store.schedules(kind)
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         at_once(self.wrong().tick(&self.right, tick))
     }
 }

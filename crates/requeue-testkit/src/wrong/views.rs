@@ -2,8 +2,8 @@
 
 use super::store::{Right, Wrong};
 use requeue_jobs::{
-    Answer, JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query,
-    Settings, Store, Tick, Ticked,
+    JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query, Settings,
+    Store, StoreFuture, Tick, Ticked,
 };
 use std::collections::HashMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Wrong for NotEnforced {
 pub(super) struct DeafWait;
 
 impl Wrong for DeafWait {
-    fn wait<'a>(&mut self, right: &'a Right, _: Vec<Kind>, limit: Duration) -> Answer<'a, ()> {
+    fn wait<'a>(&mut self, right: &'a Right, _: Vec<Kind>, limit: Duration) -> StoreFuture<'a, ()> {
         right.store.wait(Vec::new(), limit)
     }
 }

@@ -1,10 +1,10 @@
 //! The memory store with one thing wrong.
 
 use requeue_jobs::{
-    Answer, Body, Change, ChangeError, Changed, Claim, Claimed, Condition, Due, Each, Fence, How,
-    JobId, JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome, Query,
-    Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, Spans, Store,
-    StoreError, Tick, Ticked, Timestamp, What,
+    BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, Condition, Due,
+    Fence, JobId, JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome,
+    Query, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
+    Settlement, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
 };
 use requeue_testkit::{Fixture, MemoryFixture};
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Broken {
     }
 
     async fn cancel(&self, kind: &Kind, id: &JobId) {
-        let change = Change { kind: kind.clone(), id: id.clone(), what: What::Cancel };
+        let change = Change { kind: kind.clone(), id: id.clone(), action: ChangeKind::Cancel };
         let _ = self.store.change(vec![change]).await;
     }
 
@@ -132,7 +132,8 @@ impl Broken {
             let (kind, id) = (put.kind.clone(), put.id.clone());
             let answer = self.store.put(vec![put]).await?.pop().expect("one answer")?;
             if self.is(Way::EndsBackoffWithAPut) && has_failed {
-                let change = Change { kind: kind.clone(), id: id.clone(), what: What::RunNow };
+                let change =
+                    Change { kind: kind.clone(), id: id.clone(), action: ChangeKind::RunNow };
                 let _ = self.store.change(vec![change]).await;
             }
             if self.is(Way::LosesPuts) && answer.generation.0.is_multiple_of(20) {
@@ -153,28 +154,28 @@ impl Broken {
                     settle.receipt = receipt.clone();
                 }
             }
-            if self.is(Way::ForgetsAcks) && settle.how == How::Ack {
+            if self.is(Way::ForgetsAcks) && settle.action == Settlement::Ack {
                 return Ok(Settled::Done);
             }
             if self.is(Way::RefusesReceipts) && settle.receipt.nonce().is_multiple_of(3) {
                 return Err(SettleError::LeaseLost { receipt: settle.receipt });
             }
-            if self.is(Way::CountsReleases) && settle.how == How::Release {
-                (released, settle.how) =
-                    (true, How::Retry { delay: Some(Duration::ZERO), error: String::new() });
+            if self.is(Way::CountsReleases) && settle.action == Settlement::Release {
+                (released, settle.action) =
+                    (true, Settlement::Retry { delay: Some(Duration::ZERO), error: String::new() });
             }
             if self.is(Way::ExtendsTheEnd)
-                && let How::Extend(length) = &mut settle.how
+                && let Settlement::Extend(length) = &mut settle.action
                 && let Some(lease) = job.as_ref().and_then(|job| job.lease.as_ref())
             {
                 let left = lease.ends_at.saturating_since((self.now)());
                 *length = Some(left + Duration::from_secs(1));
             }
-            let how = settle.how.clone();
+            let action = settle.action.clone();
             let settled = self.store.settle(vec![settle]).await?.pop().expect("one answer");
             let settled = match settled {
                 Err(SettleError::LeaseLost { .. })
-                    if self.is(Way::AcksTwice) && how == How::Ack =>
+                    if self.is(Way::AcksTwice) && action == Settlement::Ack =>
                 {
                     return Ok(Settled::Done);
                 }
@@ -195,13 +196,13 @@ impl Broken {
         })
     }
 
-    async fn settle_quietly(&self, receipt: &Receipt, how: How) {
-        let _ = self.store.settle(vec![Settle { receipt: receipt.clone(), how }]).await;
+    async fn settle_quietly(&self, receipt: &Receipt, action: Settlement) {
+        let _ = self.store.settle(vec![Settle { receipt: receipt.clone(), action }]).await;
     }
 }
 
 impl Store for Broken {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             let mut placed = Vec::new();
             for put in puts {
@@ -211,7 +212,7 @@ impl Store for Broken {
         })
     }
 
-    fn claim(&self, mut claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, mut claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             if self.is(Way::SkipsTheFirst) {
                 claim.max += 1;
@@ -231,12 +232,12 @@ impl Store for Broken {
             match self.way {
                 Way::LeasesTwice => {
                     for job in &claimed.jobs {
-                        self.settle_quietly(&job.receipt, How::Release).await;
+                        self.settle_quietly(&job.receipt, Settlement::Release).await;
                     }
                 }
                 Way::DeletesBeforeTheAck => {
                     for job in &claimed.jobs {
-                        self.settle_quietly(&job.receipt, How::Ack).await;
+                        self.settle_quietly(&job.receipt, Settlement::Ack).await;
                     }
                 }
                 Way::RepeatsFences | Way::LowersFences => {
@@ -254,7 +255,7 @@ impl Store for Broken {
                 }
                 Way::SkipsTheFirst if claimed.jobs.len() == max => {
                     let first = claimed.jobs.remove(0);
-                    self.settle_quietly(&first.receipt, How::Release).await;
+                    self.settle_quietly(&first.receipt, Settlement::Release).await;
                 }
                 _ => {}
             }
@@ -262,7 +263,10 @@ impl Store for Broken {
         })
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
             let mut settled = Vec::new();
             for settle in settlements {
@@ -272,9 +276,9 @@ impl Store for Broken {
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
-            let is_cancel = |change: &Change| change.what == What::Cancel;
+            let is_cancel = |change: &Change| change.action == ChangeKind::Cancel;
             if self.is(Way::ForgetsCancels) && changes.iter().all(is_cancel) {
                 return Ok(changes.into_iter().map(|_| Ok(Changed::Removed)).collect());
             }
@@ -282,26 +286,26 @@ impl Store for Broken {
         })
     }
 
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         match self.way {
             Way::NeverWakes => Box::pin(std::future::pending()),
             _ => self.store.wait(kinds, limit),
         }
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         self.store.restore(restore)
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         self.store.reap(max)
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         self.store.get(kind, id)
     }
 
-    fn list(&self, mut query: Query) -> Answer<'_, Page> {
+    fn list(&self, mut query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
             let again = query.after.take_if(|_| self.is(Way::RepeatsOnPages));
             let Some(after) = again else { return self.store.list(query).await };
@@ -313,7 +317,7 @@ impl Store for Broken {
         })
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
             let mut kinds = self.store.kinds().await?;
             if self.is(Way::Miscounts) {
@@ -323,34 +327,34 @@ impl Store for Broken {
         })
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.store.upcoming(kind, spans)
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         self.store.settings(kind)
     }
 
-    fn set(&self, kind: Kind, mut settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, mut settings: Settings) -> StoreFuture<'_, ()> {
         if self.is(Way::NeverBuries) {
             settings.max_attempts = u32::MAX;
         }
         self.store.set(kind, settings)
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         self.store.set_schedule(kind, schedule)
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.store.remove_schedule(kind, id)
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         self.store.schedules(kind)
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let ticked = self.store.tick(tick.clone()).await?;
             if !matches!((self.way, ticked), (Way::TicksTwice, Ticked::Moved(_))) {

@@ -1,12 +1,14 @@
 //! A store that keeps the rules, but for the order of jobs at the same millisecond, or of more.
 
 use requeue::ManualClock;
-use requeue_jobs::rules::{Bell, Kinds, List, Place, Record, Shelf, check_count, wait};
+use requeue_jobs::rules::{
+    ChangeNotifier, JobTable, Kinds, List, Place, Record, check_count, wait,
+};
 use requeue_jobs::{
-    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobState, JobView,
-    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, Timestamp, check_batch,
-    limits,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
+    KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    WallClock, check_batch, limits,
 };
 use requeue_testkit::Fixture;
 use std::collections::BTreeMap;
@@ -34,13 +36,13 @@ pub(crate) struct UnorderedFixture {
 impl UnorderedFixture {
     pub(crate) fn new(order: Order) -> Self {
         let clock = ManualClock::new();
-        let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-        let shelf = {
-            let calendar = calendar.clone();
-            move |_: &Kind| Jobs { jobs: BTreeMap::new(), calendar: calendar.clone(), order }
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+        let table = {
+            let wall_clock = wall_clock.clone();
+            move |_: &Kind| Jobs { jobs: BTreeMap::new(), wall_clock: wall_clock.clone(), order }
         };
-        let kinds = Mutex::new(Kinds::new(shelf));
-        let store = Arc::new(Unordered { kinds, bell: Bell::default(), calendar });
+        let kinds = Mutex::new(Kinds::new(table));
+        let store = Arc::new(Unordered { kinds, changes: ChangeNotifier::default(), wall_clock });
         UnorderedFixture { store, clock, orders_ties: false }
     }
 }
@@ -51,7 +53,7 @@ impl Fixture for UnorderedFixture {
     }
 
     fn now(&self) -> Timestamp {
-        self.store.calendar.now()
+        self.store.wall_clock.now()
     }
 
     fn advance(&self, by: Duration) {
@@ -66,7 +68,7 @@ impl Fixture for UnorderedFixture {
 /// Jobs by id: who is first is found by looking at all.
 struct Jobs {
     jobs: BTreeMap<JobId, Box<Record>>,
-    calendar: Calendar,
+    wall_clock: WallClock,
     order: Order,
 }
 
@@ -79,7 +81,7 @@ impl Jobs {
     }
 
     fn first_id(&self, list: List) -> Option<(JobId, Place)> {
-        let now = self.calendar.now();
+        let now = self.wall_clock.now();
         // A sequence number for the comparison with another list.
         let rank = |id: &JobId, seq| match self.order {
             Order::TiesLatestFirst => u64::MAX - seq,
@@ -99,7 +101,7 @@ impl Jobs {
     }
 }
 
-impl Shelf for Jobs {
+impl JobTable for Jobs {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         Ok(self.jobs.get(id).map(|record| &**record))
     }
@@ -125,7 +127,7 @@ impl Shelf for Jobs {
         self.of(list).count() as u64
     }
 
-    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         Ok(self.of(List::Leased).filter(|(_, at, _)| *at > now).take(limit).count())
     }
 
@@ -136,79 +138,79 @@ impl Shelf for Jobs {
 
 struct Unordered {
     kinds: Mutex<Kinds<Jobs>>,
-    bell: Bell,
-    calendar: Calendar,
+    changes: ChangeNotifier,
+    wall_clock: WallClock,
 }
 
 impl Unordered {
     fn act<T>(&self, act: impl FnOnce(&mut Kinds<Jobs>, Timestamp) -> T) -> T {
         let answer = act(
             &mut self.kinds.lock().unwrap_or_else(PoisonError::into_inner),
-            self.calendar.now(),
+            self.wall_clock.now(),
         );
-        self.bell.ring();
+        self.changes.notify();
         answer
     }
 
     fn views(&self, kind: &Kind) -> Vec<JobView> {
         self.act(|kinds, now| {
-            let jobs = kinds.kind(kind).into_iter().flat_map(|kind| &kind.shelf.jobs);
+            let jobs = kinds.kind(kind).into_iter().flat_map(|kind| &kind.table.jobs);
             jobs.map(|(id, record)| record.view(kind, id, now)).collect()
         })
     }
 }
 
-fn now<'a, T: Send + 'a, E: Into<StoreError>>(answer: Result<T, E>) -> Answer<'a, T> {
+fn now<'a, T: Send + 'a, E: Into<StoreError>>(answer: Result<T, E>) -> StoreFuture<'a, T> {
     let answer = answer.map_err(Into::into);
     Box::pin(async move { answer })
 }
 
 impl Store for Unordered {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         now(check_batch(&puts).map(|()| {
             self.act(|kinds, now| puts.into_iter().map(|put| kinds.put(put, now)).collect())
         }))
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         now(self.act(|kinds, now| kinds.claim(&claim, now)))
     }
 
-    fn settle(&self, all: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(&self, all: Vec<Settle>) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         now(check_count("entries in a batch", all.len()).map(|()| {
             self.act(|kinds, now| all.into_iter().map(|one| kinds.settle(one, now)).collect())
         }))
     }
 
-    fn change(&self, all: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, all: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         now(check_count("entries in a batch", all.len()).map(|()| {
             self.act(|kinds, now| all.into_iter().map(|one| kinds.change(one, now)).collect())
         }))
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         now(self.act(|kinds, now| kinds.restore(restore, now)))
     }
 
-    fn wait(&self, names: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, names: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let look = || {
                 let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-                kinds.next_claimable(&names, self.calendar.now())
+                kinds.next_claimable(&names, self.wall_clock.now())
             };
-            wait(self.calendar.clock(), &self.bell, limit, look).await
+            wait(self.wall_clock.clock(), &self.changes, limit, look).await
         })
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         now(self.act(|kinds, now| kinds.reap(max, now)))
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         now(self.act(|kinds, now| kinds.get(&kind, &id, now)))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let mut jobs = self.views(&query.kind);
         jobs.retain(|job| {
             query.state.is_none_or(|state| job.state == state)
@@ -222,10 +224,10 @@ impl Store for Unordered {
         now(Ok::<_, StoreError>(Page { jobs, cursor }))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         now(self.act(|kinds, now| {
             let view = |kind: &mut requeue_jobs::rules::KindState<Jobs>| {
-                let pending = kind.shelf.of(List::Pending);
+                let pending = kind.table.of(List::Pending);
                 let ready = pending.filter(|(_, due, _)| *due <= now).count();
                 kind.view(ready as u64, now)
             };
@@ -233,7 +235,7 @@ impl Store for Unordered {
         }))
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         let Spans { from, length, count } = spans;
         if let Err(invalid) = check_count("spans", count) {
             return now(Err(invalid));
@@ -251,27 +253,27 @@ impl Store for Unordered {
         now(Ok::<_, StoreError>(counts))
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.settings(&kind))))
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         now(self.act(|kinds, _| kinds.set(&kind, settings)))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         now(self.act(|kinds, _| kinds.set_schedule(&kind, schedule)))
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.remove_schedule(&kind, &id))))
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.schedules(&kind))))
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         now(self.act(|kinds, now| kinds.tick(tick, now)))
     }
 }

@@ -9,7 +9,7 @@ use crate::guarded::guarded;
 use crate::held::Held;
 use crate::park;
 use crate::retry::Retry;
-use crate::worker::crew::Runner;
+use crate::worker::runners::Runner;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;

@@ -2,7 +2,7 @@ use crate::clock::Alarm;
 use crate::park;
 use crate::waiters::Waiter;
 use crate::work_queue::Key;
-use crate::worker::crew::{Crew, Hire};
+use crate::worker::runners::{Hire, Runners};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -46,19 +46,19 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Running<K> {
-    crew: Arc<Crew<K>>,
+    runners: Arc<Runners<K>>,
     hire: Hire<K>,
 }
 
 impl<K: Key> Running<K> {
-    pub(super) fn new(crew: Arc<Crew<K>>, hire: Hire<K>) -> Self {
-        Running { crew, hire }
+    pub(super) fn new(runners: Arc<Runners<K>>, hire: Hire<K>) -> Self {
+        Running { runners, hire }
     }
 
     /// How many keys are to be worked on at once; 0 once the worker is shut down or has
     /// ended.
     pub fn concurrency(&self) -> usize {
-        self.crew.concurrency()
+        self.runners.concurrency()
     }
 
     /// Works on so many keys at once from now on. Of 0, none: it pauses.
@@ -88,16 +88,16 @@ impl<K: Key> Running<K> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn set_concurrency(&self, runners: usize) -> io::Result<()> {
-        self.crew.set_concurrency(runners, &self.hire)
+        self.runners.set_concurrency(runners, &self.hire)
     }
 
     pub(super) fn stop(&self) {
-        self.crew.stop();
+        self.runners.stop();
     }
 
     /// Who works on which key, by runner: each at an instant of its own.
     pub fn keys(&self) -> Vec<RunningKey<K>> {
-        self.crew.running()
+        self.runners.running()
     }
 
     /// Waits until the worker has ended, also if it is paused meanwhile.
@@ -105,7 +105,7 @@ impl<K: Key> Running<K> {
     /// It has ended once it was shut down, or the queue was, and every runner has
     /// left. A paused worker does not look at its queue, and so does not see it end.
     pub fn join(&self) -> Join<K> {
-        Join { crew: Arc::clone(&self.crew), waiter: Waiter::for_task() }
+        Join { runners: Arc::clone(&self.runners), waiter: Waiter::for_task() }
     }
 
     /// Takes no more keys, and waits for those that are worked on, for at most `limit` on the
@@ -116,16 +116,16 @@ impl<K: Key> Running<K> {
     /// still, and the answer waits until it is known which. The queue stays open, with the keys that it has; to have them worked off
     /// first, see its `drain`.
     pub fn shut_down(&self, limit: Duration) -> ShutDown<K> {
-        let clock = self.crew.clock();
+        let clock = self.runners.clock();
         let alarm = Alarm::new(clock, clock.now().saturating_add(limit));
-        self.crew.stop();
+        self.runners.stop();
         ShutDown { join: self.join(), alarm }
     }
 }
 
 impl<K> Clone for Running<K> {
     fn clone(&self) -> Self {
-        Running { crew: Arc::clone(&self.crew), hire: Arc::clone(&self.hire) }
+        Running { runners: Arc::clone(&self.runners), hire: Arc::clone(&self.hire) }
     }
 }
 
@@ -156,7 +156,7 @@ pub struct RunningKey<K> {
 /// Dropping it only stops waiting.
 #[must_use = "await it, or call wait()"]
 pub struct Join<K> {
-    crew: Arc<Crew<K>>,
+    runners: Arc<Runners<K>>,
     waiter: Waiter,
 }
 
@@ -167,7 +167,7 @@ impl<K: Key> Join<K> {
     }
 
     fn poll_ended(&mut self, waker: &Waker) -> Poll<()> {
-        self.crew.poll_ended(&mut self.waiter, waker)
+        self.runners.poll_ended(&mut self.waiter, waker)
     }
 }
 
@@ -181,7 +181,7 @@ impl<K: Key> Future for Join<K> {
 
 impl<K> Drop for Join<K> {
     fn drop(&mut self) {
-        self.crew.leave_joins(&mut self.waiter);
+        self.runners.leave_joins(&mut self.waiter);
     }
 }
 
@@ -203,7 +203,7 @@ impl<K: Key> ShutDown<K> {
         if self.join.poll_ended(waker).is_pending() && self.alarm.poll(waker).is_pending() {
             return Poll::Pending;
         }
-        self.join.crew.left().map_or(Poll::Pending, Poll::Ready)
+        self.join.runners.left().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -77,13 +77,13 @@ impl<Q: Retry> Worker<Q> {
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let (crew, concurrency) = (worker.crew(), worker.concurrency);
+        let (runners, concurrency) = (worker.runners(), worker.concurrency);
         let hire = move |runner| {
             let (handler, worker) = (Arc::clone(&handler), Arc::clone(&worker));
             spawn(Box::pin(work(Job { handler, worker, runner })));
             Ok(())
         };
-        let running = Running::new(crew, Arc::new(hire));
+        let running = Running::new(runners, Arc::new(hire));
         running.set_concurrency(concurrency).expect("a task is never refused");
         running
     }

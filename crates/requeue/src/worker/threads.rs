@@ -23,11 +23,11 @@ impl<Q: Retry> Worker<Q> {
         F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
-        let (crew, concurrency) = (worker.crew(), worker.concurrency);
+        let (runners, concurrency) = (worker.runners(), worker.concurrency);
         let hire = move |runner| {
             start(Job { handler: Arc::clone(&handler), worker: Arc::clone(&worker), runner })
         };
-        let running = Running::new(crew, Arc::new(hire));
+        let running = Running::new(runners, Arc::new(hire));
         running.set_concurrency(concurrency).inspect_err(|_| running.stop())?;
         Ok(running)
     }

@@ -25,7 +25,7 @@ const STOPS: [(&str, Stop); 2] = [
 fn what_was_added_before_a_shutdown_is_worked_off_and_what_came_after_is_not() {
     const ROUNDS: usize = 50;
     const LATE: usize = KEYS;
-    for (how, stop) in STOPS {
+    for (action, stop) in STOPS {
         let queue = Queue::<usize>::new();
         let rounds = counters(KEYS + 1);
         let seen = Mutex::new(BTreeMap::new());
@@ -52,18 +52,18 @@ fn what_was_added_before_a_shutdown_is_worked_off_and_what_came_after_is_not() {
             stop(queue);
             queue.add(LATE)
         });
-        assert_eq!(late, Added::Refused, "{how}");
+        assert_eq!(late, Added::Refused, "{action}");
         // Adds of one key may share a run, but the last one is not forgotten.
         let last_rounds: BTreeMap<_, _> = (0..KEYS).map(|key| (key, ROUNDS)).collect();
-        assert_eq!(seen.into_inner().unwrap(), last_rounds, "{how}");
-        assert!(queue.is_empty(), "{how}");
+        assert_eq!(seen.into_inner().unwrap(), last_rounds, "{action}");
+        assert!(queue.is_empty(), "{action}");
     }
 }
 
 /// client-go: TestAddWhileProcessing.
 #[test]
 fn every_add_by_a_holder_brings_one_more_run_until_the_shutdown() {
-    for (how, stop) in STOPS {
+    for (action, stop) in STOPS {
         let queue = Queue::<usize>::new();
         let runs = counters(KEYS);
         let (sender, readds) = mpsc::channel();
@@ -100,10 +100,10 @@ fn every_add_by_a_holder_brings_one_more_run_until_the_shutdown() {
         for (key, runs) in runs.into_iter().enumerate() {
             let answers = added.iter().filter(|(of, _)| *of == key);
             let accepted = answers.filter(|(_, added)| *added == Added::Rerun).count();
-            assert!(accepted >= 1, "{how}: {key}");
-            assert_eq!(runs.into_inner(), 1 + accepted, "{how}: {key}");
+            assert!(accepted >= 1, "{action}: {key}");
+            assert_eq!(runs.into_inner(), 1 + accepted, "{action}: {key}");
         }
-        assert!(queue.is_empty(), "{how}");
+        assert!(queue.is_empty(), "{action}");
     }
 }
 

@@ -1,4 +1,4 @@
--- How many more may be leased; lapsed leases do not count.
+-- How many more may be leased; expired leases do not count.
 local function room(concurrency)
   if not concurrency then return math.huge end
   return tonumber(concurrency) - call('ZCOUNT', LEASED, '(' .. text(now), '+inf')

@@ -65,12 +65,12 @@ fn the_largest_calls_are_not_too_large_for_a_script() {
     }
     desk.claim(NOW, 1000);
     assert_eq!(desk.ask("HLEN", "lease", &[]), "1000");
-    let lapsed = desk.claim(NOW + 5000, 1000);
+    let expired = desk.claim(NOW + 5000, 1000);
     let ids: Vec<_> = (0..2).flat_map(|half| (0..500).map(move |n| (half, n))).collect();
     for (half, number) in ids.chunks(500).zip([0, 500]) {
         let acks: Vec<_> = half
             .iter()
-            .zip(lapsed + number..)
+            .zip(expired + number..)
             .map(|((half, n), fence)| (format!("job-{half}-{n:03}"), proof(fence)))
             .collect();
         assert_eq!(desk.call(&SCRIPTS.ack, (NOW + 5000, acks)), "A".repeat(500));

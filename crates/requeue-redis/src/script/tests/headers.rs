@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
     let mut desk = Desk::of("put");
-    let put = |desk: &mut Desk, id: &str, due: i64, how: &str| {
-        desk.call(&SCRIPTS.put, (NOW, "1", id, due, how, of(how)))
+    let put = |desk: &mut Desk, id: &str, due: i64, action: &str| {
+        desk.call(&SCRIPTS.put, (NOW, "1", id, due, action, of(action)))
     };
     let unknown = desk.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
     assert_eq!((unknown, desk.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
@@ -53,7 +53,7 @@ fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
 fn claim_tells_jobs_leases_and_when_there_may_be_more() {
     let mut desk = Desk::of("claim");
     let claim = |desk: &mut Desk, now: u64, max: usize, ends: usize| {
-        desk.call(&SCRIPTS.claim_lapsed, (now, max, 1000, NONCE, "worker", ends))
+        desk.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
     };
     let ends = NOW + 1000;
     assert_eq!(claim(&mut desk, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] []]"));
@@ -64,9 +64,9 @@ fn claim_tells_jobs_leases_and_when_there_may_be_more() {
     assert_eq!((desk.state("a"), desk.state("b")), ("l=>".to_owned(), "p=".to_owned()));
     let told = claim(&mut desk, NOW, 9, 9);
     let begin = format!("[{NOW} {ends} {NOW}001 1000 0 [b ");
-    assert!(told.starts_with(&begin), "fences follow, and a lapses in a second: {told}");
+    assert!(told.starts_with(&begin), "fences follow, and an expires in a second: {told}");
 
-    // A lapsed one is claimed again, and has a past.
+    // A expired one is claimed again, and has a past.
     let (later, ends) = (NOW + 1000, NOW + 2000);
     let args = (later, 1, 1000, NONCE, "worker", 9);
     assert_eq!(desk.call(&SCRIPTS.claim, args), "[]", "that is for the other");
@@ -89,7 +89,7 @@ fn claim_tells_jobs_leases_and_when_there_may_be_more() {
     // The kind's own lease; and a limit.
     desk.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
     desk.put(ends, &["c", "d"]);
-    let told = desk.call(&SCRIPTS.claim_lapsed, (ends, 2, "", NONCE, "worker", 9));
+    let told = desk.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
     assert!(told.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{told}");
     assert!(claim(&mut desk, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
     desk.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
@@ -121,9 +121,9 @@ fn settle_answers_how_each_lease_ended() {
     let leases = desk.lease(NOW, &ids);
     desk.call(&SCRIPTS.change, (NOW, "f", "c"));
     let now = NOW + 10;
-    let settle = |id: &str, how: &'static str, length: &'static str| {
+    let settle = |id: &str, action: &'static str, length: &'static str| {
         let place = ids.iter().position(|other| *other == id).expect("it is one of them");
-        (id.to_owned(), leases[place].clone(), how, length, "why", 0)
+        (id.to_owned(), leases[place].clone(), action, length, "why", 0)
     };
     let all = [
         settle("a", "q", "50"),
@@ -187,7 +187,7 @@ fn restore_keeps_what_is_not_there() {
 }
 
 #[test]
-fn reap_ends_what_lapsed_and_drops_what_is_too_old() {
+fn reap_ends_what_expired_and_drops_what_is_too_old() {
     let mut desk = Desk::of("reap");
     let leases = desk.lease(NOW, &["a", "b", "c", "d", "e"]);
     desk.call(&SCRIPTS.change, (NOW, "b", "c"));
@@ -211,7 +211,7 @@ fn what_looks_tells_what_is_there() {
     assert_eq!(desk.call(&SCRIPTS.peek, NOW), "-1");
     assert_eq!(desk.call(&SCRIPTS.facts, NOW), "[0 0 0 0 -1 0 0 0 0]");
     let leases = desk.lease(NOW, &["a", "b"]);
-    assert_eq!(desk.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases lapse");
+    assert_eq!(desk.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases expire");
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
     desk.call(&SCRIPTS.settle, bury);
     desk.put(NOW - 7, &["c"]);

@@ -18,7 +18,7 @@ pub(crate) const DEFAULT_DATA: &str = "requeue-data";
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Where the jobs are")]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// Behind this server [env: REQUEUE_SERVER] [default: http://127.0.0.1:7654]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) enum IfMissing {
     Refuse,
 }
 
-impl Place {
+impl StoreArgs {
     /// What the command line says, or else the environment.
     pub(crate) fn chosen(&self) -> Result<Where> {
         let server = self.server.clone().map(Where::Server);
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn one_place_is_chosen_and_not_two() {
-        let data = || Place { data: Some("d".into()), ..Place::default() };
+        let data = || StoreArgs { data: Some("d".into()), ..StoreArgs::default() };
         assert_eq!(data().chosen().unwrap(), Where::Data("d".into()));
-        let two = Place { store: Some("redis://h".to_owned()), ..data() };
+        let two = StoreArgs { store: Some("redis://h".to_owned()), ..data() };
         assert_eq!(two.chosen().unwrap_err().exit, Exit::Usage);
     }
 

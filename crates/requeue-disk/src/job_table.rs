@@ -5,18 +5,18 @@
 //!            active          over       frozen      over  tables
 //! ```
 //!
-//! Each layer hides what those below say of the same job. What [`take`](Shelf::take) takes out
+//! Each layer hides what those below say of the same job. What [`take`](JobTable::take) takes out
 //! of a lower one is noted in the active one, with the place it has below: when the active one
 //! is flushed, that place gets a tombstone.
 
 use crate::bytes::{Bytes, Malformed, put_bytes};
 use crate::codec::{self, Parts};
+use crate::due_buckets::{At, DueBuckets, PLACE_BYTES};
 use crate::error::{Corrupt, DiskError, unavailable};
-use crate::line::{At, Line, PLACE_BYTES};
+use crate::read_ahead::{Piece, ReadAhead};
 use crate::tables::{Spot, Version};
-use crate::window::{Piece, Window};
 use foldhash::{HashMap, HashSet};
-use requeue_jobs::rules::{List, Place, Record, Shelf};
+use requeue_jobs::rules::{JobTable, List, Place, Record};
 use requeue_jobs::{JobId, StoreError, Timestamp};
 use std::collections::BTreeMap;
 use std::mem;
@@ -41,8 +41,8 @@ pub(crate) type Jobs = HashMap<JobId, Slot>;
 #[derive(Default)]
 struct Layer<J> {
     jobs: J,
-    pending: Line,
-    dead: Line,
+    pending: DueBuckets,
+    dead: DueBuckets,
 }
 
 pub(crate) struct DiskShelf {
@@ -53,8 +53,8 @@ pub(crate) struct DiskShelf {
     /// How many kinds there are: they share what windows may take.
     kinds: Arc<AtomicU32>,
     /// What is next in the tables.
-    pending: Window,
-    dead: Window,
+    pending: ReadAhead,
+    dead: ReadAhead,
     /// All leased jobs by the end of their leases. They are few: somebody works on each.
     leases: BTreeMap<At, JobId>,
     counts: [u64; 3],
@@ -84,7 +84,7 @@ struct Taken {
 /// Which layers have the first of a list.
 enum From {
     Memory,
-    Window,
+    ReadAhead,
 }
 
 /// Entries of a kind in the log.
@@ -124,7 +124,7 @@ pub(crate) fn stand(record: &Record) -> Stand {
 }
 
 impl DiskShelf {
-    /// The shelf of a kind, which has so many jobs in these tables.
+    /// The table of a kind, which has so many jobs in these tables.
     pub(crate) fn new(
         number: u32,
         kinds: Arc<AtomicU32>,
@@ -137,8 +137,8 @@ impl DiskShelf {
             frozen: Layer::default(),
             version,
             kinds,
-            pending: Window::default(),
-            dead: Window::default(),
+            pending: ReadAhead::default(),
+            dead: ReadAhead::default(),
             leases: BTreeMap::new(),
             counts,
             taken: None,
@@ -269,7 +269,7 @@ impl DiskShelf {
         self.active.jobs.get(id).or_else(|| self.frozen.jobs.get(id))
     }
 
-    fn window(&mut self, list: List) -> Option<&mut Window> {
+    fn window(&mut self, list: List) -> Option<&mut ReadAhead> {
         match list {
             List::Pending => Some(&mut self.pending),
             List::Dead => Some(&mut self.dead),
@@ -365,8 +365,8 @@ impl DiskShelf {
         let second = frozen_line.first(in_frozen(&active.jobs, &frozen.jobs, list));
         let memory = first.into_iter().chain(second).min_by_key(|(at, _)| *at);
         Ok(match (memory, window.first()) {
-            (Some(memory), Some(window)) if window.0 < memory.0 => Some((window, From::Window)),
-            (None, Some(window)) => Some((window, From::Window)),
+            (Some(memory), Some(window)) if window.0 < memory.0 => Some((window, From::ReadAhead)),
+            (None, Some(window)) => Some((window, From::ReadAhead)),
             (memory, _) => memory.map(|memory| (memory, From::Memory)),
         }
         .map(|((at, id), from)| (at, id.clone(), from)))
@@ -460,7 +460,7 @@ pub(crate) fn read(version: &Version, kind: u32, spot: &Spot) -> Result<Box<Reco
     }
 }
 
-impl Shelf for DiskShelf {
+impl JobTable for DiskShelf {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.finish();
         if let Some(known) = self.in_memory(id).map(|slot| slot.record.is_some()) {
@@ -479,7 +479,7 @@ impl Shelf for DiskShelf {
         let Some((at, id, from)) = self.front(list)? else { return Ok(None) };
         let read = match from {
             From::Memory => None,
-            From::Window => self.window(list).and_then(|window| window.take(at)),
+            From::ReadAhead => self.window(list).and_then(|window| window.take(at)),
         };
         if let Some(record) = read {
             self.took_from_below(&id, &record);
@@ -515,7 +515,7 @@ impl Shelf for DiskShelf {
         self.counts[list as usize]
     }
 
-    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         Ok(self.leases.range((now.as_millis(), u64::MAX)..).take(limit).count())
     }
 

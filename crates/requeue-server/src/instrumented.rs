@@ -7,9 +7,10 @@ use crate::events::Events;
 use crate::metrics::{Counted, Metrics, Verb};
 use crate::workers::{Waiting, Workers};
 use requeue_jobs::{
-    Answer, Calendar, Change, ChangeError, Changed, Claim, Claimed, Each, JobId, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Receipt, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, Tick, Ticked, WorkerName,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
+    Page, Placed, Put, PutError, Query, Receipt, Restore, Restored, Schedule, Settings, Settle,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, WallClock,
+    WorkerName,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -21,22 +22,22 @@ use words::Wish;
 ///
 /// What was asked and not answered, for whoever asked went away, is not known to have happened,
 /// and is counted as an abandoned call only.
-pub struct Observed {
+pub struct InstrumentedStore {
     store: Arc<dyn Store>,
-    calendar: Calendar,
+    wall_clock: WallClock,
     metrics: Arc<Metrics>,
     events: Arc<Events>,
     workers: Arc<Workers>,
 }
 
-impl Observed {
-    /// Watches `store`. The calendar is this node's; where a store says what time it is, that is
+impl InstrumentedStore {
+    /// Watches `store`. The wall_clock is this node's; where a store says what time it is, that is
     /// taken instead.
-    pub fn new(store: Arc<dyn Store>, calendar: Calendar) -> Self {
-        let metrics = Arc::new(Metrics::new(calendar.clone()));
+    pub fn new(store: Arc<dyn Store>, wall_clock: WallClock) -> Self {
+        let metrics = Arc::new(Metrics::new(wall_clock.clone()));
         let events = Arc::new(Events::new(metrics.clone()));
-        let workers = Arc::new(Workers::new(calendar.clone()));
-        Observed { store, calendar, metrics, events, workers }
+        let workers = Arc::new(Workers::new(wall_clock.clone()));
+        InstrumentedStore { store, wall_clock, metrics, events, workers }
     }
 
     /// What was counted.
@@ -61,7 +62,7 @@ impl Observed {
     }
 
     /// Asks the store, and counts how that went.
-    async fn asked<T>(&self, verb: Verb, answer: Answer<'_, T>) -> Result<T, StoreError> {
+    async fn asked<T>(&self, verb: Verb, answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
         let call = self.metrics.call(verb);
         let answer = answer.await;
         call.answered(answer.as_ref().err());
@@ -77,8 +78,8 @@ pub struct WaitingClaim {
     _metrics: Counted,
 }
 
-impl Store for Observed {
-    fn put(&self, puts: Vec<Put>) -> Answer<'_, Each<Placed, PutError>> {
+impl Store for InstrumentedStore {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             let name = |put: &Put| (put.kind.clone(), put.id.clone());
             let names: Vec<(Kind, JobId)> = puts.iter().map(name).collect();
@@ -88,7 +89,7 @@ impl Store for Observed {
         })
     }
 
-    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             let (worker, kinds, lease) = (claim.worker.clone(), claim.kinds.clone(), claim.lease);
             let claimed = self.asked(Verb::Claim, self.store.claim(claim)).await?;
@@ -97,9 +98,12 @@ impl Store for Observed {
         })
     }
 
-    fn settle(&self, settlements: Vec<Settle>) -> Answer<'_, Each<Settled, SettleError>> {
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
-            let wish = |settle: &Settle| (settle.receipt.clone(), Wish::from(&settle.how));
+            let wish = |settle: &Settle| (settle.receipt.clone(), Wish::from(&settle.action));
             let wishes: Vec<(Receipt, Wish)> = settlements.iter().map(wish).collect();
             let each = self.asked(Verb::Settle, self.store.settle(settlements)).await?;
             self.seen_settlements(&wishes, &each);
@@ -107,7 +111,7 @@ impl Store for Observed {
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> Answer<'_, Each<Changed, ChangeError>> {
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
             let asked = changes.clone();
             let each = self.asked(Verb::Change, self.store.change(changes)).await?;
@@ -116,7 +120,7 @@ impl Store for Observed {
         })
     }
 
-    fn restore(&self, restore: Restore) -> Answer<'_, Each<Restored, StoreError>> {
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(async move {
             let kind = restore.kind.clone();
             let names: Vec<_> =
@@ -128,14 +132,14 @@ impl Store for Observed {
     }
 
     /// Waiting is not counted as a call: it lasts as long as there is nothing to do.
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Answer<'_, ()> {
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let answer = self.store.wait(kinds, limit).await;
             answer.inspect_err(|error| self.metrics.failed(Verb::Wait, error))
         })
     }
 
-    fn reap(&self, max: usize) -> Answer<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(async move {
             let reaped = self.asked(Verb::Reap, self.store.reap(max)).await?;
             self.metrics.reaped(reaped);
@@ -143,27 +147,27 @@ impl Store for Observed {
         })
     }
 
-    fn get(&self, kind: Kind, id: JobId) -> Answer<'_, Option<JobView>> {
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(self.asked(Verb::Get, self.store.get(kind, id)))
     }
 
-    fn list(&self, query: Query) -> Answer<'_, Page> {
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(self.asked(Verb::List, self.store.list(query)))
     }
 
-    fn kinds(&self) -> Answer<'_, Vec<KindView>> {
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(self.asked(Verb::Kinds, self.store.kinds()))
     }
 
-    fn upcoming(&self, kind: Kind, spans: Spans) -> Answer<'_, Vec<u64>> {
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(self.asked(Verb::Upcoming, self.store.upcoming(kind, spans)))
     }
 
-    fn settings(&self, kind: Kind) -> Answer<'_, Settings> {
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(self.asked(Verb::Settings, self.store.settings(kind)))
     }
 
-    fn set(&self, kind: Kind, settings: Settings) -> Answer<'_, ()> {
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (paused, is_default) = (settings.paused, settings == Settings::default());
             self.asked(Verb::Set, self.store.set(kind.clone(), settings)).await?;
@@ -172,7 +176,7 @@ impl Store for Observed {
         })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> Answer<'_, ()> {
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let id = schedule.id.clone();
             let answer = self.store.set_schedule(kind.clone(), schedule);
@@ -182,7 +186,7 @@ impl Store for Observed {
         })
     }
 
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> Answer<'_, bool> {
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let answer = self.store.remove_schedule(kind.clone(), id.clone());
             let removed = self.asked(Verb::RemoveSchedule, answer).await?;
@@ -193,11 +197,11 @@ impl Store for Observed {
         })
     }
 
-    fn schedules(&self, kind: Kind) -> Answer<'_, Vec<Schedule>> {
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(self.asked(Verb::Schedules, self.store.schedules(kind)))
     }
 
-    fn tick(&self, tick: Tick) -> Answer<'_, Ticked> {
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let (kind, id) = (tick.kind.clone(), tick.id.clone());
             let ticked = self.asked(Verb::Tick, self.store.tick(tick)).await?;
@@ -209,8 +213,8 @@ impl Store for Observed {
     }
 }
 
-impl fmt::Debug for Observed {
+impl fmt::Debug for InstrumentedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observed").finish_non_exhaustive()
+        f.debug_struct("InstrumentedStore").finish_non_exhaustive()
     }
 }

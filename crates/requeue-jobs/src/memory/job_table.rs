@@ -5,7 +5,7 @@ use crate::job::JobView;
 use crate::limits::{MAX_BATCH, READY_COUNT_CAP};
 use crate::names::{JobId, Kind};
 use crate::query::{Page, Query};
-use crate::rules::{List, Place, Record, Shelf};
+use crate::rules::{JobTable, List, Place, Record};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ pub(crate) struct MemoryShelf {
     lists: [BTreeMap<Place, JobId>; 3],
 }
 
-impl Shelf for MemoryShelf {
+impl JobTable for MemoryShelf {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         Ok(self.jobs.get(id).map(|record| &**record))
     }
@@ -52,7 +52,7 @@ impl Shelf for MemoryShelf {
         self.lists[list as usize].len() as u64
     }
 
-    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         Ok(self.ends_after(now).take(limit).count())
     }
 

@@ -37,8 +37,8 @@ pub struct Place {
 /// is out at a time, and one that was taken can be noted as gone until it comes back.
 ///
 /// Reading may fail; nothing has changed then, neither here nor for the rules. What was read can
-/// always be kept: [`keep`](Shelf::keep) and [`put_back`](Shelf::put_back) must not fail.
-pub trait Shelf: Send {
+/// always be kept: [`keep`](JobTable::keep) and [`put_back`](JobTable::put_back) must not fail.
+pub trait JobTable: Send {
     /// Looks at a job.
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError>;
 
@@ -63,7 +63,7 @@ pub trait Shelf: Send {
     fn count(&self, list: List) -> u64;
 
     /// How many leases end after `now`, counted up to `limit`.
-    fn unlapsed(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
+    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// When the first lease that ends after `now` does.
     fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError>;

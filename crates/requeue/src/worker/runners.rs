@@ -1,11 +1,11 @@
 //! The runners of one worker, and what each of them is doing.
 //!
-//! Runners are numbered from 0, each has a seat, and it stays while its number is below
-//! how many are wanted. So nothing is counted up or down: more are wanted, and vacant seats
+//! Runners are numbered from 0, each has a slot, and it stays while its number is below
+//! how many are wanted. So nothing is counted up or down: more are wanted, and vacant slots
 //! are filled; fewer, and those with the higher numbers leave, at once or after their key; and
 //! who was to leave and is wanted again before it has left just stays.
 //!
-//! Per key a runner locks its own seat, which nobody else wants unless somebody asks what it
+//! Per key a runner locks its own slot, which nobody else wants unless somebody asks what it
 //! does. The roster is locked when runners come and go.
 
 use crate::clock::{Clock, Moment};
@@ -25,7 +25,7 @@ use std::task::{Poll, Waker};
 /// `usize::MAX`, for "as many as you like", must mean something.
 pub const MAX_CONCURRENCY: usize = 1 << 16;
 
-pub(super) struct Crew<K> {
+pub(super) struct Runners<K> {
     clock: Clock,
     /// Changed under the roster's lock.
     wanted: AtomicUsize,
@@ -39,8 +39,8 @@ pub(super) type Hire<K> = Arc<dyn Fn(Runner<K>) -> io::Result<()> + Send + Sync>
 
 struct Roster<K> {
     /// By number; `None` is vacant.
-    seats: Vec<Option<Arc<Seat<K>>>>,
-    /// How many have not gone, with a seat or without.
+    slots: Vec<Option<Arc<RunnerSlot<K>>>>,
+    /// How many have not gone, with a slot or without.
     runners: usize,
     /// Nobody is hired any more: the worker was told to stop, or the queue has ended.
     closed: bool,
@@ -48,7 +48,7 @@ struct Roster<K> {
     joins: Waiters,
 }
 
-struct Seat<K>(Mutex<Doing<K>>);
+struct RunnerSlot<K>(Mutex<Doing<K>>);
 
 /// What a runner is doing.
 enum Doing<K> {
@@ -65,13 +65,13 @@ struct Current<K> {
     started_at: Moment,
 }
 
-impl<K> Crew<K> {
+impl<K> Runners<K> {
     /// Nobody yet.
     pub(super) fn new(clock: Clock, recorder: Option<&Arc<WorkerRecorder>>) -> Arc<Self> {
         let joins = Waiters::new(Line::WorkOffs);
-        let roster = Mutex::new(Roster { seats: Vec::new(), runners: 0, closed: false, joins });
+        let roster = Mutex::new(Roster { slots: Vec::new(), runners: 0, closed: false, joins });
         let recorder = recorder.map_or_else(Weak::new, Arc::downgrade);
-        Arc::new(Crew { clock, wanted: AtomicUsize::new(0), roster, recorder })
+        Arc::new(Runners { clock, wanted: AtomicUsize::new(0), roster, recorder })
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -98,7 +98,7 @@ impl<K> Crew<K> {
         wake_resting(surplus);
         // One by one, without the lock: an executor that has ended drops a runner at once.
         for number in 0..wanted {
-            if let Some(runner) = self.seat(number) {
+            if let Some(runner) = self.slot(number) {
                 hire(runner).inspect_err(|_| self.want_no_more_than(number))?;
             }
         }
@@ -106,12 +106,12 @@ impl<K> Crew<K> {
     }
 
     /// Answers those that are too many.
-    fn want(&self, wanted: usize, roster: &Roster<K>) -> Vec<Arc<Seat<K>>> {
+    fn want(&self, wanted: usize, roster: &Roster<K>) -> Vec<Arc<RunnerSlot<K>>> {
         self.wanted.store(wanted, Ordering::Release);
         if let Some(recorder) = self.recorder.upgrade() {
             recorder.set_concurrency(wanted);
         }
-        roster.seats.iter().skip(wanted).flatten().cloned().collect()
+        roster.slots.iter().skip(wanted).flatten().cloned().collect()
     }
 
     /// Those with lower numbers are there, and the next could not be hired.
@@ -124,20 +124,20 @@ impl<K> Crew<K> {
         }
     }
 
-    /// A runner for this number, if one is wanted and the seat is vacant.
-    fn seat(self: &Arc<Self>, number: usize) -> Option<Runner<K>> {
+    /// A runner for this number, if one is wanted and the slot is vacant.
+    fn slot(self: &Arc<Self>, number: usize) -> Option<Runner<K>> {
         let mut roster = self.roster.lock();
         if roster.closed || number >= self.concurrency() {
             return None;
         }
-        if number >= roster.seats.len() {
-            roster.seats.resize_with(number + 1, || None);
+        if number >= roster.slots.len() {
+            roster.slots.resize_with(number + 1, || None);
         }
-        let vacant = roster.seats[number].is_none();
-        let seat = vacant.then(|| Arc::new(Seat(Mutex::new(Doing::Resting(None)))))?;
-        roster.seats[number] = Some(Arc::clone(&seat));
+        let vacant = roster.slots[number].is_none();
+        let slot = vacant.then(|| Arc::new(RunnerSlot(Mutex::new(Doing::Resting(None)))))?;
+        roster.slots[number] = Some(Arc::clone(&slot));
         roster.runners += 1;
-        Some(Runner { crew: Arc::clone(self), seat, number })
+        Some(Runner { runners: Arc::clone(self), slot, number })
     }
 
     /// All are to leave, and nobody is hired any more.
@@ -169,12 +169,12 @@ impl<K> Crew<K> {
     }
 }
 
-impl<K: Clone> Crew<K> {
+impl<K: Clone> Runners<K> {
     pub(super) fn running(&self) -> Vec<RunningKey<K>> {
         self.look().0
     }
 
-    /// What is still worked on of a crew that was told to stop. `None` while a runner is
+    /// What is still worked on of a runners that was told to stop. `None` while a runner is
     /// taking a key, or finds that it may not: who waits for the end is told then.
     pub(super) fn left(&self) -> Option<Vec<RunningKey<K>>> {
         let (running, taking) = self.look();
@@ -183,12 +183,12 @@ impl<K: Clone> Crew<K> {
 
     /// What is worked on, and whether a runner is taking a key.
     fn look(&self) -> (Vec<RunningKey<K>>, bool) {
-        let seats = self.roster.lock().seats.clone();
+        let slots = self.roster.lock().slots.clone();
         let now = self.clock.now();
         let (mut running, mut taking) = (Vec::new(), false);
-        for (runner, seat) in seats.into_iter().enumerate() {
-            let Some(seat) = seat else { continue };
-            match &*seat.0.lock() {
+        for (runner, slot) in slots.into_iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            match &*slot.0.lock() {
                 Doing::Taking => taking = true,
                 Doing::Resting(_) => {}
                 Doing::Running(current) => running.push(RunningKey {
@@ -208,27 +208,27 @@ impl<K> Roster<K> {
         self.closed && self.runners == 0
     }
 
-    /// Whether the runner had a seat.
+    /// Whether the runner had a slot.
     fn vacate(&mut self, runner: &Runner<K>) -> bool {
-        let seat = &mut self.seats[runner.number];
+        let slot = &mut self.slots[runner.number];
         // Who came after it may sit there.
-        let mine = seat.as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &runner.seat));
+        let mine = slot.as_ref().is_some_and(|slot| Arc::ptr_eq(slot, &runner.slot));
         if mine {
-            *seat = None;
+            *slot = None;
         }
         mine
     }
 
-    /// Whom to tell that a runner of a crew that stops is gone, or busy.
+    /// Whom to tell that a runner of a runners that stops is gone, or busy.
     fn notices(&mut self) -> Vec<Notice> {
         if self.closed { self.joins.notify_all() } else { Vec::new() }
     }
 }
 
 /// Those who work come by themselves.
-fn wake_resting<K>(seats: Vec<Arc<Seat<K>>>) {
-    for seat in seats {
-        let mut doing = seat.0.lock();
+fn wake_resting<K>(slots: Vec<Arc<RunnerSlot<K>>>) {
+    for slot in slots {
+        let mut doing = slot.0.lock();
         if let Doing::Resting(waker) = &mut *doing
             && let Some(waker) = waker.take()
         {
@@ -238,24 +238,24 @@ fn wake_resting<K>(seats: Vec<Arc<Seat<K>>>) {
     }
 }
 
-/// One who has a seat, or had one until it was dismissed.
+/// One who has a slot, or had one until it was dismissed.
 ///
-/// Dropped with its seat, it closes the roster: the queue or the executor has ended then.
+/// Dropped with its slot, it closes the roster: the queue or the executor has ended then.
 pub(super) struct Runner<K> {
-    crew: Arc<Crew<K>>,
-    seat: Arc<Seat<K>>,
+    runners: Arc<Runners<K>>,
+    slot: Arc<RunnerSlot<K>>,
     number: usize,
 }
 
 impl<K> Runner<K> {
-    /// Whether it has to go, and has left its seat.
+    /// Whether it has to go, and has left its slot.
     pub(super) fn is_dismissed(&self) -> bool {
-        if self.number < self.crew.concurrency() {
+        if self.number < self.runners.concurrency() {
             return false;
         }
-        let mut roster = self.crew.roster.lock();
+        let mut roster = self.runners.roster.lock();
         // Only under the lock is it certain that nobody wants it again meanwhile.
-        let dismissed = self.number >= self.crew.concurrency();
+        let dismissed = self.number >= self.runners.concurrency();
         if dismissed {
             roster.vacate(self);
         }
@@ -264,7 +264,7 @@ impl<K> Runner<K> {
 
     /// It could not be started.
     pub(super) fn refuse(self) {
-        self.crew.roster.lock().vacate(&self);
+        self.runners.roster.lock().vacate(&self);
     }
 
     /// From now on it may take a key, if it is not [dismissed](Self::is_dismissed).
@@ -282,8 +282,8 @@ impl<K> Runner<K> {
 
     pub(super) fn begins(&self, key: K, attempt: u32, started_at: Moment) {
         drop(self.turns_to(Doing::Running(Current { key, attempt, started_at })));
-        if self.number >= self.crew.concurrency() {
-            let notices = self.crew.roster.lock().notices();
+        if self.number >= self.runners.concurrency() {
+            let notices = self.runners.roster.lock().notices();
             wake_all(notices);
         }
     }
@@ -298,17 +298,17 @@ impl<K> Runner<K> {
 
     /// Answers what it did, to be dropped without the lock.
     fn turns_to(&self, doing: Doing<K>) -> Doing<K> {
-        mem::replace(&mut *self.seat.0.lock(), doing)
+        mem::replace(&mut *self.slot.0.lock(), doing)
     }
 }
 
 impl<K> Drop for Runner<K> {
     fn drop(&mut self) {
-        let mut roster = self.crew.roster.lock();
+        let mut roster = self.runners.roster.lock();
         roster.closed |= roster.vacate(self);
         roster.runners -= 1;
         if roster.has_ended() {
-            self.crew.want(0, &roster);
+            self.runners.want(0, &roster);
         }
         let notices = roster.notices();
         drop(roster);
@@ -323,7 +323,7 @@ mod tests {
     type Given = Arc<Mutex<Vec<Runner<u32>>>>;
 
     /// A system that gives so many threads, and what it has given.
-    fn crew(threads: usize) -> (Arc<Crew<u32>>, Hire<u32>, Given) {
+    fn runners(threads: usize) -> (Arc<Runners<u32>>, Hire<u32>, Given) {
         let given = Arc::new(Mutex::new(Vec::new()));
         let giver = Arc::clone(&given);
         let hire = move |runner: Runner<u32>| {
@@ -335,53 +335,53 @@ mod tests {
             given.push(runner);
             Ok(())
         };
-        (Crew::new(Clock::default(), None), Arc::new(hire), given)
+        (Runners::new(Clock::default(), None), Arc::new(hire), given)
     }
 
-    fn has_ended(crew: &Crew<u32>) -> bool {
-        crew.poll_ended(&mut Waiter::for_task(), Waker::noop()).is_ready()
+    fn has_ended(runners: &Runners<u32>) -> bool {
+        runners.poll_ended(&mut Waiter::for_task(), Waker::noop()).is_ready()
     }
 
     #[test]
     fn a_thread_that_is_refused_is_an_error_and_not_the_end() {
-        let (crew, hire, given) = crew(2);
-        assert!(crew.set_concurrency(3, &hire).is_err());
-        assert_eq!((given.lock().len(), crew.concurrency()), (2, 2));
-        assert!(crew.set_concurrency(2, &hire).is_ok());
-        crew.set_concurrency(0, &hire).expect("nobody is hired");
-        let runners = mem::take(&mut *given.lock());
-        assert!(runners.iter().all(Runner::is_dismissed));
-        drop(runners);
-        assert!(!has_ended(&crew));
-        crew.set_concurrency(2, &hire).expect("two are given");
+        let (runners, hire, given) = runners(2);
+        assert!(runners.set_concurrency(3, &hire).is_err());
+        assert_eq!((given.lock().len(), runners.concurrency()), (2, 2));
+        assert!(runners.set_concurrency(2, &hire).is_ok());
+        runners.set_concurrency(0, &hire).expect("nobody is hired");
+        let dismissed = mem::take(&mut *given.lock());
+        assert!(dismissed.iter().all(Runner::is_dismissed));
+        drop(dismissed);
+        assert!(!has_ended(&runners));
+        runners.set_concurrency(2, &hire).expect("two are given");
         assert_eq!(given.lock().len(), 2);
     }
 
     #[test]
     fn a_runner_that_goes_by_itself_is_the_beginning_of_the_end() {
-        let (crew, hire, given) = crew(2);
-        crew.set_concurrency(2, &hire).expect("two are given");
+        let (runners, hire, given) = runners(2);
+        runners.set_concurrency(2, &hire).expect("two are given");
         let last = given.lock().pop();
         let first = given.lock().pop();
         drop(first);
-        assert!(!has_ended(&crew));
-        crew.set_concurrency(2, &hire).expect("nobody is hired");
+        assert!(!has_ended(&runners));
+        runners.set_concurrency(2, &hire).expect("nobody is hired");
         assert!(given.lock().is_empty());
         drop(last);
-        assert!(has_ended(&crew));
+        assert!(has_ended(&runners));
     }
 
-    /// A runner that has left does not vacate the seat of who came after it.
+    /// A runner that has left does not vacate the slot of who came after it.
     #[test]
-    fn a_seat_is_given_up_once() {
-        let (crew, hire, given) = crew(9);
-        crew.set_concurrency(1, &hire).expect("one is given");
+    fn a_slot_is_vacated_once() {
+        let (runners, hire, given) = runners(9);
+        runners.set_concurrency(1, &hire).expect("one is given");
         let first = given.lock().pop();
-        crew.set_concurrency(0, &hire).expect("nobody is hired");
+        runners.set_concurrency(0, &hire).expect("nobody is hired");
         assert!(first.as_ref().is_some_and(Runner::is_dismissed));
-        crew.set_concurrency(1, &hire).expect("one is given");
+        runners.set_concurrency(1, &hire).expect("one is given");
         drop(first);
-        crew.set_concurrency(1, &hire).expect("it is there");
+        runners.set_concurrency(1, &hire).expect("it is there");
         assert_eq!(given.lock().len(), 1);
     }
 }

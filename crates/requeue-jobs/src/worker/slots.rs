@@ -1,6 +1,6 @@
 //! Who works on which job, and how many may.
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 use crate::claim::ClaimedJob;
 use requeue::{Clock, Moment};
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use super::lease::by;
 
-pub(super) struct Crew {
+pub(super) struct Slots {
     clock: Clock,
-    roster: Mutex<Roster>,
-    /// Rung at every change of the roster.
-    bell: Bell,
+    state: Mutex<SlotState>,
+    /// Rung at every change of the state.
+    changes: ChangeNotifier,
 }
 
-struct Roster {
+struct SlotState {
     /// How many jobs may be worked on at once.
     wanted: usize,
     /// No more jobs are claimed.
@@ -26,7 +26,7 @@ struct Roster {
     /// Whether somebody claims jobs.
     claims: bool,
     /// What is worked on.
-    seats: BTreeMap<u64, Current>,
+    running: BTreeMap<u64, Current>,
     numbered: u64,
 }
 
@@ -35,11 +35,16 @@ struct Current {
     started_at: Moment,
 }
 
-impl Crew {
+impl Slots {
     pub(super) fn new(clock: Clock, wanted: usize) -> Arc<Self> {
-        let roster =
-            Roster { wanted, stopped: false, claims: false, seats: BTreeMap::new(), numbered: 0 };
-        Arc::new(Crew { clock, roster: Mutex::new(roster), bell: Bell::default() })
+        let state = SlotState {
+            wanted,
+            stopped: false,
+            claims: false,
+            running: BTreeMap::new(),
+            numbered: 0,
+        };
+        Arc::new(Slots { clock, state: Mutex::new(state), changes: ChangeNotifier::default() })
     }
 
     /// For the one who claims jobs.
@@ -48,14 +53,14 @@ impl Crew {
         Claims(Arc::clone(self))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the roster, and tells all who wait for it.
-    fn change<T>(&self, change: impl FnOnce(&mut Roster) -> T) -> T {
+    /// Changes the state, and tells all who wait for it.
+    fn change<T>(&self, change: impl FnOnce(&mut SlotState) -> T) -> T {
         let answer = change(&mut self.lock());
-        self.bell.ring();
+        self.changes.notify();
         answer
     }
 
@@ -65,82 +70,82 @@ impl Crew {
             job: current.job.clone(),
             running_for: now.saturating_since(current.started_at),
         };
-        self.lock().seats.values().map(running).collect()
+        self.lock().running.values().map(running).collect()
     }
 
     /// Waits until no job is claimed or worked on any more.
     async fn ended(&self) {
         let ended = || {
-            let roster = self.lock();
-            (!roster.claims && roster.seats.is_empty()).then_some(())
+            let state = self.lock();
+            (!state.claims && state.running.is_empty()).then_some(())
         };
-        self.bell.until(ended).await;
+        self.changes.until(ended).await;
     }
 }
 
-impl Roster {
+impl SlotState {
     fn room(&self) -> usize {
-        if self.stopped { 0 } else { self.wanted.saturating_sub(self.seats.len()) }
+        if self.stopped { 0 } else { self.wanted.saturating_sub(self.running.len()) }
     }
 }
 
 /// The right to claim jobs, given up when dropped.
-pub(super) struct Claims(Arc<Crew>);
+pub(super) struct Claims(Arc<Slots>);
 
 impl Claims {
     /// Waits until there is room for so many jobs. `None`: there never will be.
     pub(super) async fn room(&self) -> Option<usize> {
         let room = || {
-            let roster = self.0.lock();
-            if roster.stopped {
+            let state = self.0.lock();
+            if state.stopped {
                 return Some(None);
             }
-            (roster.room() > 0).then(|| Some(roster.room()))
+            (state.room() > 0).then(|| Some(state.room()))
         };
-        self.0.bell.until(room).await
+        self.0.changes.until(room).await
     }
 
     /// Waits until there is no room.
     pub(super) async fn no_room(&self) {
-        self.0.bell.until(|| (self.0.lock().room() == 0).then_some(())).await;
+        self.0.changes.until(|| (self.0.lock().room() == 0).then_some(())).await;
     }
 
-    /// A seat for a job, if there is room.
-    pub(super) fn seat(&self, job: &ClaimedJob) -> Option<Seat> {
+    /// A slot for a job, if there is room.
+    pub(super) fn slot(&self, job: &ClaimedJob) -> Option<JobSlot> {
         let started_at = self.0.clock.now();
-        let mut roster = self.0.lock();
-        if roster.room() == 0 {
+        let mut state = self.0.lock();
+        if state.room() == 0 {
             return None;
         }
-        roster.numbered += 1;
-        let number = roster.numbered;
-        roster.seats.insert(number, Current { job: job.clone(), started_at });
-        Some(Seat { crew: Arc::clone(&self.0), number })
+        state.numbered += 1;
+        let number = state.numbered;
+        state.running.insert(number, Current { job: job.clone(), started_at });
+        Some(JobSlot { slots: Arc::clone(&self.0), number })
     }
 }
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        self.0.change(|roster| roster.claims = false);
+        self.0.change(|state| state.claims = false);
     }
 }
 
 /// A job that is worked on, until this is dropped.
-pub(super) struct Seat {
-    crew: Arc<Crew>,
+pub(super) struct JobSlot {
+    slots: Arc<Slots>,
     number: u64,
 }
 
-impl Seat {
+impl JobSlot {
     /// Whether no more jobs are to be begun.
     pub(super) fn is_stopped(&self) -> bool {
-        self.crew.lock().stopped
+        self.slots.lock().stopped
     }
 }
 
-impl Drop for Seat {
+impl Drop for JobSlot {
     fn drop(&mut self) {
-        let current = self.crew.change(|roster| roster.seats.remove(&self.number));
+        let current = self.slots.change(|state| state.running.remove(&self.number));
         drop(current);
     }
 }
@@ -172,34 +177,34 @@ impl Drop for Seat {
 /// ```
 #[derive(Clone)]
 pub struct RunningJobs {
-    crew: Arc<Crew>,
+    slots: Arc<Slots>,
 }
 
 impl RunningJobs {
-    pub(super) fn new(crew: Arc<Crew>) -> Self {
-        RunningJobs { crew }
+    pub(super) fn new(slots: Arc<Slots>) -> Self {
+        RunningJobs { slots }
     }
 
     /// How many jobs may be worked on at once.
     pub fn concurrency(&self) -> usize {
-        self.crew.lock().wanted
+        self.slots.lock().wanted
     }
 
     /// Works on so many jobs at once from now on. Of 0, none: it pauses. Those that are worked on
     /// are finished.
     pub fn set_concurrency(&self, jobs: usize) {
-        self.crew.change(|roster| roster.wanted = jobs);
+        self.slots.change(|state| state.wanted = jobs);
     }
 
     /// What is worked on.
     pub fn jobs(&self) -> Vec<RunningJob> {
-        self.crew.running()
+        self.slots.running()
     }
 
     /// Waits until the worker has ended. Dropping it only stops waiting.
     pub fn join(&self) -> impl Future<Output = ()> + Send + use<> {
-        let crew = Arc::clone(&self.crew);
-        async move { crew.ended().await }
+        let slots = Arc::clone(&self.slots);
+        async move { slots.ended().await }
     }
 
     /// Claims no more jobs, gives back those that are not begun, and waits for those that are
@@ -211,13 +216,13 @@ impl RunningJobs {
         &self,
         limit: Duration,
     ) -> impl Future<Output = Vec<RunningJob>> + Send + use<> {
-        let crew = Arc::clone(&self.crew);
-        let end = crew.clock.now().saturating_add(limit);
-        crew.change(|roster| roster.stopped = true);
+        let slots = Arc::clone(&self.slots);
+        let end = slots.clock.now().saturating_add(limit);
+        slots.change(|state| state.stopped = true);
         async move {
             // Whether it ended or time is up, what is left is told.
-            let _ = by(&crew.clock, end, crew.ended()).await;
-            crew.running()
+            let _ = by(&slots.clock, end, slots.ended()).await;
+            slots.running()
         }
     }
 }

@@ -25,13 +25,13 @@ pub(crate) struct Lines(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    lines: HashMap<Vec<Kind>, Line>,
+    lines: HashMap<Vec<Kind>, ClaimQueue>,
     /// Places that were given out, in all lines.
     numbered: u64,
 }
 
 #[derive(Default)]
-struct Line {
+struct ClaimQueue {
     /// Those who wait, by their places: the longest first.
     waiting: BTreeMap<u64, oneshot::Sender<Result<Turn, StoreError>>>,
     /// The last of them has gone away.
@@ -39,13 +39,13 @@ struct Line {
 }
 
 /// A place in line, given up when dropped.
-struct Place<'a> {
+struct QueuedClaim<'a> {
     lines: &'a Lines,
     kinds: &'a [Kind],
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedClaim<'_> {
     fn drop(&mut self) {
         let mut state = self.lines.lock();
         // Who had a turn is in it no longer.
@@ -111,7 +111,7 @@ impl Lines {
             state.lines.entry(kinds.clone()).or_default().waiting.insert(number, sender);
             (number, is_new)
         };
-        let _place = Place { lines: self, kinds: &kinds, number };
+        let _place = QueuedClaim { lines: self, kinds: &kinds, number };
         if is_new {
             tokio::spawn(self.clone().drive(Arc::clone(store), kinds.clone()));
         }
@@ -172,7 +172,7 @@ impl Lines {
 
     /// Tells all in line that the store is in trouble.
     fn all(&self, kinds: &[Kind], error: &StoreError) {
-        let take = |line: &mut Line| std::mem::take(&mut line.waiting);
+        let take = |line: &mut ClaimQueue| std::mem::take(&mut line.waiting);
         let waiting = self.lock().lines.get_mut(kinds).map(take).unwrap_or_default();
         for sender in waiting.into_values() {
             let _ = sender.send(Err(error.clone()));

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 /// Rung whenever something has changed that others may wait for.
 #[derive(Default)]
-pub struct Bell {
+pub struct ChangeNotifier {
     listeners: Mutex<Listeners>,
 }
 
@@ -19,16 +19,16 @@ struct Listeners {
     numbered: u64,
 }
 
-impl Bell {
+impl ChangeNotifier {
     /// Tells all who listen to look again.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         let wakers = mem::take(&mut self.lock().wakers);
         for waker in wakers.into_values() {
             drop(guarded(|| waker.wake()));
         }
     }
 
-    /// Waits until `look` answers something: it is asked now, and whenever the bell was rung.
+    /// Waits until `look` answers something: it is asked now, and whenever the changes was rung.
     /// Dropping it only stops waiting.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         let mut place = self.place();
@@ -40,9 +40,9 @@ impl Bell {
         .await
     }
 
-    /// For a future that waits for more than the bell.
+    /// For a future that waits for more than the changes.
     pub(crate) fn place(&self) -> Place<'_> {
-        Place { bell: self, number: None }
+        Place { changes: self, number: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
@@ -52,14 +52,14 @@ impl Bell {
 
 /// A place among the listeners, given up when dropped.
 pub(crate) struct Place<'a> {
-    bell: &'a Bell,
+    changes: &'a ChangeNotifier,
     number: Option<u64>,
 }
 
 impl Place<'_> {
-    /// Wakes this one when the bell is rung next.
+    /// Wakes this one when the changes is rung next.
     pub(crate) fn listen(&mut self, waker: &Waker) {
-        let mut listeners = self.bell.lock();
+        let mut listeners = self.changes.lock();
         let number = *self.number.get_or_insert_with(|| {
             listeners.numbered += 1;
             listeners.numbered
@@ -73,7 +73,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.bell.lock().wakers.remove(&number);
+            let waker = self.changes.lock().wakers.remove(&number);
             drop(waker);
         }
     }

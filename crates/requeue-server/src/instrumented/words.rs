@@ -1,6 +1,6 @@
 //! What became of things, in words: of metrics and of events the same.
 
-use requeue_jobs::{Changed, How, PutOutcome, Restored, Settled};
+use requeue_jobs::{Changed, PutOutcome, Restored, Settled, Settlement};
 
 /// See [`put`].
 pub(crate) const PUT: [&str; 5] = ["created", "updated", "kept", "coalesced", "revived"];
@@ -31,12 +31,15 @@ pub(crate) enum Wish {
     Other,
 }
 
-impl From<&How> for Wish {
-    fn from(how: &How) -> Self {
-        match how {
-            How::RequeueAfter(_) => Wish::Requeue,
-            How::Extend(_) => Wish::Extend,
-            How::Ack | How::Retry { .. } | How::Bury { .. } | How::Release => Wish::Other,
+impl From<&Settlement> for Wish {
+    fn from(action: &Settlement) -> Self {
+        match action {
+            Settlement::RequeueAfter(_) => Wish::Requeue,
+            Settlement::Extend(_) => Wish::Extend,
+            Settlement::Ack
+            | Settlement::Retry { .. }
+            | Settlement::Bury { .. }
+            | Settlement::Release => Wish::Other,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-type Numbers = Lane<u32, u32, StoreError>;
+type Numbers = Batcher<u32, u32, StoreError>;
 type Asked = Pin<Box<Call<u32, u32, StoreError>>>;
 type Caller = (Asked, Arc<Task>);
 
@@ -30,9 +30,9 @@ impl Desk {
         self.0.lock().expect("no test panics under it")
     }
 
-    fn lane(&self) -> Arc<Numbers> {
+    fn batcher(&self) -> Arc<Numbers> {
         let desk = self.clone();
-        Lane::new(move |entries| desk.take(entries), |_| 1)
+        Batcher::new(move |entries| desk.take(entries), |_| 1)
     }
 
     fn take(&self, entries: Vec<u32>) -> Batch<u32, StoreError> {
@@ -63,7 +63,10 @@ struct Visit {
 }
 
 impl Visit {
-    async fn answer(mut self, entries: Vec<u32>) -> Result<Each<u32, StoreError>, StoreError> {
+    async fn answer(
+        mut self,
+        entries: Vec<u32>,
+    ) -> Result<BatchResults<u32, StoreError>, StoreError> {
         poll_fn(|cx| {
             let mut state = self.desk.state();
             if state.open >= self.number {
@@ -113,13 +116,13 @@ fn poll_as(call: &mut Asked, task: &Arc<Task>) -> Poll<Result<u32, StoreError>> 
     call.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 
-fn asked(lane: &Arc<Numbers>, entry: u32) -> Asked {
-    Box::pin(lane.call(entry))
+fn asked(batcher: &Arc<Numbers>, entry: u32) -> Asked {
+    Box::pin(batcher.call(entry))
 }
 
 /// Calls that were polled once, in this order.
-fn waiting(lane: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Vec<Asked> {
-    let mut calls: Vec<Asked> = entries.into_iter().map(|entry| asked(lane, entry)).collect();
+fn waiting(batcher: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Vec<Asked> {
+    let mut calls: Vec<Asked> = entries.into_iter().map(|entry| asked(batcher, entry)).collect();
     for call in &mut calls {
         assert!(poll(call).is_pending());
     }
@@ -129,7 +132,7 @@ fn waiting(lane: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Vec<A
 #[test]
 fn a_call_that_is_alone_is_sent_at_once() {
     let desk = Desk::default();
-    let mut calls = waiting(&desk.lane(), [1]);
+    let mut calls = waiting(&desk.batcher(), [1]);
     assert_eq!(desk.batches(), [[1]]);
     desk.answer();
     assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
@@ -138,16 +141,16 @@ fn a_call_that_is_alone_is_sent_at_once() {
 #[test]
 fn nothing_is_sent_before_a_call_is_polled() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    drop(asked(&lane, 1));
-    let _unpolled = asked(&lane, 2);
+    let batcher = desk.batcher();
+    drop(asked(&batcher, 1));
+    let _unpolled = asked(&batcher, 2);
     assert!(desk.batches().is_empty());
 }
 
 #[test]
 fn what_is_called_meanwhile_goes_together_in_order_each_with_its_own_answer() {
     let desk = Desk::default();
-    let mut calls = waiting(&desk.lane(), [1, 2, 3, 4]);
+    let mut calls = waiting(&desk.batcher(), [1, 2, 3, 4]);
     assert_eq!(desk.batches(), [[1]]);
     desk.answer();
     assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
@@ -163,7 +166,7 @@ fn what_is_called_meanwhile_goes_together_in_order_each_with_its_own_answer() {
 fn a_batch_has_no_more_entries_than_it_may() {
     let desk = Desk::default();
     let more = u32::try_from(MAX_BATCH).expect("it is small") + 2;
-    let mut calls = waiting(&desk.lane(), 0..more);
+    let mut calls = waiting(&desk.batcher(), 0..more);
     desk.answer();
     assert!(poll(&mut calls[0]).is_ready());
     desk.answer();
@@ -177,8 +180,8 @@ fn a_batch_has_no_more_bytes_than_it_may_but_at_least_one_entry() {
     let desk = Desk::default();
     let sender = desk.clone();
     let weigh = |entry: &u32| MAX_BATCH_BYTES / 10 * *entry as usize;
-    let lane = Lane::new(move |entries| sender.take(entries), weigh);
-    let mut calls = waiting(&lane, [1, 5, 5, 1, 99, 1]);
+    let batcher = Batcher::new(move |entries| sender.take(entries), weigh);
+    let mut calls = waiting(&batcher, [1, 5, 5, 1, 99, 1]);
     (0..6).for_each(|_| desk.answer());
     for call in &mut calls {
         assert!(poll(call).is_ready());
@@ -189,7 +192,7 @@ fn a_batch_has_no_more_bytes_than_it_may_but_at_least_one_entry() {
 #[test]
 fn a_call_that_is_dropped_while_it_is_queued_is_not_sent() {
     let desk = Desk::default();
-    let mut calls = waiting(&desk.lane(), [1, 2, 3]);
+    let mut calls = waiting(&desk.batcher(), [1, 2, 3]);
     drop(calls.remove(1));
     desk.answer();
     assert!(poll(&mut calls[0]).is_ready());
@@ -200,9 +203,9 @@ fn a_call_that_is_dropped_while_it_is_queued_is_not_sent() {
 fn whoever_is_left_takes_over_from_a_leader_that_is_dropped() {
     for told in [false, true] {
         let desk = Desk::default();
-        let mut calls = waiting(&desk.lane(), [1, 2]);
+        let mut calls = waiting(&desk.batcher(), [1, 2]);
         let task = Arc::new(Task::default());
-        let mut other = asked(&calls[0].lane, 3);
+        let mut other = asked(&calls[0].batcher, 3);
         assert!(poll_as(&mut other, &task).is_pending());
         desk.answer();
         assert!(poll(&mut calls[0]).is_ready());
@@ -224,13 +227,14 @@ fn whoever_is_left_takes_over_from_a_leader_that_is_dropped() {
 #[test]
 fn a_flight_that_never_lands_holds_nobody_up_once_those_aboard_have_left() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    let aboard = waiting(&lane, [1]);
-    let mut queued: Vec<Caller> = [2, 3].map(|entry| (asked(&lane, entry), Arc::default())).into();
+    let batcher = desk.batcher();
+    let members = waiting(&batcher, [1]);
+    let mut queued: Vec<Caller> =
+        [2, 3].map(|entry| (asked(&batcher, entry), Arc::default())).into();
     for (call, task) in &mut queued {
         assert!(poll_as(call, task).is_pending());
     }
-    drop(aboard);
+    drop(members);
     assert_eq!(desk.state().abandoned, 1);
     for (call, task) in &mut queued {
         assert!(task.was_woken());
@@ -246,11 +250,11 @@ fn a_flight_that_never_lands_holds_nobody_up_once_those_aboard_have_left() {
 #[test]
 fn an_answer_that_is_not_fetched_keeps_no_other_flight() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    let mut calls = waiting(&lane, [1, 2, 3]);
+    let batcher = desk.batcher();
+    let mut calls = waiting(&batcher, [1, 2, 3]);
     desk.answer();
     assert!(poll(&mut calls[0]).is_ready());
-    let queued = waiting(&lane, [4]);
+    let queued = waiting(&batcher, [4]);
     desk.answer();
     // Fetches its own, and sends the next: the third call's is left where it is.
     assert!(poll(&mut calls[1]).is_ready());
@@ -263,10 +267,10 @@ fn an_answer_that_is_not_fetched_keeps_no_other_flight() {
 #[test]
 fn a_future_that_nobody_polls_any_more_holds_nobody_up() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    let _sleepy = waiting(&lane, [1, 2]);
+    let batcher = desk.batcher();
+    let _sleepy = waiting(&batcher, [1, 2]);
     let task = Arc::new(Task::default());
-    let mut call = asked(&lane, 3);
+    let mut call = asked(&batcher, 3);
     assert!(poll_as(&mut call, &task).is_pending());
     desk.answer();
     assert!(task.was_woken());
@@ -289,12 +293,12 @@ fn who_leaves_with_its_answer_tells_those_for_whom_it_did_nothing() {
         }
         Box::pin(async move { Ok(entries.into_iter().map(Ok).collect()) })
     };
-    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+    let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     for entry in [1, 2] {
-        let caller = (asked(&lane, entry), Arc::default());
+        let caller = (asked(&batcher, entry), Arc::default());
         callers.lock().expect("nobody panics under it").push_back(caller);
     }
-    assert_eq!(poll(&mut asked(&lane, 0)), Poll::Ready(Ok(0)));
+    assert_eq!(poll(&mut asked(&batcher, 0)), Poll::Ready(Ok(0)));
     let mut callers = mem::take(&mut *callers.lock().expect("nobody panics under it"));
     for (call, task) in callers.iter_mut().rev() {
         assert!(task.was_woken());
@@ -318,14 +322,14 @@ fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
         }
         sender.take(entries)
     };
-    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
-    let mut calls = waiting(&lane, [1, 2]);
+    let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
+    let mut calls = waiting(&batcher, [1, 2]);
     leaving.lock().expect("nobody panics under it").extend(calls.pop());
-    coming.lock().expect("nobody panics under it").push((asked(&lane, 3), Arc::default()));
+    coming.lock().expect("nobody panics under it").push((asked(&batcher, 3), Arc::default()));
     desk.answer();
     assert!(poll(&mut calls[0]).is_ready());
     assert_eq!((desk.batches().len(), desk.state().abandoned), (2, 1));
-    assert!(matches!(lane.lock().flight, Flight::None));
+    assert!(matches!(batcher.lock().in_flight, InFlight::None));
     let (mut call, task) = coming.lock().expect("nobody panics under it").remove(0);
     assert!(task.was_woken());
     assert!(poll_as(&mut call, &task).is_pending());
@@ -336,9 +340,9 @@ fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
 #[test]
 fn a_call_that_moves_to_another_task_wakes_that_one() {
     let desk = Desk::default();
-    let lane = desk.lane();
+    let batcher = desk.batcher();
     let (before, after) = (Arc::new(Task::default()), Arc::new(Task::default()));
-    let mut call = asked(&lane, 1);
+    let mut call = asked(&batcher, 1);
     assert!(poll_as(&mut call, &before).is_pending());
     assert!(poll_as(&mut call, &after).is_pending());
     desk.answer();
@@ -357,10 +361,10 @@ fn a_waker_that_is_replaced_is_dropped_without_the_lock() {
             self.1.lock().expect("nobody panics under it").push(free);
         }
     }
-    let lane = Desk::default().lane();
+    let batcher = Desk::default().batcher();
     let free: Arc<Mutex<Vec<bool>>> = Arc::default();
-    let mut call = asked(&lane, 1);
-    let looks = Waker::from(Arc::new(Looks(Arc::clone(&lane), Arc::clone(&free))));
+    let mut call = asked(&batcher, 1);
+    let looks = Waker::from(Arc::new(Looks(Arc::clone(&batcher), Arc::clone(&free))));
     assert!(call.as_mut().poll(&mut Context::from_waker(&looks)).is_pending());
     drop(looks);
     assert!(poll(&mut call).is_pending());
@@ -370,21 +374,21 @@ fn a_waker_that_is_replaced_is_dropped_without_the_lock() {
 #[test]
 fn when_nobody_waits_any_more_the_flight_is_dropped_and_the_next_call_is_sent() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    drop(waiting(&lane, [1, 2]));
+    let batcher = desk.batcher();
+    drop(waiting(&batcher, [1, 2]));
     assert_eq!(desk.state().abandoned, 1);
-    let _next = waiting(&lane, [3]);
+    let _next = waiting(&batcher, [3]);
     assert_eq!(desk.batches(), [[1], [3]]);
-    assert_eq!(Arc::strong_count(&lane), 2, "the lane and its call: the store keeps neither");
+    assert_eq!(Arc::strong_count(&batcher), 2, "the batcher and its call: the store keeps neither");
 }
 
 #[test]
 fn a_lane_that_everybody_left_is_freed() {
     let desk = Desk::default();
-    let lane = desk.lane();
-    drop(waiting(&lane, [1, 2]));
-    let weak = Arc::downgrade(&lane);
-    drop(lane);
+    let batcher = desk.batcher();
+    drop(waiting(&batcher, [1, 2]));
+    let weak = Arc::downgrade(&batcher);
+    drop(batcher);
     desk.state().waker = None;
     assert!(weak.upgrade().is_none());
 }
@@ -394,14 +398,14 @@ fn an_error_of_a_batch_is_told_to_all_aboard() {
     let error = StoreError::Unavailable { reason: "no".to_owned() };
     let (open, answer) = (Desk::default(), error.clone());
     let gate = open.clone();
-    let lane: Arc<Numbers> = Lane::new(
+    let batcher: Arc<Numbers> = Batcher::new(
         move |entries| {
             let (gate, answer) = (gate.take(entries), answer.clone());
             Box::pin(async move { gate.await.and(Err(answer)) })
         },
         |_| 1,
     );
-    let mut calls = waiting(&lane, [1, 2, 3]);
+    let mut calls = waiting(&batcher, [1, 2, 3]);
     (0..2).for_each(|_| open.answer());
     for call in &mut calls {
         assert_eq!(poll(call), Poll::Ready(Err(error.clone())));
@@ -425,8 +429,8 @@ fn answers_that_are_too_few_or_too_many_are_unknown_to_all() {
                 Ok(answers)
             })
         };
-        let lane: Arc<Numbers> = Lane::new(send, |_| 1);
-        let mut calls = waiting(&lane, [1, 2, 3]);
+        let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
+        let mut calls = waiting(&batcher, [1, 2, 3]);
         (0..2).for_each(|_| desk.answer());
         assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
         for call in &mut calls[1..] {
@@ -452,15 +456,15 @@ fn a_store_that_panics_costs_those_aboard_their_answer_and_nobody_else() {
             Ok(entries.into_iter().map(Ok).collect())
         })
     };
-    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+    let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     for entry in [1, 2, 3] {
-        let answer = poll(&mut asked(&lane, entry));
+        let answer = poll(&mut asked(&batcher, entry));
         let Poll::Ready(Err(StoreError::Unknown { reason })) = answer else {
             panic!("{answer:?}");
         };
         assert!(reason.starts_with("the store panicked: "), "{reason}");
     }
-    assert_eq!(poll(&mut asked(&lane, 4)), Poll::Ready(Ok(4)));
+    assert_eq!(poll(&mut asked(&batcher, 4)), Poll::Ready(Ok(4)));
 }
 
 #[test]
@@ -477,9 +481,9 @@ fn news_that_comes_while_the_flight_is_polled_is_not_lost() {
             Ok(entries.into_iter().map(Ok).collect())
         })
     };
-    let lane: Arc<Numbers> = Lane::new(send, |_| 1);
+    let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     let task = Arc::new(Task::default());
-    let mut call = asked(&lane, 1);
+    let mut call = asked(&batcher, 1);
     let mut answer = poll_as(&mut call, &task);
     while answer.is_pending() {
         assert!(task.was_woken());
@@ -509,7 +513,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn threads_get_their_own_answers_and_their_calls_in_order() {
     let desk = Desk::default();
-    let lane = desk.lane();
+    let batcher = desk.batcher();
     let done = Arc::new(AtomicBool::new(false));
     let clerk = thread::spawn({
         let (desk, done) = (desk.clone(), Arc::clone(&done));
@@ -522,11 +526,11 @@ fn threads_get_their_own_answers_and_their_calls_in_order() {
     });
     let callers: Vec<_> = (0..4)
         .map(|caller| {
-            let lane = Arc::clone(&lane);
+            let batcher = Arc::clone(&batcher);
             thread::spawn(move || {
                 for i in 0..500 {
                     let entry = caller * 1000 + i;
-                    assert_eq!(block_on(lane.call(entry)), Ok(entry * 10));
+                    assert_eq!(block_on(batcher.call(entry)), Ok(entry * 10));
                 }
             })
         })
@@ -541,12 +545,12 @@ fn threads_get_their_own_answers_and_their_calls_in_order() {
     }
 }
 
-fn check(lane: &Numbers, seed: u64) {
-    let state = lane.lock();
-    let waits = |number: &&u64| matches!(state.seats.get(number), Some(Seat::Waits(_)));
-    assert_eq!(state.awaited, state.aboard.iter().filter(waits).count(), "seed {seed}");
-    let parked = matches!(state.flight, Flight::Parked(_));
-    assert_eq!((state.awaited > 0, !state.aboard.is_empty()), (parked, parked), "seed {seed}");
+fn check(batcher: &Numbers, seed: u64) {
+    let state = batcher.lock();
+    let waits = |number: &&u64| matches!(state.calls.get(number), Some(Member::Waits(_)));
+    assert_eq!(state.awaited, state.members.iter().filter(waits).count(), "seed {seed}");
+    let parked = matches!(state.in_flight, InFlight::Parked(_));
+    assert_eq!((state.awaited > 0, !state.members.is_empty()), (parked, parked), "seed {seed}");
 }
 
 /// Random polls, drops and answers. Whoever is not dropped gets its answer by polling when it
@@ -562,7 +566,7 @@ fn whatever_is_dropped_the_others_are_answered() {
             usize::try_from(random % n as u64).expect("it is below n")
         };
         let desk = Desk::default();
-        let lane = desk.lane();
+        let batcher = desk.batcher();
         let mut calls: Vec<(u32, Asked, Arc<Task>)> = Vec::new();
         let polled = |calls: &mut Vec<(u32, Asked, Arc<Task>)>, at: usize| {
             let (entry, call, task) = &mut calls[at];
@@ -575,7 +579,7 @@ fn whatever_is_dropped_the_others_are_answered() {
         for entry in 0..60 {
             match below(4) {
                 0 | 1 => {
-                    calls.push((entry, asked(&lane, entry), Arc::default()));
+                    calls.push((entry, asked(&batcher, entry), Arc::default()));
                     let last = calls.len() - 1;
                     polled(&mut calls, last);
                 }
@@ -583,7 +587,7 @@ fn whatever_is_dropped_the_others_are_answered() {
                 2 => {}
                 _ => desk.answer(),
             }
-            check(&lane, seed);
+            check(&batcher, seed);
             let told = calls.iter().position(|(.., task)| task.0.load(Ordering::Relaxed));
             if let (Some(at), 0) = (told, below(2)) {
                 polled(&mut calls, at);

@@ -11,8 +11,9 @@ use std::time::Duration;
 use support::{small, twin::Twin};
 
 fn store() -> DiskStore {
-    let calendar = Calendar::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&calendar)).expect("it is empty")
+    let wall_clock =
+        WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
+    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it is empty")
 }
 
 fn put(store: &DiskStore, kind: &str, id: &str, condition: Option<Condition>) -> bool {
@@ -51,15 +52,16 @@ fn what_a_condition_looked_at_is_looked_at_again_after_a_flush() {
     assert!(!put(&store, "mail", "a", Some(Condition::IfAbsent)));
     let job = claim(&store, "mail").pop().expect("it is due");
     flush(&store);
-    let settle = Settle { receipt: job.receipt, how: How::Ack };
+    let settle = Settle { receipt: job.receipt, action: Settlement::Ack };
     assert_eq!(block_on(store.settle(vec![settle])).unwrap(), [Ok(Settled::Done)]);
     store.check();
 }
 
 #[test]
 fn a_list_of_few_among_many_in_memory_is_whole() {
-    let calendar = Calendar::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
-    let mut options = small(&calendar);
+    let wall_clock =
+        WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
+    let mut options = small(&wall_clock);
     (options.memory, options.segment) = (64 << 20, 16 << 20);
     let store = DiskStore::open_on(Arc::new(Twin::new()), options).unwrap();
     let kind = || Kind::new("mail").unwrap();
@@ -97,8 +99,8 @@ fn a_list_of_few_among_many_in_memory_is_whole() {
 #[test]
 fn a_claim_that_meets_thousands_of_dead_jobs_is_a_small_change() {
     let clock = ManualClock::new();
-    let calendar = Calendar::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&calendar)).unwrap();
+    let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
+    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).unwrap();
     let kind = || Kind::new("mail").unwrap();
     let mut settings = Settings::default();
     settings.max_attempts = 1;

@@ -5,8 +5,8 @@
 
 use crate::bytes::Malformed;
 use crate::codec;
+use crate::due_buckets::At;
 use crate::error::DiskError;
-use crate::line::At;
 use crate::tables::Version;
 use requeue_jobs::JobId;
 use requeue_jobs::rules::{List, Record};
@@ -22,7 +22,7 @@ const ALL_BYTES: usize = 64 << 20;
 const END: At = (u64::MAX, u64::MAX);
 
 #[derive(Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadAhead {
     /// Invariant: all of the list in the tables that no layer above knows, from the floor up to
     /// `next`.
     jobs: BTreeMap<At, (JobId, Box<Record>)>,
@@ -37,7 +37,7 @@ pub(crate) struct Piece<'a> {
     pub(crate) list: List,
 }
 
-impl Window {
+impl ReadAhead {
     /// Reads on, if nothing is left, as much as one of so many kinds may. Jobs that are `here`,
     /// in memory, are passed over.
     pub(crate) fn fill(

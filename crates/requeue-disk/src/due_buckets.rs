@@ -19,7 +19,7 @@ pub(crate) const PLACE_BYTES: usize = 64;
 pub(crate) type At = (u64, u64);
 
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct DueBuckets {
     /// By what their times have in common. None is empty.
     buckets: BTreeMap<u64, Bucket>,
 }
@@ -33,7 +33,7 @@ struct Bucket {
     is_sorted: bool,
 }
 
-impl Line {
+impl DueBuckets {
     pub(crate) fn push(&mut self, at: At, id: JobId) {
         let bucket = self.buckets.entry(at.0 >> BUCKET_BITS).or_default();
         if bucket.is_sorted {
@@ -108,7 +108,7 @@ mod tests {
         for seed in 0..20 {
             println!("seed {seed}");
             let mut random = requeue_testkit::Random::new(seed);
-            let (mut line, mut model) = (Line::default(), BTreeSet::new());
+            let (mut line, mut model) = (DueBuckets::default(), BTreeSet::new());
             for seq in 0..2000_u64 {
                 if random.below(3) > 0 {
                     let at = (random.below(1 << 20) as u64, seq);

@@ -2,18 +2,18 @@
 //!
 //! Nothing is allocated per job, unless somebody listens to events.
 
-use super::Observed;
+use super::InstrumentedStore;
 use super::words::{self, Ended, Wish};
 use crate::events::{Event, EventName};
 use crate::metrics::{ByKind, Verb};
 use requeue_jobs::{
-    Change, ChangeError, Changed, Claimed, Each, Generation, JobId, Kind, Placed, PutError,
-    Receipt, Restored, SettleError, Settled, StoreError, Timestamp, What, WorkerName,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claimed, Generation, JobId, Kind,
+    Placed, PutError, Receipt, Restored, SettleError, Settled, StoreError, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
-impl Observed {
-    pub(super) fn seen_puts(&self, names: &[(Kind, JobId)], each: &Each<Placed, PutError>) {
+impl InstrumentedStore {
+    pub(super) fn seen_puts(&self, names: &[(Kind, JobId)], each: &BatchResults<Placed, PutError>) {
         self.metrics.batch(Verb::Put, names.len());
         let mut meters = self.metrics.by_kind();
         for ((kind, id), answer) in names.iter().zip(each) {
@@ -47,12 +47,12 @@ impl Observed {
         for (_, error) in &claimed.errors {
             self.metrics.failed(Verb::Claim, error);
         }
-        let lapsed = self.workers.claimed(worker, kinds, &claimed.jobs);
+        let expired = self.workers.claimed(worker, kinds, &claimed.jobs);
         let mut meters = self.metrics.by_kind();
-        for kind in &lapsed {
-            meters.of(kind).lapsed.inc();
+        for kind in &expired {
+            meters.of(kind).expired.inc();
         }
-        let here = self.calendar.now();
+        let here = self.wall_clock.now();
         for job in &claimed.jobs {
             // By the store's clock, where it can be told from the answer.
             let now = lease.map_or(here, |lease| began(job.lease_ends_at, lease));
@@ -73,7 +73,7 @@ impl Observed {
     pub(super) fn seen_settlements(
         &self,
         wishes: &[(Receipt, Wish)],
-        each: &Each<Settled, SettleError>,
+        each: &BatchResults<Settled, SettleError>,
     ) {
         self.metrics.batch(Verb::Settle, wishes.len());
         let mut meters = self.metrics.by_kind();
@@ -117,7 +117,7 @@ impl Observed {
         }
     }
 
-    pub(super) fn seen_changes(&self, asked: &[Change], each: &Each<Changed, ChangeError>) {
+    pub(super) fn seen_changes(&self, asked: &[Change], each: &BatchResults<Changed, ChangeError>) {
         self.metrics.batch(Verb::Change, asked.len());
         let mut meters = self.metrics.by_kind();
         for (change, answer) in asked.iter().zip(each) {
@@ -131,10 +131,10 @@ impl Observed {
             };
             let Some(outcome) = outcome else { continue };
             meters.of(&change.kind).changed[outcome].inc();
-            let name = match change.what {
-                What::Cancel => EventName::Cancelled,
-                What::RunNow => EventName::RunNow,
-                What::Revive => EventName::Revived,
+            let name = match change.action {
+                ChangeKind::Cancel => EventName::Cancelled,
+                ChangeKind::RunNow => EventName::RunNow,
+                ChangeKind::Revive => EventName::Revived,
             };
             self.events.tell(|| Event {
                 outcome: Some(words::CHANGED[outcome]),
@@ -147,7 +147,7 @@ impl Observed {
         &self,
         kind: &Kind,
         names: &[(JobId, Generation)],
-        each: &Each<Restored, StoreError>,
+        each: &BatchResults<Restored, StoreError>,
     ) {
         self.metrics.batch(Verb::Restore, names.len());
         let mut meters = self.metrics.by_kind();
@@ -184,7 +184,7 @@ impl Observed {
     }
 
     fn event(&self, event: EventName, kind: &Kind, id: Option<&JobId>) -> Event {
-        Event::new(event, kind.clone(), id.cloned(), self.calendar.now())
+        Event::new(event, kind.clone(), id.cloned(), self.wall_clock.now())
     }
 }
 

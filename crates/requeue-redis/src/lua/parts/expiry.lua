@@ -1,7 +1,7 @@
 -- Ends a lease that ended at `ended` and that nobody settled: a failed attempt. Answers since when
 -- the job can be claimed, if it can; then it is in no list yet. Otherwise it is seen to; answers
 -- nil, and when it is due where it was cancelled and has a successor.
-local function lapse(id, ended)
+local function expiry(id, ended)
   local lease, next, record = call('HGET', LEASE, id), call('HGET', NEXT, id), call('HGET', JOB, id)
   unlease(id, next)
   -- Without a record: somebody has deleted by hand.

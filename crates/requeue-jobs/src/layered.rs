@@ -1,0 +1,314 @@
+//! Stores that wrap another store.
+
+use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::cron::{Schedule, Ticked};
+use crate::error::{ChangeError, PutError, SettleError, StoreError};
+use crate::job::JobView;
+use crate::names::{JobId, Kind};
+use crate::put::{Placed, Put};
+use crate::query::{KindView, Page, Query, Spans};
+use crate::restore::{Restore, Restored};
+use crate::settings::Settings;
+use crate::store::{BatchResults, Store, StoreFuture, Tick};
+use std::time::Duration;
+
+/// A method of [`Store`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StoreMethod {
+    /// [`Store::put`].
+    Put,
+    /// [`Store::claim`].
+    Claim,
+    /// [`Store::settle`].
+    Settle,
+    /// [`Store::change`].
+    Change,
+    /// [`Store::restore`].
+    Restore,
+    /// [`Store::wait`].
+    Wait,
+    /// [`Store::reap`].
+    Reap,
+    /// [`Store::get`].
+    Get,
+    /// [`Store::list`].
+    List,
+    /// [`Store::kinds`].
+    Kinds,
+    /// [`Store::upcoming`].
+    Upcoming,
+    /// [`Store::settings`].
+    Settings,
+    /// [`Store::set`].
+    Set,
+    /// [`Store::set_schedule`].
+    SetSchedule,
+    /// [`Store::remove_schedule`].
+    RemoveSchedule,
+    /// [`Store::schedules`].
+    Schedules,
+    /// [`Store::tick`].
+    Tick,
+}
+
+impl StoreMethod {
+    /// All methods, in the order of their declaration.
+    pub const ALL: [StoreMethod; 17] = [
+        StoreMethod::Put,
+        StoreMethod::Claim,
+        StoreMethod::Settle,
+        StoreMethod::Change,
+        StoreMethod::Restore,
+        StoreMethod::Wait,
+        StoreMethod::Reap,
+        StoreMethod::Get,
+        StoreMethod::List,
+        StoreMethod::Kinds,
+        StoreMethod::Upcoming,
+        StoreMethod::Settings,
+        StoreMethod::Set,
+        StoreMethod::SetSchedule,
+        StoreMethod::RemoveSchedule,
+        StoreMethod::Schedules,
+        StoreMethod::Tick,
+    ];
+
+    /// The name of the method, such as `remove_schedule`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreMethod::Put => "put",
+            StoreMethod::Claim => "claim",
+            StoreMethod::Settle => "settle",
+            StoreMethod::Change => "change",
+            StoreMethod::Restore => "restore",
+            StoreMethod::Wait => "wait",
+            StoreMethod::Reap => "reap",
+            StoreMethod::Get => "get",
+            StoreMethod::List => "list",
+            StoreMethod::Kinds => "kinds",
+            StoreMethod::Upcoming => "upcoming",
+            StoreMethod::Settings => "settings",
+            StoreMethod::Set => "set",
+            StoreMethod::SetSchedule => "set_schedule",
+            StoreMethod::RemoveSchedule => "remove_schedule",
+            StoreMethod::Schedules => "schedules",
+            StoreMethod::Tick => "tick",
+        }
+    }
+}
+
+/// A [`Store`] that wraps another store and changes some of its methods.
+///
+/// Every method forwards to [`inner`](Self::inner) unless it is overridden, and every forwarded
+/// call passes through [`around`](Self::around). Each `Layered` type implements [`Store`].
+///
+/// ```
+/// use requeue_jobs::{Jobs, Layered, MemoryStore, Store, StoreFuture, StoreMethod};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// /// Counts the calls of all methods.
+/// struct CountingStore {
+///     store: MemoryStore,
+///     calls: AtomicUsize,
+/// }
+///
+/// impl Layered for CountingStore {
+///     fn inner(&self) -> &dyn Store {
+///         &self.store
+///     }
+///
+///     fn around<'a, T: Send + 'a>(
+///         &'a self,
+///         _method: StoreMethod,
+///         call: StoreFuture<'a, T>,
+///     ) -> StoreFuture<'a, T> {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///         call
+///     }
+/// }
+///
+/// # requeue_testkit::block_on(async {
+/// let store = Arc::new(CountingStore { store: MemoryStore::new(), calls: AtomicUsize::new(0) });
+/// let jobs = Jobs::new(store.clone());
+/// jobs.put("order.close", "order-42", "unpaid").await?;
+/// assert_eq!(store.calls.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub trait Layered: Send + Sync + 'static {
+    /// Returns the wrapped store.
+    fn inner(&self) -> &dyn Store;
+
+    /// Wraps the future of every call that is not overridden. By default it is returned unchanged.
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        method: StoreMethod,
+        call: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
+        let _ = method;
+        call
+    }
+
+    /// Forwards [`Store::put`].
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
+        self.around(StoreMethod::Put, self.inner().put(puts))
+    }
+
+    /// Forwards [`Store::claim`].
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+        self.around(StoreMethod::Claim, self.inner().claim(claim))
+    }
+
+    /// Forwards [`Store::settle`].
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
+        self.around(StoreMethod::Settle, self.inner().settle(settlements))
+    }
+
+    /// Forwards [`Store::change`].
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
+        self.around(StoreMethod::Change, self.inner().change(changes))
+    }
+
+    /// Forwards [`Store::restore`].
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
+        self.around(StoreMethod::Restore, self.inner().restore(restore))
+    }
+
+    /// Forwards [`Store::wait`].
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
+        self.around(StoreMethod::Wait, self.inner().wait(kinds, limit))
+    }
+
+    /// Forwards [`Store::reap`].
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+        self.around(StoreMethod::Reap, self.inner().reap(max))
+    }
+
+    /// Forwards [`Store::get`].
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
+        self.around(StoreMethod::Get, self.inner().get(kind, id))
+    }
+
+    /// Forwards [`Store::list`].
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
+        self.around(StoreMethod::List, self.inner().list(query))
+    }
+
+    /// Forwards [`Store::kinds`].
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
+        self.around(StoreMethod::Kinds, self.inner().kinds())
+    }
+
+    /// Forwards [`Store::upcoming`].
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
+        self.around(StoreMethod::Upcoming, self.inner().upcoming(kind, spans))
+    }
+
+    /// Forwards [`Store::settings`].
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
+        self.around(StoreMethod::Settings, self.inner().settings(kind))
+    }
+
+    /// Forwards [`Store::set`].
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
+        self.around(StoreMethod::Set, self.inner().set(kind, settings))
+    }
+
+    /// Forwards [`Store::set_schedule`].
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
+        self.around(StoreMethod::SetSchedule, self.inner().set_schedule(kind, schedule))
+    }
+
+    /// Forwards [`Store::remove_schedule`].
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
+        self.around(StoreMethod::RemoveSchedule, self.inner().remove_schedule(kind, id))
+    }
+
+    /// Forwards [`Store::schedules`].
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
+        self.around(StoreMethod::Schedules, self.inner().schedules(kind))
+    }
+
+    /// Forwards [`Store::tick`].
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+        self.around(StoreMethod::Tick, self.inner().tick(tick))
+    }
+}
+
+impl<L: Layered> Store for L {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
+        Layered::put(self, puts)
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+        Layered::claim(self, claim)
+    }
+
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
+        Layered::settle(self, settlements)
+    }
+
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
+        Layered::change(self, changes)
+    }
+
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
+        Layered::restore(self, restore)
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
+        Layered::wait(self, kinds, limit)
+    }
+
+    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+        Layered::reap(self, max)
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
+        Layered::get(self, kind, id)
+    }
+
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
+        Layered::list(self, query)
+    }
+
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
+        Layered::kinds(self)
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
+        Layered::upcoming(self, kind, spans)
+    }
+
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
+        Layered::settings(self, kind)
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
+        Layered::set(self, kind, settings)
+    }
+
+    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
+        Layered::set_schedule(self, kind, schedule)
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
+        Layered::remove_schedule(self, kind, id)
+    }
+
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
+        Layered::schedules(self, kind)
+    }
+
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+        Layered::tick(self, tick)
+    }
+}
