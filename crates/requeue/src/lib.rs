@@ -100,5 +100,5 @@ pub use work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 
 /// The program in the README runs as a doc test.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

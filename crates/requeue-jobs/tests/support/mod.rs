@@ -137,7 +137,8 @@ impl Layered for FaultyStore {
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         self.asked_for.lock().expect("no test panics under it").push(claim.max);
         let mut faults = self.claim.lock().expect("no test panics under it");
-        if faults.pop_front_if(|fault| *fault == Some(Fault::RefuseKind)).is_some() {
+        if faults.front() == Some(&Some(Fault::RefuseKind)) {
+            faults.pop_front();
             let error = StoreError::Unavailable { reason: "told to".to_owned() };
             let errors = vec![(claim.kinds[0].clone(), error)];
             return Box::pin(async move { Ok(Claimed { jobs: Vec::new(), errors }) });

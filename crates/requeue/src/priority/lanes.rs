@@ -163,7 +163,8 @@ impl Lane {
 
     #[inline]
     fn pass_over_gone(&mut self) {
-        while self.gone > 0 && self.joined.pop_front_if(|&mut (_, slot)| slot == NIL).is_some() {
+        while self.gone > 0 && self.joined.front().is_some_and(|&(_, slot)| slot == NIL) {
+            self.joined.pop_front();
             self.gone -= 1;
         }
     }
