@@ -1,7 +1,6 @@
 //! What the worker over jobs promises, on a clock that moves when it is told to.
 
-mod support;
-
+use crate::support::{Executor, Fault, World};
 use requeue::worker::{BoxError, Next, Outcome, Run, RunnerFuture};
 use requeue_jobs::{
     ClaimedJob, JobState, JobWorker, RunningJobs, Settings, SettleError, Store, StoreError,
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{Executor, Fault, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A third of a lease.
