@@ -85,4 +85,10 @@ pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Retention, Settings, check_lease};
 pub use store::{BatchResults, Store, StoreFuture, Tick};
 pub use time::{Due, Timestamp, WallClock};
-pub use worker::{JobWorker, RunningJob, RunningJobs};
+pub use worker::{JobFailure, JobRun, JobWorker, RunningJob, RunningJobs};
+
+// What handlers, callbacks and tests need of the core, so that this crate is the only dependency.
+#[doc(inline)]
+pub use requeue::worker::{BoxError, Cause, Next, Outcome, RunnerFuture};
+#[doc(inline)]
+pub use requeue::{Clock, ManualClock, Moment};
