@@ -74,7 +74,7 @@ pub use claim::{
 pub use client::{ClaimJobs, Jobs, Placing, PutJob};
 pub use cron::{Missed, Schedule, Ticked};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
-pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView, kept_error};
+pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error};
 pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};

@@ -155,7 +155,7 @@ impl JobWorker {
     /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     /// let worker = JobWorker::new(&jobs, ["order.close"], "worker-1")?;
     /// let error = worker.lease(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "the lease is 1ms, and may be from 10ms to 86400s");
+    /// assert_eq!(error.to_string(), "the lease is 1ms; the range is 10ms to 86400s");
     /// # Ok::<(), requeue_jobs::Invalid>(())
     /// ```
     pub fn lease(mut self, lease: Duration) -> Result<Self, Invalid> {
