@@ -128,7 +128,7 @@ impl Future for PutFuture {
         match &mut self.0 {
             Ok(call) => Pin::new(call).poll(cx),
             Err(invalid) => {
-                Poll::Ready(Err(invalid.take().expect("polled after it was answered").into()))
+                Poll::Ready(Err(invalid.take().expect("polled after completion").into()))
             }
         }
     }
