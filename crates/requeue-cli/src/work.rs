@@ -19,11 +19,9 @@ use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use command::{Command, Ended, Stop};
 use report::Report;
-use requeue::worker::{BoxError, Outcome};
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{JobWorker, Jobs, Kind, Receipt, RunningJobs, Settled, Settlement};
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use requeue_jobs::{BoxError, JobWorker, Jobs, Kind, Outcome, RunningJobs};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -132,17 +130,11 @@ fn start(
     let worker = JobWorker::new(jobs, kinds, name)?
         .concurrency(args.concurrency.into())
         .lease(args.lease)?;
-    let buried = Arc::new(Buried::default());
     let worker = {
         let (failed, lost, trouble) = (Arc::clone(report), Arc::clone(report), Arc::clone(report));
-        let buried = Arc::clone(&buried);
         worker
             .on_failure(move |failure| failed.failed(failure))
-            .on_lost(move |job, error| {
-                if !buried.remove(&job.receipt) {
-                    lost.lost(job, error);
-                }
-            })
+            .on_lost(move |job, error| lost.lost(job, error))
             .on_store_error(move |error| trouble.trouble(error))
     };
     let command = Arc::new(Command {
@@ -151,51 +143,21 @@ fn start(
         stdout_to_stderr: report.out.json,
         stopped,
     });
-    let (jobs, report) = (jobs.clone(), Arc::clone(report));
+    let report = Arc::clone(report);
     Ok(worker.spawn(move |run| {
-        let (command, jobs) = (Arc::clone(&command), jobs.clone());
-        let (report, buried) = (Arc::clone(&report), Arc::clone(&buried));
+        let (command, report) = (Arc::clone(&command), Arc::clone(&report));
         async move {
-            let (job, began) = (run.key, std::time::Instant::now());
+            let (job, began) = (run.job, std::time::Instant::now());
             match command.run(&job).await? {
                 Ended::Well => {
                     report.done(&job, began.elapsed());
                     Ok(Outcome::Done)
                 }
                 Ended::Failed(error) => Err(BoxError::from(error)),
-                Ended::NoGood(error) => {
-                    // `GiveUp` would do it, and not say why.
-                    buried.add(&job.receipt);
-                    let bury = Settlement::Bury { error: error.clone() };
-                    match jobs.settle(&job.receipt, bury).await {
-                        Ok(Settled::Dead) => report.buried(&job, &error, began.elapsed()),
-                        Ok(_) => {} // cancelled meanwhile
-                        Err(_) => {
-                            // The worker tries again, for as long as that may help.
-                            buried.remove(&job.receipt);
-                            return Ok(Outcome::GiveUp);
-                        }
-                    }
-                    Ok(Outcome::Done)
-                }
+                Ended::NoGood(error) => Ok(Outcome::give_up(error)),
             }
         }
     }))
-}
-
-/// Jobs that were buried here. Their worker acks them all the same, and hears that the lease is
-/// lost: that is no news.
-#[derive(Default)]
-struct Buried(Mutex<HashSet<Receipt>>);
-
-impl Buried {
-    fn add(&self, receipt: &Receipt) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(receipt.clone());
-    }
-
-    fn remove(&self, receipt: &Receipt) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(receipt)
-    }
 }
 
 /// Lets what runs end, then ends it.

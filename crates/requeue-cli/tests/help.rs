@@ -118,7 +118,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
         (&["put", "mail", "a", "--if-absent", "--if-generation", "1"], "cannot be used with"),
         (&["put", "mail", "a", "--file", "f"], "cannot be used with"),
         (&["ack"], "<RECEIPT>"),
-        (&["ack", "nonsense"], "\"nonsense\" is no receipt"),
+        (&["ack", "nonsense"], "\"nonsense\" is not a receipt"),
         (&["revive", "mail"], "<IDS>"),
         (&["revive", "mail", "a", "--all"], "cannot be used with"),
         (&["ls", "mail", "--state", "asleep"], "waiting, ready, leased, dead"),

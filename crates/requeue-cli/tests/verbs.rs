@@ -38,7 +38,7 @@ fn put_shown_claimed_and_acked(dir: &Dir) {
     let receipt = claimed["receipt"].as_str().expect("a receipt");
     dir.ask(&["ack", receipt]).ok().says("done mail/a");
     dir.ask(&["get", "mail", "a"]).code(3).complains("there is no job \"a\" of kind mail");
-    dir.ask(&["ack", receipt]).code(1).complains("leases no job any more").complains("hint");
+    dir.ask(&["ack", receipt]).code(1).complains("is lost").complains("hint");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn leases_are_settled_in_all_ways() {
     let receipt = claim(&dir, "mail");
     let other = receipt.replace("/a", "/zz");
     let done = dir.ask(&["bury", &receipt, &other, "--error", "hopeless"]).code(1);
-    done.says("dead mail/a").complains("leases no job any more");
+    done.says("dead mail/a").complains("is lost");
     assert_eq!(dir.job("mail", "a")["state"], "dead");
     dir.ask(&["claim", "mail"]).code(3).complains("nothing to claim").complains("--wait");
     dir.ask(&["claim", "mail", "--wait", "10ms"]).code(3);

@@ -219,7 +219,7 @@ fn a_worker_that_cannot_work_says_why() {
     dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("there is no command");
     dir.ask(&["work", "ma il", "--exec", "true"]).code(2).complains("allowed are");
     let lease = ["work", "mail", "--exec", "true", "--lease", "1ms"];
-    dir.ask(&lease).code(2).complains("the lease is 1ms, and may be from 10ms");
+    dir.ask(&lease).code(2).complains("the lease is 1ms; the range is 10ms");
     let none = ["work", "mail", "--exec", "true", "--data", "none"];
     dir.run(&none).code(1).complains("there are no jobs in none");
 }

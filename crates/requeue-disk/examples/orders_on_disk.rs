@@ -3,9 +3,8 @@
 //! `cargo run -p requeue-disk --example orders_on_disk [SECONDS [DIRECTORY]]`. A day lasts that
 //! many seconds (10); then the order is closed. Orders are reminded of after a tenth of that.
 
-use requeue::worker::{BoxError, Outcome};
 use requeue_disk::DiskStore;
-use requeue_jobs::{ChangeError, ClaimedJob, JobWorker, Jobs};
+use requeue_jobs::{BoxError, ChangeError, ClaimedJob, JobWorker, Jobs, Outcome};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ async fn main() -> Result<(), BoxError> {
     let store = DiskStore::open(&directory)?;
     let jobs = Jobs::new(Arc::new(store));
     let worker = JobWorker::new(&jobs, ["order.remind", "order.close"], "shop-1")?;
-    let running = worker.spawn(|run| async move { fall_due(&run.key) });
+    let running = worker.spawn(|run| async move { fall_due(&run.job) });
 
     let before = jobs_left(&jobs).await?;
     if before > 0 {
@@ -75,7 +74,7 @@ fn fall_due(job: &ClaimedJob) -> Result<Outcome, BoxError> {
             println!("{order}: reminded of {}", std::str::from_utf8(job.body.bytes())?)
         }
         "order.close" => println!("{order}: closed, nobody paid"),
-        _ => return Ok(Outcome::GiveUp),
+        kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)
 }

@@ -381,7 +381,7 @@ impl From<Invalid> for Problem {
                 let min = Some(show(min).into());
                 Problem { min, ..problem.limited(field, show(value), show(max)) }
             }
-            Invalid::KindCharacter { kind: text, .. } | Invalid::NoReceipt { text } => {
+            Invalid::KindCharacter { kind: text, .. } | Invalid::MalformedReceipt { text } => {
                 Problem { value: Some(cut(text).into()), ..problem }
             }
             _ => problem,

@@ -8,9 +8,9 @@ use requeue_http::wire::{
 use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence,
-    Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, NextView, Placed, Put,
-    PutOutcome, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, Tick,
-    Ticked, Timestamp, WorkerName,
+    Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, Placed, Put, PutOutcome,
+    Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, SuccessorView,
+    Tick, Ticked, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -238,7 +238,7 @@ fn view(random: &mut Random) -> JobView {
         ends_at: time(random),
         cancelled: random.chance(50),
     });
-    job.next = maybe(random, |random| NextView {
+    job.next = maybe(random, |random| SuccessorView {
         body: body(random),
         due: time(random),
         generation: generation(random),

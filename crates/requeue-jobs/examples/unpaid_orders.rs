@@ -5,9 +5,9 @@
 //! the clock is moved by hand. With a store on disk or on Redis, and the system's clock, the
 //! rest would stay as it is.
 
-use requeue::ManualClock;
-use requeue::worker::{BoxError, Outcome};
-use requeue_jobs::{ClaimedJob, JobWorker, Jobs, MemoryStore, Timestamp, WallClock};
+use requeue_jobs::{
+    BoxError, ClaimedJob, JobWorker, Jobs, ManualClock, MemoryStore, Outcome, Timestamp, WallClock,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ async fn fall_due(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxE
     match job.kind().as_str() {
         "order.remind" => say(clock, order, &format!("reminded of {amount}")),
         "order.close" => say(clock, order, "closed, nobody paid"),
-        _ => return Ok(Outcome::GiveUp),
+        kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)
 }
@@ -68,8 +68,8 @@ async fn main() -> Result<(), BoxError> {
         move |run| {
             let (clock, done) = (clock.clone(), done.clone());
             async move {
-                let outcome = fall_due(&clock, &run.key).await?;
-                done.send(run.key.receipt.to_string())?;
+                let outcome = fall_due(&clock, &run.job).await?;
+                done.send(run.job.receipt.to_string())?;
                 Ok(outcome)
             }
         }

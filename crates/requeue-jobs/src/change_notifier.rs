@@ -1,4 +1,4 @@
-//! Tells tasks to look again.
+//! Wakes tasks when something has changed.
 
 use crate::panics::guarded;
 use std::collections::BTreeMap;
@@ -7,7 +7,10 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Rung whenever something has changed that others may wait for.
+/// Wakes all waiting tasks when something has changed.
+///
+/// A store calls [`notify`](Self::notify) after every change that a waiting claim may be
+/// interested in, and passes the notifier to [`wait`](super::rules::wait).
 #[derive(Default)]
 pub struct ChangeNotifier {
     listeners: Mutex<Listeners>,
@@ -20,7 +23,7 @@ struct Listeners {
 }
 
 impl ChangeNotifier {
-    /// Tells all who listen to look again.
+    /// Wakes all listeners.
     pub fn notify(&self) {
         let wakers = mem::take(&mut self.lock().wakers);
         for waker in wakers.into_values() {
@@ -28,21 +31,21 @@ impl ChangeNotifier {
         }
     }
 
-    /// Waits until `look` answers something: it is asked now, and whenever the changes was rung.
-    /// Dropping it only stops waiting.
-    pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        let mut place = self.place();
+    /// Waits until `check` returns a value. It is called now and after every notification. Dropping
+    /// the future only stops waiting.
+    pub(crate) async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
+        let mut listener = self.listener();
         poll_fn(|cx| {
-            // Before it looks: what changes in between rings.
-            place.listen(cx.waker());
-            look().map_or(Poll::Pending, Poll::Ready)
+            // Registered before the check, so that a change in between wakes the task.
+            listener.listen(cx.waker());
+            check().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 
-    /// For a future that waits for more than the changes.
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place { changes: self, number: None }
+    /// Returns a listener, for a future that waits for something else as well.
+    pub(crate) fn listener(&self) -> Listener<'_> {
+        Listener { notifier: self, number: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
@@ -50,16 +53,16 @@ impl ChangeNotifier {
     }
 }
 
-/// A place among the listeners, given up when dropped.
-pub(crate) struct Place<'a> {
-    changes: &'a ChangeNotifier,
+/// A task that waits for a notification. Dropping it unregisters the task.
+pub(crate) struct Listener<'a> {
+    notifier: &'a ChangeNotifier,
     number: Option<u64>,
 }
 
-impl Place<'_> {
-    /// Wakes this one when the changes is rung next.
+impl Listener<'_> {
+    /// Registers `waker` for the next notification.
     pub(crate) fn listen(&mut self, waker: &Waker) {
-        let mut listeners = self.changes.lock();
+        let mut listeners = self.notifier.lock();
         let number = *self.number.get_or_insert_with(|| {
             listeners.numbered += 1;
             listeners.numbered
@@ -70,10 +73,10 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Listener<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.changes.lock().wakers.remove(&number);
+            let waker = self.notifier.lock().wakers.remove(&number);
             drop(waker);
         }
     }

@@ -1,4 +1,4 @@
-//! Claiming jobs, and settling their leases.
+//! Claiming jobs, settling their leases, and changing jobs: arguments and results.
 
 use crate::error::StoreError;
 use crate::job::Body;
@@ -7,52 +7,57 @@ use crate::receipt::{Generation, Receipt};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// A wish for jobs.
+/// A request for jobs: the argument of [`Store::claim`](crate::Store::claim).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Of these kinds, each in its own order. Which of them is first changes from claim to claim.
+    /// The kinds to claim from. The store begins with another one at each claim, so that no kind
+    /// starves.
     pub kinds: Vec<Kind>,
-    /// At most so many.
+    /// The largest number of jobs to return, at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
     pub max: usize,
-    /// For how long. `None`: as the settings of each kind say.
+    /// The length of the leases. `None` uses each kind's [`Settings::lease`](crate::Settings).
     pub lease: Option<Duration>,
-    /// Who claims.
+    /// The name of the worker, for people who look up who holds a job.
     pub worker: WorkerName,
-    /// Made up by the caller, at random: it becomes part of every receipt.
+    /// A random number that the caller generates for this claim. It becomes part of every receipt,
+    /// so that two claims never share one.
     pub nonce: u64,
 }
 
-/// What a claim got.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claimed {
-    /// The jobs, by kind, each kind in due order.
+    /// The jobs, grouped by kind, each kind in due order.
     pub jobs: Vec<ClaimedJob>,
-    /// Kinds that could not be asked. The jobs of others are claimed all the same.
+    /// The kinds that could not be read, for example because their Redis node is down. The jobs of
+    /// the other kinds are claimed nevertheless.
     pub errors: Vec<(Kind, StoreError)>,
 }
 
-/// A job that is yours until its lease ends.
+/// A claimed job. The worker holds it until the lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimedJob {
-    /// Proof of the lease; it names kind and id.
+    /// The proof of the lease, which settling requires. It contains kind, id and fence.
     pub receipt: Receipt,
-    /// What it carries.
+    /// The payload.
     pub body: Body,
-    /// When it was due.
+    /// When the job became due.
     pub due: Timestamp,
-    /// Which put it is of.
+    /// The generation of the put that this job comes from.
     pub generation: Generation,
-    /// 1 for the first, one more for every failure since that was last reset.
+    /// The number of this attempt: 1 for the first, and one more for every failure since the
+    /// attempts were last reset.
     pub attempt: u32,
     /// When the lease ends, unless it is extended.
     pub lease_ends_at: Timestamp,
-    /// When it was first put.
+    /// When the job was first put.
     pub created_at: Timestamp,
 }
 
 impl ClaimedJob {
-    /// For stores.
+    /// Returns a first attempt with all times zero. For stores, which set the other fields, and
+    /// for tests.
     pub fn new(receipt: Receipt, body: Body, generation: Generation) -> Self {
         ClaimedJob {
             receipt,
@@ -65,107 +70,114 @@ impl ClaimedJob {
         }
     }
 
-    /// Its kind.
+    /// Returns the kind of the job.
     pub fn kind(&self) -> &Kind {
         self.receipt.kind()
     }
 
-    /// Its id.
+    /// Returns the id of the job.
     pub fn id(&self) -> &JobId {
         self.receipt.id()
     }
 }
 
-/// What is to become of a lease.
+/// A lease and how to settle it: one entry of [`Store::settle`](crate::Store::settle).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settle {
-    /// Which lease.
+    /// The receipt of the lease.
     pub receipt: Receipt,
-    /// What.
+    /// How to settle it.
     pub action: Settlement,
 }
 
-/// What is to become of a lease.
+/// How to settle a lease: end it, or extend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settlement {
-    /// It is done.
+    /// The job is done: removes it. If it has a successor, that becomes pending as a new job.
     Ack,
-    /// It failed.
+    /// The attempt failed: counts it, and makes the job pending again after a delay, or dead if
+    /// this was the last attempt (a nack).
     Retry {
-        /// When it may come back. `None`: as the kind's backoff says.
+        /// The delay. `None` uses the kind's [backoff](crate::Backoff).
         delay: Option<Duration>,
-        /// Why; what is longer than [`MAX_ERROR_LEN`](crate::limits::MAX_ERROR_LEN) is cut.
+        /// Why the attempt failed. Only the first
+        /// [`MAX_ERROR_LEN`](crate::limits::MAX_ERROR_LEN) bytes are kept.
         error: String,
     },
-    /// It failed, and trying again is of no use: it is dead, whatever attempts are left. With a
-    /// successor, it is as if that was put on the dead job: it is revived.
+    /// The attempt failed and further attempts are useless: makes the job dead, even if attempts
+    /// are left. If the job has a successor, the store then applies it as a put on the dead job,
+    /// which revives it.
     Bury {
-        /// Why; cut as that of a retry.
+        /// Why the attempt failed, truncated in the same way as for a retry.
         error: String,
     },
-    /// It is done, and is to be done again after this long: an ack, and a put of the same body, in
-    /// one step. What was put meanwhile takes its place, due when that is.
+    /// The job is done and runs again after this delay: an ack and a put of the same body, in one
+    /// atomic step. If the job has a successor, that runs instead, at its own due time.
     ///
-    /// Two calls would not do: a cancel in between would be undone by the put.
+    /// With two calls, the put would undo a cancel that came between them.
     RequeueAfter(Duration),
-    /// It was not begun: it goes back to its place, and no attempt is counted.
+    /// The job was not started: returns it to its old position. No attempt is counted.
     Release,
-    /// It takes longer. The lease ends this long after now, or when it ended before, if
-    /// that is later. `None`: as the kind's settings say.
+    /// The job takes longer: the lease ends this long after now, unless it already ends later.
+    /// `None` uses the lease of the kind's settings. Also called a heartbeat.
     Extend(Option<Duration>),
 }
 
-/// What became of a lease.
+/// The result of settling a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// It is over. There may be a successor.
+    /// The job is done. Its successor, if there is one, is pending.
     Done,
-    /// It failed, and is due again at this time.
+    /// The attempt failed, and the job is due again at this time.
     RetryAt(Timestamp),
-    /// It failed for the last time. There may be a successor, if it was buried.
+    /// The attempt failed and the job is dead. If it was buried and had a successor, that has
+    /// revived it.
     Dead,
-    /// It went back to its place.
+    /// The job is pending again, at its old position.
     Released,
-    /// It goes on, until this time.
+    /// The lease ends at this time.
     Extended(Timestamp),
-    /// The job was cancelled meanwhile: it is over, whatever was wanted; an extended lease
-    /// stays as it was, and the work may stop.
+    /// The job was cancelled meanwhile. Whatever the settlement was, the job is removed; only
+    /// [`Extend`](Settlement::Extend) leaves the lease as it is. The worker may stop.
     Cancelled,
 }
 
-/// A change of a job by its name, whoever holds it.
+/// A change of a job that needs no receipt: one entry of
+/// [`Store::change`](crate::Store::change).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The kind.
+    /// The kind of the job.
     pub kind: Kind,
-    /// The id.
+    /// The id of the job.
     pub id: JobId,
-    /// What.
+    /// What to change.
     pub action: ChangeKind,
 }
 
-/// A change of a job.
+/// What a [`Change`] does to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// Removes it, also if it is dead. A leased one ends with its lease, and has no successor.
+    /// Removes the job, also if it is dead. If it is leased, it is removed when the lease ends,
+    /// and its successor is removed immediately.
     Cancel,
-    /// Makes it due now, whatever its backoff; the successor of a leased one; revives a dead one.
+    /// Makes a pending job due now, even if its backoff is not over. Makes the successor of a leased
+    /// job due now. Revives a dead job.
     RunNow,
-    /// Lets a dead job start again: due now, with no attempts counted.
+    /// Makes a dead job due now and resets its attempts. Fails for any other job.
     Revive,
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Changed {
-    /// It is gone.
+    /// The job is removed.
     Removed,
-    /// It is leased, and ends with its lease.
+    /// The job is leased and will be removed when its lease ends.
     Ending,
-    /// It is due now.
+    /// The job, or the successor of the leased job, is due now.
     Ready,
-    /// It was dead, and is due now.
+    /// The job was dead and is due now.
     Revived,
 }

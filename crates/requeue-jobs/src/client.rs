@@ -1,4 +1,4 @@
-//! The handle by which programs put, change, claim and settle jobs.
+//! [`Jobs`], the handle that applications use to put, change, claim and settle jobs.
 
 mod batcher;
 mod claim;
@@ -8,7 +8,7 @@ mod put;
 
 pub use claim::ClaimJobs;
 pub(crate) use claim::nonce;
-pub use put::{Placing, PutJob};
+pub use put::{PutFuture, PutJob};
 
 use crate::claim::{Change, ChangeKind, Changed, Settle, Settled, Settlement};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
@@ -23,16 +23,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A handle to a store of jobs. Clones share one.
+/// A handle to a store: puts, changes, claims and settles jobs. Cloning it is cheap.
 ///
-/// Calls that are made at the same time go to the store together: while one batch is under way,
-/// the next one forms, separately for puts, for settlements and for changes. Each call gets its
-/// own answer. There is no timer and no background task, so a call that is alone is sent at once,
-/// and any runtime will do: whoever waits for an answer moves the batch on.
+/// Concurrent calls are sent to the store in batches. While one batch is in flight, further calls
+/// are collected for the next one, separately for puts, settlements and changes. Each call gets its
+/// own result. There is no timer and no background task: a single call is sent immediately, and
+/// the futures work on any runtime, because each waiting call drives the batch.
 ///
-/// Calls of one sort are sent in the order in which they were first polled. A call that is
-/// dropped before its batch was sent is not done; one that is dropped later may be done or not,
-/// and harms no other.
+/// Calls of one sort are sent in the order in which they were first polled. A call whose future is
+/// dropped before its batch is sent has no effect. If it is dropped later, the outcome is unknown;
+/// the other calls of the batch are not affected.
 ///
 /// ```
 /// use requeue_jobs::{Jobs, MemoryStore, PutOutcome, Settled};
@@ -65,17 +65,17 @@ struct Shared {
 }
 
 impl Jobs {
-    /// A handle to this store. Handles that are made apart share no batches: make one, and
-    /// clone it.
+    /// Returns a handle to this store. Clone it instead of creating a second one: only clones share
+    /// batches.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Jobs::with_clock(store, Clock::system())
     }
 
-    /// The same, with waits measured on `clock`: the store's, where that is a manual one.
+    /// Returns a handle that measures waiting times on `clock`. Use it in tests, with the manual
+    /// clock of the store.
     ///
     /// ```
-    /// use requeue::ManualClock;
-    /// use requeue_jobs::{WallClock, Jobs, MemoryStore, Timestamp};
+    /// use requeue_jobs::{Jobs, ManualClock, MemoryStore, Timestamp, WallClock};
     /// use std::sync::Arc;
     ///
     /// let clock = ManualClock::new();
@@ -111,17 +111,19 @@ impl Jobs {
         Jobs { shared: Arc::new(Shared { store, clock, puts, settlements, changes }) }
     }
 
-    /// The store itself, for what this handle has no word for: settings, lists, schedules.
+    /// Returns the store, for operations that this handle does not offer: settings, lists,
+    /// schedules.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
 
-    /// What waits are measured on.
+    /// Returns the clock for waiting times.
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// Puts a job, due now unless it is said otherwise: `.await` it.
+    /// Puts a job: creates it, or changes it if it exists. It is due now, unless a method of
+    /// [`PutJob`] specifies another time. Nothing happens before the result is awaited.
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore, PutError};
@@ -142,7 +144,7 @@ impl Jobs {
         PutJob::new(&self.shared.puts, kind, id, body.as_ref())
     }
 
-    /// The same with a put that is made already: by a program that has read it from elsewhere.
+    /// Puts a job that is given as a [`Put`], for example because it was read from a file.
     ///
     /// ```
     /// use requeue_jobs::{Body, JobId, Jobs, Kind, MemoryStore, Put, PutOutcome};
@@ -156,23 +158,28 @@ impl Jobs {
     /// # Ok::<(), requeue_jobs::PutError>(())
     /// # }).unwrap();
     /// ```
-    pub fn place(&self, put: Put) -> Placing {
-        Placing::new(&self.shared.puts, put)
+    pub fn place(&self, put: Put) -> PutFuture {
+        PutFuture::new(&self.shared.puts, put)
     }
 
-    /// Claims jobs of these kinds, for a worker of this name: `.await` it.
+    /// Claims jobs of these kinds for a worker of this name. Other systems call it receive, reserve
+    /// or dequeue.
     ///
-    /// One at most, without waiting for it, unless it is said otherwise. See [`ClaimJobs`].
+    /// By default it returns at most one job, and none if there is none. The methods of
+    /// [`ClaimJobs`] change that. Nothing happens before the result is awaited.
     pub fn claim<'a>(&self, kinds: impl IntoIterator<Item = &'a str>, worker: &str) -> ClaimJobs {
         ClaimJobs::new(self, kinds, worker)
     }
 
-    /// What is known of a job.
+    /// Returns a job, or `None` if there is no such job.
     pub async fn get(&self, kind: &str, id: &str) -> Result<Option<JobView>, StoreError> {
         self.shared.store.get(Kind::new(kind)?, JobId::new(id)?).await
     }
 
-    /// Removes a job. One that is leased ends with its lease.
+    /// Removes a job. A leased job is removed when its lease ends; its worker learns of it when it
+    /// settles or extends the lease.
+    ///
+    /// Fails with [`ChangeError::Absent`] if there is no such job.
     ///
     /// ```
     /// use requeue_jobs::{ChangeError, Changed, Jobs, MemoryStore};
@@ -191,13 +198,19 @@ impl Jobs {
         self.change(kind, id, ChangeKind::Cancel).await
     }
 
-    /// Makes a job due now, whatever its backoff; the successor of a leased one; revives a dead
-    /// one.
+    /// Makes a job due now, even if its backoff is not over. Makes the successor of a leased job
+    /// due now, and revives a dead job.
+    ///
+    /// Fails with [`ChangeError::Absent`] if there is no such job, and with
+    /// [`ChangeError::Leased`] if it is leased and has no successor.
     pub async fn run_now(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
         self.change(kind, id, ChangeKind::RunNow).await
     }
 
-    /// Lets a dead job start again: due now, with no attempts counted.
+    /// Makes a dead job due now and resets its attempts.
+    ///
+    /// Fails with [`ChangeError::Absent`] if there is no such job, and with
+    /// [`ChangeError::NotDead`] if it is not dead.
     pub async fn revive(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
         self.change(kind, id, ChangeKind::Revive).await
     }
@@ -212,16 +225,19 @@ impl Jobs {
         self.shared.changes.call(Change { kind, id, action }).await
     }
 
-    /// It is done: the job is gone, or its successor comes next.
+    /// Reports that a job is done: removes it. Its successor, if there is one, becomes pending.
     ///
-    /// Safe to repeat after an unknown outcome: the second time it answers *lease lost*, as it
-    /// does where another worker took over. Never undo finished work because of that.
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid. You can repeat an
+    /// ack whose outcome is unknown: if the first one succeeded, the second fails with
+    /// `LeaseLost`. Never undo finished work because of that.
     pub async fn ack(&self, receipt: &Receipt) -> Result<Settled, SettleError> {
         self.settle(receipt, Settlement::Ack).await
     }
 
-    /// It failed, and comes back as the kind's backoff says, or is dead. For another delay, see
-    /// [`settle`](Self::settle).
+    /// Reports that an attempt failed: the job is tried again after the kind's backoff, or is dead
+    /// if this was the last attempt. For another delay, use [`settle`](Self::settle).
+    ///
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid.
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore, Settled};
@@ -242,20 +258,28 @@ impl Jobs {
         self.settle(receipt, Settlement::Retry { delay: None, error: error.to_owned() }).await
     }
 
-    /// It was not begun: it goes back to its place, and no attempt is counted.
+    /// Returns a job that was not started to its old position. No attempt is counted.
+    ///
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid.
     pub async fn release(&self, receipt: &Receipt) -> Result<Settled, SettleError> {
         self.settle(receipt, Settlement::Release).await
     }
 
-    /// It takes longer: the lease ends this long after now, or when it did, if that is later.
+    /// Extends a lease: it ends `lease` after now, unless it already ends later. Also called a
+    /// heartbeat.
+    ///
+    /// Returns [`Settled::Cancelled`] if the job was cancelled meanwhile. Fails with
+    /// [`SettleError::LeaseLost`] if the receipt is no longer valid.
     pub async fn extend(&self, receipt: &Receipt, lease: Duration) -> Result<Settled, SettleError> {
         self.settle(receipt, Settlement::Extend(Some(lease))).await
     }
 
-    /// What is to become of a lease, in full.
+    /// Settles a lease in any of the ways that [`Settlement`] lists.
+    ///
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid.
     ///
     /// ```
-    /// use requeue_jobs::{How, JobState, Jobs, MemoryStore, Settled};
+    /// use requeue_jobs::{JobState, Jobs, MemoryStore, Settled, Settlement};
     /// use std::sync::Arc;
     ///
     /// # requeue_testkit::block_on(async {
@@ -275,7 +299,7 @@ impl Jobs {
         receipt: &Receipt,
         action: Settlement,
     ) -> Result<Settled, SettleError> {
-        // Only as much as is kept is sent.
+        // The store truncates errors, so the rest need not be sent.
         let kept = |error: String| kept_error(&error).to_string();
         let action = match action {
             Settlement::Retry { delay, error } => Settlement::Retry { delay, error: kept(error) },

@@ -1,4 +1,4 @@
-//! Schedules: jobs that come again.
+//! Schedules: recurring jobs.
 
 use crate::error::Invalid;
 use crate::job::Body;
@@ -7,29 +7,29 @@ use crate::names::JobId;
 use crate::put::Placed;
 use crate::time::Timestamp;
 
-/// A schedule of a kind. At its time a job with its id and body is put: one id, so that two
-/// runs never overlap.
+/// A recurring job of a kind. At each of its times, a job with its id and body is put. All runs
+/// share one id, so they never overlap.
 ///
-/// The store keeps it and does one thing with it, [`tick`](crate::Store::tick). When the next
-/// time is, the caller says: reading schedules is the service's.
+/// The store only keeps the schedule and performs [`tick`](crate::Store::tick). The caller of
+/// `tick` (the service) parses [`when`](Self::when) and computes the next time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// Also the id of the jobs.
+    /// The id of the schedule, and of its jobs.
     pub id: JobId,
-    /// When: for the reader of schedules. Not looked at here.
+    /// The expression that specifies the times, such as a cron expression. Stores do not parse it.
     pub when: String,
-    /// In which time zone. Not looked at here.
+    /// The time zone of the expression. Stores do not parse it.
     pub time_zone: String,
-    /// What the jobs carry.
+    /// The payload of the jobs.
     pub body: Body,
-    /// What happens about times that passed while nobody ticked.
+    /// What happens with times that passed while nothing called `tick`.
     pub missed: Missed,
-    /// The next time.
+    /// The next time at which a job is put.
     pub next: Timestamp,
 }
 
 impl Schedule {
-    /// Whether it is not too long; for stores.
+    /// Fails if the expression or the time zone is longer than [`MAX_SCHEDULE_LEN`]. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
         let limit = MAX_SCHEDULE_LEN;
         for (field, text) in [("the schedule", &self.when), ("the time zone", &self.time_zone)] {
@@ -41,24 +41,25 @@ impl Schedule {
     }
 }
 
-/// What happens about times that passed while nobody ticked.
+/// What happens with times of a schedule that passed while nothing called
+/// [`Store::tick`](crate::Store::tick).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Missed {
-    /// One job for all of them.
+    /// One job is put for all of them.
     #[default]
     One,
-    /// None.
+    /// No job is put for them.
     Skip,
 }
 
-/// What a tick did.
+/// The result of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ticked {
     /// The job was put, and the schedule moved on.
     Put(Placed),
     /// The schedule moved on, and no job was put.
     Skipped,
-    /// Another was first, or the schedule was changed: its next time is this.
+    /// Another node was first, or the schedule was changed. This is its next time.
     Moved(Timestamp),
     /// There is no such schedule.
     Absent,

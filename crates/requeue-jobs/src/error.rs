@@ -1,199 +1,210 @@
-//! What can go wrong, by what the caller does next.
+//! The errors, grouped by what the caller does next.
 
 use crate::names::{JobId, Kind};
 use crate::receipt::{Generation, Receipt};
 use std::time::Duration;
 
-/// The call cannot be obeyed as it is: mend it.
+/// An invalid argument. The store has changed nothing. Repeating the call does not help: correct it
+/// first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// Too many bytes.
-    #[error("{field} has {len} bytes, and may have {limit}")]
+    /// A text or a body has too many bytes.
+    #[error("{field} has {len} bytes; the limit is {limit}")]
     TooLong {
-        /// Of what.
+        /// The name of the argument.
         field: &'static str,
-        /// How many it has.
+        /// Its length in bytes.
         len: usize,
-        /// How many it may have.
+        /// The largest length in bytes.
         limit: usize,
     },
-    /// Nothing at all.
+    /// A name is empty.
     #[error("{field} must not be empty")]
     Empty {
-        /// What.
+        /// The name of the argument.
         field: &'static str,
     },
-    /// A kind is made of `A-Z a-z 0-9 . _ -`.
-    #[error("kind {kind:?} has the character {found:?}; allowed are A-Z a-z 0-9 . _ -")]
+    /// A kind contains other characters than `A-Z a-z 0-9 . _ -`.
+    #[error("kind {kind:?} contains the character {found:?}; allowed are A-Z a-z 0-9 . _ -")]
     KindCharacter {
         /// The kind.
         kind: String,
-        /// The character.
+        /// The first invalid character.
         found: char,
     },
-    /// Too long or too short a time.
-    #[error("{field} is {value:?}, and may be from {min:?} to {max:?}")]
+    /// A duration is too short or too long.
+    #[error("{field} is {value:?}; the range is {min:?} to {max:?}")]
     OutOfRange {
-        /// What.
+        /// The name of the argument.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: Duration,
-        /// The shortest that it may be.
+        /// The shortest valid duration.
         min: Duration,
-        /// The longest.
+        /// The longest valid duration.
         max: Duration,
     },
-    /// Too many of something.
+    /// There are too many of something, such as entries in a batch.
     #[error("{count} {what} are too many; the limit is {limit}")]
     TooMany {
-        /// Of what.
+        /// What there are too many of, in the plural.
         what: &'static str,
-        /// How many.
+        /// How many there are.
         count: usize,
-        /// How many there may be.
+        /// How many are allowed.
         limit: usize,
     },
-    /// Too high a number.
-    #[error("{field} is {value}, and may be {limit} at most")]
+    /// A number is too high.
+    #[error("{field} is {value}; the limit is {limit}")]
     TooHigh {
-        /// Of what.
+        /// The name of the argument.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// The highest that it may be.
+        /// The highest valid value.
         limit: u64,
     },
-    /// A job that no store can have told.
-    #[error("job {id:?} cannot be as it is said to be: {reason}")]
-    NoSuchJob {
-        /// Its id.
+    /// A job to restore is inconsistent, for example leased without a lease.
+    #[error("job {id:?} is inconsistent: {reason}")]
+    InconsistentJob {
+        /// The id of the job.
         id: JobId,
-        /// Why.
+        /// What is inconsistent.
         reason: &'static str,
     },
-    /// A receipt that no store wrote.
-    #[error("{text:?} is no receipt")]
-    NoReceipt {
-        /// What it is.
+    /// A text is not a receipt.
+    #[error("{text:?} is not a receipt")]
+    MalformedReceipt {
+        /// The text.
         text: String,
     },
-    /// A body that cannot be written, or read, as JSON.
-    #[error("the body is not what was expected of its JSON: {reason}")]
+    /// A value cannot be written as JSON, or a body cannot be read as JSON of the expected type.
+    #[error("the body is not the expected JSON: {reason}")]
     NotJson {
-        /// Why.
+        /// The error of the JSON library.
         reason: String,
     },
-    /// What a store elsewhere refuses, by a rule that is not known here.
+    /// A remote store rejected the call by a rule that this version does not know.
     #[error("{reason}")]
     Refused {
-        /// What it said.
+        /// The message of the remote store.
         reason: String,
     },
 }
 
-/// Why a store did not do what it was asked to.
+/// Why a store did not perform a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Mend the call: it will never succeed as it is.
+    /// An argument is invalid. Nothing was changed. Correct the call: it never succeeds as it is.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Nothing was done: try again later.
-    #[error("the store is not available: {reason}")]
+    /// The store is unavailable. Nothing was changed. Try again later.
+    #[error("the store is unavailable: {reason}")]
     Unavailable {
-        /// Why.
+        /// Why, for people.
         reason: String,
     },
-    /// It may have been done or not: look, or do it again where twice equals once. Never undo
-    /// finished work because of this.
-    #[error("it is not known whether it was done: {reason}")]
+    /// The store may or may not have applied the call, for example because the connection broke.
+    /// Look up the state, or repeat the call if it is idempotent. Never undo finished work because
+    /// of this error.
+    #[error("the outcome is unknown: {reason}")]
     Unknown {
-        /// Why.
+        /// Why, for people.
         reason: String,
     },
 }
 
-/// Why a put did not happen.
+/// Why a put failed. It has changed nothing, except possibly after [`StoreError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
-    /// [`Condition::IfAbsent`](crate::Condition::IfAbsent): there is such a job, perhaps leased
-    /// or dead.
-    #[error("job {id:?} of kind {kind} exists, with generation {generation}")]
+    /// The put has [`Condition::IfAbsent`](crate::Condition::IfAbsent), and the job exists, possibly
+    /// leased or dead.
+    #[error("job {id:?} of kind {kind} already exists, with generation {generation}")]
     Exists {
-        /// Its kind.
+        /// The kind of the job.
         kind: Kind,
-        /// Its id.
+        /// The id of the job.
         id: JobId,
-        /// Its newest generation.
+        /// The newest generation of the job.
         generation: Generation,
     },
-    /// [`Condition::IfGeneration`](crate::Condition::IfGeneration): it has another, or there is
-    /// no such job.
-    #[error("job {id:?} of kind {kind} has not generation {expected}, but {found:?}")]
+    /// The put has [`Condition::IfGeneration`](crate::Condition::IfGeneration), and the job has
+    /// another generation or does not exist.
+    #[error("job {id:?} of kind {kind} {}; expected generation {expected}", found_text(*.found))]
     Generation {
-        /// Its kind.
+        /// The kind of the job.
         kind: Kind,
-        /// Its id.
+        /// The id of the job.
         id: JobId,
-        /// What was asked for.
+        /// The generation that the put expected.
         expected: Generation,
-        /// Its newest generation. `None`: there is no such job.
+        /// The newest generation of the job. `None` if there is no such job.
         found: Option<Generation>,
     },
-    /// The store did not do it.
+    /// The store did not perform the put.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a lease was not settled.
+/// Why a lease was not settled. Nothing has changed, except possibly after
+/// [`StoreError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The job is not leased under this receipt: it may be running elsewhere, or done. Stop,
-    /// and do not undo what is finished.
-    #[error("{receipt} leases no job any more")]
+    /// The receipt is not the current one: the lease expired and the job was claimed again, or the
+    /// lease was settled before. Stop working on the job, and do not undo finished work.
+    #[error("the lease of receipt {receipt} is lost")]
     LeaseLost {
-        /// Whose.
+        /// The receipt that is no longer valid.
         receipt: Receipt,
     },
-    /// The store did not do it.
+    /// The store did not perform the settlement.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a job was not changed.
+/// Why a job was not changed. Nothing has changed, except possibly after
+/// [`StoreError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
     /// There is no such job.
     #[error("there is no job {id:?} of kind {kind}")]
     Absent {
-        /// The kind.
+        /// The kind of the job.
         kind: Kind,
-        /// The id.
+        /// The id of the job.
         id: JobId,
     },
-    /// It runs now, and has no successor that could.
-    #[error("job {id:?} of kind {kind} is leased, and has no successor")]
+    /// *Run now* on a leased job without a successor: the job is already running.
+    #[error("job {id:?} of kind {kind} is leased and has no successor")]
     Leased {
-        /// The kind.
+        /// The kind of the job.
         kind: Kind,
-        /// The id.
+        /// The id of the job.
         id: JobId,
     },
-    /// Only a dead job can be revived.
+    /// *Revive* on a job that is not dead.
     #[error("job {id:?} of kind {kind} is not dead")]
     NotDead {
-        /// The kind.
+        /// The kind of the job.
         kind: Kind,
-        /// The id.
+        /// The id of the job.
         id: JobId,
     },
-    /// The store did not do it.
+    /// The store did not perform the change.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn found_text(found: Option<Generation>) -> String {
+    found.map_or_else(
+        || "does not exist".to_owned(),
+        |generation| format!("has generation {generation}"),
+    )
 }
 
 impl From<Invalid> for PutError {

@@ -1,4 +1,4 @@
-//! A job as it is told: what it carries, in what state it is, what has happened to it.
+//! A job as the store shows it: its body, its state and its history.
 
 use crate::error::Invalid;
 use crate::limits::{MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_ERROR_LEN};
@@ -8,18 +8,21 @@ use crate::time::Timestamp;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// What a job carries: bytes, and what they are.
+/// The payload of a job: bytes and their content type.
+///
+/// Cloning a body is cheap: clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Body {
     bytes: Arc<[u8]>,
     content_type: Arc<str>,
 }
 
-/// What most bodies are: one text for all of them.
+/// The default content type, shared by all bodies that have it.
 static OCTETS: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("application/octet-stream"));
 
 impl Body {
-    /// At most [`MAX_BODY_LEN`] bytes, and a content type of at most [`MAX_CONTENT_TYPE_LEN`].
+    /// Returns a body. Fails if `bytes` is longer than [`MAX_BODY_LEN`] or `content_type` longer
+    /// than [`MAX_CONTENT_TYPE_LEN`].
     pub fn new(
         bytes: impl Into<Arc<[u8]>>,
         content_type: impl Into<Arc<str>>,
@@ -36,32 +39,33 @@ impl Body {
         Ok(Body { bytes, content_type })
     }
 
-    /// Bytes that are what they are.
+    /// Returns a body of the content type `application/octet-stream`. Fails if `bytes` is longer
+    /// than [`MAX_BODY_LEN`].
     pub fn octets(bytes: impl Into<Arc<[u8]>>) -> Result<Self, Invalid> {
         Body::new(bytes, OCTETS.clone())
     }
 
-    /// The same bytes, said to be something else.
+    /// Returns the same bytes with another content type.
     pub(crate) fn of_type(self, content_type: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         Body::new(self.bytes, content_type)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What they are.
+    /// Returns the content type, such as `application/json`.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -79,55 +83,57 @@ impl fmt::Debug for Body {
     }
 }
 
-/// In what state a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
-    /// It is not due yet.
+    /// The job is not due yet.
     Waiting,
-    /// It is due, and nobody has claimed it.
+    /// The job is due, and no worker has claimed it.
     Ready,
-    /// Somebody has claimed it, and not settled it.
+    /// A worker has claimed the job and not settled it yet.
     Leased,
-    /// Its attempts are used up.
+    /// The job's attempts are used up, or a worker has buried it. A claim never returns it.
     Dead,
 }
 
-/// What is known of a job.
+/// A job as the store shows it: the result of [`Store::get`](crate::Store::get) and
+/// [`Store::list`](crate::Store::list).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobView {
-    /// Its kind.
+    /// The kind of the job.
     pub kind: Kind,
-    /// Its id.
+    /// The id of the job.
     pub id: JobId,
-    /// Its state.
+    /// The state of the job at the time of the call.
     pub state: JobState,
-    /// What it carries.
+    /// The payload.
     pub body: Body,
-    /// When it is due, or was.
+    /// When the job is due. For a leased or dead job, when it was due.
     pub due: Timestamp,
-    /// Which put it is of.
+    /// The generation of the put that the job comes from.
     pub generation: Generation,
-    /// How often it has failed since that was last reset.
+    /// The number of failed attempts since the count was last reset.
     pub attempts: u32,
-    /// Who has claimed it, where it is leased.
+    /// The lease, if the job is leased.
     pub lease: Option<LeaseView>,
-    /// What was put meanwhile, where it is leased.
-    pub next: Option<NextView>,
-    /// Its latest failed attempts, the latest last.
+    /// The successor: the latest put since the job was leased, if there is one.
+    pub next: Option<SuccessorView>,
+    /// The latest failed attempts, at most
+    /// [`KEPT_ATTEMPTS`](crate::limits::KEPT_ATTEMPTS), the most recent last.
     pub failures: Vec<FailedAttempt>,
-    /// How often it has died.
+    /// How often the job has become dead.
     pub deaths: u32,
-    /// When it last died, where it is dead.
+    /// When the job became dead, if it is dead.
     pub died_at: Option<Timestamp>,
-    /// When it was first put.
+    /// When the job was first put.
     pub created_at: Timestamp,
-    /// When it was last changed, by whomever.
+    /// When the job was last changed, by any operation.
     pub updated_at: Timestamp,
 }
 
 impl JobView {
-    /// For stores: a job that waits or is ready, and has not failed.
+    /// Returns a waiting job that has not failed. For stores, which set the other fields.
     pub fn new(kind: Kind, id: JobId, body: Body, due: Timestamp, generation: Generation) -> Self {
         JobView {
             kind,
@@ -147,51 +153,52 @@ impl JobView {
         }
     }
 
-    /// The newest generation: the successor's, where there is one.
+    /// Returns the generation of the newest put: the successor's, if there is one.
     pub fn newest_generation(&self) -> Generation {
         self.next.as_ref().map_or(self.generation, |next| next.generation)
     }
 }
 
-/// A lease, as others see it.
+/// A lease, without the receipt that proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who has it.
+    /// The name of the worker that holds the lease.
     pub worker: WorkerName,
-    /// Since when.
+    /// When the worker claimed the job.
     pub claimed_at: Timestamp,
-    /// Until when, unless it is extended.
+    /// When the lease ends, unless it is extended.
     pub ends_at: Timestamp,
-    /// The job was cancelled: it ends with its lease.
+    /// Whether the job was cancelled. It is then removed when the lease ends.
     pub cancelled: bool,
 }
 
-/// A successor: what was put while the job was leased.
+/// The successor of a leased job: the put that was made while the job was leased. It runs after
+/// the lease has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NextView {
-    /// What it carries.
+pub struct SuccessorView {
+    /// The payload.
     pub body: Body,
-    /// When it is due, at the soonest.
+    /// The earliest time at which the successor is due.
     pub due: Timestamp,
-    /// Which put it is of.
+    /// The generation of the put.
     pub generation: Generation,
 }
 
-/// An attempt that failed.
+/// A failed attempt at a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedAttempt {
-    /// Whose it was.
+    /// The name of the worker.
     pub worker: WorkerName,
-    /// When it was claimed.
+    /// When the worker claimed the job.
     pub started_at: Timestamp,
-    /// When it was retried, or its lease expired.
+    /// When the worker settled the lease, or when the lease expired.
     pub ended_at: Timestamp,
-    /// What its worker said, at most [`MAX_ERROR_LEN`] bytes. `None`: it said nothing, and
-    /// the lease expired.
+    /// The error that the worker reported, at most [`MAX_ERROR_LEN`] bytes. `None` if the lease
+    /// expired and the worker reported nothing.
     pub error: Option<Arc<str>>,
 }
 
-/// What is kept of an error: its first [`MAX_ERROR_LEN`] bytes, cut at a character.
+/// Truncates an error to at most [`MAX_ERROR_LEN`] bytes, at a character boundary. For stores.
 pub fn kept_error(error: &str) -> Arc<str> {
     let mut end = error.len().min(MAX_ERROR_LEN);
     while !error.is_char_boundary(end) {
@@ -208,7 +215,7 @@ mod tests {
     fn a_body_is_as_large_as_it_may_be_and_no_larger() {
         assert!(Body::octets(vec![0; MAX_BODY_LEN]).is_ok());
         let error = Body::octets(vec![0; MAX_BODY_LEN + 1]).unwrap_err();
-        assert_eq!(error.to_string(), "the body has 1048577 bytes, and may have 1048576");
+        assert_eq!(error.to_string(), "the body has 1048577 bytes; the limit is 1048576");
         assert!(Body::new([], "t".repeat(MAX_CONTENT_TYPE_LEN + 1)).is_err());
     }
 

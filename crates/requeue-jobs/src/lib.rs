@@ -1,15 +1,17 @@
-//! Durable jobs: put a job, and it is done — when it is due, by one worker at a time, again
-//! when that fails, and never lost in between.
+//! Durable jobs: a job that you put runs when it is due, on one worker at a time, is retried when
+//! it fails, and is never lost.
 //!
-//! A job has a *kind*, an *id*, a *body* and a *due* time. There is one per (kind, id):
-//! putting it again changes it. `docs/jobs.md` is the contract, in words; [`Store`] is what
-//! every store does, and [`MemoryStore`] does it in memory.
+//! A job has a *kind* (a queue), an *id*, a *body* and a *due time*. There is at most one job per
+//! kind and id: putting it again changes it. `docs/jobs.md` is the contract, and
+//! `docs/glossary.md` lists the words of other systems. [`Store`] is the interface of all stores.
+//! [`MemoryStore`] is the one in this crate; `requeue-disk`, `requeue-redis` and `requeue-http`
+//! have others.
 //!
 //! ```text
 //!              put                  due              claim
 //!   absent ---------> waiting ----------> ready ----------> leased -- ack --> absent
 //!                        ^                  ^                 |  | put: kept as its successor
-//!                        |  retry, expiry    | release         |  +-- ack, and that --> waiting or ready
+//!                        |  retry, expiry   | release         |  +-- ack --> waiting or ready
 //!                        +------------------+-----------------+
 //!                              attempts used up --> dead -- revive, put --> waiting
 //! ```
@@ -22,28 +24,29 @@
 //! # requeue_testkit::block_on(async {
 //! let jobs = Jobs::new(Arc::new(MemoryStore::new()));
 //! jobs.put("order.close", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
-//! jobs.cancel("order.close", "order-42").await?; // paid meanwhile
+//! jobs.cancel("order.close", "order-42").await?; // the customer has paid
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`Jobs`] | the handle: puts, changes, claims and settles jobs, and joins concurrent calls into batches |
-//! | [`JobWorker`] | runs a handler over jobs: leases, outcomes, timeout, panics, shutdown |
-//! | [`Store`] | where jobs live |
+//! | [`Jobs`] | the handle: puts, changes, claims and settles jobs, and batches concurrent calls |
+//! | [`JobWorker`] | calls a handler for each job, and takes care of leases, timeouts, panics and shutdown |
+//! | [`Store`] | the interface of all stores |
 //! | [`MemoryStore`] | a store in memory |
-//! | [`rules`] | the contract in code, for those who write another |
-//! | [`Settings`] | what is set per kind: lease, backoff, attempts, concurrency, retention |
+//! | [`Layered`] | a store that wraps another store |
+//! | [`rules`] | the contract in code, for authors of stores |
+//! | [`Settings`] | the settings of a kind: lease, backoff, attempts, concurrency, retention |
 //!
 //! # Features
 //!
-//! None by default; each adds methods and changes none.
+//! None is enabled by default. Each feature only adds items.
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `serde` | `Jobs::put_json`, `ClaimedJob::json`: bodies in JSON; `transfer`: a whole store as JSON Lines, and back |
-//! | `tokio` | `JobWorker::spawn`: a worker on tokio |
+//! | `serde` | `Jobs::put_json` and `ClaimedJob::json` (JSON bodies); `transfer` (export and import of a store as JSON Lines) |
+//! | `tokio` | `JobWorker::spawn` (a worker on tokio) |
 
 mod change_notifier;
 mod claim;
@@ -71,10 +74,10 @@ mod worker;
 pub use claim::{
     Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Settle, Settled, Settlement,
 };
-pub use client::{ClaimJobs, Jobs, Placing, PutJob};
+pub use client::{ClaimJobs, Jobs, PutFuture, PutJob};
 pub use cron::{Missed, Schedule, Ticked};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
-pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView, kept_error};
+pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error};
 pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};
@@ -85,4 +88,10 @@ pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Retention, Settings, check_lease};
 pub use store::{BatchResults, Store, StoreFuture, Tick};
 pub use time::{Due, Timestamp, WallClock};
-pub use worker::{JobWorker, RunningJob, RunningJobs};
+pub use worker::{JobFailure, JobRun, JobWorker, RunningJob, RunningJobs};
+
+// What handlers, callbacks and tests need of the core, so that this crate is the only dependency.
+#[doc(inline)]
+pub use requeue::worker::{BoxError, Cause, Next, Outcome, RunnerFuture};
+#[doc(inline)]
+pub use requeue::{Clock, ManualClock, Moment};

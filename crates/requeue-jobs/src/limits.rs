@@ -1,63 +1,67 @@
-//! A limit on everything, and why it is what it is.
+//! The limits of the contract, with the reason for each. A call that exceeds one fails with
+//! [`Invalid`](crate::Invalid) and changes nothing.
 
 use std::time::Duration;
 
-/// Bytes of a kind: it is part of every key on disk and in Redis.
+/// The longest kind, in bytes. It is part of every key on disk and in Redis.
 pub const MAX_KIND_LEN: usize = 128;
 
-/// Bytes of an id: enough for a URL or two UUIDs and their names, and it is part of keys.
+/// The longest id, in bytes. It is part of keys, and long enough for a URL or for two UUIDs with
+/// names.
 pub const MAX_ID_LEN: usize = 512;
 
-/// Bytes of a body. What is larger belongs elsewhere, with a reference here.
+/// The largest body, in bytes. Store larger data elsewhere and put a reference into the body.
 pub const MAX_BODY_LEN: usize = 1 << 20;
 
-/// Bytes of a content type.
+/// The longest content type, in bytes.
 pub const MAX_CONTENT_TYPE_LEN: usize = 128;
 
-/// Bytes of a worker's name.
+/// The longest name of a worker, in bytes.
 pub const MAX_WORKER_LEN: usize = 128;
 
-/// Bytes of what is kept of an error; longer ones are cut.
+/// The longest error of a failed attempt, in bytes. Longer ones are truncated.
 pub const MAX_ERROR_LEN: usize = 2 << 10;
 
-/// Entries of a batch: a store does them under one lock, or in one script.
+/// The largest number of entries in a batch. A store applies them under one lock or in one script.
 pub const MAX_BATCH: usize = 1000;
 
-/// Bytes of all bodies of a batch.
+/// The largest total size of the bodies in a batch, in bytes.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// The longest delay: ten years. What is due later was probably not meant.
+/// The longest delay: ten years. A later due time is probably a mistake.
 pub const MAX_DELAY: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// The longest lease. Extend it instead: a worker that died holds its job for that long.
+/// The longest lease: a day. A worker that dies blocks its job until the lease ends, so extend
+/// shorter leases instead.
 pub const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
-/// The shortest lease: below, it is over before the answer has arrived.
+/// The shortest lease. A shorter one could expire before the worker receives the job.
 pub const MIN_LEASE: Duration = Duration::from_millis(10);
 
-/// Kinds of a store: each has settings, counters and a place in memory.
+/// The largest number of kinds in a store. Each has settings and counters in memory.
 pub const MAX_KINDS: usize = 10_000;
 
-/// Schedules of a kind: each is looked at whenever its time comes.
+/// The largest number of schedules of a kind.
 pub const MAX_SCHEDULES: usize = 10_000;
 
-/// Bytes of when a schedule is, and of its time zone.
+/// The longest expression of a schedule, and the longest name of its time zone, in bytes.
 pub const MAX_SCHEDULE_LEN: usize = 256;
 
-/// Attempts that are kept of a job, the latest.
+/// The number of failed attempts that are kept per job. Older ones are dropped.
 pub const KEPT_ATTEMPTS: usize = 5;
 
-/// Generations and fences that are restored: half of what Redis' scripts, and most who read JSON,
-/// count exactly, so that as many can follow. A fence is at least the time in microseconds, and
-/// reaches it in 2112.
+/// The highest generation and fence that can be restored. It is half of the largest integer that
+/// Redis scripts and most JSON parsers represent exactly, so that as many can follow. A fence is at
+/// least the current time in microseconds, and reaches this value in 2112.
 pub const MAX_COUNTER: u64 = 1 << 52;
 
-/// Ready jobs are counted up to here: they are derived, and counting them may be dear.
+/// Ready jobs are counted only up to this number, because counting them can be expensive.
 pub const READY_COUNT_CAP: u64 = 10_000;
 
-/// Spans of time in one answer of upcoming load.
+/// The largest number of time spans in one call of
+/// [`Store::upcoming`](crate::Store::upcoming).
 pub const MAX_SPANS: usize = 1000;
 
-/// The longest that a wait for work lasts until somebody looks: a signal that was lost costs no
-/// more.
+/// The longest time that [`Store::wait`](crate::Store::wait) waits before it looks again. A lost
+/// notification delays a job by no more than this.
 pub const WAIT_SLICE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
-//! Jobs in memory: the whole contract but for durability.
+//! The store in memory. It keeps the whole contract except durability.
 //!
-//! [`rules`](crate::rules) has the rules. Here are the jobs, the lock around them, the clock,
-//! and those who wait for work.
+//! [`rules`](crate::rules) decides. This module adds the table of jobs, a lock, a clock and a
+//! notifier for waiting claims.
 
 mod job_table;
 #[cfg(test)]
@@ -20,14 +20,14 @@ use crate::rules::{ChangeNotifier, Kinds, check_count, wait};
 use crate::settings::Settings;
 use crate::store::{BatchResults, Store, StoreFuture, Tick};
 use crate::time::{Timestamp, WallClock};
-pub(crate) use job_table::MemoryShelf;
+pub(crate) use job_table::MemoryTable;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Jobs in memory: for tests, and for work that may end with the process.
+/// A store in memory, for tests and for jobs that may be lost when the process ends.
 ///
-/// It keeps the whole contract but for durability. Clones share one store.
+/// It keeps the whole contract except durability. Clones share one store.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -35,58 +35,57 @@ pub struct MemoryStore {
 
 struct Shared {
     state: Mutex<State>,
-    /// Rung at every change, for those who wait for work.
+    /// Wakes waiting claims after every change.
     changes: ChangeNotifier,
     wall_clock: WallClock,
 }
 
-type State = Kinds<MemoryShelf>;
+type State = Kinds<MemoryTable>;
 
 impl MemoryStore {
-    /// An empty store on the system's clock.
+    /// Returns an empty store on the system's clock.
     pub fn new() -> Self {
         MemoryStore::with(WallClock::system())
     }
 
-    /// An empty store on this clock.
+    /// Returns an empty store on this clock.
     ///
     /// ```
-    /// use requeue::ManualClock;
-    /// use requeue_jobs::{WallClock, MemoryStore, Timestamp};
+    /// use requeue_jobs::{ManualClock, MemoryStore, Timestamp, WallClock};
     ///
     /// let clock = ManualClock::new();
     /// let store = MemoryStore::with(WallClock::manual(&clock, Timestamp::from_millis(0)));
     /// ```
     pub fn with(wall_clock: WallClock) -> Self {
-        let state = Mutex::new(Kinds::new(|_| MemoryShelf::default()));
+        let state = Mutex::new(Kinds::new(|_| MemoryTable::default()));
         let changes = ChangeNotifier::default();
         MemoryStore { shared: Arc::new(Shared { state, changes, wall_clock }) }
     }
 
-    /// Checks everything that the state promises of itself; for tests.
+    /// Checks the invariants of the state. For tests.
     ///
     /// # Panics
     ///
-    /// If anything does not hold.
+    /// Panics if an invariant does not hold.
     pub fn check(&self) {
-        self.look(|state, _| state.iter().for_each(|kind| kind.table.check()));
+        self.read(|state, _| state.iter().for_each(|kind| kind.table.check()));
     }
 
-    /// Looks, under the lock.
-    fn look<T>(&self, look: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    /// Calls `read` under the lock, with the current time.
+    fn read<T>(&self, read: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = self.shared.wall_clock.now();
-        look(&mut lock(&self.shared.state), now)
+        read(&mut lock(&self.shared.state), now)
     }
 
-    /// Changes something, under the lock, and tells those who wait.
-    fn act<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> T) -> T {
-        let answer = self.look(act);
+    /// Calls `change` under the lock, with the current time, and wakes waiting claims.
+    fn change_state<T>(&self, change: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let result = self.read(change);
         self.shared.changes.notify();
-        answer
+        result
     }
 }
 
-/// What panicked under the lock has changed nothing by halves: keys and bodies are plain data.
+/// A panic under the lock leaves no half-made change: ids and bodies are plain data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -95,12 +94,14 @@ impl Store for MemoryStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             check_batch(&puts)?;
-            Ok(self.act(|state, now| puts.into_iter().map(|put| state.put(put, now)).collect()))
+            Ok(self.change_state(|state, now| {
+                puts.into_iter().map(|put| state.put(put, now)).collect()
+            }))
         })
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        Box::pin(async move { Ok(self.act(|state, now| state.claim(&claim, now))?) })
+        Box::pin(async move { Ok(self.change_state(|state, now| state.claim(&claim, now))?) })
     }
 
     fn settle(
@@ -109,7 +110,7 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
             check_count("entries in a batch", settlements.len())?;
-            Ok(self.act(|state, now| {
+            Ok(self.change_state(|state, now| {
                 settlements.into_iter().map(|settle| state.settle(settle, now)).collect()
             }))
         })
@@ -118,34 +119,34 @@ impl Store for MemoryStore {
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
             check_count("entries in a batch", changes.len())?;
-            Ok(self.act(|state, now| {
+            Ok(self.change_state(|state, now| {
                 changes.into_iter().map(|change| state.change(change, now)).collect()
             }))
         })
     }
 
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        Box::pin(async move { Ok(self.act(|state, now| state.restore(restore, now))?) })
+        Box::pin(async move { Ok(self.change_state(|state, now| state.restore(restore, now))?) })
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let look = || self.look(|state, now| state.next_claimable(&kinds, now));
+            let look = || self.read(|state, now| state.next_claimable(&kinds, now));
             wait(self.shared.wall_clock.clock(), &self.shared.changes, limit, look).await
         })
     }
 
     fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
-        Box::pin(async move { self.act(|state, now| state.reap(max, now)) })
+        Box::pin(async move { self.change_state(|state, now| state.reap(max, now)) })
     }
 
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        Box::pin(async move { self.look(|state, now| state.get(&kind, &id, now)) })
+        Box::pin(async move { self.read(|state, now| state.get(&kind, &id, now)) })
     }
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
-            Ok(self.look(|state, now| {
+            Ok(self.read(|state, now| {
                 let kind = state.kind(&query.kind);
                 kind.map_or_else(Page::default, |kind| kind.table.list(kind.name(), &query, now))
             }))
@@ -154,7 +155,7 @@ impl Store for MemoryStore {
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
-            self.look(|state, now| {
+            self.read(|state, now| {
                 let shown = state.shown().into_iter();
                 shown.map(|kind| kind.view(kind.table.ready(now), now)).collect()
             })
@@ -167,7 +168,7 @@ impl Store for MemoryStore {
             if count > MAX_SPANS {
                 return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
             }
-            Ok(self.look(|state, _| match state.kind(&kind) {
+            Ok(self.read(|state, _| match state.kind(&kind) {
                 Some(kind) => kind.table.upcoming(from, length, count),
                 None => vec![0; count],
             }))
@@ -175,27 +176,29 @@ impl Store for MemoryStore {
     }
 
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        Box::pin(async move { Ok(self.look(|state, _| state.settings(&kind))) })
+        Box::pin(async move { Ok(self.read(|state, _| state.settings(&kind))) })
     }
 
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        Box::pin(async move { Ok(self.act(|state, _| state.set(&kind, settings))?) })
+        Box::pin(async move { Ok(self.change_state(|state, _| state.set(&kind, settings))?) })
     }
 
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Box::pin(async move { Ok(self.act(|state, _| state.set_schedule(&kind, schedule))?) })
+        Box::pin(
+            async move { Ok(self.change_state(|state, _| state.set_schedule(&kind, schedule))?) },
+        )
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        Box::pin(async move { Ok(self.act(|state, _| state.remove_schedule(&kind, &id))) })
+        Box::pin(async move { Ok(self.change_state(|state, _| state.remove_schedule(&kind, &id))) })
     }
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        Box::pin(async move { Ok(self.look(|state, _| state.schedules(&kind))) })
+        Box::pin(async move { Ok(self.read(|state, _| state.schedules(&kind))) })
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        Box::pin(async move { self.act(|state, now| state.tick(tick, now)) })
+        Box::pin(async move { self.change_state(|state, now| state.tick(tick, now)) })
     }
 }
 
@@ -207,7 +210,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = self.look(|state, _| state.len());
+        let kinds = self.read(|state, _| state.len());
         f.debug_struct("MemoryStore").field("kinds", &kinds).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What jobs and workers are called.
+//! The names of kinds, jobs and workers.
 
 use crate::error::Invalid;
 use crate::limits::{MAX_ID_LEN, MAX_KIND_LEN, MAX_WORKER_LEN};
@@ -6,7 +6,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What sort of job it is: settings, order and counters are per kind.
+/// The kind of a job: other systems call it queue, task type, topic or tube.
+///
+/// Each kind has its own settings, due order, counters and schedules.
 ///
 /// ```
 /// use requeue_jobs::Kind;
@@ -19,11 +21,12 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(Arc<str>);
 
-/// Which of its kind: unique there, any text.
+/// The id of a job: any text, unique within its kind. Other systems call it deduplication id or
+/// unique key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Arc<str>);
 
-/// Who claims jobs, for people who ask who holds one.
+/// The name of a worker, for people who look up who holds a job. It does not have to be unique.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerName(Arc<str>);
 
@@ -38,7 +41,8 @@ fn checked(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid>
 }
 
 impl Kind {
-    /// At most [`MAX_KIND_LEN`] bytes of `A-Z a-z 0-9 . _ -`.
+    /// Returns a kind. Fails if the text is empty, longer than [`MAX_KIND_LEN`] bytes, or contains
+    /// other characters than `A-Z a-z 0-9 . _ -`.
     pub fn new(kind: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let kind = kind.into();
         checked("the kind", &kind, MAX_KIND_LEN)?;
@@ -51,7 +55,7 @@ impl Kind {
 }
 
 impl JobId {
-    /// At most [`MAX_ID_LEN`] bytes.
+    /// Returns an id. Fails if the text is empty or longer than [`MAX_ID_LEN`] bytes.
     pub fn new(id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let id = id.into();
         checked("the id", &id, MAX_ID_LEN)?;
@@ -60,7 +64,7 @@ impl JobId {
 }
 
 impl WorkerName {
-    /// At most [`MAX_WORKER_LEN`] bytes.
+    /// Returns a name. Fails if the text is empty or longer than [`MAX_WORKER_LEN`] bytes.
     pub fn new(name: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let name = name.into();
         checked("the worker's name", &name, MAX_WORKER_LEN)?;
@@ -71,7 +75,7 @@ impl WorkerName {
 macro_rules! name {
     ($name:ident) => {
         impl $name {
-            /// The text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -117,7 +121,7 @@ mod tests {
     fn names_are_as_long_as_they_may_be_and_no_longer() {
         assert!(Kind::new("k".repeat(MAX_KIND_LEN)).is_ok());
         let error = Kind::new("k".repeat(MAX_KIND_LEN + 1)).unwrap_err();
-        assert_eq!(error.to_string(), "the kind has 129 bytes, and may have 128");
+        assert_eq!(error.to_string(), "the kind has 129 bytes; the limit is 128");
         assert!(JobId::new("ü".repeat(MAX_ID_LEN / 2)).is_ok());
         assert!(JobId::new("ü".repeat(MAX_ID_LEN / 2 + 1)).is_err());
         assert_eq!(JobId::new("").unwrap_err().to_string(), "the id must not be empty");

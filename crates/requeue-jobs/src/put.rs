@@ -1,4 +1,4 @@
-//! Putting a job.
+//! Putting a job: its arguments and its result.
 
 use crate::error::Invalid;
 use crate::job::Body;
@@ -8,84 +8,88 @@ use crate::receipt::Generation;
 use crate::time::Due;
 use std::time::Duration;
 
-/// A job to be put.
+/// A job to create or to change: one entry of [`Store::put`](crate::Store::put).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
-    /// Its kind.
+    /// The kind of the job.
     pub kind: Kind,
-    /// Its id.
+    /// The id of the job. There is one job per kind and id.
     pub id: JobId,
-    /// What it carries.
+    /// The payload.
     pub body: Body,
-    /// When it is due.
+    /// When the job becomes due.
     pub due: Due,
-    /// What becomes of a job that is pending already, or of a successor.
+    /// How the put changes a job that is already pending, or the successor of a leased one.
     pub mode: Mode,
-    /// Where it does not hold, nothing happens.
+    /// A condition. If it does not hold, the put fails and changes nothing.
     pub condition: Option<Condition>,
 }
 
 impl Put {
-    /// Due now, replacing what is there.
+    /// Returns a put that is due now and replaces an existing job.
     pub fn new(kind: Kind, id: JobId, body: Body) -> Self {
         Put { kind, id, body, due: Due::Now, mode: Mode::Replace, condition: None }
     }
 }
 
-/// What a put does to a job that waits or is ready, and to the successor of a leased one.
+/// How a put changes a job that is already pending (waiting or ready), or the successor of a
+/// leased one.
 ///
-/// A put that is due now, on a job that is ready, keeps its place in line in any mode.
+/// In every mode, a put that is due now does not change the position of a job that is already
+/// ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The last write wins: body and due time are replaced.
+    /// Replaces body and due time: the last write wins.
     #[default]
     Replace,
-    /// The body is replaced, and the sooner time stays: client-go's rule.
+    /// Replaces the body and keeps the earlier due time, as client-go does.
     Earliest,
-    /// Nothing changes. A dead job stays dead.
+    /// Changes nothing. A dead job stays dead. A leased job without a successor gets one.
     Keep,
-    /// The body is replaced, and the due time too, but never past `max_wait` after the first
-    /// put since the job was created or last acked.
+    /// Replaces the body and moves the due time, but never past `max_wait` after the first put
+    /// since the job was created or last acked.
     Debounce {
-        /// Counted from that first put.
+        /// The longest delay, counted from that first put.
         max_wait: Duration,
     },
 }
 
-/// What must hold for a put to happen.
+/// A condition for a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such job: not even a leased or a dead one.
+    /// There is no such job, not even a leased or a dead one.
     IfAbsent,
-    /// Its newest generation, the successor's where there is one, is this.
+    /// The newest generation of the job is this one. If the job has a successor, the successor's
+    /// generation counts.
     IfGeneration(Generation),
 }
 
-/// What became of a put.
+/// The result of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// What happened.
+    /// What the put did.
     pub outcome: PutOutcome,
-    /// The put's generation; where the job was kept, the old one.
+    /// The generation of the put, or the existing one if the put changed nothing
+    /// ([`PutOutcome::Kept`]).
     pub generation: Generation,
 }
 
 /// What a put did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PutOutcome {
-    /// There was no such job.
+    /// There was no such job: the put created it.
     Created,
-    /// There was, waiting or ready.
+    /// The job was waiting or ready: the put changed it.
     Updated,
-    /// Nothing changed.
+    /// The put changed nothing, because of [`Mode::Keep`].
     Kept,
-    /// It is leased: this is its successor now, in place of an earlier one.
+    /// The job is leased: the put is now its successor and replaces an earlier one.
     Coalesced,
-    /// It was dead.
+    /// The job was dead: the put revived it.
     Revived,
 }
 
-/// Whether a batch is not too large; for stores.
+/// Fails if a batch exceeds [`MAX_BATCH`] entries or [`MAX_BATCH_BYTES`] of bodies. For stores.
 pub fn check_batch(puts: &[Put]) -> Result<(), Invalid> {
     if puts.len() > MAX_BATCH {
         let (what, count) = ("entries in a batch", puts.len());

@@ -1,4 +1,4 @@
-//! Asking about jobs.
+//! Listing and counting jobs: arguments and results.
 
 use crate::job::{JobState, JobView};
 use crate::names::{JobId, Kind};
@@ -6,76 +6,79 @@ use crate::receipt::{Fence, Generation};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// Which jobs to list.
+/// Which jobs to list: the argument of [`Store::list`](crate::Store::list).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Of this kind.
+    /// Lists jobs of this kind.
     pub kind: Kind,
-    /// In this state. `None`: in any.
+    /// Lists only jobs in this state. `None` lists all.
     pub state: Option<JobState>,
-    /// Whose id begins with this.
+    /// Lists only jobs whose id starts with this.
     pub prefix: String,
-    /// Those behind this one; the cursor of the page before.
+    /// Lists only jobs whose id is greater than this: the [cursor](Page::cursor) of the previous
+    /// page.
     pub after: Option<JobId>,
-    /// At most so many, and at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    /// The largest number of jobs on the page, at most
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH).
     pub limit: usize,
 }
 
 impl Query {
-    /// All of a kind, from the first.
+    /// Returns a query for the first 100 jobs of a kind, in any state.
     pub fn new(kind: Kind) -> Self {
         Query { kind, state: None, prefix: String::new(), after: None, limit: 100 }
     }
 }
 
-/// Some of the jobs that were asked for, by id. A job that nobody touches meanwhile is on
-/// exactly one page.
+/// One page of a list, ordered by id. A job that nobody changes while the pages are read is on
+/// exactly one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
     /// The jobs.
     pub jobs: Vec<JobView>,
-    /// Where the next page begins. `None`: there is none.
+    /// The [`Query::after`] of the next page. `None` if this is the last page.
     pub cursor: Option<JobId>,
 }
 
-/// How many jobs a kind has.
+/// The number of jobs of a kind, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Waiting or ready: exact.
+    /// Waiting or ready jobs. Exact.
     pub pending: u64,
-    /// Leased: exact, expired leases included.
+    /// Leased jobs, including expired leases. Exact.
     pub leased: u64,
-    /// Dead: exact.
+    /// Dead jobs. Exact.
     pub dead: u64,
-    /// Of the pending, those that are due: derived, and no higher than
+    /// Pending jobs that are due. Counted only up to
     /// [`READY_COUNT_CAP`](crate::limits::READY_COUNT_CAP).
     pub ready: u64,
 }
 
-/// A kind and its jobs.
+/// A kind: the counts of its jobs and its counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindView {
-    /// Which.
+    /// The name of the kind.
     pub kind: Kind,
-    /// How many.
+    /// The number of its jobs, by state.
     pub counts: Counts,
-    /// When the oldest ready job fell due.
+    /// When the oldest ready job became due. `None` if no job is ready.
     pub oldest_ready: Option<Timestamp>,
-    /// Whether none is claimed.
+    /// Whether the kind is paused: claims return none of its jobs.
     pub paused: bool,
-    /// The latest that was given out; 0 if none was.
+    /// The latest generation that the kind has assigned; 0 if none.
     pub generation: Generation,
-    /// The latest that was given out; 0 if none was.
+    /// The latest fence that the kind has assigned; 0 if none.
     pub fence: Fence,
 }
 
-/// Spans of time, one after the other, to count pending jobs by.
+/// Consecutive time spans to count pending jobs by: the argument of
+/// [`Store::upcoming`](crate::Store::upcoming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spans {
-    /// When the first begins.
+    /// The start of the first span.
     pub from: Timestamp,
-    /// How long each is; 0 counts as a millisecond.
+    /// The length of each span. 0 counts as a millisecond.
     pub length: Duration,
-    /// How many there are, at most [`MAX_SPANS`](crate::limits::MAX_SPANS).
+    /// The number of spans, at most [`MAX_SPANS`](crate::limits::MAX_SPANS).
     pub count: usize,
 }

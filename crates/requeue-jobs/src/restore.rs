@@ -1,4 +1,4 @@
-//! Jobs of another store, kept as they were.
+//! Importing jobs from another store.
 
 use crate::error::Invalid;
 use crate::job::{JobState, JobView, kept_error};
@@ -8,21 +8,23 @@ use crate::receipt::{Fence, Generation};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// Jobs of one kind that another store had, and told by [`list`](crate::Store::list).
+/// Jobs of one kind to import from another store: the argument of
+/// [`Store::restore`](crate::Store::restore). The other store returned them from
+/// [`Store::list`](crate::Store::list).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restore {
-    /// Of which kind all of them are.
+    /// The kind of all jobs.
     pub kind: Kind,
-    /// The latest that the other store gave out: this one gives out higher ones.
+    /// The latest generation that the other store assigned. This store then assigns higher ones.
     pub generation: Generation,
-    /// The same of leases.
+    /// The latest fence that the other store assigned. This store then assigns higher ones.
     pub fence: Fence,
     /// The jobs.
     pub jobs: Vec<JobView>,
 }
 
 impl Restore {
-    /// Whether the batch is not too large; for stores.
+    /// Fails if the batch is too large or a counter is above [`MAX_COUNTER`]. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
         check_counter("the kind's generation", self.generation.0)?;
         check_counter("the kind's fence", self.fence.0)?;
@@ -39,34 +41,35 @@ impl Restore {
     }
 }
 
-/// Bytes of the bodies of a job and of its successor.
+/// Returns the size of the bodies of a job and of its successor, in bytes.
 pub(crate) fn bodies_len(job: &JobView) -> usize {
     job.body.len() + job.next.as_ref().map_or(0, |next| next.body.len())
 }
 
-/// What became of a job that was to be restored.
+/// The result of restoring one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Restored {
-    /// It is here now.
+    /// The job was imported.
     Created,
-    /// There is such a job already, and it was not touched.
+    /// The job already exists here and was not changed.
     Kept,
-    /// It was cancelled, and only its lease was left of it: that ended with the other store.
+    /// The job was leased and cancelled, with no successor. There is nothing to import.
     Ended,
 }
 
-/// How a job of another store arrives: pending or dead. The rule of
-/// [`restore`](crate::Store::restore), for stores.
+/// A job as it is after the import: pending or dead. Implements the rules of
+/// [`Store::restore`](crate::Store::restore), for stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// The job, without lease and successor.
     pub job: JobView,
-    /// No put makes it due before this.
+    /// The earliest due time that a put can set. Only *run now* makes the job due earlier.
     pub floor: Timestamp,
 }
 
 impl Arrival {
-    /// How this job arrives. `None`: it was cancelled, and does not.
+    /// Returns the job as it is after the import, or `None` if it was cancelled and has no
+    /// successor. Fails if the view is inconsistent or exceeds a limit.
     ///
     /// ```
     /// use requeue_jobs::{Arrival, Body, Generation, JobId, JobState, JobView, Kind, LeaseView};
@@ -90,7 +93,7 @@ impl Arrival {
             failure.error = failure.error.as_deref().map(kept_error);
         }
         let mut floor = Timestamp::default();
-        // Views do not tell how long the backoff is; until it is due is long enough.
+        // A view does not contain the end of the backoff. The due time is never before it.
         if job.attempts > 0 && job.state != JobState::Dead {
             floor = job.due;
         }
@@ -100,7 +103,7 @@ impl Arrival {
                 None => {}
                 Some(next) => {
                     if lease.cancelled {
-                        // Another job, that began when it was put.
+                        // A new job, created when it was put.
                         let updated_at = job.updated_at;
                         job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
                         (job.created_at, job.updated_at) = (updated_at, updated_at);
@@ -110,7 +113,7 @@ impl Arrival {
                     }
                 }
             }
-            // Its worker may still be at it, and cannot be asked from here.
+            // Its worker may still be running, and this store cannot know.
             (floor, job.due) = (lease.ends_at, job.due.max(lease.ends_at));
         }
         if job.state != JobState::Dead {
@@ -132,7 +135,7 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
         ""
     };
     if !reason.is_empty() {
-        return Err(Invalid::NoSuchJob { id: job.id.clone(), reason });
+        return Err(Invalid::InconsistentJob { id: job.id.clone(), reason });
     }
     check_counter("the generation", job.newest_generation().0.max(job.generation.0))?;
     let (what, count) = ("failed attempts of a job", job.failures.len());
@@ -142,7 +145,7 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     check_times(job, now)
 }
 
-/// As for delays, so for all times: what is further ahead was not meant.
+/// The limit for delays applies to all times: a later one is probably a mistake.
 fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     let lease = job.lease.iter().flat_map(|lease| {
         [("the start of the lease", lease.claimed_at), ("the end of the lease", lease.ends_at)]

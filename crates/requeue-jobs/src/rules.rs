@@ -59,11 +59,11 @@ pub async fn wait(
     mut look: impl FnMut() -> Result<Option<Duration>, StoreError>,
 ) -> Result<(), StoreError> {
     let mut end = pin!(clock.sleep(limit.min(WAIT_SLICE)));
-    let mut place = changes.place();
+    let mut listener = changes.listener();
     let mut due = None;
     poll_fn(|cx| {
         // Before it looks: what changes in between wakes it.
-        place.listen(cx.waker());
+        listener.listen(cx.waker());
         let next = match look() {
             Ok(next) => next,
             Err(error) => return Poll::Ready(Err(error)),

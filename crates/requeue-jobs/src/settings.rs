@@ -1,23 +1,25 @@
-//! What is set per kind, kept by the store, and enforced inside a claim.
+//! The settings of a kind. The store keeps them, and enforces them inside a claim.
 
 use crate::error::Invalid;
 use crate::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// Settings of a kind.
+/// The settings of a kind.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// How long a lease is, where a claim does not say.
+    /// The length of a lease if the claim does not specify one, 10 ms to a day (default 30
+    /// seconds).
     pub lease: Duration,
-    /// How long until a failed job may come back.
+    /// The delay before a failed job is tried again.
     pub backoff: Backoff,
-    /// A job that fails so often is dead. 0 counts as 1.
+    /// The number of failed attempts after which a job is dead (default 20). 0 counts as 1.
     pub max_attempts: u32,
-    /// At most so many are leased at once. `None`: any number.
+    /// The largest number of jobs of this kind that are leased concurrently, over all workers.
+    /// `None` means no limit (default). Expired leases do not count.
     pub concurrency: Option<u32>,
-    /// None is claimed.
+    /// Whether the kind is paused: claims return none of its jobs (default `false`).
     pub paused: bool,
     /// How long, and how many, dead jobs are kept.
     pub retention: Retention,
@@ -37,7 +39,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether each can mean something; for stores.
+    /// Fails if the lease or a delay of the backoff is out of range. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
         check_lease(self.lease)?;
         for (field, value) in [
@@ -53,7 +55,7 @@ impl Settings {
     }
 }
 
-/// Whether a lease is neither too short nor too long; for stores.
+/// Fails if a lease is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`]. For stores.
 pub fn check_lease(value: Duration) -> Result<(), Invalid> {
     if (MIN_LEASE..=MAX_LEASE).contains(&value) {
         return Ok(());
@@ -61,19 +63,21 @@ pub fn check_lease(value: Duration) -> Result<(), Invalid> {
     Err(Invalid::OutOfRange { field: "the lease", value, min: MIN_LEASE, max: MAX_LEASE })
 }
 
-/// Exponential, less a random part, so that jobs which failed together do not return together.
+/// Exponential backoff with jitter: the random part prevents jobs that failed together from being
+/// retried together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// After the first failure. Doubled after each further one.
+    /// The delay after the first failure. It doubles with each further failure.
     pub base: Duration,
-    /// No longer than this.
+    /// The longest delay.
     pub max: Duration,
-    /// Up to this percentage of the delay is taken away, at random. More than 100 counts as 100.
+    /// The largest part of the delay, in percent, that is subtracted at random. More than 100
+    /// counts as 100.
     pub jitter_percent: u8,
 }
 
 impl Default for Backoff {
-    /// From a second to an hour, less up to a fifth.
+    /// From one second to one hour, with 20 percent jitter.
     fn default() -> Self {
         let (base, max) = (Duration::from_secs(1), Duration::from_secs(3600));
         Backoff { base, max, jitter_percent: 20 }
@@ -81,8 +85,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The delay after the `failures`-th failure. The same `seed` gives the same jitter: a store
-    /// that takes it from the lease answers the same when it does its log again.
+    /// Returns the delay after the `failures`-th failure. The same `seed` gives the same jitter. A
+    /// store that derives the seed from the lease computes the same delay when it replays its log.
     pub fn delay(&self, failures: u32, seed: u64) -> Duration {
         let doubled = 2u32.checked_pow(failures.saturating_sub(1));
         let delay = doubled.and_then(|times| self.base.checked_mul(times)).unwrap_or(self.max);
@@ -93,8 +97,9 @@ impl Backoff {
         delay.saturating_sub(Duration::from_millis(u64::try_from(taken).unwrap_or(u64::MAX)))
     }
 
-    /// How much jitter takes away, in parts of 2¹⁶ of what it may. For a store that counts the
-    /// delay elsewhere, such as in a script: [`delay`](Backoff::delay) is made of nothing else.
+    /// Returns the share of the allowed jitter that is subtracted, in units of 1/2¹⁶. For a store
+    /// that computes the delay elsewhere, for example in a script: together with the fields of
+    /// `self`, this is all that [`delay`](Backoff::delay) uses.
     ///
     /// ```
     /// use requeue_jobs::Backoff;
@@ -108,7 +113,7 @@ impl Backoff {
     }
 }
 
-/// splitmix64's last step.
+/// The last step of splitmix64.
 fn mixed(seed: u64) -> u64 {
     let z = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -118,21 +123,21 @@ fn mixed(seed: u64) -> u64 {
 /// How long, and how many, dead jobs are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// So long after they died.
+    /// Dead jobs are deleted this long after they became dead.
     pub age: Duration,
-    /// So many, those that died last.
+    /// The largest number of dead jobs of a kind. The oldest ones are deleted first.
     pub count: usize,
 }
 
 impl Default for Retention {
-    /// Seven days, 100,000 jobs.
+    /// Seven days and 100,000 jobs.
     fn default() -> Self {
         Retention { age: Duration::from_secs(7 * 86_400), count: 100_000 }
     }
 }
 
 impl Retention {
-    /// What died before this is not kept.
+    /// Returns the earliest time of death that is kept. Jobs that died before it are deleted.
     pub fn oldest(&self, now: Timestamp) -> Timestamp {
         let age = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(now.as_millis().saturating_sub(age))

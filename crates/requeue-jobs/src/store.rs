@@ -1,4 +1,4 @@
-//! What every store does.
+//! The [`Store`] trait.
 
 use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
@@ -14,101 +14,145 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// What a store answers, later.
+/// The boxed future that every method of [`Store`] returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// One answer per entry of a batch, in its order.
+/// The results of a batch: one per entry, in the order of the entries.
 pub type BatchResults<T, E> = Vec<Result<T, E>>;
 
-/// Where jobs live.
+/// A place where jobs are stored: in memory, on disk, on Redis, or behind an HTTP service.
 ///
-/// Its contract is `docs/jobs.md`, and the suite in `requeue-testkit` proves it. Entries of a
-/// batch are done in order, each atomic by itself. An answer that is dropped before it is
-/// there leaves its outcome unknown: it may have been done.
+/// Applications usually call a store through [`Jobs`](crate::Jobs) and
+/// [`JobWorker`](crate::JobWorker). Implement this trait to add a store.
+///
+/// `docs/jobs.md` is the contract that every store keeps, and the conformance suite in
+/// `requeue-testkit` tests it. These rules apply to every method:
+///
+/// - **Batches.** A store applies the entries of a batch in order. Each entry is atomic by itself,
+///   and one that fails does not affect the others. The outer `Result` is an error only if no
+///   entry was applied ([`Unavailable`](StoreError::Unavailable), [`Invalid`](StoreError::Invalid))
+///   or if that is not known ([`Unknown`](StoreError::Unknown)).
+/// - **Limits.** A store checks [`limits`](crate::limits) before it changes anything.
+///   [`check_batch`](crate::check_batch), [`check_lease`](crate::check_lease) and the `check`
+///   methods of the arguments do that.
+/// - **Cancellation.** If the caller drops a future before it completes, the outcome is unknown:
+///   the store may have applied the call.
+/// - **Time.** A store reads its own clock. Nothing happens in the background: a job changes state
+///   only as part of a call.
+///
+/// To write a store whose jobs pass through this process, start with [`rules`](crate::rules),
+/// which implements the contract without a lock, a clock or storage. To wrap an existing store,
+/// implement [`Layered`](crate::Layered).
 pub trait Store: Send + Sync + 'static {
-    /// Puts jobs.
+    /// Creates or changes jobs. See [`Put`], and [`Mode`](crate::Mode) for what happens to a job
+    /// that already exists.
+    ///
+    /// An entry fails with [`PutError::Exists`] or [`PutError::Generation`] if its
+    /// [condition](crate::Condition) does not hold; it then changes nothing.
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>>;
 
-    /// Leases jobs that are due, and those whose lease expired. Does not wait.
+    /// Leases up to [`max`](Claim::max) jobs that are due or whose lease has expired, and returns
+    /// them in due order per kind. Returns immediately, also if there are none.
+    ///
+    /// A store that finds an expired lease counts it as a failed attempt. If one kind cannot be
+    /// read, [`Claimed::errors`] reports that, and the jobs of the other kinds are still returned.
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed>;
 
-    /// Acks, retries, releases and extends leases.
+    /// Ends or extends leases: acks, retries, buries, requeues, releases or extends. See
+    /// [`Settlement`](crate::Settlement).
+    ///
+    /// An entry whose receipt is not the job's current one fails with
+    /// [`SettleError::LeaseLost`] and changes nothing. A receipt stays valid until a claim or
+    /// [`reap`](Self::reap) has taken the job, even if the lease has expired.
     fn settle(
         &self,
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>>;
 
-    /// Cancels, runs now and revives.
+    /// Cancels jobs, makes them due now, or revives dead ones, without a receipt. See
+    /// [`ChangeKind`](crate::ChangeKind).
+    ///
+    /// An entry fails with [`ChangeError::Absent`], [`ChangeError::Leased`] or
+    /// [`ChangeError::NotDead`] if the job's state does not allow the change; it then changes
+    /// nothing.
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>>;
 
-    /// Keeps jobs that another store had, as they were, and gives out higher generations and
-    /// fences from now on.
+    /// Imports jobs from another store as they were, and assigns higher generations and fences
+    /// than the other store's from now on.
     ///
-    /// A job that is here already is not touched: doing it twice is doing it once, until
-    /// somebody works on what has arrived. A leased job arrives pending, since its receipt is the
-    /// other store's: due when its lease ends, and whatever is put, not before. Its successor takes
-    /// its place, as after a release. One that was cancelled does not arrive, and its successor does, as a new
-    /// job. [`Arrival`](crate::Arrival) is this rule in code.
+    /// A job that already exists here is not changed, so the call is idempotent until a worker
+    /// processes an imported job. [`Arrival`](crate::Arrival) implements these rules:
     ///
-    /// What [views](JobView) do not tell is not kept: a job that has failed cannot be put to a
-    /// sooner time than it is due; debounce counts from its creation; jobs that are due at the
-    /// same millisecond come in the order in which they are restored.
+    /// - A leased job becomes pending, because its receipt belongs to the other store. It is due
+    ///   when its lease ends, and no put makes it due earlier. Its successor replaces it, as after
+    ///   a release.
+    /// - A leased job that was cancelled is not imported. Its successor is, as a new job.
+    ///
+    /// A [view](JobView) does not contain everything, and what it lacks is approximated: no put
+    /// makes a job that has failed due earlier than it is, debounce counts from the job's creation,
+    /// and jobs that are due at the same millisecond keep the order in which they are restored.
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>>;
 
-    /// Waits until a claim of these kinds may get something, but at most `limit`. Whether it will,
-    /// a claim tells: it may end sooner, for no reason. What others change is noticed at the latest
-    /// after a [`WAIT_SLICE`](crate::limits::WAIT_SLICE).
+    /// Waits until a claim of these kinds may return a job, but at most `limit`.
+    ///
+    /// It may return early without a reason; only a claim shows whether there is a job. A store
+    /// notices changes by other processes after at most a
+    /// [`WAIT_SLICE`](crate::limits::WAIT_SLICE). Dropping the future only stops waiting.
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()>;
 
-    /// Ends leases that expired and that no claim has met, and drops dead jobs that are not to
-    /// be kept, at most `max` of each kind, and at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
-    /// Answers how many there were. Where there is much to do, a store may leave some kinds for
-    /// the next call, which begins with them.
+    /// Ends expired leases that no claim has found, and deletes dead jobs beyond the kind's
+    /// [retention](crate::Retention). Returns the number of jobs it changed.
+    ///
+    /// It handles at most `max` leases and `max` dead jobs per kind, and never more than
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH). If there is much to do, a store may leave some
+    /// kinds for the next call, which starts with them.
     fn reap(&self, max: usize) -> StoreFuture<'_, usize>;
 
-    /// What is known of a job.
+    /// Returns a job, or `None` if there is no such job.
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>>;
 
-    /// Jobs of a kind, by id.
+    /// Returns one page of the jobs of a kind, ordered by id.
     fn list(&self, query: Query) -> StoreFuture<'_, Page>;
 
-    /// All kinds that have jobs, settings or schedules, by name.
+    /// Returns all kinds that have jobs, settings or schedules, ordered by name.
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>>;
 
-    /// How many pending jobs of a kind fall due in each span.
+    /// Returns the number of pending jobs of a kind that become due in each of `spans`.
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>>;
 
-    /// What is set for a kind; the default where nothing is.
+    /// Returns the settings of a kind, or the default ones if none were set.
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings>;
 
-    /// Sets it. Jobs that are pending or leased are not touched.
+    /// Replaces the settings of a kind. Existing pending and leased jobs do not change.
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()>;
 
-    /// Keeps a schedule, in place of one of the same id.
+    /// Stores a schedule. It replaces the schedule of the same id, if there is one.
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()>;
 
-    /// Removes a schedule. Answers whether there was one. Its jobs stay.
+    /// Removes a schedule. Returns `false` if there is no such schedule. Its jobs stay.
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool>;
 
-    /// The schedules of a kind, by id.
+    /// Returns the schedules of a kind, ordered by id.
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>>;
 
-    /// If the schedule's next time is still `expected`: puts its job, due then, and makes
-    /// `next` its next time, in one step. Any number of nodes may try: one succeeds.
+    /// If the schedule's next time is still `expected`, puts its job, due at that time, and sets
+    /// `next` as its next time, in one atomic step. Any number of nodes may call this: exactly one
+    /// puts the job.
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked>;
 }
 
-/// A step of a schedule.
+/// One step of a schedule: the argument of [`Store::tick`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tick {
-    /// Of which kind.
+    /// The kind of the schedule.
     pub kind: Kind,
-    /// Which schedule.
+    /// The id of the schedule.
     pub id: JobId,
-    /// What its next time should be.
+    /// The next time that the caller read from the schedule. If the schedule has another one, the
+    /// tick does nothing.
     pub expected: Timestamp,
-    /// What its next time shall be.
+    /// The next time that the schedule gets.
     pub next: Timestamp,
-    /// Whether a job is put; not where what was missed is skipped.
+    /// Whether to put the job. `false` skips a missed run.
     pub put: bool,
 }

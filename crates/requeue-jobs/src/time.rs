@@ -1,33 +1,34 @@
-//! Points in time, as stores keep them: milliseconds since 1970.
+//! Points in time, as stores keep them: milliseconds since the Unix epoch.
 
 use crate::error::Invalid;
 use crate::limits::MAX_DELAY;
 use requeue::{Clock, ManualClock};
 use std::time::{Duration, SystemTime};
 
-/// Milliseconds since 1970, in UTC.
+/// A point in time: milliseconds since the Unix epoch (1970-01-01 in UTC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// So many milliseconds since 1970.
+    /// Returns the time that is `millis` milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Timestamp(millis)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// Later by `duration`, rounded up to whole milliseconds: nothing is early.
+    /// Returns the time that is `duration` later. Rounds up to whole milliseconds, so that no job
+    /// runs early.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         let millis = duration.as_nanos().div_ceil(1_000_000);
         Timestamp(self.0.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX)))
     }
 
-    /// How much later than `earlier` this is; zero if it is not.
+    /// Returns the time that has passed since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -35,27 +36,29 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// Rounded up to whole milliseconds; 1970 for what was before.
+    /// Rounds up to whole milliseconds. A time before the Unix epoch becomes the epoch.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Timestamp::default().saturating_add(since)
     }
 }
 
-/// When a job is due.
+/// When a job becomes due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Due {
-    /// Now.
+    /// Immediately.
     #[default]
     Now,
-    /// So long after the store takes it.
+    /// This long after the store receives the put, at most
+    /// [`MAX_DELAY`](crate::limits::MAX_DELAY).
     After(Duration),
-    /// At this time; now if that has passed.
+    /// At this time, or immediately if it has passed.
     At(Timestamp),
 }
 
 impl Due {
-    /// The time that this means, if it is `now`.
+    /// Returns the point in time, given the current time. Fails if it is more than
+    /// [`MAX_DELAY`] ahead.
     pub fn at(self, now: Timestamp) -> Result<Timestamp, Invalid> {
         let due = match self {
             Due::Now => now,
@@ -71,29 +74,29 @@ impl Due {
     }
 }
 
-/// What day it is: the system's clock, or a manual one that began on a given day.
+/// A clock that tells the date: the system's clock, or for tests a manual one.
 #[derive(Debug, Clone)]
 pub struct WallClock {
     clock: Clock,
-    /// `None`: the system's.
+    /// The time at which the manual clock started. `None` for the system's clock.
     began_at: Option<Timestamp>,
 }
 
 impl WallClock {
-    /// The system's.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         WallClock { clock: Clock::system(), began_at: None }
     }
 
-    /// A manual clock that began on this day.
+    /// Returns a clock that started at `began_at` and advances with `clock`.
     pub fn manual(clock: &ManualClock, began_at: Timestamp) -> Self {
         WallClock { clock: clock.into(), began_at: Some(began_at) }
     }
 
-    /// The time.
+    /// Returns the current time, rounded down to whole milliseconds.
     pub fn now(&self) -> Timestamp {
         match self.began_at {
-            // What has not wholly passed has not passed: no job is early.
+            // Rounded down, so that no job runs early.
             Some(began_at) => {
                 Timestamp(began_at.0.saturating_add(self.clock.now().as_nanos() / 1_000_000))
             }
@@ -104,7 +107,7 @@ impl WallClock {
         }
     }
 
-    /// For waiting.
+    /// Returns the monotonic clock that timers use.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }

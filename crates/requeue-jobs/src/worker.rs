@@ -30,8 +30,10 @@
 mod attempt;
 mod dispatch;
 mod lease;
+mod run;
 mod slots;
 
+pub use run::{JobFailure, JobRun};
 pub use slots::{RunningJob, RunningJobs};
 
 use crate::claim::ClaimedJob;
@@ -40,7 +42,7 @@ use crate::error::{Invalid, SettleError, StoreError};
 use crate::limits::MAX_BATCH;
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
-use requeue::worker::{BoxError, Failed, Outcome, Run, RunnerFuture};
+use requeue::worker::{BoxError, Outcome, RunnerFuture};
 use slots::Slots;
 use std::fmt;
 use std::future::Future;
@@ -77,7 +79,7 @@ use std::time::Duration;
 /// let jobs = Jobs::new(Arc::new(MemoryStore::new())); // or on disk, or on Redis
 /// let durable = JobWorker::new(&jobs, ["order.close"], "worker-1")?
 ///     .concurrency(10)
-///     .spawn(|run| async move { close(run.key.id().as_str(), run.attempt).await });
+///     .spawn(|run| async move { close(run.job.id().as_str(), run.attempt).await });
 ///
 /// queue.add("order-7");
 /// jobs.put("order.close", "order-8", "").await?;
@@ -102,7 +104,7 @@ pub struct JobWorker {
     on_store_error: Option<OnStoreError>,
 }
 
-type Callback = Box<dyn Fn(&Failed<'_, ClaimedJob>) + Send + Sync>;
+type Callback = Box<dyn Fn(&JobFailure<'_>) + Send + Sync>;
 type OnLost = Box<dyn Fn(&ClaimedJob, &SettleError) + Send + Sync>;
 type OnStoreError = Box<dyn Fn(&StoreError) + Send + Sync>;
 
@@ -153,7 +155,7 @@ impl JobWorker {
     /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     /// let worker = JobWorker::new(&jobs, ["order.close"], "worker-1")?;
     /// let error = worker.lease(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "the lease is 1ms, and may be from 10ms to 86400s");
+    /// assert_eq!(error.to_string(), "the lease is 1ms; the range is 10ms to 86400s");
     /// # Ok::<(), requeue_jobs::Invalid>(())
     /// ```
     pub fn lease(mut self, lease: Duration) -> Result<Self, Invalid> {
@@ -175,7 +177,7 @@ impl JobWorker {
     /// so is one of which the store never said what became of it.
     pub fn on_failure(
         mut self,
-        callback: impl Fn(&Failed<'_, ClaimedJob>) + Send + Sync + 'static,
+        callback: impl Fn(&JobFailure<'_>) + Send + Sync + 'static,
     ) -> Self {
         self.on_failure = Some(Box::new(callback));
         self
@@ -184,10 +186,7 @@ impl JobWorker {
     /// Called for every job that this worker's failure made dead, after
     /// [`on_failure`](Self::on_failure). One whose worker died is dead when its lease expires: ask
     /// the store for those.
-    pub fn on_dead(
-        mut self,
-        callback: impl Fn(&Failed<'_, ClaimedJob>) + Send + Sync + 'static,
-    ) -> Self {
+    pub fn on_dead(mut self, callback: impl Fn(&JobFailure<'_>) + Send + Sync + 'static) -> Self {
         self.on_dead = Some(Box::new(callback));
         self
     }
@@ -222,10 +221,11 @@ impl JobWorker {
     ///
     /// Outside of a tokio runtime.
     #[cfg(feature = "tokio")]
-    pub fn spawn<F, Fut>(self, handler: F) -> RunningJobs
+    pub fn spawn<F, Fut, T>(self, handler: F) -> RunningJobs
     where
-        F: Fn(Run<ClaimedJob>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+        F: Fn(JobRun) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Into<Outcome> + 'static,
     {
         let runtime = tokio::runtime::Handle::current();
         self.spawn_with(move |task| drop(runtime.spawn(task)), handler)
@@ -235,8 +235,7 @@ impl JobWorker {
     /// that the future is polled to its end.
     ///
     /// ```
-    /// use requeue::worker::{Outcome, RunnerFuture};
-    /// use requeue_jobs::{JobWorker, Jobs, MemoryStore};
+    /// use requeue_jobs::{JobWorker, Jobs, MemoryStore, RunnerFuture};
     /// use std::sync::{Arc, mpsc};
     /// use std::task::{Context, Waker};
     ///
@@ -246,8 +245,8 @@ impl JobWorker {
     /// let running = JobWorker::new(&jobs, ["order.close"], "worker-1")?.spawn_with(
     ///     move |task| spawn.send(task).expect("the executor lives"),
     ///     |run| async move {
-    ///         assert_eq!(run.key.id().as_str(), "order-7");
-    ///         Ok(Outcome::Done)
+    ///         assert_eq!(run.job.id().as_str(), "order-7");
+    ///         Ok(())
     ///     },
     /// );
     /// requeue_testkit::block_on(jobs.put("order.close", "order-7", "").into_future())?;
@@ -259,11 +258,12 @@ impl JobWorker {
     /// # drop(running);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn spawn_with<S, F, Fut>(self, spawn: S, handler: F) -> RunningJobs
+    pub fn spawn_with<S, F, Fut, T>(self, spawn: S, handler: F) -> RunningJobs
     where
         S: Fn(RunnerFuture) + Send + Sync + 'static,
-        F: Fn(Run<ClaimedJob>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+        F: Fn(JobRun) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Into<Outcome> + 'static,
     {
         let slots = Slots::new(self.jobs.clock().clone(), self.concurrency);
         let (worker, handler, spawn) = (Arc::new(self), Arc::new(handler), Arc::new(spawn));

@@ -5,8 +5,7 @@
 //! lasts that many seconds (10); then what is not paid is closed. Without `--store` it starts a
 //! Redis of its own.
 
-use requeue::worker::{BoxError, Outcome, Run};
-use requeue_jobs::{ChangeError, ClaimedJob, JobWorker, Jobs};
+use requeue_jobs::{BoxError, ChangeError, ClaimedJob, JobWorker, Jobs, Outcome};
 use requeue_redis::{Options, RedisStore};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -197,9 +196,9 @@ async fn work(asked: &Asked, name: &str) -> Result<(), BoxError> {
     let jobs = connect(asked.store.as_deref().ok_or("a worker needs --store")?).await?;
     let (day, who) = (asked.day, Arc::<str>::from(name));
     let worker = JobWorker::new(&jobs, ["order.remind", "order.close"], name)?;
-    let running = worker.concurrency(2).lease(LEASE)?.spawn(move |run: Run<ClaimedJob>| {
+    let running = worker.concurrency(2).lease(LEASE)?.spawn(move |run| {
         let who = who.clone();
-        async move { fall_due(&who, &run.key, day).await }
+        async move { fall_due(&who, &run.job, day).await }
     });
     println!("{name}: waits for work");
     let (end, ended) = oneshot::channel::<()>();
@@ -224,7 +223,7 @@ async fn fall_due(who: &str, job: &ClaimedJob, day: Duration) -> Result<Outcome,
             sleep(day / 10).await;
             println!("{who}: {order} is closed");
         }
-        _ => return Ok(Outcome::GiveUp),
+        kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)
 }

@@ -2,8 +2,8 @@
 
 use crate::reply::strange;
 use requeue_jobs::{
-    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, NextView,
-    Receipt, Schedule, StoreError, Timestamp, WorkerName,
+    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Receipt,
+    Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ impl Told {
             let due = input.time()?;
             let generation = Generation(input.number(COUNTER)?);
             input.time()?;
-            view.next = Some(NextView { body: input.content()?, due, generation });
+            view.next = Some(SuccessorView { body: input.content()?, due, generation });
         }
         Ok(())
     }

@@ -109,7 +109,7 @@ fn arrives(job: JobView, kind: &Kind, now: Timestamp) -> Result<Arriving, Invali
     let (id, newest) = (job.id.clone(), job.newest_generation());
     if job.kind != *kind {
         let reason = "it is of another kind than the batch";
-        return Err(Invalid::NoSuchJob { id, reason });
+        return Err(Invalid::InconsistentJob { id, reason });
     }
     Ok(Arriving { kind: kind.clone(), id, newest, arrival: Arrival::of(job, now)? })
 }

@@ -5,8 +5,7 @@
 
 mod support;
 
-use requeue::worker::{BoxError, Outcome};
-use requeue_jobs::{Body, ClaimedJob, JobId, JobWorker, Jobs, Kind, Put, Store};
+use requeue_jobs::{Body, BoxError, ClaimedJob, JobId, JobWorker, Jobs, Kind, Put, Store};
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::{RedisServer, until};
 use requeue_testkit::{Random, block_on, check_seeds};
@@ -46,13 +45,13 @@ fn say(line: &str) {
     let _ = writeln!(out, "> {line}").and_then(|()| out.flush());
 }
 
-async fn handle(job: &ClaimedJob) -> Result<Outcome, BoxError> {
+async fn handle(job: &ClaimedJob) -> Result<(), BoxError> {
     let (id, fence, ends) = (job.id(), job.receipt.fence().0, job.lease_ends_at.as_millis());
     let version = std::str::from_utf8(job.body.bytes())?;
     say(&format!("began {id} {fence} {version} {} {ends}", now()));
     tokio::time::sleep(Duration::from_millis(fence % 5)).await;
     say(&format!("ended {id} {fence} {version} {} {ends}", now()));
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 #[test]
@@ -73,7 +72,7 @@ fn child() {
         let worker = JobWorker::new(&jobs, ["mail"], &format!("process {}", process::id()));
         let worker = worker.expect("valid names").concurrency(WORKERS);
         let worker = worker.lease(LEASE).expect("a valid lease");
-        let _running = worker.spawn(|run| async move { handle(&run.key).await });
+        let _running = worker.spawn(|run| async move { handle(&run.job).await });
         std::future::pending::<()>().await;
     });
 }

@@ -7,9 +7,8 @@
 //! The worker could be another program on another machine: all it has is an address. `Jobs` and
 //! `JobWorker` are the same as on a store in the process.
 
-use requeue::worker::{BoxError, Outcome};
 use requeue_http::HttpStore;
-use requeue_jobs::{JobWorker, Jobs, MemoryStore, WallClock};
+use requeue_jobs::{BoxError, JobWorker, Jobs, MemoryStore, WallClock};
 use requeue_server::auth::Access;
 use requeue_server::listen::{Listener, Options};
 use requeue_server::{App, Limits};
@@ -46,8 +45,8 @@ async fn main() -> Result<(), BoxError> {
         JobWorker::new(&jobs, ["order.close"], "worker-1")?.concurrency(2).spawn(move |run| {
             let closed = closed.clone();
             async move {
-                closed.send(run.key.id().to_string())?;
-                Ok(Outcome::Done)
+                closed.send(run.job.id().to_string())?;
+                Ok(())
             }
         });
     for _ in 1..=3 {

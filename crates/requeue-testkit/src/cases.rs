@@ -194,6 +194,17 @@ macro_rules! each_case {
             debounce_counts_anew_after_a_cancel
             a_cancelled_lease_is_a_job_still
         }
+        corners {
+            debounce_counts_from_the_next_put_after_a_requeue
+            if_generation_compares_with_a_cancelled_leased_job
+            if_generation_ignores_a_successor_that_was_cancelled
+            extending_a_cancelled_lease_keeps_the_successor
+            run_now_of_a_successor_does_not_shorten_the_backoff_of_a_retry
+            a_failure_after_run_now_has_a_backoff_again
+            the_successor_of_a_cancelled_lease_is_claimed_by_its_own_due_time
+            the_successor_of_an_expired_cancelled_lease_overtakes_nothing
+            the_successor_of_a_reaped_cancelled_lease_is_claimed_by_its_due_time
+        }
         run_now {
             a_waiting_job_becomes_ready
             it_stands_behind_those_that_were_ready_before

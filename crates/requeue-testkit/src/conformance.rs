@@ -12,6 +12,7 @@ mod batches;
 mod cancel;
 mod claim;
 mod conditions;
+mod corners;
 mod cron;
 mod dead;
 mod give_up;

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         time.advance(Duration::from_millis(20 * *run.key));
         match run.key % 10 {
             0 if run.attempt == 1 => Err("the bank is busy".into()),
-            1 => Ok(Outcome::GiveUp),
+            1 => Ok(Outcome::give_up("no such order")),
             2 if run.attempt == 1 => Ok(Outcome::Retry),
             _ => {
                 outbox.add_with(*run.key, AddOptions::new().priority(-(run.attempt as i32)));

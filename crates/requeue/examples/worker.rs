@@ -24,7 +24,7 @@ async fn pay(order: &str, attempt: u32) -> Result<(), std::io::Error> {
 
 async fn close(run: Run<Order>) -> Result<Outcome, BoxError> {
     if &*run.key == "order-5" {
-        return Ok(Outcome::GiveUp); // no such customer: trying again is of no use
+        return Ok(Outcome::give_up("no such customer"));
     }
     pay(&run.key, run.attempt).await?;
     Ok(Outcome::Done)

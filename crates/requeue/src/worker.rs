@@ -71,21 +71,52 @@ use trace::Span;
 /// ```
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What a handler wants done with its key. An error of it is a `Retry` with a cause.
+/// How an attempt ended: what the worker does with the key next.
+///
+/// A handler returns `Result<T, BoxError>`, where `T` is an `Outcome` or `()`, which means
+/// [`Done`](Self::Done). An error means [`Retry`](Self::Retry), with the error as the cause.
+///
+/// ```
+/// use requeue::worker::Outcome;
+///
+/// assert_eq!(Outcome::from(()), Outcome::Done);
+/// let reason = "no such customer".to_owned();
+/// assert_eq!(Outcome::give_up("no such customer"), Outcome::GiveUp { reason });
+/// ```
 #[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It went well: its failures are forgotten.
+    /// The attempt succeeded. The queue forgets the key's failures.
     Done,
-    /// It went well, and the key comes back after this long: its failures are forgotten.
+    /// The attempt succeeded, and the key is added again after this delay. The queue forgets
+    /// the key's failures.
     ///
-    /// As [`Held::requeue_after`](crate::Held::requeue_after): a key that waits already
-    /// comes back at the sooner time, and one of a queue that is shut down does not.
+    /// The same rules as for [`Held::requeue_after`](crate::Held::requeue_after) apply: if the
+    /// key is already waiting, the earlier time counts, and a queue that is shut down does not
+    /// take the key back.
     RequeueAfter(Duration),
-    /// It failed, and comes back when the limiter says.
+    /// The attempt failed. The key comes back after the delay that the limiter returns, or is
+    /// dead if this was its last attempt.
     Retry,
-    /// It failed, and trying again is of no use: it is dead.
-    GiveUp,
+    /// The attempt failed and further attempts are useless: the key is dead.
+    GiveUp {
+        /// Why, for people. Callbacks see it as [`Cause::GaveUp`].
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Returns [`Outcome::GiveUp`] with this reason.
+    pub fn give_up(reason: impl Into<String>) -> Self {
+        Outcome::GiveUp { reason: reason.into() }
+    }
+}
+
+impl From<()> for Outcome {
+    /// Returns [`Outcome::Done`], so that a handler may end with `Ok(())`.
+    fn from((): ()) -> Self {
+        Outcome::Done
+    }
 }
 
 /// One attempt at a key, as its handler sees it.
@@ -108,11 +139,11 @@ impl<K> Run<K> {
     /// use requeue::worker::{BoxError, Outcome, Run};
     ///
     /// fn handle(run: Run<&str>) -> Result<Outcome, BoxError> {
-    ///     Ok(if run.attempt < 3 { Outcome::Retry } else { Outcome::GiveUp })
+    ///     Ok(if run.attempt < 3 { Outcome::Retry } else { Outcome::give_up("no answer") })
     /// }
     ///
     /// assert_eq!(handle(Run::new("order-7", 1))?, Outcome::Retry);
-    /// assert_eq!(handle(Run::new("order-7", 3))?, Outcome::GiveUp);
+    /// assert_eq!(handle(Run::new("order-7", 3))?, Outcome::give_up("no answer"));
     /// # Ok::<(), BoxError>(())
     /// ```
     pub fn new(key: K, attempt: u32) -> Self {
@@ -330,7 +361,7 @@ impl<Q: Retry> Worker<Q> {
     /// let (dead, letters) = mpsc::channel();
     /// let running = Worker::new(&queue)
     ///     .on_dead(move |failed| drop(dead.send((*failed.key, failed.attempt))))
-    ///     .spawn_threads(|_run| Ok(Outcome::GiveUp))?;
+    ///     .spawn_threads(|_run| Ok(Outcome::give_up("no such customer")))?;
     /// queue.add("order-7");
     /// assert_eq!(letters.recv(), Ok(("order-7", 1)));
     /// # queue.shut_down();

@@ -1,7 +1,6 @@
 //! Our store, as a program that does what it is told: see [`client`](super::client).
 
 use super::job::{self, Job};
-use requeue::worker::Outcome;
 use requeue_jobs::{Body, Due, JobId, JobWorker, Jobs, Kind, Put, RunningJobs, Store, Timestamp};
 use requeue_redis::RedisStore;
 use std::io::BufRead;
@@ -125,9 +124,9 @@ impl Ours {
         let worker = JobWorker::new(&self.jobs, [KIND], "bench").expect("short names");
         let begun = begun.clone();
         worker.concurrency(concurrency).spawn(move |run| {
-            let body = str::from_utf8(run.key.body.bytes()).expect("it was put as text");
+            let body = str::from_utf8(run.job.body.bytes()).expect("it was put as text");
             let told = begun.send(job::lateness(body));
-            async move { told.map(|()| Outcome::Done).map_err(Into::into) }
+            async move { told.map_err(Into::into) }
         })
     }
 

@@ -5,8 +5,7 @@ use crate::failure::chain;
 use crate::out::{Out, cut, note, plain};
 use crate::shown::CELL;
 use crate::times::{rough, show_duration};
-use requeue::worker::{Failed, Next};
-use requeue_jobs::{ClaimedJob, RunningJob, SettleError, StoreError};
+use requeue_jobs::{Cause, ClaimedJob, JobFailure, Next, RunningJob, SettleError, StoreError};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -42,7 +41,7 @@ impl Report {
         }
     }
 
-    pub(super) fn buried(&self, job: &ClaimedJob, error: &str, took: Duration) {
+    fn buried(&self, job: &ClaimedJob, error: &str, took: Duration) {
         let took_text = show_duration(millis(took)).into();
         self.tell(
             || event("dead", job, &[("took", took_text), ("error", error.into())]),
@@ -50,7 +49,10 @@ impl Report {
         );
     }
 
-    pub(super) fn failed(&self, failed: &Failed<'_, ClaimedJob>) {
+    pub(super) fn failed(&self, failed: &JobFailure<'_>) {
+        if let (Cause::GaveUp(reason), Next::Dead) = (failed.cause, failed.next) {
+            return self.buried(failed.job, reason, failed.took);
+        }
         let error = failed.cause.to_string();
         let (word, next, retry_in) = match failed.next {
             Next::RetryIn(delay) => ("failed", format!("again in {}", rough(delay)), Some(delay)),
@@ -62,11 +64,11 @@ impl Report {
             || {
                 event(
                     word,
-                    failed.key,
+                    failed.job,
                     &[("error", error.as_str().into()), ("retry_in", retry_in.into())],
                 )
             },
-            || format!("{word} {}, {next}: {}", name(failed.key), brief(&error)),
+            || format!("{word} {}, {next}: {}", name(failed.job), brief(&error)),
         );
     }
 

@@ -36,7 +36,7 @@ pub(super) fn of_a_problem(problem: Problem) -> StoreError {
     };
     match problem.sort() {
         Sort::Busy | Sort::Stopping | Sort::Unavailable | Sort::TooSlow => {
-            StoreError::Unavailable { reason: reason("the store is not available: ") }
+            StoreError::Unavailable { reason: reason("the store is unavailable: ") }
         }
         // Nothing was done, and nothing is wrong with the call.
         Sort::Unauthorized | Sort::Forbidden => {
@@ -49,7 +49,7 @@ pub(super) fn of_a_problem(problem: Problem) -> StoreError {
         | Sort::NoSuchPath
         | Sort::WrongMethod
         | Sort::NotAllowed => invalid(problem).into(),
-        _ => StoreError::Unknown { reason: reason("it is not known whether it was done: ") },
+        _ => StoreError::Unknown { reason: reason("the outcome is unknown: ") },
     }
 }
 

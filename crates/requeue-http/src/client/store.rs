@@ -288,7 +288,7 @@ fn cut(mut settle: Settle) -> Settle {
 fn check_arrival(kind: &Kind, job: &JobView) -> Result<(), Invalid> {
     if job.kind != *kind {
         let reason = "it is of another kind than the batch";
-        return Err(Invalid::NoSuchJob { id: job.id.clone(), reason });
+        return Err(Invalid::InconsistentJob { id: job.id.clone(), reason });
     }
     Arrival::of(job.clone(), Timestamp::from_millis(u64::MAX)).map(drop)
 }

@@ -5,7 +5,7 @@ use super::reading::{Reading, maybe_object, named, objects};
 use crate::problem::Problem;
 use crate::times::show_time;
 use requeue_jobs::{
-    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, NextView, Page,
+    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page, SuccessorView,
     WorkerName,
 };
 use serde::{Deserialize, Serialize};
@@ -207,8 +207,8 @@ impl From<&LeaseView> for Lease {
     }
 }
 
-impl From<&NextView> for Next {
-    fn from(next: &NextView) -> Self {
+impl From<&SuccessorView> for Next {
+    fn from(next: &SuccessorView) -> Self {
         let BodyText { body, body_text, body_base64, .. } = (&next.body).into();
         Next {
             body,
@@ -273,12 +273,12 @@ impl Lease {
 }
 
 impl Next {
-    fn read(self, path: &str, reading: &Reading) -> Result<NextView, Problem> {
+    fn read(self, path: &str, reading: &Reading) -> Result<SuccessorView, Problem> {
         let Next { body, body_text, body_base64, content_type, due, generation } = self;
         let content_type = Some(content_type);
         let body = BodyText { body, body_text, body_base64, content_type }.read(path)?;
         let due = reading.time(&format!("{path}due"), &due)?;
-        Ok(NextView { body, due, generation: Generation(generation) })
+        Ok(SuccessorView { body, due, generation: Generation(generation) })
     }
 }
 

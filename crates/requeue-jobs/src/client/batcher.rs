@@ -1,20 +1,22 @@
-//! Joins concurrent calls into batches.
+//! Combines concurrent calls into batches.
 //!
 //! ```text
-//!           poll            the in_flight before has completed          lands
-//!   a call ------> queued -----------------------------> members ------> answered
+//!           poll            the batch before has completed      the batch completes
+//!   a call ------> queued ------------------------------> sent ------------------> has its result
 //! ```
 //!
-//! One batch is under way at a time, the *in_flight*; what is called meanwhile is the next. There
-//! is no timer, and no task: **whoever is polled moves the in_flight on**, members or still queued.
-//! When the store has news, all who wait are told, since any of them may be a future that
-//! nobody polls at the moment (an arm of a `select!`, say), and the others must not hang on it.
+//! One batch is in flight at a time, and the calls in it are its *members*. Calls that are made
+//! meanwhile are queued for the next batch. There is no timer and no task: **every call that is
+//! polled drives the batch in flight**, whether it is a member or still queued. When the store wakes
+//! the batcher, all waiting calls are woken. Any of them may be a future that nobody polls at the
+//! moment, such as an arm of a `select!`, and the others must not depend on it.
 //!
 //! - Calls are sent in the order in which they were first polled.
-//! - A call that is dropped while it is queued is not sent. One that is members may be done.
-//! - When nobody members waits any more, the in_flight is dropped, and the next is sent: what may
-//!   never complete, and nobody would hear of, holds nobody up.
-//! - A store that panics costs those members their answer, and nobody else.
+//! - A call that is dropped while it is queued is not sent. The outcome of a member that is dropped
+//!   is unknown.
+//! - When all members are dropped, the batch is dropped too, and the next one is sent. A batch that
+//!   never completes, and whose results nobody waits for, blocks no other call.
+//! - If the store panics, only the members of the batch fail.
 
 use crate::error::StoreError;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -27,58 +29,58 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A batch at the store.
+/// The future of a batch at the store.
 pub(super) type Batch<T, X> =
     Pin<Box<dyn Future<Output = Result<BatchResults<T, X>, StoreError>> + Send>>;
 
-/// Calls of one verb: entries `E`, each answered by a `T` or an `X`.
+/// Batches the calls of one method: entries `E`, with a result `T` or an error `X` each.
 pub(super) struct Batcher<E, T, X> {
     /// Sends a batch.
     send: Box<dyn Fn(Vec<E>) -> Batch<T, X> + Send + Sync>,
-    /// How many bytes of the batch's limit an entry takes.
+    /// Returns how many bytes of the batch's limit an entry uses.
     weigh: fn(&E) -> usize,
-    /// Tells this batcher that the store has news.
+    /// Given to the store's future: wakes this batcher.
     waker: Waker,
     state: Mutex<State<E, T, X>>,
 }
 
 struct State<E, T, X> {
-    /// Calls that are not sent yet, by number, which is the order of their first polls.
+    /// Calls that are not sent yet, by number: the order of their first polls.
     queued: VecDeque<(u64, E)>,
-    /// Whose answers the in_flight brings, in its order.
-    /// Invariant: empty if there is no in_flight.
+    /// The calls in the batch in flight, in the order of its entries.
+    /// Invariant: empty if no batch is in flight.
     members: Vec<u64>,
-    /// How many of them have not left.
-    /// Invariant: at least one if the in_flight is parked.
+    /// The number of members that are not dropped.
+    /// Invariant: at least one if the batch is parked.
     awaited: usize,
     in_flight: InFlight<T, X>,
-    /// The store has news of the in_flight since it was last polled.
-    news: bool,
-    /// All calls that are not dropped and have no answer yet, or have not fetched it.
-    calls: BTreeMap<u64, Member<T, X>>,
+    /// Whether the store has woken the batch since it was last polled.
+    woken: bool,
+    /// All calls that are not dropped and have not returned their result yet.
+    calls: BTreeMap<u64, CallState<T, X>>,
     numbered: u64,
 }
 
 enum InFlight<T, X> {
     None,
-    /// Somebody is polling it, without the lock.
+    /// A call is polling the batch, without the lock.
     Polled,
     Parked(Batch<T, X>),
 }
 
-enum Member<T, X> {
-    /// `None`: it was told to look.
-    Waits(Option<Waker>),
-    Answered(Result<T, X>),
+enum CallState<T, X> {
+    /// The waker is `None` once the call was woken.
+    Waiting(Option<Waker>),
+    Completed(Result<T, X>),
 }
 
-/// What is to be done for the in_flight to get further.
+/// What the polling call does next.
 enum Step<E, T, X> {
     Send(Vec<E>),
     Poll(Batch<T, X>),
 }
 
-/// How far the in_flight got.
+/// The result of polling the batch in flight.
 enum Progress<T, X> {
     Completed(Result<BatchResults<T, X>, StoreError>),
     Parked(Batch<T, X>),
@@ -99,19 +101,19 @@ where
             members: Vec::new(),
             awaited: 0,
             in_flight: InFlight::None,
-            news: false,
+            woken: false,
             calls: BTreeMap::new(),
             numbered: 0,
         };
         Arc::new_cyclic(|batcher| Batcher {
             send: Box::new(send),
             weigh,
-            waker: Waker::from(Arc::new(News(Weak::clone(batcher)))),
+            waker: Waker::from(Arc::new(BatchWaker(Weak::clone(batcher)))),
             state: Mutex::new(state),
         })
     }
 
-    /// Does nothing before it is polled.
+    /// Returns a call that does nothing before it is polled.
     pub(super) fn call(self: &Arc<Self>, entry: E) -> Call<E, T, X> {
         Call { batcher: Arc::clone(self), stage: Stage::New(entry) }
     }
@@ -120,15 +122,15 @@ where
         loop {
             // Wakers are foreign code: cloned before the lock is taken, dropped after it is released.
             let mut waker = Some(waker.clone());
-            let answer = self.lock().look(number, &mut waker);
+            let result = self.lock().take_result(number, &mut waker);
             drop(guarded(|| drop(waker)));
             let completed = self.advance();
-            if let Some(answer) = answer {
-                // This call leaves, and does not see to a second batch that is queued.
+            if let Some(result) = result {
+                // This call ends here, so another one has to send the next batch.
                 if completed {
-                    self.tell_all();
+                    self.wake_waiting();
                 }
-                return Poll::Ready(answer);
+                return Poll::Ready(result);
             }
             if !completed {
                 return Poll::Pending;
@@ -136,32 +138,32 @@ where
         }
     }
 
-    /// Moves the in_flight on, or sends the next. Answers whether it completed.
+    /// Polls the batch in flight, or sends the next one. Returns `true` if it completed.
     fn advance(self: &Arc<Self>) -> bool {
         let Some(step) = self.lock().step(self.weigh) else {
             return false;
         };
-        let flown = guarded(|| {
+        let progress = guarded(|| {
             let mut batch = match step {
                 Step::Send(entries) => (self.send)(entries),
                 Step::Poll(batch) => batch,
             };
             match batch.as_mut().poll(&mut Context::from_waker(&self.waker)) {
-                Poll::Ready(answers) => Progress::Completed(answers),
+                Poll::Ready(results) => Progress::Completed(results),
                 Poll::Pending => Progress::Parked(batch),
             }
         });
-        let answers = match flown {
+        let results = match progress {
             Ok(Progress::Parked(batch)) => {
                 self.park(batch);
                 return false;
             }
-            Ok(Progress::Completed(answers)) => answers,
+            Ok(Progress::Completed(results)) => results,
             Err(message) => {
                 Err(StoreError::Unknown { reason: format!("the store panicked: {message}") })
             }
         };
-        let wakers = self.lock().complete(answers);
+        let wakers = self.lock().complete(results);
         wake_all(wakers);
         true
     }
@@ -170,8 +172,8 @@ where
         let mut state = self.lock();
         state.in_flight = InFlight::Parked(batch);
         let (abandoned, mut wakers) = state.abandon();
-        if state.news {
-            // It came while the in_flight was polled, and woke nobody.
+        if state.woken {
+            // The store woke the batch while it was polled, when no call could be woken.
             wakers.extend(state.take_wakers());
         }
         drop(state);
@@ -179,22 +181,23 @@ where
         wake_all(wakers);
     }
 
-    fn tell_all(&self) {
+    fn wake_waiting(&self) {
         let wakers = self.lock().take_wakers();
         wake_all(wakers);
     }
 
-    fn leave(&self, number: u64) {
+    /// Removes a call that was dropped.
+    fn remove(&self, number: u64) {
         let mut state = self.lock();
-        let member = state.calls.remove(&number);
-        let place = state.queued.binary_search_by_key(&number, |(number, _)| *number);
-        let entry = place.ok().and_then(|place| state.queued.remove(place));
-        if entry.is_none() && matches!(member, Some(Member::Waits(_))) {
+        let call = state.calls.remove(&number);
+        let index = state.queued.binary_search_by_key(&number, |(number, _)| *number);
+        let entry = index.ok().and_then(|index| state.queued.remove(index));
+        if entry.is_none() && matches!(call, Some(CallState::Waiting(_))) {
             state.awaited -= 1;
         }
         let (abandoned, wakers) = state.abandon();
         drop(state);
-        drop(guarded(|| drop((member, entry, abandoned))));
+        drop(guarded(|| drop((call, entry, abandoned))));
         wake_all(wakers);
     }
 }
@@ -207,36 +210,37 @@ impl<E, T, X> Batcher<E, T, X> {
 }
 
 impl<E, T, X> State<E, T, X> {
-    fn join(&mut self, entry: E) -> u64 {
+    /// Queues a call and returns its number.
+    fn enqueue(&mut self, entry: E) -> u64 {
         self.numbered += 1;
         self.queued.push_back((self.numbered, entry));
-        self.calls.insert(self.numbered, Member::Waits(None));
+        self.calls.insert(self.numbered, CallState::Waiting(None));
         self.numbered
     }
 
-    /// The answer to a call, which is over then; without one, `waker` is told, and the one
-    /// before it is left in its place.
-    fn look(&mut self, number: u64, waker: &mut Option<Waker>) -> Option<Result<T, X>> {
-        match self.calls.get_mut(&number).expect("it has a member until it is answered") {
-            Member::Waits(old) => mem::swap(old, waker),
-            Member::Answered(_) => match self.calls.remove(&number) {
-                Some(Member::Answered(answer)) => return Some(answer),
-                _ => unreachable!("it was there"),
+    /// Returns the result of a call, which is over then. If there is none yet, stores `waker` and
+    /// leaves the previous one in its place.
+    fn take_result(&mut self, number: u64, waker: &mut Option<Waker>) -> Option<Result<T, X>> {
+        match self.calls.get_mut(&number).expect("a call is listed until it has its result") {
+            CallState::Waiting(old) => mem::swap(old, waker),
+            CallState::Completed(_) => match self.calls.remove(&number) {
+                Some(CallState::Completed(result)) => return Some(result),
+                _ => unreachable!("the call was just found"),
             },
         }
         None
     }
 
-    /// `None`: the in_flight is as far as it can be, or somebody else sees to it.
+    /// Returns `None` if there is nothing to do, or if another call is doing it.
     fn step(&mut self, weigh: fn(&E) -> usize) -> Option<Step<E, T, X>> {
         match mem::replace(&mut self.in_flight, InFlight::Polled) {
             InFlight::None if self.queued.is_empty() => self.in_flight = InFlight::None,
             InFlight::None => {
-                self.news = false;
+                self.woken = false;
                 return Some(Step::Send(self.take_batch(weigh)));
             }
-            InFlight::Parked(batch) if self.news => {
-                self.news = false;
+            InFlight::Parked(batch) if self.woken => {
+                self.woken = false;
                 return Some(Step::Poll(batch));
             }
             other => self.in_flight = other,
@@ -244,7 +248,7 @@ impl<E, T, X> State<E, T, X> {
         None
     }
 
-    /// As many as a batch may have, and at least one.
+    /// Takes as many queued entries as a batch may contain, and at least one.
     fn take_batch(&mut self, weigh: fn(&E) -> usize) -> Vec<E> {
         debug_assert!(self.members.is_empty());
         let mut bytes = 0;
@@ -259,7 +263,8 @@ impl<E, T, X> State<E, T, X> {
         entries
     }
 
-    /// Gives up a in_flight that nobody waits for, and tells all to look: one of them sends the next.
+    /// Drops the batch in flight if no member waits for it. Returns the batch, and the wakers of the
+    /// queued calls: one of them sends the next batch.
     fn abandon(&mut self) -> (InFlight<T, X>, Vec<Waker>) {
         match &self.in_flight {
             InFlight::Parked(_) if self.awaited == 0 => {
@@ -270,30 +275,30 @@ impl<E, T, X> State<E, T, X> {
         }
     }
 
-    /// Gives everybody members an answer, and tells who is to be woken.
-    fn complete(&mut self, answers: Result<BatchResults<T, X>, StoreError>) -> Vec<Waker>
+    /// Gives each member its result, and returns the wakers of the members.
+    fn complete(&mut self, results: Result<BatchResults<T, X>, StoreError>) -> Vec<Waker>
     where
         X: From<StoreError>,
     {
         self.in_flight = InFlight::None;
         self.awaited = 0;
         let members = mem::take(&mut self.members);
-        let of = members.len();
-        let answers = answers.and_then(|answers| match answers.len() {
-            got if got == of => Ok(answers),
-            // Nobody knows whose they are.
+        let count = members.len();
+        let results = results.and_then(|results| match results.len() {
+            got if got == count => Ok(results),
+            // It is not known which result belongs to which entry.
             got => {
-                let reason = format!("the store gave {got} answers to {of} entries");
+                let reason = format!("the store returned {got} results for {count} entries");
                 Err(StoreError::Unknown { reason })
             }
         });
-        let to_all = |error: StoreError| (0..of).map(|_| Err(error.clone().into())).collect();
-        let answers: BatchResults<T, X> = answers.unwrap_or_else(to_all);
-        let mut wakers = Vec::with_capacity(of);
-        for (number, answer) in members.into_iter().zip(answers) {
-            // Who left does not hear it.
-            if let Some(member) = self.calls.get_mut(&number)
-                && let Member::Waits(waker) = mem::replace(member, Member::Answered(answer))
+        let to_all = |error: StoreError| (0..count).map(|_| Err(error.clone().into())).collect();
+        let results: BatchResults<T, X> = results.unwrap_or_else(to_all);
+        let mut wakers = Vec::with_capacity(count);
+        for (number, result) in members.into_iter().zip(results) {
+            // A call that was dropped is no longer listed.
+            if let Some(call) = self.calls.get_mut(&number)
+                && let CallState::Waiting(waker) = mem::replace(call, CallState::Completed(result))
             {
                 wakers.extend(waker);
             }
@@ -302,19 +307,19 @@ impl<E, T, X> State<E, T, X> {
     }
 
     fn take_wakers(&mut self) -> Vec<Waker> {
-        let waker = |member: &mut Member<T, X>| match member {
-            Member::Waits(waker) => waker.take(),
-            Member::Answered(_) => None,
+        let waker = |call: &mut CallState<T, X>| match call {
+            CallState::Waiting(waker) => waker.take(),
+            CallState::Completed(_) => None,
         };
         self.calls.values_mut().filter_map(waker).collect()
     }
 }
 
-/// Held by the store, which has news. The batcher has the store: a store that wakes from a thread of
-/// its own must not find itself with the last handle to itself.
-struct News<E, T, X>(Weak<Batcher<E, T, X>>);
+/// The waker that the store holds. It is weak because the batcher owns the store: a store that wakes
+/// from a thread of its own must not end up with the last handle to itself.
+struct BatchWaker<E, T, X>(Weak<Batcher<E, T, X>>);
 
-impl<E, T, X> Wake for News<E, T, X>
+impl<E, T, X> Wake for BatchWaker<E, T, X>
 where
     E: Send + 'static,
     T: Send + 'static,
@@ -327,14 +332,14 @@ where
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(batcher) = self.0.upgrade() else { return };
         let mut state = batcher.lock();
-        state.news = true;
+        state.woken = true;
         let wakers = match state.in_flight {
             InFlight::Parked(_) => state.take_wakers(),
-            // Who polls it looks again.
+            // The call that polls the batch checks `woken` afterwards.
             InFlight::Polled | InFlight::None => Vec::new(),
         };
         drop(state);
-        // Those who are woken may drop theirs at once.
+        // Before the wakers run: a woken call may drop the last other handle.
         drop(batcher);
         wake_all(wakers);
     }
@@ -346,7 +351,7 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-/// One call, on its way.
+/// The future of one call.
 pub(super) struct Call<E, T, X>
 where
     E: Send + 'static,
@@ -359,7 +364,7 @@ where
 
 enum Stage<E> {
     New(E),
-    Joined(u64),
+    Queued(u64),
     Over,
 }
 
@@ -376,16 +381,16 @@ where
         if let Stage::New(_) = call.stage
             && let Stage::New(entry) = mem::replace(&mut call.stage, Stage::Over)
         {
-            call.stage = Stage::Joined(call.batcher.lock().join(entry));
+            call.stage = Stage::Queued(call.batcher.lock().enqueue(entry));
         }
-        let Stage::Joined(number) = call.stage else {
-            panic!("polled after it was answered");
+        let Stage::Queued(number) = call.stage else {
+            panic!("polled after completion");
         };
-        let answer = call.batcher.poll(number, cx.waker());
-        if answer.is_ready() {
+        let result = call.batcher.poll(number, cx.waker());
+        if result.is_ready() {
             call.stage = Stage::Over;
         }
-        answer
+        result
     }
 }
 
@@ -396,8 +401,8 @@ where
     X: From<StoreError> + Send + 'static,
 {
     fn drop(&mut self) {
-        if let Stage::Joined(number) = self.stage {
-            self.batcher.leave(number);
+        if let Stage::Queued(number) = self.stage {
+            self.batcher.remove(number);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A claim in the making.
+//! The builder of a claim.
 
 use super::Jobs;
 use crate::claim::{Claim, Claimed};
@@ -10,11 +10,12 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A claim in the making, of [`Jobs::claim`]: nothing happens before it is awaited.
+/// A claim that [`Jobs::claim`] returns: add options, then `.await` it. Nothing happens before it is
+/// awaited.
 ///
-/// Dropped half way, it may have claimed jobs all the same: they come back when their leases
-/// expiry, with one attempt more counted. Kinds that could not be asked are in
-/// [`Claimed::errors`].
+/// If the future is dropped before it completes, it may have claimed jobs nevertheless. Those are
+/// delivered again when their leases expire, with one more attempt counted. If a kind cannot be
+/// read, [`Claimed::errors`] reports it.
 ///
 /// ```
 /// use requeue_jobs::{Jobs, MemoryStore};
@@ -51,7 +52,7 @@ impl ClaimJobs {
         ClaimJobs { jobs: jobs.clone(), claim: claim(), wait: Duration::ZERO }
     }
 
-    /// At most so many.
+    /// Sets the largest number of jobs to return (default 1).
     pub fn max(mut self, max: usize) -> Self {
         if let Ok(claim) = &mut self.claim {
             claim.max = max;
@@ -59,7 +60,7 @@ impl ClaimJobs {
         self
     }
 
-    /// For how long. Default: as the settings of each kind say.
+    /// Sets the length of the leases. By default, each kind's settings specify it.
     pub fn lease(mut self, lease: Duration) -> Self {
         if let Ok(claim) = &mut self.claim {
             claim.lease = Some(lease);
@@ -67,7 +68,8 @@ impl ClaimJobs {
         self
     }
 
-    /// Where there is nothing to claim, waits for it, but no longer than this.
+    /// If there is no job to claim, waits for one, but at most `limit` (long polling). By default
+    /// it does not wait.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = limit;
         self
@@ -78,7 +80,7 @@ impl ClaimJobs {
         let mut claim = self.claim?;
         let end = clock.now().saturating_add(self.wait);
         if claim.max == 0 {
-            // There may be something to claim all the time, and none of it be wanted.
+            // The loop below would spin while there are jobs to claim.
             return Ok(Claimed::default());
         }
         loop {
@@ -102,8 +104,8 @@ impl IntoFuture for ClaimJobs {
     }
 }
 
-/// At random, so that no two claims share one, in whatever process: a hash under a key that the
-/// system made up.
+/// Returns a random number, so that no two claims share one, in whatever process. It is a hash under
+/// a random key of the system.
 pub(crate) fn nonce() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed))

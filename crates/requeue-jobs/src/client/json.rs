@@ -1,4 +1,4 @@
-//! Bodies in JSON.
+//! JSON bodies.
 
 use super::{Jobs, PutJob};
 use crate::claim::ClaimedJob;
@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 const CONTENT_TYPE: &str = "application/json";
 
 impl Jobs {
-    /// Puts a job whose body is `value` in JSON. Needs the feature `serde`.
+    /// Puts a job whose body is `value` as JSON. Requires the feature `serde`.
+    ///
+    /// Fails with [`Invalid::NotJson`] if `value` cannot be serialized.
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore};
@@ -37,7 +39,8 @@ impl Jobs {
 }
 
 impl ClaimedJob {
-    /// The body, read as JSON. Needs the feature `serde`.
+    /// Returns the body, parsed as JSON. Requires the feature `serde`. Fails with
+    /// [`Invalid::NotJson`] if the body is not JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
         serde_json::from_slice(self.body.bytes()).map_err(|error| not_json(&error))
     }

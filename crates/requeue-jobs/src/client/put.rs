@@ -1,4 +1,4 @@
-//! A put in the making.
+//! The builder of a put.
 
 use super::batcher::{Batcher, Call};
 use crate::error::{Invalid, PutError};
@@ -15,9 +15,10 @@ use std::time::Duration;
 
 type Puts = Arc<Batcher<Put, Placed, PutError>>;
 
-/// A put in the making, of [`Jobs::put`](super::Jobs::put): nothing happens before it is awaited.
+/// A put that [`Jobs::put`](super::Jobs::put) returns: add options, then `.await` it. Nothing
+/// happens before it is awaited.
 ///
-/// A name or a body that cannot be is answered there, too.
+/// An invalid name or body fails when it is awaited, too.
 ///
 /// ```
 /// use requeue_jobs::{Jobs, MemoryStore, Mode, PutOutcome};
@@ -51,33 +52,35 @@ impl PutJob {
         PutJob { puts: Arc::clone(puts), put: put() }
     }
 
-    /// Due so long after the store takes it.
+    /// Makes the job due this long after the store receives the put.
     pub fn after(self, delay: Duration) -> Self {
         self.with(|put| put.due = Due::After(delay))
     }
 
-    /// Due at this time; now if that has passed.
+    /// Makes the job due at this time, or now if it has passed.
     pub fn at(self, time: impl Into<Timestamp>) -> Self {
         let time = time.into();
         self.with(|put| put.due = Due::At(time))
     }
 
-    /// What becomes of a job that waits already. Default: the last write wins.
+    /// Sets how the put changes a job that is already pending. By default, the last write wins.
     pub fn mode(self, mode: Mode) -> Self {
         self.with(|put| put.mode = mode)
     }
 
-    /// Only if there is no such job: not even a leased or a dead one.
+    /// Puts the job only if there is no such job, not even a leased or a dead one. Otherwise the
+    /// put fails with [`PutError::Exists`].
     pub fn if_absent(self) -> Self {
         self.with(|put| put.condition = Some(Condition::IfAbsent))
     }
 
-    /// Only if nothing was put since the put that answered this.
+    /// Puts the job only if its newest generation is this one. Otherwise the put fails with
+    /// [`PutError::Generation`].
     pub fn if_generation(self, generation: Generation) -> Self {
         self.with(|put| put.condition = Some(Condition::IfGeneration(generation)))
     }
 
-    /// What the body's bytes are. Default: `application/octet-stream`.
+    /// Sets the content type of the body (default `application/octet-stream`).
     pub fn content_type(mut self, content_type: &str) -> Self {
         self.put = self.put.and_then(|mut put| {
             put.body = put.body.of_type(content_type)?;
@@ -101,31 +104,31 @@ impl PutJob {
 
 impl IntoFuture for PutJob {
     type Output = Result<Placed, PutError>;
-    type IntoFuture = Placing;
+    type IntoFuture = PutFuture;
 
-    fn into_future(self) -> Placing {
-        Placing(self.put.map(|put| self.puts.call(put)).map_err(Some))
+    fn into_future(self) -> PutFuture {
+        PutFuture(self.put.map(|put| self.puts.call(put)).map_err(Some))
     }
 }
 
-/// A put that is awaited. It is sent when it is first polled.
+/// The future of a put. The put is sent when the future is first polled.
 #[must_use = "await it"]
-pub struct Placing(Result<Call<Put, Placed, PutError>, Option<Invalid>>);
+pub struct PutFuture(Result<Call<Put, Placed, PutError>, Option<Invalid>>);
 
-impl Placing {
+impl PutFuture {
     pub(super) fn new(puts: &Puts, put: Put) -> Self {
-        Placing(Ok(puts.call(put)))
+        PutFuture(Ok(puts.call(put)))
     }
 }
 
-impl Future for Placing {
+impl Future for PutFuture {
     type Output = Result<Placed, PutError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Ok(call) => Pin::new(call).poll(cx),
             Err(invalid) => {
-                Poll::Ready(Err(invalid.take().expect("polled after it was answered").into()))
+                Poll::Ready(Err(invalid.take().expect("polled after completion").into()))
             }
         }
     }

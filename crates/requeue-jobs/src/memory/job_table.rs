@@ -12,13 +12,14 @@ use std::ops::Bound;
 use std::time::Duration;
 
 #[derive(Default)]
-pub(crate) struct MemoryShelf {
+pub(crate) struct MemoryTable {
     jobs: BTreeMap<JobId, Box<Record>>,
-    /// One for each [`List`]. Invariant: exactly the jobs that belong there, in their places.
+    /// One index for each [`List`].
+    /// Invariant: each contains exactly the jobs that belong there, at their places.
     lists: [BTreeMap<Place, JobId>; 3],
 }
 
-impl JobTable for MemoryShelf {
+impl JobTable for MemoryTable {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         Ok(self.jobs.get(id).map(|record| &**record))
     }
@@ -61,7 +62,7 @@ impl JobTable for MemoryShelf {
     }
 }
 
-impl MemoryShelf {
+impl MemoryTable {
     fn ends_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let now = Place { at: now, seq: u64::MAX };
         let after = (Bound::Excluded(now), Bound::Unbounded);
@@ -86,13 +87,13 @@ impl MemoryShelf {
         Page { jobs, cursor }
     }
 
-    /// How many are ready, counted up to [`READY_COUNT_CAP`].
+    /// Returns the number of ready jobs, counted up to [`READY_COUNT_CAP`].
     pub(super) fn ready(&self, now: Timestamp) -> u64 {
         let due = self.dues().take_while(|due| *due <= now);
         due.take(READY_COUNT_CAP as usize).count() as u64
     }
 
-    /// How many pending jobs are due in `length` from each of `count` times, one after the other.
+    /// Returns the number of pending jobs that are due in each of `count` consecutive spans.
     pub(super) fn upcoming(&self, from: Timestamp, length: Duration, count: usize) -> Vec<u64> {
         let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut spans = vec![0; count];
@@ -110,7 +111,7 @@ impl MemoryShelf {
         self.lists[List::Pending as usize].keys().map(|place| place.at)
     }
 
-    /// Checks everything that the fields promise.
+    /// Checks the invariants of the fields.
     pub(super) fn check(&self) {
         let mut lists: [BTreeMap<Place, JobId>; 3] = Default::default();
         for (id, record) in &self.jobs {

@@ -1,4 +1,4 @@
-//! Corners of the lock and the changes around the rules.
+//! Tests of the lock and the notifier around the rules.
 
 use super::MemoryStore;
 use crate::limits::MAX_DELAY;
@@ -22,7 +22,7 @@ fn a_put_that_is_refused_makes_no_kind() {
     let mut answer = store.put(vec![put]);
     let poll = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(poll, Poll::Ready(Ok(each)) if each[0].is_err()));
-    assert_eq!(store.look(|state, _| state.len()), 0);
+    assert_eq!(store.read(|state, _| state.len()), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is kept of one job.
 
 use super::job_table::{List, Place};
-use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView};
+use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
 use crate::limits::KEPT_ATTEMPTS;
 use crate::names::{JobId, Kind, WorkerName};
 use crate::receipt::{Fence, Generation, Receipt};
@@ -170,7 +170,7 @@ impl Record {
                     ends_at: lease.ends_at,
                     cancelled: lease.cancelled,
                 });
-                view.next = lease.next.as_ref().map(|next| NextView {
+                view.next = lease.next.as_ref().map(|next| SuccessorView {
                     body: next.body.clone(),
                     due: next.due,
                     generation: next.generation,

@@ -24,7 +24,7 @@ impl<S: JobTable> KindState<S> {
         let (id, newest) = (job.id.clone(), job.newest_generation());
         if job.kind != self.name {
             let reason = "it is of another kind than the batch";
-            return Err(Invalid::NoSuchJob { id, reason }.into());
+            return Err(Invalid::InconsistentJob { id, reason }.into());
         }
         let arrival = Arrival::of(job, now)?;
         let is_there = self.table.peek(&id)?.is_some();

@@ -2,7 +2,7 @@
 
 use super::{JobTable, KindState, Kinds, List, Place, Record};
 use crate::limits::MAX_DELAY;
-use crate::memory::MemoryShelf;
+use crate::memory::MemoryTable;
 use crate::{
     Body, Change, ChangeError, ChangeKind, Claim, ClaimedJob, Condition, Due, JobId, JobView, Kind,
     Missed, Mode, Put, PutError, PutOutcome, Receipt, Schedule, Settle, SettleError, Settled,
@@ -16,8 +16,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + seconds * 1000)
 }
 
-fn kind() -> KindState<MemoryShelf> {
-    KindState::new(Kind::new("k").unwrap(), MemoryShelf::default())
+fn kind() -> KindState<MemoryTable> {
+    KindState::new(Kind::new("k").unwrap(), MemoryTable::default())
 }
 
 fn id() -> JobId {
@@ -114,7 +114,7 @@ fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
 
 #[test]
 fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
-    let mut state = Kinds::new(|_| MemoryShelf::default());
+    let mut state = Kinds::new(|_| MemoryTable::default());
     let name = Kind::new("k").unwrap();
     let expected = at(0).saturating_add(MAX_DELAY + SECOND);
     let (when, time_zone) = (String::new(), String::new());
@@ -129,7 +129,7 @@ fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
 
 #[test]
 fn the_first_kind_rotates_also_between_claims_of_others() {
-    let mut state = Kinds::new(|_| MemoryShelf::default());
+    let mut state = Kinds::new(|_| MemoryTable::default());
     let names = ["x", "y", "z"].map(|name| Kind::new(name).unwrap());
     for name in &names {
         for number in 0..4 {
@@ -168,7 +168,7 @@ fn fences_rise_also_where_the_clock_is_far_off() {
 #[test]
 fn a_release_uses_up_no_generation() {
     let mut kind = kind();
-    let put = |kind: &mut KindState<MemoryShelf>| {
+    let put = |kind: &mut KindState<MemoryTable>| {
         kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), at(0))
             .unwrap()
             .generation
@@ -183,7 +183,7 @@ fn a_release_uses_up_no_generation() {
 /// A table in memory that counts changes, and whose reads of some sort fail when told to.
 #[derive(Default)]
 struct Frail {
-    inner: MemoryShelf,
+    inner: MemoryTable,
     kept: usize,
     /// Looking at or taking a job by its id.
     no_jobs: bool,
@@ -196,11 +196,11 @@ fn broken() -> StoreError {
 }
 
 impl Frail {
-    fn jobs(&mut self) -> Result<&mut MemoryShelf, StoreError> {
+    fn jobs(&mut self) -> Result<&mut MemoryTable, StoreError> {
         if self.no_jobs { Err(broken()) } else { Ok(&mut self.inner) }
     }
 
-    fn list(&mut self, list: List) -> Result<&mut MemoryShelf, StoreError> {
+    fn list(&mut self, list: List) -> Result<&mut MemoryTable, StoreError> {
         if self.no_list == Some(list) { Err(broken()) } else { Ok(&mut self.inner) }
     }
 }

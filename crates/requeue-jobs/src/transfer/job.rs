@@ -2,7 +2,7 @@
 
 use super::error::TransferError;
 use super::object::{Fields, Object, quoted};
-use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, NextView};
+use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::receipt::Generation;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -43,7 +43,7 @@ pub(super) fn written(job: &JobView) -> Object {
         let lease = Object::new().with("worker", worker.as_str()).at("claimed_at_ms", *claimed_at);
         line = line.object("lease", lease.at("ends_at_ms", *ends_at).with("cancelled", cancelled));
     }
-    if let Some(NextView { body, due, generation }) = next {
+    if let Some(SuccessorView { body, due, generation }) = next {
         let next = with_body(Object::new(), body).at("due_ms", *due);
         line = line.object("next", next.with("generation", generation.0));
     }
@@ -82,7 +82,8 @@ pub(super) fn read(kind: Kind, fields: &mut Fields<'_>) -> Result<JobView, Trans
     }
     if let Some(mut next) = fields.find_object("next")? {
         let (body, due) = (read_body(&mut next)?, next.at("due_ms")?);
-        job.next = Some(NextView { body, due, generation: Generation(next.take("generation")?) });
+        job.next =
+            Some(SuccessorView { body, due, generation: Generation(next.take("generation")?) });
         next.finish()?;
     }
     for mut failure in fields.objects("failures")? {

@@ -1,6 +1,7 @@
 //! One attempt at a job, from the moment it is claimed until it is settled.
 
 use super::lease::{Gone, Lease};
+use super::run::{JobFailure, JobRun};
 use super::slots::JobSlot;
 use super::{Callback, JobWorker};
 use crate::claim::{ClaimedJob, Settled, Settlement};
@@ -9,12 +10,13 @@ use crate::job::kept_error;
 use crate::limits::MAX_DELAY;
 use crate::panics::guarded;
 use requeue::Moment;
-use requeue::worker::{BoxError, Cause, Failed, Next, Outcome, Run};
+use requeue::worker::{BoxError, Cause, Next, Outcome};
 use std::fmt::Write;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 /// How a run ended.
 enum Ended {
@@ -28,7 +30,8 @@ enum Fault {
     Error(BoxError),
     TimedOut,
     Panicked(String),
-    Asked,
+    RetryRequested,
+    GaveUp(String),
 }
 
 impl Fault {
@@ -37,7 +40,8 @@ impl Fault {
             Fault::Error(error) => Cause::Error(&**error),
             Fault::TimedOut => Cause::TimedOut,
             Fault::Panicked(message) => Cause::Panicked(message),
-            Fault::Asked => Cause::Asked,
+            Fault::RetryRequested => Cause::RetryRequested,
+            Fault::GaveUp(reason) => Cause::GaveUp(reason),
         }
     }
 
@@ -61,24 +65,34 @@ impl Fault {
     }
 }
 
+/// An attempt whose handler has ended.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    job: &'a ClaimedJob,
+    lease: Lease,
+    took: Duration,
+}
+
 /// Runs the handler on a job, and settles it. The slot is left when all that is done.
-pub(super) async fn work<F, Fut>(
+pub(super) async fn work<F, Fut, T>(
     worker: Arc<JobWorker>,
     slot: JobSlot,
     job: ClaimedJob,
     lease: Lease,
     handler: Arc<F>,
 ) where
-    F: Fn(Run<ClaimedJob>) -> Fut,
-    Fut: Future<Output = Result<Outcome, BoxError>>,
+    F: Fn(JobRun) -> Fut,
+    Fut: Future<Output = Result<T, BoxError>>,
+    T: Into<Outcome>,
 {
     if lease.is_over(worker.jobs.clock()) || slot.is_stopped() {
         // The executor was busy for so long: another may have the job by now, or the worker was
         // told to stop.
         return worker.settle_or_report(&job, Settlement::Release).await;
     }
-    let limit = worker.timeout.map(|limit| worker.jobs.clock().now().saturating_add(limit));
-    let mut run = Run::new(job.clone(), job.attempt);
+    let started_at = worker.jobs.clock().now();
+    let limit = worker.timeout.map(|timeout| started_at.saturating_add(timeout));
+    let mut run = JobRun::new(job.clone());
     if let Some(at) = limit {
         run = run.until(worker.jobs.clock(), at);
     }
@@ -86,19 +100,21 @@ pub(super) async fn work<F, Fut>(
         Ok(future) => worker.run_handler(future, &job, lease, limit).await,
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
+    let took = worker.jobs.clock().now().saturating_since(started_at);
+    let attempt = Attempt { job: &job, lease, took };
     match ended {
         Ended::Well(Outcome::Done) => worker.settle_or_report(&job, Settlement::Ack).await,
         Ended::Well(Outcome::RequeueAfter(delay)) => {
             worker.settle_or_report(&job, Settlement::RequeueAfter(delay.min(MAX_DELAY))).await;
         }
-        Ended::Well(Outcome::GiveUp) => {
-            let error = Fault::Asked.text();
-            worker.fail(&job, lease, &Fault::Asked, Settlement::Bury { error }).await;
+        Ended::Well(Outcome::GiveUp { reason }) => {
+            let fault = Fault::GaveUp(reason);
+            worker.fail(attempt, &fault, Settlement::Bury { error: fault.text() }).await;
         }
         // An outcome that is not known here is an attempt that can be repeated.
-        Ended::Well(_) => worker.retry(&job, lease, &Fault::Asked).await,
+        Ended::Well(_) => worker.retry(attempt, &Fault::RetryRequested).await,
         Ended::Failed(fault) => {
-            worker.retry(&job, lease, &fault).await;
+            worker.retry(attempt, &fault).await;
             drop(guarded(|| drop(fault)));
         }
         Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
@@ -111,7 +127,7 @@ pub(super) async fn work<F, Fut>(
 impl JobWorker {
     /// Polls a handler's future to its end or its limit, or until its lease is gone, and
     /// drops it.
-    async fn run_handler<Fut>(
+    async fn run_handler<Fut, T>(
         &self,
         future: Fut,
         job: &ClaimedJob,
@@ -119,7 +135,8 @@ impl JobWorker {
         limit: Option<Moment>,
     ) -> Ended
     where
-        Fut: Future<Output = Result<Outcome, BoxError>>,
+        Fut: Future<Output = Result<T, BoxError>>,
+        T: Into<Outcome>,
     {
         let clock = self.jobs.clock();
         let is_late = || limit.is_some_and(|limit| clock.now() >= limit);
@@ -131,7 +148,7 @@ impl JobWorker {
                 return Poll::Ready(Ended::Failed(Fault::TimedOut));
             }
             let future = future.as_mut().as_pin_mut().expect("dropped below");
-            match guarded(|| future.poll(cx)) {
+            match guarded(|| future.poll(cx).map_ok(Into::into)) {
                 Err(message) => return Poll::Ready(Ended::Failed(Fault::Panicked(message))),
                 Ok(Poll::Ready(_)) if is_late() => {
                     return Poll::Ready(Ended::Failed(Fault::TimedOut));
@@ -165,12 +182,13 @@ impl JobWorker {
         }
     }
 
-    async fn retry(&self, job: &ClaimedJob, lease: Lease, fault: &Fault) {
+    async fn retry(&self, attempt: Attempt<'_>, fault: &Fault) {
         let action = Settlement::Retry { delay: None, error: fault.text() };
-        self.fail(job, lease, fault, action).await;
+        self.fail(attempt, fault, action).await;
     }
 
-    async fn fail(&self, job: &ClaimedJob, lease: Lease, fault: &Fault, action: Settlement) {
+    async fn fail(&self, attempt: Attempt<'_>, fault: &Fault, action: Settlement) {
+        let Attempt { job, lease, took } = attempt;
         let next = match self.settle(&job.receipt, action).await {
             Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
             Ok(Some(Settled::Dead)) => Next::Dead,
@@ -181,7 +199,7 @@ impl JobWorker {
                 return;
             }
         };
-        let failed = Failed::new(job, job.attempt, fault.cause(), next);
+        let failed = JobFailure::new(job, took, fault.cause(), next);
         let call = |callback: &Option<Callback>| {
             if let Some(callback) = callback {
                 drop(guarded(|| callback(&failed)));

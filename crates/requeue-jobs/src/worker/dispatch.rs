@@ -7,7 +7,7 @@ use crate::claim::{Claim, ClaimedJob, Settlement};
 use crate::client::nonce;
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
-use crate::panics::{answered, guarded};
+use crate::panics::{guarded, guarded_call};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) async fn dispatch(
                 Ok(true) => yield_now().await,
                 Ok(false) => {
                     let store = worker.jobs.store();
-                    let wait = answered(|| store.wait(worker.kinds.clone(), WAIT));
+                    let wait = guarded_call(|| store.wait(worker.kinds.clone(), WAIT));
                     if let Err(error) = wait.await {
                         worker.pause(&error).await;
                     }
@@ -60,7 +60,7 @@ impl JobWorker {
             worker: self.name.clone(),
             nonce: nonce(),
         };
-        let claimed = answered(|| self.jobs.store().claim(claim)).await?;
+        let claimed = guarded_call(|| self.jobs.store().claim(claim)).await?;
         let found = !claimed.jobs.is_empty();
         let mut not_begun = Vec::new();
         for job in claimed.jobs {

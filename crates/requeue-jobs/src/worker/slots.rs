@@ -165,7 +165,7 @@ impl Drop for JobSlot {
 /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
 /// jobs.put("order.close", "order-7", "").await?;
 /// let paused = JobWorker::new(&jobs, ["order.close"], "worker-1")?.concurrency(0);
-/// let running = paused.spawn(|_run| std::future::pending()); // the bank hangs
+/// let running = paused.spawn(|_run| std::future::pending::<Result<(), _>>()); // the bank hangs
 /// running.set_concurrency(8);
 /// while running.jobs().is_empty() {
 ///     tokio::task::yield_now().await;

@@ -4,8 +4,8 @@
 
 use redis::{Commands, Connection};
 use requeue_jobs::{
-    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, NextView,
-    Schedule, Settings, Timestamp, WorkerName,
+    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Schedule,
+    Settings, SuccessorView, Timestamp, WorkerName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -209,7 +209,7 @@ fn tell_next(bytes: &[u8], view: &mut JobView) -> u64 {
     let mut next = In(bytes);
     let (due, generation) = (next.time(), Generation(next.number(7)));
     let first = next.number(6);
-    view.next = Some(NextView { body: next.content(), due, generation });
+    view.next = Some(SuccessorView { body: next.content(), due, generation });
     first
 }
 

@@ -4,8 +4,8 @@ use crate::trial::{Trial, id, ids, job, kind, mail, millis, secs, text};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN};
 use requeue_jobs::{
     Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, LeaseView,
-    NextView, PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settlement,
-    StoreError, Timestamp, WorkerName,
+    PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settlement, StoreError,
+    SuccessorView, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn leased(t: &Trial, name: &str) -> JobView {
 /// The same, and something was put meanwhile.
 fn succeeded(t: &Trial, name: &str, due: Timestamp) -> JobView {
     let mut view = leased(t, name);
-    view.next = Some(NextView { body: text("next"), due, generation: Generation(9) });
+    view.next = Some(SuccessorView { body: text("next"), due, generation: Generation(9) });
     view
 }
 
@@ -339,7 +339,7 @@ pub(crate) async fn a_job_that_cannot_be_is_refused(t: &Trial) {
         not_dead,
     ] {
         let answer = t.restore_all([impossible.clone()]).await.remove(0);
-        let Err(StoreError::Invalid(Invalid::NoSuchJob { id: found, .. })) = answer else {
+        let Err(StoreError::Invalid(Invalid::InconsistentJob { id: found, .. })) = answer else {
             panic!("it should be refused, and was {answer:?}: {impossible:?}");
         };
         assert_eq!(found, id("a"));

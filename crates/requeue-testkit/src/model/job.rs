@@ -3,7 +3,7 @@
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
     Backoff, Body, ClaimedJob, FailedAttempt, Generation, JobId, JobState, JobView, Kind,
-    LeaseView, Mode, NextView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
+    LeaseView, Mode, Put, PutOutcome, Receipt, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl Job {
             if self.is_cancelled() { put_at } else { *self.first_put_at.get_or_insert(now) };
         let old = self.view.next.as_ref().map(|next| next.due);
         let due = merged(put.mode, due, old, first, now);
-        self.view.next = Some(NextView { body: put.body.clone(), due, generation });
+        self.view.next = Some(SuccessorView { body: put.body.clone(), due, generation });
     }
 
     /// Another body and time for a pending job. What is ready and stays so keeps its place.
@@ -135,7 +135,7 @@ impl Job {
     }
 
     /// The successor takes the job's place.
-    pub(super) fn take_over(&mut self, next: NextView, due: Timestamp, place: u64) {
+    pub(super) fn take_over(&mut self, next: SuccessorView, due: Timestamp, place: u64) {
         (self.view.body, self.view.generation) = (next.body, next.generation);
         if due != self.view.due {
             self.move_to(due, place);
@@ -162,7 +162,7 @@ impl Job {
     }
 
     /// Ends the lease: the job is pending. Answers what was put meanwhile.
-    pub(super) fn unlease(&mut self) -> Option<NextView> {
+    pub(super) fn unlease(&mut self) -> Option<SuccessorView> {
         self.view.state = JobState::Waiting;
         (self.view.lease, self.receipt, self.next_put_at) = (None, None, None);
         self.view.next.take()
@@ -174,7 +174,7 @@ impl Job {
         ended_at: Timestamp,
         error: Option<Arc<str>>,
         now: Timestamp,
-    ) -> Option<NextView> {
+    ) -> Option<SuccessorView> {
         let lease = self.view.lease.clone().expect("only a leased job fails");
         let (worker, started_at) = (lease.worker, lease.claimed_at);
         self.view.failures.push(FailedAttempt { worker, started_at, ended_at, error });

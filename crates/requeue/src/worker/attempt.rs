@@ -92,8 +92,8 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         match answer {
             Ok(Outcome::Done) => self.succeed(None),
             Ok(Outcome::RequeueAfter(delay)) => self.succeed(Some(delay)),
-            Ok(Outcome::Retry) => self.fail(Fault::Asked),
-            Ok(Outcome::GiveUp) => self.bury(Fault::Asked),
+            Ok(Outcome::Retry) => self.fail(Fault::RetryRequested),
+            Ok(Outcome::GiveUp { reason }) => self.bury(Fault::GaveUp(reason)),
             Err(fault) => self.fail(fault),
         }
     }
@@ -169,7 +169,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
 
     fn record_fault(&self, fault: &Fault, given_up: bool) {
         let result = match fault {
-            Fault::Asked if !given_up => RunResult::Requeue,
+            Fault::RetryRequested if !given_up => RunResult::Requeue,
             _ => RunResult::Error,
         };
         let panicked = matches!(fault, Fault::Panicked(_));

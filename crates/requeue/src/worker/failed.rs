@@ -25,7 +25,7 @@ impl<'a, K> Failed<'a, K> {
     /// use requeue::worker::{Cause, Failed, Next};
     ///
     /// let failed = Failed::new(&"order-7", 3, Cause::TimedOut, Next::Dead);
-    /// assert_eq!(failed.cause.to_string(), "it took too long");
+    /// assert_eq!(failed.cause.to_string(), "timed out");
     /// ```
     pub fn new(key: &'a K, attempt: u32, cause: Cause<'a>, next: Next) -> Self {
         Failed { key, attempt, cause, next }
@@ -42,17 +42,21 @@ pub enum Cause<'a> {
     TimedOut,
     /// It panicked with this message.
     Panicked(&'a str),
-    /// The handler answered `Retry` or `GiveUp`.
-    Asked,
+    /// The handler returned [`Outcome::Retry`](super::Outcome::Retry).
+    RetryRequested,
+    /// The handler returned [`Outcome::GiveUp`](super::Outcome::GiveUp) with this reason.
+    GaveUp(&'a str),
 }
 
 impl fmt::Display for Cause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Error(error) => error.fmt(f),
-            Cause::TimedOut => f.write_str("it took too long"),
-            Cause::Panicked(message) => write!(f, "it panicked: {message}"),
-            Cause::Asked => f.write_str("the handler said so"),
+            Cause::TimedOut => f.write_str("timed out"),
+            Cause::Panicked(message) => write!(f, "panicked: {message}"),
+            Cause::RetryRequested => f.write_str("the handler requested a retry"),
+            Cause::GaveUp("") => f.write_str("the handler gave up"),
+            Cause::GaveUp(reason) => f.write_str(reason),
         }
     }
 }
@@ -78,7 +82,8 @@ pub(super) enum Fault {
     Error(BoxError),
     TimedOut,
     Panicked(String),
-    Asked,
+    RetryRequested,
+    GaveUp(String),
 }
 
 impl Fault {
@@ -87,7 +92,8 @@ impl Fault {
             Fault::Error(error) => Cause::Error(&**error),
             Fault::TimedOut => Cause::TimedOut,
             Fault::Panicked(message) => Cause::Panicked(message),
-            Fault::Asked => Cause::Asked,
+            Fault::RetryRequested => Cause::RetryRequested,
+            Fault::GaveUp(reason) => Cause::GaveUp(reason),
         }
     }
 }

@@ -31,10 +31,11 @@ impl<Q: Retry> Worker<Q> {
     ///
     /// Outside of a tokio runtime.
     #[cfg(feature = "tokio")]
-    pub fn spawn<F, Fut>(self, handler: F) -> Running<Q::Key>
+    pub fn spawn<F, Fut, T>(self, handler: F) -> Running<Q::Key>
     where
         F: Fn(Run<Q::Key>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Into<Outcome> + 'static,
     {
         let runtime = tokio::runtime::Handle::current();
         self.spawn_with(move |runner| drop(runtime.spawn(runner)), handler)
@@ -70,11 +71,12 @@ impl<Q: Retry> Worker<Q> {
     /// # drop(running);
     /// # Ok::<(), mpsc::RecvError>(())
     /// ```
-    pub fn spawn_with<S, F, Fut>(self, spawn: S, handler: F) -> Running<Q::Key>
+    pub fn spawn_with<S, F, Fut, T>(self, spawn: S, handler: F) -> Running<Q::Key>
     where
         S: Fn(RunnerFuture) + Send + Sync + 'static,
         F: Fn(Run<Q::Key>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Into<Outcome> + 'static,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
         let (runners, concurrency) = (worker.runners(), worker.concurrency);
@@ -89,11 +91,12 @@ impl<Q: Retry> Worker<Q> {
     }
 }
 
-async fn work<Q, F, Fut>(job: Job<Q, F>)
+async fn work<Q, F, Fut, T>(job: Job<Q, F>)
 where
     Q: Retry,
     F: Fn(Run<Q::Key>) -> Fut,
-    Fut: Future<Output = Result<Outcome, BoxError>>,
+    Fut: Future<Output = Result<T, BoxError>>,
+    T: Into<Outcome>,
 {
     let Job { handler, worker, runner } = &job;
     runner.looks();
@@ -122,9 +125,10 @@ where
 }
 
 /// Polls a handler's future to its end or its limit, and drops it.
-async fn finish<Fut>(future: Fut, limit: Option<Limit>, span: &Span) -> Result<Outcome, Fault>
+async fn finish<Fut, T>(future: Fut, limit: Option<Limit>, span: &Span) -> Result<Outcome, Fault>
 where
-    Fut: Future<Output = Result<Outcome, BoxError>>,
+    Fut: Future<Output = Result<T, BoxError>>,
+    T: Into<Outcome>,
 {
     let mut future = pin!(Some(future));
     let mut alarm = limit.as_ref().map(Limit::alarm);
@@ -133,7 +137,7 @@ where
             return Poll::Ready(Err(Fault::TimedOut));
         }
         let future = future.as_mut().as_pin_mut().expect("dropped below");
-        match span.enter(|| future.poll(cx)) {
+        match span.enter(|| future.poll(cx).map_ok(Into::into)) {
             Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
             // Set only now: most attempts that need no waiting need no alarm either.
             Ok(Poll::Pending) => {

@@ -18,9 +18,10 @@ impl<Q: Retry> Worker<Q> {
     ///
     /// See [`Worker`] for an example. An error says that the system refused a thread; those
     /// that were started by then stop after the key they may have taken.
-    pub fn spawn_threads<F>(self, handler: F) -> io::Result<Running<Q::Key>>
+    pub fn spawn_threads<F, T>(self, handler: F) -> io::Result<Running<Q::Key>>
     where
-        F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
+        F: Fn(Run<&Q::Key>) -> Result<T, BoxError> + Send + Sync + 'static,
+        T: Into<Outcome>,
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
         let (runners, concurrency) = (worker.runners(), worker.concurrency);
@@ -33,10 +34,11 @@ impl<Q: Retry> Worker<Q> {
     }
 }
 
-fn start<Q, F>(job: Job<Q, F>) -> io::Result<()>
+fn start<Q, F, T>(job: Job<Q, F>) -> io::Result<()>
 where
     Q: Retry,
-    F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError> + Send + Sync + 'static,
+    F: Fn(Run<&Q::Key>) -> Result<T, BoxError> + Send + Sync + 'static,
+    T: Into<Outcome>,
 {
     // Handed over, so that it can be taken back where there is no thread.
     let ours = Arc::new(Mutex::new(Some(job)));
@@ -53,10 +55,11 @@ where
     })
 }
 
-fn work<Q, F>(job: &Job<Q, F>)
+fn work<Q, F, T>(job: &Job<Q, F>)
 where
     Q: Retry,
-    F: Fn(Run<&Q::Key>) -> Result<Outcome, BoxError>,
+    F: Fn(Run<&Q::Key>) -> Result<T, BoxError>,
+    T: Into<Outcome>,
 {
     let Job { handler, worker, runner } = job;
     runner.looks();
@@ -64,7 +67,8 @@ where
     while let Some(held) = NextKey::wait(runner, &worker.queue, pause) {
         let mut attempt = Attempt::begin(worker, runner, held);
         let begun = attempt.announce();
-        let answer = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run())));
+        let answer =
+            begun.and_then(|()| attempt.span().enter(|| handler(attempt.run()).map(Into::into)));
         pause = attempt.settle(answer.and_then(|answer| answer.map_err(Fault::Error)));
     }
 }

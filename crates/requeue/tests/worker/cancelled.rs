@@ -95,7 +95,7 @@ fn the_future_is_gone_before_the_key_is_ready_again() {
         let guard = Guard(theirs.clone(), Arc::clone(&count));
         async move {
             let _guard = guard;
-            pending().await
+            pending::<Result<(), _>>().await
         }
     });
     queue.add("a");
@@ -136,7 +136,8 @@ impl Wake for Witness {
 fn nobody_works_on_a_key_that_is_ready_again() {
     let (queue, _clock) = queue();
     let executor = Executor::default();
-    let running = Worker::new(&queue).spawn_with(executor.spawner(), |_| pending());
+    let running =
+        Worker::new(&queue).spawn_with(executor.spawner(), |_| pending::<Result<(), _>>());
     queue.add("a");
     executor.run();
     assert_eq!(running.keys().len(), 1);

@@ -24,7 +24,7 @@ fn every_way_a_run_can_end_is_counted() {
             match run.key {
                 "retry" if run.attempt == 1 => Ok(Outcome::Retry),
                 "again" => Ok(Outcome::RequeueAfter(1000 * MINUTE)),
-                "dead" => Ok(Outcome::GiveUp),
+                "dead" => Ok(Outcome::give_up("no such order")),
                 "error" => Err("the bank is busy")?, // twice, and so dead
                 "panic" if run.attempt == 1 => panic!("no such bank"),
                 "slow" if run.attempt == 1 => pending().await,
@@ -70,7 +70,8 @@ fn no_run_is_seen_half_counted() {
     let queue = RateLimitingQueue::with(limiter, Options::new().clock(ManualClock::new()));
     let executor = Executor::default();
     let worker = Worker::new(&queue).metrics(metrics.get_or_init(Metrics::new), "orders").unwrap();
-    let _running = worker.spawn_with(executor.spawner(), |_| async { panic!("no such bank") });
+    let handler = |_| async { panic!("no such bank") as Result<(), _> };
+    let _running = worker.spawn_with(executor.spawner(), handler);
     queue.add("a");
     executor.run();
     assert_eq!(*lock(&seen), [(0, 1, 1)]);
@@ -81,7 +82,7 @@ fn a_run_that_is_cancelled_is_none_of_them() {
     let (queue, _clock) = queue();
     let (metrics, executor) = (Metrics::new(), Executor::default());
     let worker = Worker::new(&queue).metrics(&metrics, "orders").unwrap();
-    let running = worker.spawn_with(executor.spawner(), |_| pending());
+    let running = worker.spawn_with(executor.spawner(), |_| pending::<Result<(), _>>());
     queue.add("a");
     executor.run();
     assert_eq!(report(&metrics).active, 1);

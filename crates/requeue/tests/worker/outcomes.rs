@@ -85,7 +85,7 @@ fn retry_comes_back_when_the_limiter_says_and_counts() {
     for (attempt, delay) in [(1, SECOND), (2, 2 * SECOND), (3, 4 * SECOND)] {
         worker.executor.run();
         assert_eq!(worker.asked(), [("a", attempt)]);
-        let failure = entry("a", attempt, "the handler said so", Next::RetryIn(delay));
+        let failure = entry("a", attempt, "the handler requested a retry", Next::RetryIn(delay));
         assert_eq!(worker.failures.take(), [failure]);
         clock.advance(delay - Duration::from_nanos(1));
         assert_eq!(worker.executor.run(), 0);
@@ -110,9 +110,9 @@ fn giving_up_is_death_and_forgets_failures() {
     let (queue, clock) = queue();
     queue.add_rate_limited("a");
     clock.advance(SECOND);
-    let worker = Scripted::new(Worker::new(&queue), |_| Ok(Outcome::GiveUp));
+    let worker = Scripted::new(Worker::new(&queue), |_| Ok(Outcome::give_up("no such order")));
     worker.executor.run();
-    let death = [entry("a", 2, "the handler said so", Next::Dead)];
+    let death = [entry("a", 2, "no such order", Next::Dead)];
     assert_eq!(worker.failures.take(), death);
     assert_eq!(worker.dead.take(), death);
     assert_eq!(queue.num_requeues("a"), 0);
@@ -154,7 +154,7 @@ fn of_no_attempts_there_is_one() {
 
 #[test]
 fn a_dead_key_is_held_while_its_death_is_told_and_a_retried_one_is_not() {
-    for (outcome, held) in [(Outcome::GiveUp, true), (Outcome::Retry, false)] {
+    for (outcome, held) in [(Outcome::give_up(""), true), (Outcome::Retry, false)] {
         let (queue, _clock) = queue();
         let (executor, seen) = (Executor::default(), Arc::new(Mutex::new(Vec::new())));
         let tell = |seen: &Arc<Mutex<Vec<bool>>>| {
@@ -164,7 +164,7 @@ fn a_dead_key_is_held_while_its_death_is_told_and_a_retried_one_is_not() {
             }
         };
         let worker = Worker::new(&queue).on_failure(tell(&seen)).on_dead(tell(&seen));
-        let handler = move |_| async move { Ok(outcome) };
+        let handler = move |_| std::future::ready(Ok(outcome.clone()));
         let _running = worker.spawn_with(executor.spawner(), handler);
         queue.add("a");
         executor.run();
@@ -196,7 +196,7 @@ fn a_retry_that_a_shut_down_queue_refuses_is_told() {
     queue.shut_down();
     let worker = Scripted::new(Worker::new(&queue), |_| Ok(Outcome::Retry));
     worker.executor.run();
-    let failure = entry("a", 1, "the handler said so", Next::Dropped);
+    let failure = entry("a", 1, "the handler requested a retry", Next::Dropped);
     assert_eq!(worker.failures.take(), [failure]);
 }
 
@@ -258,4 +258,50 @@ fn a_key_that_runs_again_as_the_queue_drains_is_not_told_to_be_kept() {
     let priority = PriorityQueue::with(backoff, Options::new().clock(ManualClock::new()));
     let told = fails_as_it_drains(&priority, || priority.drain(Duration::ZERO).wait());
     assert_eq!(told, (vec![Next::RetryIn(SECOND)], 2)); // or sooner, as it was to be anyway
+}
+
+#[test]
+fn a_handler_may_return_unit() {
+    let (queue, _clock) = queue();
+    let executor = Executor::default();
+    let _running = Worker::new(&queue).spawn_with(executor.spawner(), |_run| async { Ok(()) });
+    queue.add("a");
+    executor.run();
+    assert!(is_free(&queue));
+}
+
+#[test]
+fn a_handler_on_threads_may_return_unit() {
+    let (queue, _clock) = queue();
+    let running = Worker::new(&queue).spawn_threads(|_run| Ok(())).unwrap();
+    queue.add("a");
+    assert!(queue.drain(MINUTE).wait().is_empty());
+    running.join().wait();
+}
+
+/// `T: Into<Outcome>` may be a type of the user's, and its conversion is the user's code.
+#[test]
+fn a_conversion_into_an_outcome_that_panics_is_a_failed_attempt() {
+    struct Bad;
+    impl From<Bad> for Outcome {
+        fn from(_: Bad) -> Outcome {
+            panic!("no outcome")
+        }
+    }
+    let (queue, _clock) = queue();
+    let (executor, log) = (Executor::default(), Log::default());
+    let worker = Worker::new(&queue).on_failure(log.callback());
+    let _running = worker.spawn_with(executor.spawner(), |_run| async { Ok(Bad) });
+    queue.add("a");
+    executor.run();
+    assert_eq!(log.take(), [entry("a", 1, "panicked: no outcome", Next::RetryIn(SECOND))]);
+}
+
+#[test]
+fn giving_up_without_a_reason_is_still_reported_in_words() {
+    let (queue, _clock) = queue();
+    let worker = Scripted::new(Worker::new(&queue), |_| Ok(Outcome::give_up("")));
+    queue.add("a");
+    worker.executor.run();
+    assert_eq!(worker.dead.take(), [entry("a", 1, "the handler gave up", Next::Dead)]);
 }

@@ -46,7 +46,7 @@ fn a_panic_in_the_call_of_the_handler_is_a_failed_attempt() {
     };
     panics(
         handler,
-        "it panicked: assertion `left != right` failed: called\n  left: \"bad\"\n right: \"bad\"",
+        "panicked: assertion `left != right` failed: called\n  left: \"bad\"\n right: \"bad\"",
     );
 }
 
@@ -58,7 +58,7 @@ fn a_panic_in_the_future_of_the_handler_is_a_failed_attempt() {
         }
         Ok(Outcome::Done)
     };
-    panics(handler, "it panicked: polled");
+    panics(handler, "panicked: polled");
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn a_panic_in_dropping_the_future_is_a_failed_attempt() {
             }
         }
     };
-    panics(handler, "it panicked: dropped");
+    panics(handler, "panicked: dropped");
 }
 
 #[test]
 fn callbacks_that_panic_change_nothing() {
-    for (outcome, gone) in [(Outcome::Retry, false), (Outcome::GiveUp, true)] {
+    for (outcome, gone) in [(Outcome::Retry, false), (Outcome::give_up(""), true)] {
         let (queue, _clock) = queue();
         let (executor, log) = (Executor::default(), Log::default());
         let told = log.callback();
@@ -86,7 +86,8 @@ fn callbacks_that_panic_change_nothing() {
             told(dead);
             panic!("dead");
         });
-        let _running = worker.spawn_with(executor.spawner(), move |_| async move { Ok(outcome) });
+        let handler = move |_| std::future::ready(Ok(outcome.clone()));
+        let _running = worker.spawn_with(executor.spawner(), handler);
         queue.add("a");
         queue.add("b");
         executor.run();
@@ -117,7 +118,7 @@ fn failing<Q: Retry<Key = &'static str>>(worker: Worker<Q>) -> (Executor, Log) {
 }
 
 fn failure(attempt: u32, next: Next) -> crate::Entry {
-    entry("a", attempt, "the handler said so", next)
+    entry("a", attempt, "the handler requested a retry", next)
 }
 
 #[test]

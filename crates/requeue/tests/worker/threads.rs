@@ -40,7 +40,7 @@ fn every_outcome_is_seen_to() {
         .spawn_threads(move |run| match *run.key {
             "requeue" => Ok(Outcome::RequeueAfter(MINUTE)),
             "retry" => Ok(Outcome::Retry),
-            "dead" => Ok(Outcome::GiveUp),
+            "dead" => Ok(Outcome::give_up("no such order")),
             "error" => Err("the bank is busy")?,
             "panic" => panic!("no such bank"),
             "last" => Ok(last.send(Outcome::Done).map(|()| Outcome::Done)?),
@@ -55,10 +55,10 @@ fn every_outcome_is_seen_to() {
     assert_eq!(
         log.take(),
         [
-            entry("retry", 1, "the handler said so", Next::RetryIn(SECOND)),
-            entry("dead", 1, "the handler said so", Next::Dead),
+            entry("retry", 1, "the handler requested a retry", Next::RetryIn(SECOND)),
+            entry("dead", 1, "no such order", Next::Dead),
             entry("error", 1, "the bank is busy", Next::RetryIn(SECOND)),
-            entry("panic", 1, "it panicked: no such bank", Next::RetryIn(SECOND)),
+            entry("panic", 1, "panicked: no such bank", Next::RetryIn(SECOND)),
         ]
     );
     assert_eq!(dead.take().len(), 1);
@@ -86,7 +86,7 @@ fn a_late_return_is_a_failure_and_the_key_is_held_until_then() {
     assert!(queue.status("a").held);
     go.send(()).unwrap();
     assert!(running.shut_down(MINUTE).wait().is_empty());
-    assert_eq!(log.take(), [entry("a", 1, "it took too long", Next::RetryIn(SECOND))]);
+    assert_eq!(log.take(), [entry("a", 1, "timed out", Next::RetryIn(SECOND))]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
 fn late(attempt: u32, delay: Duration) -> crate::Entry {
-    entry("a", attempt, "it took too long", Next::RetryIn(delay))
+    entry("a", attempt, "timed out", Next::RetryIn(delay))
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_future_is_dropped_at_the_limit_and_not_before() {
         let count = Arc::clone(&count);
         poll_fn(move |_| {
             count.fetch_add(1, SeqCst);
-            Poll::Pending
+            Poll::<Result<(), _>>::Pending
         })
     });
     queue.add("a");
@@ -49,14 +49,16 @@ fn a_future_is_dropped_at_the_limit_and_not_before() {
 
 #[test]
 fn an_answer_that_comes_too_late_is_none() {
-    let outcomes = [Outcome::Done, Outcome::GiveUp, Outcome::RequeueAfter(SECOND), Outcome::Retry];
+    let outcomes =
+        [Outcome::Done, Outcome::give_up(""), Outcome::RequeueAfter(SECOND), Outcome::Retry];
     for answer in outcomes.map(Ok).into_iter().chain([Err("an error")]) {
         let (queue, clock) = queue();
         let (executor, log) = (Executor::default(), Log::default());
-        let slow = clock.clone();
+        let (slow, returned) = (clock.clone(), answer.clone());
         let worker = Worker::new(&queue).timeout(SECOND).on_failure(log.callback());
         let _running = worker.spawn_with(executor.spawner(), move |_| {
             slow.advance(SECOND);
+            let answer = returned.clone();
             async move { Ok(answer?) }
         });
         queue.add("a");
@@ -74,7 +76,7 @@ fn a_limit_that_passes_while_the_future_is_polled_is_seen() {
         let clock = clock.clone();
         poll_fn(move |_| {
             clock.advance(SECOND);
-            Poll::Pending
+            Poll::<Result<(), _>>::Pending
         })
     });
     queue.add("a");
@@ -111,12 +113,12 @@ fn a_timed_out_key_is_dead_after_its_last_attempt() {
     let (queue, clock) = queue();
     let (executor, log) = (Executor::default(), Log::default());
     let worker = Worker::new(&queue).timeout(SECOND).max_attempts(1).on_dead(log.callback());
-    let _running = worker.spawn_with(executor.spawner(), |_| pending());
+    let _running = worker.spawn_with(executor.spawner(), |_| pending::<Result<(), _>>());
     queue.add("a");
     executor.run();
     clock.advance(SECOND);
     executor.run();
-    assert_eq!(log.take(), [entry("a", 1, "it took too long", Next::Dead)]);
+    assert_eq!(log.take(), [entry("a", 1, "timed out", Next::Dead)]);
     assert_eq!(queue.status("a"), requeue::KeyStatus::default());
 }
 
@@ -135,7 +137,7 @@ fn remaining_time_is_what_is_left_of_the_limit() {
                 clock.advance(time);
                 lock(&note).push(run.remaining());
             }
-            pending()
+            pending::<Result<(), _>>()
         });
         queue.add("a");
         assert!(executor.poll_one());

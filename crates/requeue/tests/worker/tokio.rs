@@ -97,7 +97,7 @@ fn a_runtime_that_ends_puts_back_what_was_worked_on() {
         let worker = Worker::new(&queue).concurrency(2).timeout(MINUTE);
         let running = worker.spawn(move |run| {
             begun.send(run.key).unwrap();
-            pending()
+            pending::<Result<(), _>>()
         });
         queue.add("a");
         assert_eq!(has_begun.recv().await, Some("a"));
@@ -151,4 +151,15 @@ fn nothing_is_lost_while_the_concurrency_changes() {
     });
     assert_eq!(claims.overlaps(), 0);
     assert!((0..KEYS).all(|key| queue.status(&key) == requeue::KeyStatus::default()));
+}
+
+#[test]
+fn a_handler_may_return_unit() {
+    one_thread().block_on(async {
+        let (queue, _clock) = queue();
+        let running = Worker::new(&queue).spawn(|_run| async { Ok(()) });
+        queue.add("a");
+        assert!(queue.drain(MINUTE).await.is_empty());
+        running.join().await;
+    });
 }

@@ -98,7 +98,7 @@ fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
     let their_runs: Arc<Mutex<Vec<_>>> = Arc::clone(&runs);
     let running = worker.spawn_with(executor.spawner(), move |run| {
         lock(&their_runs).push((run.key.0, run.attempt));
-        async move { Ok(outcome) }
+        std::future::ready(Ok(outcome.clone()))
     });
     Fixture { queue, clock, executor, running, runs, failures, dead }
 }
@@ -188,7 +188,7 @@ fn a_key_that_panics_before_its_handler_is_called_has_failed() {
     worker.queue.add(bad);
     worker.queue.add(good("good"));
     assert_eq!(worker.run(), [("good", 1)]);
-    let failure = ("bad", 1, "it panicked: clone".to_owned(), Next::RetryIn(SECOND));
+    let failure = ("bad", 1, "panicked: clone".to_owned(), Next::RetryIn(SECOND));
     assert_eq!(*lock(&worker.failures), [failure]);
     worker.clock.advance(SECOND);
     assert_eq!(worker.run(), [("bad", 2)]);
@@ -208,7 +208,7 @@ fn a_key_that_always_panics_before_its_handler_is_called_dies() {
     assert_eq!((worker.queue.waiting(), lock(&worker.failures).len()), (1, 0));
     worker.clock.advance(SECOND);
     assert_eq!(worker.run(), []);
-    let death = ("bad", 2, "it panicked: clone".to_owned(), Next::Dead);
+    let death = ("bad", 2, "panicked: clone".to_owned(), Next::Dead);
     assert_eq!(*lock(&worker.dead), [death]);
     assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 0));
 }
@@ -239,7 +239,8 @@ fn a_key_that_panics_as_its_attempt_is_cancelled_is_ready_again() {
         Options::new().clock(ManualClock::new()).min_interval(SECOND),
     );
     let executor = Executor::default();
-    let running = Worker::new(&queue).spawn_with(executor.spawner(), |_| std::future::pending());
+    let running = Worker::new(&queue)
+        .spawn_with(executor.spawner(), |_| std::future::pending::<Result<(), _>>());
     queue.add_after(good("other"), MINUTE); // to be compared with
     let (bad, traps) = touchy("bad");
     queue.add(bad);
@@ -255,7 +256,7 @@ fn a_key_that_panics_as_its_attempt_is_cancelled_is_ready_again() {
 fn a_key_that_panics_as_it_is_dropped_is_not_lost() {
     let outcomes = [
         (Outcome::Done, false),
-        (Outcome::GiveUp, false),
+        (Outcome::give_up(""), false),
         (Outcome::Retry, true),
         (Outcome::RequeueAfter(SECOND), true),
     ];
@@ -265,9 +266,10 @@ fn a_key_that_panics_as_it_is_dropped_is_not_lost() {
         let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
         let executor = Executor::default();
         let (bad, traps) = touchy("bad");
+        let returned = outcome.clone();
         let _running = Worker::new(&queue).spawn_with(executor.spawner(), move |run| {
             std::mem::forget(run.key); // the next to be dropped is not the handler's
-            let traps = Arc::clone(&traps);
+            let (traps, outcome) = (Arc::clone(&traps), returned.clone());
             async move {
                 traps.on_drop.store(true, SeqCst);
                 Ok(outcome)

@@ -162,7 +162,7 @@ fn a_subscriber_that_panics_changes_nothing() {
                 match run.key {
                     "requeue" => Ok(Outcome::RequeueAfter(SECOND)),
                     "retry" => Ok(Outcome::Retry),
-                    "dead" => Ok(Outcome::GiveUp),
+                    "dead" => Ok(Outcome::give_up("no such order")),
                     "panic" => panic!("no such bank"),
                     "pending" => pending().await,
                     _ => Ok(Outcome::Done),

@@ -1,4 +1,4 @@
-//! Against a store that records what it is sent, and answers when it is told to.
+//! Tests against a store that records its batches and completes them on request.
 
 use super::*;
 use std::future::poll_fn;
@@ -7,43 +7,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 type Numbers = Batcher<u32, u32, StoreError>;
-type Asked = Pin<Box<Call<u32, u32, StoreError>>>;
-type Caller = (Asked, Arc<Task>);
+type TestCall = Pin<Box<Call<u32, u32, StoreError>>>;
+type Caller = (TestCall, Arc<Task>);
 
-/// A store that answers ten times each entry.
+/// A store whose result for each entry is ten times the entry.
 #[derive(Clone, Default)]
-struct Desk(Arc<Mutex<DeskState>>);
+struct ManualStore(Arc<Mutex<ManualState>>);
 
 #[derive(Default)]
-struct DeskState {
-    /// What was sent.
+struct ManualState {
+    /// The batches that were sent.
     batches: Vec<Vec<u32>>,
-    /// So many batches may be answered.
+    /// The number of batches that may complete.
     open: usize,
     waker: Option<Waker>,
-    /// How many batches were dropped before they were answered.
+    /// The number of batches that were dropped before they completed.
     abandoned: usize,
 }
 
-impl Desk {
-    fn state(&self) -> MutexGuard<'_, DeskState> {
-        self.0.lock().expect("no test panics under it")
+impl ManualStore {
+    fn state(&self) -> MutexGuard<'_, ManualState> {
+        self.0.lock().expect("no test panics with the lock")
     }
 
     fn batcher(&self) -> Arc<Numbers> {
-        let desk = self.clone();
-        Batcher::new(move |entries| desk.take(entries), |_| 1)
+        let store = self.clone();
+        Batcher::new(move |entries| store.take(entries), |_| 1)
     }
 
     fn take(&self, entries: Vec<u32>) -> Batch<u32, StoreError> {
         let mut state = self.state();
         state.batches.push(entries.clone());
-        let visit = Visit { desk: self.clone(), number: state.batches.len(), answered: false };
-        Box::pin(visit.answer(entries))
+        let pending =
+            PendingBatch { store: self.clone(), number: state.batches.len(), completed: false };
+        Box::pin(pending.run(entries))
     }
 
-    /// Lets one more batch be answered, and says so.
-    fn answer(&self) {
+    /// Lets one more batch complete, and wakes it.
+    fn complete_one(&self) {
         let mut state = self.state();
         state.open += 1;
         let waker = state.waker.take();
@@ -56,19 +57,16 @@ impl Desk {
     }
 }
 
-struct Visit {
-    desk: Desk,
+struct PendingBatch {
+    store: ManualStore,
     number: usize,
-    answered: bool,
+    completed: bool,
 }
 
-impl Visit {
-    async fn answer(
-        mut self,
-        entries: Vec<u32>,
-    ) -> Result<BatchResults<u32, StoreError>, StoreError> {
+impl PendingBatch {
+    async fn run(mut self, entries: Vec<u32>) -> Result<BatchResults<u32, StoreError>, StoreError> {
         poll_fn(|cx| {
-            let mut state = self.desk.state();
+            let mut state = self.store.state();
             if state.open >= self.number {
                 return Poll::Ready(());
             }
@@ -76,23 +74,23 @@ impl Visit {
             Poll::Pending
         })
         .await;
-        self.answered = true;
+        self.completed = true;
         Ok(entries.into_iter().map(|entry| Ok(entry * 10)).collect())
     }
 }
 
-impl Drop for Visit {
+impl Drop for PendingBatch {
     fn drop(&mut self) {
-        if !self.answered {
-            let mut state = self.desk.state();
+        if !self.completed {
+            let mut state = self.store.state();
             state.abandoned += 1;
-            // The next that is sent has this one's place in the line of answers.
+            // The next batch gets this one's number in the order of completion.
             state.open += 1;
         }
     }
 }
 
-/// A task that knows whether it was told to look.
+/// A task that records whether it was woken.
 #[derive(Default)]
 struct Task(AtomicBool);
 
@@ -108,21 +106,22 @@ impl Wake for Task {
     }
 }
 
-fn poll(call: &mut Asked) -> Poll<Result<u32, StoreError>> {
+fn poll(call: &mut TestCall) -> Poll<Result<u32, StoreError>> {
     call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn poll_as(call: &mut Asked, task: &Arc<Task>) -> Poll<Result<u32, StoreError>> {
+fn poll_as(call: &mut TestCall, task: &Arc<Task>) -> Poll<Result<u32, StoreError>> {
     call.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 
-fn asked(batcher: &Arc<Numbers>, entry: u32) -> Asked {
+fn new_call(batcher: &Arc<Numbers>, entry: u32) -> TestCall {
     Box::pin(batcher.call(entry))
 }
 
 /// Calls that were polled once, in this order.
-fn waiting(batcher: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Vec<Asked> {
-    let mut calls: Vec<Asked> = entries.into_iter().map(|entry| asked(batcher, entry)).collect();
+fn waiting(batcher: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Vec<TestCall> {
+    let mut calls: Vec<TestCall> =
+        entries.into_iter().map(|entry| new_call(batcher, entry)).collect();
     for call in &mut calls {
         assert!(poll(call).is_pending());
     }
@@ -130,164 +129,164 @@ fn waiting(batcher: &Arc<Numbers>, entries: impl IntoIterator<Item = u32>) -> Ve
 }
 
 #[test]
-fn a_call_that_is_alone_is_sent_at_once() {
-    let desk = Desk::default();
-    let mut calls = waiting(&desk.batcher(), [1]);
-    assert_eq!(desk.batches(), [[1]]);
-    desk.answer();
+fn a_single_call_is_sent_immediately() {
+    let store = ManualStore::default();
+    let mut calls = waiting(&store.batcher(), [1]);
+    assert_eq!(store.batches(), [[1]]);
+    store.complete_one();
     assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
 }
 
 #[test]
 fn nothing_is_sent_before_a_call_is_polled() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
-    drop(asked(&batcher, 1));
-    let _unpolled = asked(&batcher, 2);
-    assert!(desk.batches().is_empty());
+    let store = ManualStore::default();
+    let batcher = store.batcher();
+    drop(new_call(&batcher, 1));
+    let _unpolled = new_call(&batcher, 2);
+    assert!(store.batches().is_empty());
 }
 
 #[test]
-fn what_is_called_meanwhile_goes_together_in_order_each_with_its_own_answer() {
-    let desk = Desk::default();
-    let mut calls = waiting(&desk.batcher(), [1, 2, 3, 4]);
-    assert_eq!(desk.batches(), [[1]]);
-    desk.answer();
+fn calls_during_a_batch_form_the_next_one_in_order_each_with_its_own_result() {
+    let store = ManualStore::default();
+    let mut calls = waiting(&store.batcher(), [1, 2, 3, 4]);
+    assert_eq!(store.batches(), [[1]]);
+    store.complete_one();
     assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
-    // Whoever leaves has sent the next.
-    assert_eq!(desk.batches(), [vec![1], vec![2, 3, 4]]);
-    desk.answer();
-    for (call, answer) in calls[1..].iter_mut().zip([20, 30, 40]) {
-        assert_eq!(poll(call), Poll::Ready(Ok(answer)));
+    // The call that returned has sent the next batch.
+    assert_eq!(store.batches(), [vec![1], vec![2, 3, 4]]);
+    store.complete_one();
+    for (call, result) in calls[1..].iter_mut().zip([20, 30, 40]) {
+        assert_eq!(poll(call), Poll::Ready(Ok(result)));
     }
 }
 
 #[test]
 fn a_batch_has_no_more_entries_than_it_may() {
-    let desk = Desk::default();
+    let store = ManualStore::default();
     let more = u32::try_from(MAX_BATCH).expect("it is small") + 2;
-    let mut calls = waiting(&desk.batcher(), 0..more);
-    desk.answer();
+    let mut calls = waiting(&store.batcher(), 0..more);
+    store.complete_one();
     assert!(poll(&mut calls[0]).is_ready());
-    desk.answer();
+    store.complete_one();
     assert!(poll(&mut calls[1]).is_ready());
-    let sizes: Vec<usize> = desk.batches().iter().map(Vec::len).collect();
+    let sizes: Vec<usize> = store.batches().iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, MAX_BATCH, 1]);
 }
 
 #[test]
 fn a_batch_has_no_more_bytes_than_it_may_but_at_least_one_entry() {
-    let desk = Desk::default();
-    let sender = desk.clone();
+    let store = ManualStore::default();
+    let sender = store.clone();
     let weigh = |entry: &u32| MAX_BATCH_BYTES / 10 * *entry as usize;
     let batcher = Batcher::new(move |entries| sender.take(entries), weigh);
     let mut calls = waiting(&batcher, [1, 5, 5, 1, 99, 1]);
-    (0..6).for_each(|_| desk.answer());
+    (0..6).for_each(|_| store.complete_one());
     for call in &mut calls {
         assert!(poll(call).is_ready());
     }
-    assert_eq!(desk.batches(), [vec![1], vec![5, 5], vec![1], vec![99], vec![1]]);
+    assert_eq!(store.batches(), [vec![1], vec![5, 5], vec![1], vec![99], vec![1]]);
 }
 
 #[test]
 fn a_call_that_is_dropped_while_it_is_queued_is_not_sent() {
-    let desk = Desk::default();
-    let mut calls = waiting(&desk.batcher(), [1, 2, 3]);
+    let store = ManualStore::default();
+    let mut calls = waiting(&store.batcher(), [1, 2, 3]);
     drop(calls.remove(1));
-    desk.answer();
+    store.complete_one();
     assert!(poll(&mut calls[0]).is_ready());
-    assert_eq!(desk.batches(), [[1], [3]]);
+    assert_eq!(store.batches(), [[1], [3]]);
 }
 
 #[test]
-fn whoever_is_left_takes_over_from_a_leader_that_is_dropped() {
-    for told in [false, true] {
-        let desk = Desk::default();
-        let mut calls = waiting(&desk.batcher(), [1, 2]);
+fn another_member_drives_the_batch_if_the_driving_call_is_dropped() {
+    for woken in [false, true] {
+        let store = ManualStore::default();
+        let mut calls = waiting(&store.batcher(), [1, 2]);
         let task = Arc::new(Task::default());
-        let mut other = asked(&calls[0].batcher, 3);
+        let mut other = new_call(&calls[0].batcher, 3);
         assert!(poll_as(&mut other, &task).is_pending());
-        desk.answer();
+        store.complete_one();
         assert!(poll(&mut calls[0]).is_ready());
         assert!(task.was_woken());
         assert!(poll_as(&mut other, &task).is_pending());
-        if told {
-            desk.answer();
+        if woken {
+            store.complete_one();
         }
         drop(calls.pop());
-        if !told {
-            desk.answer();
+        if !woken {
+            store.complete_one();
         }
-        assert!(task.was_woken(), "told {told}");
+        assert!(task.was_woken(), "woken {woken}");
         assert_eq!(poll_as(&mut other, &task), Poll::Ready(Ok(30)));
-        assert_eq!(desk.batches(), [vec![1], vec![2, 3]], "the dropped one is seen to its end");
+        assert_eq!(store.batches(), [vec![1], vec![2, 3]], "the dropped call is sent nevertheless");
     }
 }
 
 #[test]
-fn a_flight_that_never_lands_holds_nobody_up_once_those_aboard_have_left() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn a_batch_that_never_completes_blocks_nothing_once_its_members_are_dropped() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     let members = waiting(&batcher, [1]);
     let mut queued: Vec<Caller> =
-        [2, 3].map(|entry| (asked(&batcher, entry), Arc::default())).into();
+        [2, 3].map(|entry| (new_call(&batcher, entry), Arc::default())).into();
     for (call, task) in &mut queued {
         assert!(poll_as(call, task).is_pending());
     }
     drop(members);
-    assert_eq!(desk.state().abandoned, 1);
+    assert_eq!(store.state().abandoned, 1);
     for (call, task) in &mut queued {
         assert!(task.was_woken());
         assert!(poll_as(call, task).is_pending());
     }
-    assert_eq!(desk.batches(), [vec![1], vec![2, 3]]);
-    desk.answer();
-    for ((call, task), answer) in queued.iter_mut().zip([20, 30]) {
-        assert_eq!(poll_as(call, task), Poll::Ready(Ok(answer)));
+    assert_eq!(store.batches(), [vec![1], vec![2, 3]]);
+    store.complete_one();
+    for ((call, task), result) in queued.iter_mut().zip([20, 30]) {
+        assert_eq!(poll_as(call, task), Poll::Ready(Ok(result)));
     }
 }
 
 #[test]
-fn an_answer_that_is_not_fetched_keeps_no_other_flight() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn a_result_that_is_not_taken_does_not_block_the_next_batch() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     let mut calls = waiting(&batcher, [1, 2, 3]);
-    desk.answer();
+    store.complete_one();
     assert!(poll(&mut calls[0]).is_ready());
     let queued = waiting(&batcher, [4]);
-    desk.answer();
-    // Fetches its own, and sends the next: the third call's is left where it is.
+    store.complete_one();
+    // It takes its own result and sends the next batch. The third call's result stays.
     assert!(poll(&mut calls[1]).is_ready());
-    assert_eq!(desk.batches(), [vec![1], vec![2, 3], vec![4]]);
+    assert_eq!(store.batches(), [vec![1], vec![2, 3], vec![4]]);
     drop(queued);
-    assert_eq!(desk.state().abandoned, 1);
+    assert_eq!(store.state().abandoned, 1);
     assert_eq!(poll(&mut calls[2]), Poll::Ready(Ok(30)));
 }
 
 #[test]
-fn a_future_that_nobody_polls_any_more_holds_nobody_up() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn a_call_that_is_no_longer_polled_blocks_no_other() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     let _sleepy = waiting(&batcher, [1, 2]);
     let task = Arc::new(Task::default());
-    let mut call = asked(&batcher, 3);
+    let mut call = new_call(&batcher, 3);
     assert!(poll_as(&mut call, &task).is_pending());
-    desk.answer();
+    store.complete_one();
     assert!(task.was_woken());
     assert!(poll_as(&mut call, &task).is_pending());
-    assert_eq!(desk.batches(), [vec![1], vec![2, 3]]);
-    desk.answer();
+    assert_eq!(store.batches(), [vec![1], vec![2, 3]]);
+    store.complete_one();
     assert!(task.was_woken());
     assert_eq!(poll_as(&mut call, &task), Poll::Ready(Ok(30)));
 }
 
-/// They called while the store was at it: on another thread, or in its own code.
+/// The calls are made while the store is being called: on another thread, or in its own code.
 #[test]
-fn who_leaves_with_its_answer_tells_those_for_whom_it_did_nothing() {
+fn a_call_that_returns_its_result_wakes_the_calls_that_were_queued_meanwhile() {
     let callers: Arc<Mutex<VecDeque<Caller>>> = Arc::default();
     let next = Arc::clone(&callers);
     let send = move |entries: Vec<u32>| -> Batch<u32, StoreError> {
-        let mut callers = next.lock().expect("nobody panics under it");
+        let mut callers = next.lock().expect("no test panics with the lock");
         if let Some((call, task)) = callers.get_mut(entries[0] as usize) {
             assert!(poll_as(call, task).is_pending());
         }
@@ -295,57 +294,60 @@ fn who_leaves_with_its_answer_tells_those_for_whom_it_did_nothing() {
     };
     let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     for entry in [1, 2] {
-        let caller = (asked(&batcher, entry), Arc::default());
-        callers.lock().expect("nobody panics under it").push_back(caller);
+        let caller = (new_call(&batcher, entry), Arc::default());
+        callers.lock().expect("no test panics with the lock").push_back(caller);
     }
-    assert_eq!(poll(&mut asked(&batcher, 0)), Poll::Ready(Ok(0)));
-    let mut callers = mem::take(&mut *callers.lock().expect("nobody panics under it"));
+    assert_eq!(poll(&mut new_call(&batcher, 0)), Poll::Ready(Ok(0)));
+    let mut callers = mem::take(&mut *callers.lock().expect("no test panics with the lock"));
     for (call, task) in callers.iter_mut().rev() {
         assert!(task.was_woken());
         assert!(poll_as(call, task).is_ready());
     }
 }
 
-/// By the store's own code, or on another thread; and somebody calls there, too.
+/// The members are dropped by the store's own code, or on another thread, while calls are made.
 #[test]
-fn a_flight_that_everybody_leaves_while_it_is_polled_is_dropped() {
-    let desk = Desk::default();
-    let leaving: Arc<Mutex<Vec<Asked>>> = Arc::default();
+fn a_batch_whose_members_are_dropped_while_it_is_polled_is_dropped() {
+    let store = ManualStore::default();
+    let leaving: Arc<Mutex<Vec<TestCall>>> = Arc::default();
     let coming: Arc<Mutex<Vec<Caller>>> = Arc::default();
-    let (sender, left, came) = (desk.clone(), Arc::clone(&leaving), Arc::clone(&coming));
+    let (sender, left, came) = (store.clone(), Arc::clone(&leaving), Arc::clone(&coming));
     let send = move |entries: Vec<u32>| {
         if entries == [2] {
-            for (call, task) in &mut *came.lock().expect("nobody panics under it") {
+            for (call, task) in &mut *came.lock().expect("no test panics with the lock") {
                 assert!(poll_as(call, task).is_pending());
             }
-            left.lock().expect("nobody panics under it").clear();
+            left.lock().expect("no test panics with the lock").clear();
         }
         sender.take(entries)
     };
     let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     let mut calls = waiting(&batcher, [1, 2]);
-    leaving.lock().expect("nobody panics under it").extend(calls.pop());
-    coming.lock().expect("nobody panics under it").push((asked(&batcher, 3), Arc::default()));
-    desk.answer();
+    leaving.lock().expect("no test panics with the lock").extend(calls.pop());
+    coming
+        .lock()
+        .expect("no test panics with the lock")
+        .push((new_call(&batcher, 3), Arc::default()));
+    store.complete_one();
     assert!(poll(&mut calls[0]).is_ready());
-    assert_eq!((desk.batches().len(), desk.state().abandoned), (2, 1));
+    assert_eq!((store.batches().len(), store.state().abandoned), (2, 1));
     assert!(matches!(batcher.lock().in_flight, InFlight::None));
-    let (mut call, task) = coming.lock().expect("nobody panics under it").remove(0);
+    let (mut call, task) = coming.lock().expect("no test panics with the lock").remove(0);
     assert!(task.was_woken());
     assert!(poll_as(&mut call, &task).is_pending());
-    desk.answer();
+    store.complete_one();
     assert_eq!(poll_as(&mut call, &task), Poll::Ready(Ok(30)));
 }
 
 #[test]
 fn a_call_that_moves_to_another_task_wakes_that_one() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     let (before, after) = (Arc::new(Task::default()), Arc::new(Task::default()));
-    let mut call = asked(&batcher, 1);
+    let mut call = new_call(&batcher, 1);
     assert!(poll_as(&mut call, &before).is_pending());
     assert!(poll_as(&mut call, &after).is_pending());
-    desk.answer();
+    store.complete_one();
     assert_eq!((before.was_woken(), after.was_woken()), (false, true));
 }
 
@@ -358,90 +360,94 @@ fn a_waker_that_is_replaced_is_dropped_without_the_lock() {
     impl Drop for Looks {
         fn drop(&mut self) {
             let free = self.0.state.try_lock().is_ok();
-            self.1.lock().expect("nobody panics under it").push(free);
+            self.1.lock().expect("no test panics with the lock").push(free);
         }
     }
-    let batcher = Desk::default().batcher();
+    let batcher = ManualStore::default().batcher();
     let free: Arc<Mutex<Vec<bool>>> = Arc::default();
-    let mut call = asked(&batcher, 1);
+    let mut call = new_call(&batcher, 1);
     let looks = Waker::from(Arc::new(Looks(Arc::clone(&batcher), Arc::clone(&free))));
     assert!(call.as_mut().poll(&mut Context::from_waker(&looks)).is_pending());
     drop(looks);
     assert!(poll(&mut call).is_pending());
-    assert_eq!(*free.lock().expect("nobody panics under it"), [true]);
+    assert_eq!(*free.lock().expect("no test panics with the lock"), [true]);
 }
 
 #[test]
-fn when_nobody_waits_any_more_the_flight_is_dropped_and_the_next_call_is_sent() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn when_no_member_waits_the_batch_is_dropped_and_the_next_call_is_sent() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     drop(waiting(&batcher, [1, 2]));
-    assert_eq!(desk.state().abandoned, 1);
+    assert_eq!(store.state().abandoned, 1);
     let _next = waiting(&batcher, [3]);
-    assert_eq!(desk.batches(), [[1], [3]]);
-    assert_eq!(Arc::strong_count(&batcher), 2, "the batcher and its call: the store keeps neither");
+    assert_eq!(store.batches(), [[1], [3]]);
+    assert_eq!(
+        Arc::strong_count(&batcher),
+        2,
+        "the batcher and its call: the store holds no handle"
+    );
 }
 
 #[test]
-fn a_lane_that_everybody_left_is_freed() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn a_batcher_without_calls_is_freed() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     drop(waiting(&batcher, [1, 2]));
     let weak = Arc::downgrade(&batcher);
     drop(batcher);
-    desk.state().waker = None;
+    store.state().waker = None;
     assert!(weak.upgrade().is_none());
 }
 
 #[test]
-fn an_error_of_a_batch_is_told_to_all_aboard() {
+fn an_error_of_a_batch_is_returned_to_all_members() {
     let error = StoreError::Unavailable { reason: "no".to_owned() };
-    let (open, answer) = (Desk::default(), error.clone());
+    let (open, result) = (ManualStore::default(), error.clone());
     let gate = open.clone();
     let batcher: Arc<Numbers> = Batcher::new(
         move |entries| {
-            let (gate, answer) = (gate.take(entries), answer.clone());
-            Box::pin(async move { gate.await.and(Err(answer)) })
+            let (gate, result) = (gate.take(entries), result.clone());
+            Box::pin(async move { gate.await.and(Err(result)) })
         },
         |_| 1,
     );
     let mut calls = waiting(&batcher, [1, 2, 3]);
-    (0..2).for_each(|_| open.answer());
+    (0..2).for_each(|_| open.complete_one());
     for call in &mut calls {
         assert_eq!(poll(call), Poll::Ready(Err(error.clone())));
     }
 }
 
-/// They may be anybody's.
+/// It is not known which result belongs to which entry.
 #[test]
-fn answers_that_are_too_few_or_too_many_are_unknown_to_all() {
+fn with_too_few_or_too_many_results_the_outcome_is_unknown_for_all_members() {
     for given in [0, 1, 3] {
-        let desk = Desk::default();
-        let gate = desk.clone();
+        let store = ManualStore::default();
+        let gate = store.clone();
         let send = move |entries: Vec<u32>| -> Batch<u32, StoreError> {
             let wrong = entries.len() == 2;
             let batch = gate.take(entries);
             Box::pin(async move {
-                let mut answers = batch.await?;
+                let mut results = batch.await?;
                 if wrong {
-                    answers.resize(given, Ok(0));
+                    results.resize(given, Ok(0));
                 }
-                Ok(answers)
+                Ok(results)
             })
         };
         let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
         let mut calls = waiting(&batcher, [1, 2, 3]);
-        (0..2).for_each(|_| desk.answer());
+        (0..2).for_each(|_| store.complete_one());
         assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
         for call in &mut calls[1..] {
-            let reason = format!("the store gave {given} answers to 2 entries");
+            let reason = format!("the store returned {given} results for 2 entries");
             assert_eq!(poll(call), Poll::Ready(Err(StoreError::Unknown { reason })));
         }
     }
 }
 
 #[test]
-fn a_store_that_panics_costs_those_aboard_their_answer_and_nobody_else() {
+fn if_the_store_panics_only_the_members_fail() {
     struct PanicsWhenDropped;
     impl Drop for PanicsWhenDropped {
         fn drop(&mut self) {
@@ -458,17 +464,17 @@ fn a_store_that_panics_costs_those_aboard_their_answer_and_nobody_else() {
     };
     let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     for entry in [1, 2, 3] {
-        let answer = poll(&mut asked(&batcher, entry));
-        let Poll::Ready(Err(StoreError::Unknown { reason })) = answer else {
-            panic!("{answer:?}");
+        let result = poll(&mut new_call(&batcher, entry));
+        let Poll::Ready(Err(StoreError::Unknown { reason })) = result else {
+            panic!("{result:?}");
         };
         assert!(reason.starts_with("the store panicked: "), "{reason}");
     }
-    assert_eq!(poll(&mut asked(&batcher, 4)), Poll::Ready(Ok(4)));
+    assert_eq!(poll(&mut new_call(&batcher, 4)), Poll::Ready(Ok(4)));
 }
 
 #[test]
-fn news_that_comes_while_the_flight_is_polled_is_not_lost() {
+fn a_wake_up_while_the_batch_is_polled_is_not_lost() {
     let send = |entries: Vec<u32>| -> Batch<u32, StoreError> {
         let mut polls = 0;
         Box::pin(async move {
@@ -483,13 +489,13 @@ fn news_that_comes_while_the_flight_is_polled_is_not_lost() {
     };
     let batcher: Arc<Numbers> = Batcher::new(send, |_| 1);
     let task = Arc::new(Task::default());
-    let mut call = asked(&batcher, 1);
-    let mut answer = poll_as(&mut call, &task);
-    while answer.is_pending() {
+    let mut call = new_call(&batcher, 1);
+    let mut result = poll_as(&mut call, &task);
+    while result.is_pending() {
         assert!(task.was_woken());
-        answer = poll_as(&mut call, &task);
+        result = poll_as(&mut call, &task);
     }
-    assert_eq!(answer, Poll::Ready(Ok(1)));
+    assert_eq!(result, Poll::Ready(Ok(1)));
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -503,23 +509,23 @@ fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => return answer,
+            Poll::Ready(result) => return result,
             Poll::Pending => thread::park(),
         }
     }
 }
 
-/// Answers from another thread, so that news and polls cross.
+/// Batches complete on another thread, so that wake-ups and polls race.
 #[test]
-fn threads_get_their_own_answers_and_their_calls_in_order() {
-    let desk = Desk::default();
-    let batcher = desk.batcher();
+fn threads_get_their_own_results_and_their_calls_are_sent_in_order() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
     let done = Arc::new(AtomicBool::new(false));
-    let clerk = thread::spawn({
-        let (desk, done) = (desk.clone(), Arc::clone(&done));
+    let completer = thread::spawn({
+        let (store, done) = (store.clone(), Arc::clone(&done));
         move || {
             while !done.load(Ordering::Acquire) {
-                desk.answer();
+                store.complete_one();
                 thread::yield_now();
             }
         }
@@ -535,10 +541,10 @@ fn threads_get_their_own_answers_and_their_calls_in_order() {
             })
         })
         .collect();
-    callers.into_iter().for_each(|caller| caller.join().expect("every answer was right"));
+    callers.into_iter().for_each(|caller| caller.join().expect("every result was right"));
     done.store(true, Ordering::Release);
-    clerk.join().expect("it only answers");
-    let sent: Vec<u32> = desk.batches().concat();
+    completer.join().expect("it does not panic");
+    let sent: Vec<u32> = store.batches().concat();
     for caller in 0..4 {
         let own: Vec<u32> = sent.iter().copied().filter(|entry| entry / 1000 == caller).collect();
         assert!(own.is_sorted() && own.len() == 500);
@@ -547,16 +553,16 @@ fn threads_get_their_own_answers_and_their_calls_in_order() {
 
 fn check(batcher: &Numbers, seed: u64) {
     let state = batcher.lock();
-    let waits = |number: &&u64| matches!(state.calls.get(number), Some(Member::Waits(_)));
+    let waits = |number: &&u64| matches!(state.calls.get(number), Some(CallState::Waiting(_)));
     assert_eq!(state.awaited, state.members.iter().filter(waits).count(), "seed {seed}");
     let parked = matches!(state.in_flight, InFlight::Parked(_));
     assert_eq!((state.awaited > 0, !state.members.is_empty()), (parked, parked), "seed {seed}");
 }
 
-/// Random polls, drops and answers. Whoever is not dropped gets its answer by polling when it
-/// is told to, and only then; what is sent is sent once, in the order of first polls.
+/// Random polls, drops and completions. Each call that is not dropped gets its result if it is
+/// polled whenever it is woken, and only then. Each entry is sent once, in the order of first polls.
 #[test]
-fn whatever_is_dropped_the_others_are_answered() {
+fn whatever_is_dropped_the_other_calls_complete() {
     for seed in 1..=300_u64 {
         let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut below = move |n: usize| {
@@ -565,43 +571,43 @@ fn whatever_is_dropped_the_others_are_answered() {
             random ^= random << 17;
             usize::try_from(random % n as u64).expect("it is below n")
         };
-        let desk = Desk::default();
-        let batcher = desk.batcher();
-        let mut calls: Vec<(u32, Asked, Arc<Task>)> = Vec::new();
-        let polled = |calls: &mut Vec<(u32, Asked, Arc<Task>)>, at: usize| {
+        let store = ManualStore::default();
+        let batcher = store.batcher();
+        let mut calls: Vec<(u32, TestCall, Arc<Task>)> = Vec::new();
+        let polled = |calls: &mut Vec<(u32, TestCall, Arc<Task>)>, at: usize| {
             let (entry, call, task) = &mut calls[at];
             task.was_woken();
-            if let Poll::Ready(answer) = poll_as(call, task) {
-                assert_eq!(answer, Ok(*entry * 10), "seed {seed}");
+            if let Poll::Ready(result) = poll_as(call, task) {
+                assert_eq!(result, Ok(*entry * 10), "seed {seed}");
                 drop(calls.swap_remove(at));
             }
         };
         for entry in 0..60 {
             match below(4) {
                 0 | 1 => {
-                    calls.push((entry, asked(&batcher, entry), Arc::default()));
+                    calls.push((entry, new_call(&batcher, entry), Arc::default()));
                     let last = calls.len() - 1;
                     polled(&mut calls, last);
                 }
                 2 if !calls.is_empty() => drop(calls.swap_remove(below(calls.len()))),
                 2 => {}
-                _ => desk.answer(),
+                _ => store.complete_one(),
             }
             check(&batcher, seed);
-            let told = calls.iter().position(|(.., task)| task.0.load(Ordering::Relaxed));
-            if let (Some(at), 0) = (told, below(2)) {
+            let woken = calls.iter().position(|(.., task)| task.0.load(Ordering::Relaxed));
+            if let (Some(at), 0) = (woken, below(2)) {
                 polled(&mut calls, at);
             }
         }
-        // Only those look who were told to.
+        // Only calls that were woken are polled.
         while !calls.is_empty() {
-            desk.answer();
-            let told: Vec<usize> =
+            store.complete_one();
+            let woken: Vec<usize> =
                 (0..calls.len()).rev().filter(|&at| calls[at].2.was_woken()).collect();
-            assert!(!told.is_empty(), "seed {seed}: all wait, and nobody was told to look");
-            told.into_iter().for_each(|at| polled(&mut calls, at));
+            assert!(!woken.is_empty(), "seed {seed}: all calls wait, and none was woken");
+            woken.into_iter().for_each(|at| polled(&mut calls, at));
         }
-        let sent = desk.batches().concat();
+        let sent = store.batches().concat();
         assert!(sent.is_sorted(), "seed {seed}: {sent:?}");
     }
 }

@@ -1,9 +1,8 @@
 //! What a handle to a store promises.
 
-use requeue::ManualClock;
 use requeue_jobs::{
-    ChangeError, Changed, Invalid, Jobs, MemoryStore, Mode, PutError, PutOutcome, SettleError,
-    Settled, StoreError, Timestamp, WallClock, limits,
+    ChangeError, Changed, Invalid, Jobs, ManualClock, MemoryStore, Mode, PutError, PutOutcome,
+    SettleError, Settled, StoreError, Timestamp, WallClock, limits,
 };
 use requeue_testkit::block_on;
 use std::pin::pin;

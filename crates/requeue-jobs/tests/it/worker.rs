@@ -1,10 +1,9 @@
 //! What the worker over jobs promises, on a clock that moves when it is told to.
 
-mod support;
-
-use requeue::worker::{BoxError, Next, Outcome, Run, RunnerFuture};
+use crate::support::{Executor, Fault, World};
 use requeue_jobs::{
-    ClaimedJob, JobState, JobWorker, RunningJobs, Settings, SettleError, Store, StoreError,
+    BoxError, JobRun, JobState, JobWorker, Next, Outcome, RunnerFuture, RunningJobs, Settings,
+    SettleError, Store, StoreError,
 };
 use requeue_testkit::block_on;
 use std::future::{Future, pending, poll_fn};
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{Executor, Fault, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A third of a lease.
@@ -46,9 +44,9 @@ impl World {
                     Next::RetryIn(delay) => format!("again in {delay:?}"),
                     next => format!("{next:?}"),
                 };
-                failures.say(format!("{} {}: {}", failed.key.id(), failed.cause, next));
+                failures.say(format!("{} {}: {}", failed.job.id(), failed.cause, next));
             })
-            .on_dead(move |failed| dead.say(format!("{} is dead", failed.key.id())))
+            .on_dead(move |failed| dead.say(format!("{} is dead", failed.job.id())))
             .on_lost(move |job, error| {
                 let error = match error {
                     SettleError::LeaseLost { .. } => "lost".to_owned(),
@@ -67,7 +65,7 @@ impl World {
 
     fn spawn<F, Fut>(&self, worker: JobWorker, handler: F) -> RunningJobs
     where
-        F: Fn(Run<ClaimedJob>) -> Fut + Send + Sync + 'static,
+        F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let executor = self.executor.clone();
@@ -79,7 +77,7 @@ impl World {
     /// A job that a worker with this handler has worked on; what it said, and the job now.
     fn after_one<F, Fut>(&self, handler: F) -> Vec<String>
     where
-        F: Fn(Run<ClaimedJob>) -> Fut + Send + Sync + 'static,
+        F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let log = Log::default();
@@ -140,7 +138,7 @@ fn done_is_the_end_of_a_job() {
     let world = World::new();
     let said = world.after_one(|run| async move {
         assert_eq!(
-            (run.key.id().as_str(), run.key.body.bytes(), run.attempt),
+            (run.job.id().as_str(), run.job.body.bytes(), run.attempt),
             ("i", &b"body"[..], 1)
         );
         Ok(Outcome::Done)
@@ -149,12 +147,41 @@ fn done_is_the_end_of_a_job() {
 }
 
 #[test]
+fn a_handler_may_return_unit() {
+    let world = World::new();
+    world.put("i");
+    let executor = world.executor.clone();
+    let worker = world.worker(&Log::default());
+    worker.spawn_with(move |task| executor.spawn(task), |_run| async { Ok(()) });
+    world.executor.run();
+    assert_eq!(world.view("i"), None);
+}
+
+#[test]
+fn a_failure_reports_how_long_the_handler_ran() {
+    let world = World::new();
+    world.put("i");
+    let (log, clock, executor) = (Log::default(), world.clock.clone(), world.executor.clone());
+    let took = log.clone();
+    let worker = JobWorker::new(&world.jobs, ["k"], "w").expect("it is valid");
+    worker.on_failure(move |failure| took.say(format!("{:?}", failure.took))).spawn_with(
+        move |task| executor.spawn(task),
+        move |_run| {
+            clock.advance(3 * SECOND);
+            std::future::ready(Ok(Outcome::give_up("no such order")))
+        },
+    );
+    world.executor.run();
+    assert_eq!(log.take(), ["3s"]);
+}
+
+#[test]
 fn a_retry_comes_back_as_the_backoff_says() {
     let world = World::new();
     let said = world.after_one(|run| async move {
         Ok(if run.attempt < 3 { Outcome::Retry } else { Outcome::Done })
     });
-    assert_eq!(said, ["i the handler said so: again in 1s"]);
+    assert_eq!(said, ["i the handler requested a retry: again in 1s"]);
     let job = world.view("i").unwrap();
     assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
     assert_eq!(job.failures[0].worker.as_str(), "w");
@@ -198,7 +225,7 @@ fn a_panic_is_a_failed_attempt() {
             }))
         });
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("it panicked") && said[0].contains(message), "{said:?}");
+        assert!(said[0].contains("panicked") && said[0].contains(message), "{said:?}");
         assert_eq!(world.view("i").unwrap().attempts, 1);
     }
 }
@@ -217,7 +244,7 @@ fn a_handler_that_blocks_for_longer_than_it_may_has_failed_whatever_it_answers()
             Ok(Outcome::Done)
         }
     });
-    assert_eq!(log.take(), ["i it took too long: again in 1s"]);
+    assert_eq!(log.take(), ["i timed out: again in 1s"]);
 }
 
 #[test]
@@ -256,16 +283,17 @@ fn an_attempt_that_takes_too_long_has_failed() {
     world.pass(SECOND, 4);
     assert!(log.take().is_empty());
     world.pass(SECOND, 1);
-    assert_eq!(log.take(), ["stopped", "i it took too long: again in 1s"]);
+    assert_eq!(log.take(), ["stopped", "i timed out: again in 1s"]);
     assert_eq!(world.view("i").unwrap().attempts, 1);
 }
 
 #[test]
 fn whoever_gives_up_has_a_dead_job() {
     let world = World::new();
-    let said = world.after_one(|_| async { Ok(Outcome::GiveUp) });
-    assert_eq!(said, ["i the handler said so: Dead", "i is dead"]);
+    let said = world.after_one(|_| async { Ok(Outcome::give_up("no such order")) });
+    assert_eq!(said, ["i no such order: Dead", "i is dead"]);
     let job = world.view("i").unwrap();
+    assert_eq!(job.failures[0].error.as_deref(), Some("no such order"));
     assert_eq!((job.state, job.attempts), (JobState::Dead, 1));
 }
 
@@ -281,7 +309,7 @@ fn a_job_whose_attempts_are_used_up_is_dead() {
     world.put("i");
     world.spawn(world.worker(&log), |_| async { Ok(Outcome::Retry) });
     let said = log.take();
-    assert_eq!(said[1..], ["i the handler said so: Dead", "i is dead"]);
+    assert_eq!(said[1..], ["i the handler requested a retry: Dead", "i is dead"]);
 }
 
 #[test]
@@ -290,7 +318,7 @@ fn a_job_that_is_requeued_comes_back_and_no_failure_is_counted() {
     let runs = Log::default();
     let log = runs.clone();
     world.after_one(move |run| {
-        log.say(format!("{} {}", run.key.id(), run.attempt));
+        log.say(format!("{} {}", run.job.id(), run.attempt));
         async { Ok(Outcome::RequeueAfter(5 * SECOND)) }
     });
     world.pass(SECOND, 4);
@@ -651,7 +679,7 @@ fn an_attempt_that_begins_late_extends_its_lease_in_time() {
     let (log, attempts) = (Log::default(), Executor::default());
     world.put("i");
     let spawn = world.attempts_on(&attempts);
-    world.worker(&log).spawn_with(spawn, |_| pending());
+    world.worker(&log).spawn_with(spawn, |_| pending::<Result<(), _>>());
     world.executor.run();
     world.clock.advance(3 * THIRD - SECOND);
     attempts.run();
@@ -679,7 +707,7 @@ fn a_callback_that_panics_changes_nothing() {
     world.put("j");
     let worker = JobWorker::new(&world.jobs, ["k"], "w").unwrap();
     let worker = worker.on_failure(|_| panic!("a callback")).on_dead(|_| panic!("another"));
-    let running = world.spawn(worker, |_| async { Ok(Outcome::GiveUp) });
+    let running = world.spawn(worker, |_| async { Ok(Outcome::give_up("")) });
     assert!(running.jobs().is_empty());
     assert_eq!(world.view("j").unwrap().state, JobState::Dead);
 }

@@ -1,7 +1,5 @@
 //! An executor that polls what was woken, and a store that fails when it is told to.
 
-use requeue::worker::RunnerFuture;
-use requeue::{Clock, ManualClock};
 use requeue_jobs::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

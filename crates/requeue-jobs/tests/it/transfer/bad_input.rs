@@ -64,12 +64,12 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""generation":12"#,
             r#""generation":4503599627370497"#,
-            "what is in line 2: the kind's generation is 4503599627370497, and may be 4503599627370496 at most",
+            "what is in line 2: the kind's generation is 4503599627370497; the limit is 4503599627370496",
         ),
         (
             r#""secs":20,"#,
             r#""secs":0,"#,
-            "what is in line 2: the lease is 1ns, and may be from 10ms to 86400s",
+            "what is in line 2: the lease is 1ns; the range is 10ms to 86400s",
         ),
         (
             r#""secs":20,"#,
@@ -105,7 +105,7 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         ),
         (r#""id":"nightly""#, r#""id":"""#, r#"line 3: id is "": the id must not be empty"#),
         // Jobs.
-        (r#""id":"dead""#, &long, "xxx…\": the id has 600 bytes, and may have 512"),
+        (r#""id":"dead""#, &long, "xxx…\": the id has 600 bytes; the limit is 512"),
         (
             r#""state":"dead""#,
             r#""state":"dying""#,
@@ -114,7 +114,7 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""state":"dead""#,
             r#""state":"ready""#,
-            r#"what is in line 4: job "dead" cannot be as it is said to be"#,
+            r#"what is in line 4: job "dead" is inconsistent"#,
         ),
         (r#""AP8=""#, r#""AP8""#, r#"line 4: body_base64 is "AP8": Invalid padding"#),
         (
@@ -126,12 +126,12 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""body_base64":"AP8=""#,
             &large,
-            "line 4: body is 1048578 bytes: the body has 1048578 bytes, and may have 1048576",
+            "line 4: body is 1048578 bytes: the body has 1048578 bytes; the limit is 1048576",
         ),
         (
             r#""content_type":"application/octet-stream""#,
             &content_type,
-            "…\": the content type has 129 bytes, and may have 128",
+            "…\": the content type has 129 bytes; the limit is 128",
         ),
         (
             r#""worker":"w","started"#,

@@ -1,0 +1,7 @@
+//! The integration tests of the crate, in one binary: linking is most of their build time.
+
+mod client;
+mod support;
+#[cfg(feature = "serde")]
+mod transfer;
+mod worker;
