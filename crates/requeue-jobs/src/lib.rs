@@ -51,6 +51,8 @@ mod client;
 mod cron;
 mod error;
 mod job;
+#[cfg(feature = "serde")]
+pub mod json;
 mod layered;
 pub mod limits;
 mod memory;
