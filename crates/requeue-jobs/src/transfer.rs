@@ -72,7 +72,7 @@ pub struct Progress {
 ///
 /// Returns the final counts. `progress` is called after each page of jobs and after each kind.
 /// Writing blocks the thread, so use a buffered writer. If the future is dropped, the export stops,
-/// and an import of the incomplete output fails with [`TransferError::Cut`].
+/// and an import of the incomplete output fails with [`TransferError::Incomplete`].
 ///
 /// An export is not a snapshot. A job that does not change during the export is written exactly
 /// once. A job that changes is written as it was before or after the change.

@@ -39,20 +39,20 @@ pub enum TransferError {
     },
     /// The last line, of type `end`, is missing: the export is incomplete.
     #[error("the export is incomplete: it ends after line {line} without an end line")]
-    Cut {
+    Incomplete {
         /// The number of the last line, or 0 if the input is empty.
         line: u64,
     },
     /// The counts in the `end` line differ from the lines that were read: lines are missing, or were
     /// added.
-    #[error("line {line} gives a total of {said} {what}, but the export contains {found}")]
+    #[error("line {line} gives a total of {stated} {what}, but the export contains {found}")]
     Count {
         /// The number of the `end` line.
         line: u64,
         /// What was counted: `kinds`, `schedules` or `jobs`.
         what: &'static str,
         /// The total according to the `end` line.
-        said: u64,
+        stated: u64,
         /// The number of lines that were read.
         found: u64,
     },

@@ -2,7 +2,7 @@
 
 use super::error::TransferError;
 use super::kind::{KindLine, read_schedule};
-use super::lines::Lines;
+use super::lines::LineReader;
 use super::object::ObjectReader;
 use super::{FORMAT, Progress, VERSION, job};
 use crate::job::JobView;
@@ -36,7 +36,7 @@ pub async fn import(
     input: &mut (impl BufRead + ?Sized),
     progress: impl FnMut(Progress),
 ) -> Result<Progress, TransferError> {
-    let mut lines = Lines::new(input);
+    let mut lines = LineReader::new(input);
     let mut import = Import {
         store,
         progress,
@@ -46,7 +46,7 @@ pub async fn import(
         lines: Vec::new(),
         bytes: 0,
     };
-    let mut header = lines.next()?.ok_or(TransferError::Cut { line: 0 })?;
+    let mut header = lines.next()?.ok_or(TransferError::Incomplete { line: 0 })?;
     header.expect_type(FORMAT)?;
     let found = header.take("version")?;
     if found > VERSION {
@@ -56,7 +56,7 @@ pub async fn import(
     header.finish()?;
     loop {
         let Some(mut fields) = lines.next()? else {
-            return Err(TransferError::Cut { line: lines.number() });
+            return Err(TransferError::Incomplete { line: lines.number() });
         };
         import.done.bytes = fields.bytes_so_far();
         match &*fields.take::<String>("type")? {
@@ -192,9 +192,9 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         let line = fields.line();
         let Progress { kinds, schedules, jobs, .. } = self.done;
         for (what, found) in [("kinds", kinds), ("schedules", schedules), ("jobs", jobs)] {
-            let said = fields.take(what)?;
-            if said != found {
-                return Err(TransferError::Count { line, what, said, found });
+            let stated = fields.take(what)?;
+            if stated != found {
+                return Err(TransferError::Count { line, what, stated, found });
             }
         }
         fields.finish()?;

@@ -8,7 +8,7 @@ use std::io::{BufRead, Read};
 /// which every byte is escaped to six, `\u0000`. Failed attempts and names add little to that.
 pub(super) const MAX_LINE_LEN: usize = 16 << 20;
 
-pub(super) struct Lines<'a, R: ?Sized> {
+pub(super) struct LineReader<'a, R: ?Sized> {
     input: &'a mut R,
     /// The number of the line that was read last, from 1.
     number: u64,
@@ -17,9 +17,9 @@ pub(super) struct Lines<'a, R: ?Sized> {
     text: Vec<u8>,
 }
 
-impl<'a, R: BufRead + ?Sized> Lines<'a, R> {
+impl<'a, R: BufRead + ?Sized> LineReader<'a, R> {
     pub(super) fn new(input: &'a mut R) -> Self {
-        Lines { input, number: 0, bytes: 0, text: Vec::new() }
+        LineReader { input, number: 0, bytes: 0, text: Vec::new() }
     }
 
     /// Returns the number of the line that was read last, from 1; 0 before the first.

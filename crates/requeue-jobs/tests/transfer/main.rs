@@ -327,7 +327,7 @@ fn an_export_that_is_cut_at_any_byte_is_detected() {
     for end in 0..file.len() - 1 {
         let error = block_on(import(&*store, &mut &file[..end], |_| {}));
         let error = error.expect_err("the export is incomplete");
-        let cut = matches!(error, TransferError::Cut { .. } | TransferError::NotJson { .. });
+        let cut = matches!(error, TransferError::Incomplete { .. } | TransferError::NotJson { .. });
         assert!(cut, "cut at {end}: {error}");
     }
     // Only the line break of the last line is missing.
