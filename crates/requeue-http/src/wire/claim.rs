@@ -15,7 +15,7 @@ use std::time::Duration;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// The kinds to claim jobs of. Within a kind, jobs are claimed in due order. The kind that is
+    /// The kinds to claim jobs of, at most 1000. Within a kind, jobs are claimed in due order. The kind that is
     /// tried first changes from claim to claim, so that all kinds get their turn.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
@@ -106,7 +106,7 @@ impl From<&Claim> for ClaimRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
-    /// The kinds to wait for.
+    /// The kinds to wait for, at most 1000.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
     /// How long to wait at most, up to `1m`.
@@ -169,7 +169,7 @@ pub struct ClaimedView {
     pub body_base64: Option<String>,
     /// The content type of the body.
     pub content_type: String,
-    /// The time at which the job was due.
+    /// The time at which the job was due, in RFC 3339 (UTC, milliseconds).
     pub due: String,
     /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
@@ -180,9 +180,9 @@ pub struct ClaimedView {
     /// The number of this attempt: 1, plus the number of failures since the attempts were last reset.
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub attempt: u32,
-    /// The time at which the lease expires unless it is extended.
+    /// The time at which the lease expires unless it is extended, in RFC 3339.
     pub lease_ends_at: String,
-    /// The time of the first put of this job.
+    /// The time of the first put of this job, in RFC 3339.
     pub created_at: String,
 }
 

@@ -70,7 +70,7 @@ pub struct JobJson {
     pub body_base64: Option<String>,
     /// The content type of the body.
     pub content_type: String,
-    /// The due time.
+    /// The due time, in RFC 3339 (UTC, milliseconds).
     pub due: String,
     /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
@@ -98,12 +98,12 @@ pub struct JobJson {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub deaths: u32,
-    /// The time at which the job became dead, if it is dead.
+    /// The time at which the job became dead, in RFC 3339, if it is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_at: Option<String>,
-    /// The time of the first put of this job.
+    /// The time of the first put of this job, in RFC 3339.
     pub created_at: String,
-    /// The time of the last change to this job.
+    /// The time of the last change to this job, in RFC 3339.
     pub updated_at: String,
 }
 
@@ -114,9 +114,9 @@ pub struct JobJson {
 pub struct LeaseJson {
     /// The name of the worker that holds the lease.
     pub worker: String,
-    /// The time at which the job was claimed.
+    /// The time at which the job was claimed, in RFC 3339.
     pub claimed_at: String,
-    /// The time at which the lease expires unless it is extended.
+    /// The time at which the lease expires unless it is extended, in RFC 3339.
     pub ends_at: String,
     /// Whether the job was cancelled. A cancelled job is removed when its lease ends.
     #[serde(default)]
@@ -140,7 +140,8 @@ pub struct SuccessorJson {
     pub body_base64: Option<String>,
     /// The content type of the body.
     pub content_type: String,
-    /// The due time of the successor. It becomes due at this time, but not before the lease ends.
+    /// The due time of the successor, in RFC 3339. The successor becomes due at this time, but not
+    /// before the lease ends.
     pub due: String,
     /// The generation of the successor.
     pub generation: u64,
@@ -153,9 +154,9 @@ pub struct SuccessorJson {
 pub struct FailureJson {
     /// The name of the worker.
     pub worker: String,
-    /// The time at which the job was claimed.
+    /// The time at which the job was claimed, in RFC 3339.
     pub started_at: String,
-    /// The time at which the worker reported the failure, or the lease expired.
+    /// The time at which the worker reported the failure, or the lease expired, in RFC 3339.
     pub ended_at: String,
     /// The error that the worker reported; `null` if the lease expired.
     pub error: Option<String>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Settings))]
 pub struct SettingsJson {
-    /// The duration of a lease if a claim does not specify one.
+    /// The duration of a lease if a claim does not specify one, such as `30s`.
     pub lease: String,
     /// The delay before a failed job is due again.
     pub backoff: BackoffJson,
@@ -33,9 +33,9 @@ pub struct SettingsJson {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Backoff))]
 pub struct BackoffJson {
-    /// The delay after the first failure. It doubles with each further failure.
+    /// The delay after the first failure, such as `1s`. It doubles with each further failure.
     pub base: String,
-    /// The longest delay.
+    /// The longest delay, such as `1h`.
     pub max: String,
     /// The delay is reduced by a random part of up to this percentage.
     pub jitter_percent: u8,
@@ -45,7 +45,7 @@ pub struct BackoffJson {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Retention))]
 pub struct RetentionJson {
-    /// How long a dead job is kept after it died.
+    /// How long a dead job is kept after it died, such as `7d`.
     pub age: String,
     /// The maximum number of dead jobs of the kind. Those that died last are kept.
     pub count: usize,
@@ -114,18 +114,19 @@ pub struct SettingsPatch {
         skip_serializing_if = "Option::is_none"
     )]
     pub backoff: Option<BackoffPatch>,
-    /// The number of failed attempts after which a job is dead.
+    /// The number of failed attempts after which a job is dead. Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", maximum = 4294967295_i64))]
     pub max_attempts: Option<u32>,
     /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
+    /// Default: `null`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(value_type = Option<u32>, format = "uint32", maximum = 4294967295_i64)
     )]
     pub concurrency: Option<Option<u32>>,
-    /// Whether the kind is paused. No job of a paused kind is claimed.
+    /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// How long dead jobs are kept, and how many.
@@ -142,13 +143,15 @@ pub struct SettingsPatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BackoffPatch {
-    /// The delay after the first failure. It doubles with each further failure.
+    /// The delay after the first failure, at most 10 years. It doubles with each further failure.
+    /// Default: `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// The longest delay.
+    /// The longest delay, at most 10 years. Default: `1h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
     /// The delay is reduced by a random part of up to this percentage. Values above 100 count as 100.
+    /// Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 255))]
     pub jitter_percent: Option<u8>,
@@ -159,10 +162,11 @@ pub struct BackoffPatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetentionPatch {
-    /// How long a dead job is kept after it died.
+    /// How long a dead job is kept after it died. Default: `7d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<String>,
     /// The maximum number of dead jobs of the kind. Those that died last are kept.
+    /// Default: 100,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
@@ -234,7 +238,7 @@ pub struct KindStats {
     pub leased: u64,
     /// The number of dead jobs.
     pub dead: u64,
-    /// The due time of the oldest ready job; `null` if no job is ready.
+    /// The due time of the oldest ready job, in RFC 3339; `null` if no job is ready.
     pub oldest_ready: Option<String>,
     /// Whether the kind is paused.
     pub paused: bool,

@@ -26,7 +26,7 @@ pub struct JobsQuery {
     /// Lists only jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Lists only dead jobs that died before this time.
+    /// Lists only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
     /// Lists jobs after this position: the `cursor` of the previous page.
@@ -115,9 +115,9 @@ impl From<Spans> for UpcomingQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Upcoming {
-    /// The start of the first span.
+    /// The start of the first span, in RFC 3339.
     pub from: String,
-    /// The length of each span.
+    /// The length of each span, such as `1m`.
     pub span: String,
     /// The number of jobs that become due in each span.
     pub counts: Vec<u64>,

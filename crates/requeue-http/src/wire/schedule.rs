@@ -42,7 +42,7 @@ pub struct ScheduleJson {
     /// What happens to times that passed while no client ticked the schedule. Default: `one`.
     #[serde(default)]
     pub missed: MissedJson,
-    /// The next time at which the schedule puts a job.
+    /// The next time at which the schedule puts a job, such as `2026-12-01T09:00:00Z`.
     pub next: String,
 }
 

@@ -144,7 +144,7 @@ pub struct SettleDone {
     /// What the settlement did.
     pub result: SettleResult,
     /// With `retry`, the time at which the job is due again. With `extended`, the time at which the
-    /// lease expires.
+    /// lease expires. In RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
