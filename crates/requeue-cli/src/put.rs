@@ -297,7 +297,7 @@ mod tests {
             (r#"{"kind":"ma il","id":"a"}"#, "allowed are"),
             (r#"{"kind":"mail","id":"a","body":1,"body_text":"x"}"#, "only one of"),
             (r#"{"kind":"mail","id":"a","delay":"5 parsecs"}"#, "delay: "),
-            (r#"{"kind":"mail","id":"a","mode":"debounce"}"#, "needs max_wait"),
+            (r#"{"kind":"mail","id":"a","mode":"debounce"}"#, "requires max_wait"),
             (r#"{"kind":"mail","id":"a","body_base64":"?"}"#, "body_base64: "),
         ] {
             let error = read(line).unwrap_err();

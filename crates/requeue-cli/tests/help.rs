@@ -108,7 +108,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
         (&["put", "mail"], "<ID>"),
         (&["put", "ma il", "a"], "has the character ' '; allowed are A-Z a-z 0-9 . _ -"),
         (&["put", "mail", ""], "the id must not be empty"),
-        (&["put", "mail", "a", "--in", "5"], "write 5s for seconds or 5m for minutes"),
+        (&["put", "mail", "a", "--in", "5"], "write 5s or 5m"),
         (&["put", "mail", "a", "--in", "soon"], "is not a duration"),
         (&["put", "mail", "a", "--at", "5m"], "write in 5m"),
         (&["put", "mail", "a", "--at", "09:00 Mars/Base"], "Mars/Base"),
