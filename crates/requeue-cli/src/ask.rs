@@ -5,7 +5,7 @@ use crate::out::{Out, Table, json, note, plain};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{shown, times};
 use clap::ValueEnum;
-use requeue_http::wire::{Job, KindStats, State};
+use requeue_http::wire::{JobJson, KindStats, StateJson};
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
 use requeue_jobs::{JobId, JobState, JobView, Kind, Query, Timestamp};
 
@@ -25,7 +25,7 @@ pub(crate) async fn get(args: GetArgs, place: &StoreArgs, out: Out) -> Result<()
         let told = format!("there is no job {id:?} of kind {kind}");
         return Err(Failure::new(Exit::Nothing, told).hint("a job that was acked is gone"));
     };
-    out.say(|| Job::from(&job), || shown::job_text(&job, times::now()))
+    out.say(|| JobJson::from(&job), || shown::job_text(&job, times::now()))
 }
 
 /// A state, as it is named on the command line.
@@ -80,7 +80,7 @@ pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> 
         query.limit = left.min(MAX_BATCH);
         let page = store.list(query.clone()).await?;
         for job in &page.jobs {
-            if out.json && !out.listed(&json(&Job::from(job)))? {
+            if out.json && !out.listed(&json(&JobJson::from(job)))? {
                 return Ok(());
             }
             if !out.json {
@@ -108,7 +108,7 @@ pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> 
 fn row(job: &JobView, now: Timestamp) -> [String; 6] {
     [
         plain(job.id.as_str()),
-        shown::word(State::from(job.state)),
+        shown::word(StateJson::from(job.state)),
         times::relative(job.due, now),
         job.attempts.to_string(),
         shown::body_cell(&job.body),

@@ -2,7 +2,7 @@
 
 use crate::out::note;
 use requeue_disk::DiskError;
-use requeue_http::Sort;
+use requeue_http::ProblemType;
 use requeue_http::client::CallError;
 use requeue_jobs::transfer::TransferError;
 use requeue_jobs::{ChangeError, Invalid, PutError, SettleError, StoreError};
@@ -160,12 +160,14 @@ impl From<CallError> for Failure {
         let exit = match &error {
             CallError::Unavailable { .. } => Exit::Unavailable,
             CallError::Unknown { .. } => Exit::Unknown,
-            CallError::Problem(problem) => match problem.sort() {
-                Sort::Absent => Exit::Nothing,
-                Sort::Malformed | Sort::Invalid => Exit::Usage,
-                Sort::Busy | Sort::Stopping | Sort::Unavailable => Exit::Unavailable,
-                Sort::Unknown | Sort::Bug => Exit::Unknown,
-                Sort::Unauthorized | Sort::Forbidden => {
+            CallError::Problem(problem) => match problem.problem_type() {
+                ProblemType::Absent => Exit::Nothing,
+                ProblemType::Malformed | ProblemType::Invalid => Exit::Usage,
+                ProblemType::Busy | ProblemType::Stopping | ProblemType::Unavailable => {
+                    Exit::Unavailable
+                }
+                ProblemType::Unknown | ProblemType::Bug => Exit::Unknown,
+                ProblemType::Unauthorized | ProblemType::Forbidden => {
                     return Failure::of(Exit::Refused, &error).hint(TOKEN_HINT);
                 }
                 _ => Exit::Refused,

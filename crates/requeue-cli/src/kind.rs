@@ -6,7 +6,7 @@ use crate::store_args::{IfMissing, StoreArgs, Where};
 use crate::times;
 use requeue_http::Problem;
 use requeue_http::client::path;
-use requeue_http::wire::{BackoffPatch, Reading, RetentionPatch, SettingsPatch, SettingsText};
+use requeue_http::wire::{BackoffPatch, ParseContext, RetentionPatch, SettingsJson, SettingsPatch};
 use requeue_jobs::{Kind, Settings};
 use serde::Serialize;
 use std::time::Duration;
@@ -110,10 +110,10 @@ pub(crate) async fn pause(args: KindArgs, paused: bool, place: &StoreArgs, out: 
 /// set meanwhile is not written over with what was read here.
 async fn change(place: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
     let refused = |problem: Problem| Failure::usage(problem.detail);
-    let reading = Reading { now: times::now() };
+    let reading = ParseContext { now: times::now() };
     if let Where::Server(url) = place.chosen()? {
         let path = path(&["v1", "kinds", kind.as_str()]);
-        let set: SettingsText = place.connect(&url)?.call("PATCH", &path, Some(&patch)).await?;
+        let set: SettingsJson = place.connect(&url)?.call("PATCH", &path, Some(&patch)).await?;
         return set.read(&reading).map_err(refused);
     }
     let store = place.open(IfMissing::Refuse).await?;
@@ -128,7 +128,7 @@ async fn change(place: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<
 struct OfKind<'a> {
     kind: &'a str,
     #[serde(flatten)]
-    settings: SettingsText,
+    settings: SettingsJson,
 }
 
 fn say(out: Out, kind: &Kind, settings: &Settings) -> Result<()> {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_what_is_named_changes() {
-        let reading = Reading { now: times::now() };
+        let reading = ParseContext { now: times::now() };
         let apply = |line: &str, settings: Settings| {
             args(line).patch().expect("something is named").apply(settings, &reading).unwrap()
         };
@@ -190,7 +190,7 @@ mod tests {
         let line = "mail --lease 1m --max-attempts 2 --backoff 3s --backoff-max 4m --jitter 5 \
                     --concurrency 6 --keep-dead 7d --keep-dead-count 8";
         let patch = args(line).patch().expect("all is named");
-        let reading = Reading { now: times::now() };
+        let reading = ParseContext { now: times::now() };
         let settings = patch.apply(Settings::default(), &reading).unwrap();
         assert_eq!(settings.lease, Duration::from_secs(60));
         assert_eq!((settings.max_attempts, settings.concurrency), (2, Some(6)));

@@ -6,7 +6,7 @@ use crate::shown::{self, OfJob};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use clap::ValueEnum;
-use requeue_http::wire::{PutDone, PutRequest, Reading};
+use requeue_http::wire::{ParseContext, PutDone, PutRequest};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN};
 use requeue_jobs::{
     Body, Condition, Due, Generation, JobId, Kind, Mode, Placed, Put, PutError, Store, Timestamp,
@@ -163,7 +163,7 @@ fn read(line: &[u8]) -> Result<Put, String> {
         let told = told.split(&at).next().unwrap_or_default();
         format!("{told}, at column {}", error.column())
     })?;
-    let reading = Reading { now: times::now() };
+    let reading = ParseContext { now: times::now() };
     request.read("", None, None, &reading).map_err(|problem| problem.detail)
 }
 
@@ -292,12 +292,12 @@ mod tests {
         assert_eq!(put.body.bytes(), br#"{"x":1.50}"#);
         assert_eq!(put.due, Due::After(Duration::from_secs(300)));
         for (line, told) in [
-            (r#"{"kind":"mail"}"#, "id: this is missing"),
+            (r#"{"kind":"mail"}"#, "id: this field is missing"),
             (r#"{"kind":"mail","id":"a","dely":"5m"}"#, "unknown field `dely`"),
             (r#"{"kind":"ma il","id":"a"}"#, "allowed are"),
             (r#"{"kind":"mail","id":"a","body":1,"body_text":"x"}"#, "only one of"),
             (r#"{"kind":"mail","id":"a","delay":"5 parsecs"}"#, "delay: "),
-            (r#"{"kind":"mail","id":"a","mode":"debounce"}"#, "needs max_wait"),
+            (r#"{"kind":"mail","id":"a","mode":"debounce"}"#, "requires max_wait"),
             (r#"{"kind":"mail","id":"a","body_base64":"?"}"#, "body_base64: "),
         ] {
             let error = read(line).unwrap_err();

@@ -2,7 +2,7 @@
 
 use crate::out::{cut, plain};
 use crate::times::{local, relative};
-use requeue_http::wire::State;
+use requeue_http::wire::StateJson;
 use requeue_jobs::{Body, JobView, Timestamp};
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub(crate) fn error_cell(job: &JobView) -> String {
 pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
     let mut lines = vec![
         ("job", format!("{} of kind {}", plain(job.id.as_str()), job.kind)),
-        ("state", word(State::from(job.state))),
+        ("state", word(StateJson::from(job.state))),
         ("due", local(job.due, now)),
         ("generation", job.generation.to_string()),
         ("attempts", format!("{} failed", job.attempts)),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_api() {
-        assert_eq!(word(State::from(JobState::Dead)), "dead");
+        assert_eq!(word(StateJson::from(JobState::Dead)), "dead");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 mod support;
 
-use requeue_http::Sort;
+use requeue_http::ProblemType;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Deserializer, Value};
 use std::collections::HashMap;
@@ -24,6 +24,9 @@ const README: &str = include_str!("../../../README.md");
 
 /// Where the pages have their server.
 const PAGE_ADDRESS: &str = "localhost:7654";
+
+/// How a request says that it is JSON, with any curl.
+const JSON: &str = "-H 'content-type: application/json'";
 
 /// Numbers and texts of these names are what they are.
 const PASSED_OVER: [&str; 3] = ["fence", "uptime_seconds", "version"];
@@ -72,7 +75,7 @@ fn works(language: &str, file: &str, interpreter: &str) {
     for (id, body) in [("good", r#"{"to": "ann@example.org"}"#), ("bad", "{}")] {
         let put = format!(r#"{{"body": {body}}}"#);
         server.bash(&format!(
-            "curl -sS -X PUT {PAGE_ADDRESS}/v1/kinds/mail/jobs/{id} --json '{put}'"
+            "curl -sS -X PUT {PAGE_ADDRESS}/v1/kinds/mail/jobs/{id} {JSON} -d '{put}'"
         ));
     }
     let mut worker = Command::new(interpreter);
@@ -99,8 +102,8 @@ fn the_page_has_an_example_of_every_path_and_every_problem() {
             assert!(is_typed, "there is no example of {method} {path}");
         }
     }
-    for sort in Sort::all() {
-        let row = format!("| `{}` | {} |", sort.name(), sort.status());
+    for problem in ProblemType::all() {
+        let row = format!("| `{}` | {} |", problem.name(), problem.status());
         assert!(HTTP_API.contains(&row), "{row} is not on the page");
     }
 }
@@ -108,7 +111,7 @@ fn the_page_has_an_example_of_every_path_and_every_problem() {
 #[test]
 fn the_page_of_operations_has_every_metric_and_every_option() {
     let server = Server::start();
-    server.bash(&format!("curl -sS -X PUT {PAGE_ADDRESS}/v1/kinds/mail/jobs/a --json '{{}}'"));
+    server.bash(&format!("curl -sS -X PUT {PAGE_ADDRESS}/v1/kinds/mail/jobs/a {JSON} -d '{{}}'"));
     let metrics = server.bash(&format!("curl -sS {PAGE_ADDRESS}/metrics"));
     let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
@@ -140,7 +143,7 @@ impl Example {
         let fits = |(part, of): (&str, &str)| of.starts_with('{') || part == of;
         let does = match before.split_once("-X ") {
             Some((_, rest)) => rest.split(' ').next().unwrap_or_default().to_lowercase(),
-            None if after.contains("--json") => "post".to_owned(),
+            None if after.contains("application/json") => "post".to_owned(),
             None => "get".to_owned(),
         };
         does == method
@@ -279,7 +282,7 @@ impl Server {
         let output = bash.arg("-c").arg(&command).current_dir(self.dir.path("")).output();
         let output = output.expect("there is bash");
         let err = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}\n{err}\n(curl 7.82 or later is needed)");
+        assert!(output.status.success(), "{command}\n{err}");
         String::from_utf8(output.stdout).expect("it prints UTF-8")
     }
 

@@ -222,7 +222,7 @@ fn a_store_is_exported_and_imported() {
     let cut: String = shown.out.lines().take(10).map(|line| format!("{line}\n")).collect();
     dir.write("cut.jsonl", cut);
     let done = dir.run(&["import", "cut.jsonl", "--data", "third"]).code(1);
-    done.complains("and was cut");
+    done.complains("the export is incomplete");
     let server = Dir::served();
     server.feed(&["import"], shown.out.as_bytes()).ok().says("imported 300 jobs of 3 kinds");
     assert_eq!(server.ask(&["export"]).ok().out, shown.out);

@@ -1,45 +1,46 @@
-//! Jobs behind a server: a store over HTTP.
+//! The client of a requeue server: a store over HTTP.
 //!
-//! [`HttpStore`] is a [`Store`](requeue_jobs::Store), so whatever works on a store works across
-//! the network: [`Jobs`](requeue_jobs::Jobs), [`JobWorker`](requeue_jobs::JobWorker), exports.
+//! [`HttpStore`] implements [`Store`](requeue_jobs::Store), so everything that uses a store works over
+//! the network: [`Jobs`](requeue_jobs::Jobs), [`JobWorker`](requeue_jobs::JobWorker), export and
+//! import.
 //!
-//! | what happens | what a call answers |
+//! | what happens | error |
 //! |---|---|
-//! | no connection can be had | [unavailable](requeue_jobs::StoreError::Unavailable): nothing was done |
-//! | the connection breaks, or no answer comes in time | [unknown](requeue_jobs::StoreError::Unknown), if it was to change something |
-//! | the server, or a proxy, says that it is busy or stopping | unavailable |
-//! | a proxy fails on the way | unknown, if it was to change something |
-//! | the token is refused | unavailable: another token, and it works |
+//! | no connection can be opened | [unavailable](requeue_jobs::StoreError::Unavailable): nothing was done |
+//! | the connection breaks, or no response arrives in time | [unknown](requeue_jobs::StoreError::Unknown), if the call changes something; otherwise unavailable |
+//! | the server reports that it is busy, shutting down or without its store | unavailable |
+//! | a proxy between client and server fails | unknown, if the call changes something; otherwise unavailable |
+//! | the token is rejected | unavailable: the same call works with a valid token |
 //!
-//! Nothing that may have arrived is sent a second time by itself.
+//! The client never repeats a request that the server may have received.
 
 mod address;
-mod body;
 mod calls;
 mod chunks;
-mod link;
+mod errors;
+mod lenient;
 mod options;
 mod path;
-mod refused;
+mod request_body;
 mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod told;
+mod transport;
 
 pub use calls::CallError;
 pub use options::{ConnectError, Options, Secret};
 pub use path::path;
 
-use address::Address;
-use link::Link;
+use address::ServerAddress;
 use std::fmt;
+use transport::Transport;
 
-/// Jobs behind a server.
+/// A store that sends every operation to a requeue server.
 ///
-/// A handle: clones share their connections. It works on any executor and from plain threads;
-/// a thread of its own does what goes over the network. An answer that is dropped ends its
-/// request: it may have been done.
+/// Clones share their connections. The store works with any async executor and from plain threads,
+/// because it runs its network I/O on a thread of its own. Dropping a future ends its request; the
+/// operation may have been done.
 ///
 /// ```no_run
 /// use requeue_http::HttpStore;
@@ -55,14 +56,15 @@ use std::fmt;
 /// ```
 #[derive(Clone)]
 pub struct HttpStore {
-    link: Link,
+    transport: Transport,
 }
 
 impl HttpStore {
-    /// A store behind the server at this URL: `http://host:port` or `https://host`, and a path
-    /// where a proxy has put it under one.
+    /// Creates a store for the server at this URL: `http://host:port` or `https://host`, followed by
+    /// a path if a proxy serves it under one.
     ///
-    /// Nothing is sent yet: whether there is a server, the first call finds out.
+    /// This does not connect. If the server cannot be reached, the first call fails. Fails itself if
+    /// the URL is invalid, or if no thread can be started.
     ///
     /// ```
     /// use requeue_http::HttpStore;
@@ -76,16 +78,16 @@ impl HttpStore {
         HttpStore::connect_with(url, Options::default())
     }
 
-    /// The same, with other options than the default ones.
+    /// Like [`connect`](HttpStore::connect), with options. Also fails if an option is invalid.
     pub fn connect_with(url: &str, options: Options) -> Result<Self, ConnectError> {
         options.check()?;
-        let link = Link::open(Address::of(url)?, &options)?;
-        Ok(HttpStore { link })
+        let transport = Transport::open(ServerAddress::parse(url)?, &options)?;
+        Ok(HttpStore { transport })
     }
 
-    /// Where the server is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
-        self.link.url()
+        self.transport.url()
     }
 }
 

@@ -1,13 +1,14 @@
-//! The HTTP API of requeue: its words, and a client that is a store.
+//! The HTTP API of requeue: its requests and responses, and a client.
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
-//! | [`wire`] | requests and answers, as JSON has them; from and to the types of `requeue-jobs` |
-//! | [`Problem`] | what went wrong, as RFC 9457 has it |
-//! | [`times`] | times and durations, as people write them |
-//! | `client` | `HttpStore`: the jobs behind a server, as a store (feature `client`, on by default) |
+//! | [`wire`] | the JSON of requests and responses, converted from and to the types of `requeue-jobs` |
+//! | [`Problem`] | error responses: problem details (RFC 9457) |
+//! | [`times`] | parsing and formatting of times and durations |
+//! | `client` | `HttpStore`: a [`Store`](requeue_jobs::Store) that sends every operation to a server (feature `client`, on by default) |
 //!
-//! `docs/http-api.md` is the API, in words.
+//! `docs/http-api.md` describes the API. The feature `openapi` adds OpenAPI schemas to the types of
+//! [`wire`].
 
 #[cfg(feature = "client")]
 pub mod client;
@@ -17,4 +18,4 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::HttpStore;
-pub use problem::{Problem, Sort};
+pub use problem::{Problem, ProblemType};

@@ -1,6 +1,6 @@
-//! What went wrong, as RFC 9457 has it.
+//! Error responses: problem details (RFC 9457).
 //!
-//! Which status an error has is decided here, and nowhere else.
+//! This module alone decides which status an error has.
 
 use crate::times::{self, TimeError};
 use requeue_jobs::{ChangeError, Generation, Invalid, JobId, PutError, SettleError, StoreError};
@@ -8,291 +8,293 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Where a problem's type is explained: its name follows.
-const TYPES: &str = "/v1/problems/";
+/// The path under which problem types are explained. The name of the type follows.
+const TYPE_PREFIX: &str = "/v1/problems/";
 
-/// Bytes of a request that an answer repeats: people read it, and a request has megabytes.
+/// Maximum bytes of a request that a problem repeats. People read it, and a request can have
+/// megabytes.
 const MAX_REPEATED: usize = 1000;
 
-/// A problem document, `application/problem+json`.
+/// A problem details document (RFC 9457), `application/problem+json`.
 ///
 /// ```
-/// use requeue_http::{Problem, Sort};
+/// use requeue_http::{Problem, ProblemType};
 /// use requeue_jobs::Kind;
 ///
 /// let invalid = Kind::new("order/close").unwrap_err();
 /// let problem = Problem::from(invalid).at("kind");
-/// assert_eq!((problem.sort(), problem.status), (Sort::Invalid, 422));
+/// assert_eq!((problem.problem_type(), problem.status), (ProblemType::Invalid, 422));
 /// assert_eq!(problem.field.as_deref(), Some("kind"));
 /// assert!(problem.detail.contains("'/'"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(description = "What went wrong, as RFC 9457 has it."))]
+#[cfg_attr(feature = "openapi", schema(description = "An error, as problem details (RFC 9457)."))]
 pub struct Problem {
-    /// Which sort it is: `/v1/problems/NAME`, where it is explained.
+    /// The type of the problem, `/v1/problems/NAME`. Programs decide by it. A GET of this path returns
+    /// an explanation.
     #[serde(rename = "type")]
-    pub kind: String,
-    /// The same in a few words.
+    pub type_uri: String,
+    /// A short summary of the type.
     pub title: String,
-    /// The status of the answer, or what it would be of an entry of a batch.
+    /// The HTTP status. In the result of a batch entry: the status that the entry would have alone.
     pub status: u16,
-    /// What is wrong with this very request: the thing, its value, the limit.
+    /// What is wrong with this request: the field, its value and the limit.
     pub detail: String,
-    /// Which field of the request is wrong, such as `jobs[3].delay`.
+    /// The field that is wrong, such as `jobs[3].delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What the field is, or how large.
+    /// The value of the field, or its length or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// The lowest that it may be.
+    /// The lowest allowed value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Value>,
-    /// The highest, longest or most that it may be.
+    /// The highest allowed value, length or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
-    /// What is limited, in the words of the detail.
+    /// What the limit applies to, as named in `detail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// The newest generation of the job, where that is why.
+    /// With `exists` and `other-generation`: the newest generation of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
 }
 
-/// What sort of problem it is, by what the caller does next.
+/// The type of a problem. It determines the status, and what the caller does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Sort {
-    /// The request cannot be read: mend it.
+pub enum ProblemType {
+    /// The request is not valid JSON, or does not have the expected shape.
     Malformed,
-    /// The request says something that cannot be: mend it.
+    /// The value of a field is invalid.
     Invalid,
-    /// It has to say who sends it.
+    /// The request has no valid token.
     Unauthorized,
-    /// Who sends it may only read.
+    /// The token, or the origin of the request, does not permit it.
     Forbidden,
-    /// There is nothing at this path.
+    /// No resource has this path.
     NoSuchPath,
-    /// There is something at this path, and not for this method.
+    /// The path exists, but not with this method.
     WrongMethod,
-    /// There is no such job, schedule or backup.
+    /// The job, schedule or backup does not exist.
     Absent,
-    /// `if_absent`: there is such a job.
+    /// `if_absent`: the job exists.
     Exists,
-    /// `if_generation`: it has another, or there is no such job.
+    /// `if_generation`: the job has another generation, or does not exist.
     OtherGeneration,
-    /// The receipt leases no job any more.
+    /// The receipt no longer leases a job.
     LeaseLost,
-    /// The job is leased, and has no successor.
+    /// The job is leased and has no successor.
     Leased,
-    /// Only a dead job can be revived.
+    /// The job is not dead, so it cannot be revived.
     NotDead,
-    /// The operator has not allowed it.
+    /// The operator has not enabled this operation.
     NotAllowed,
-    /// It took too long to send the request.
+    /// The client sent the request too slowly.
     TooSlow,
     /// The request is too large.
     TooLarge,
-    /// The request is not JSON.
+    /// The content type of the request is not JSON.
     NotJson,
-    /// Too much is asked for at once: try again later.
+    /// A limit on concurrent requests is reached. Nothing was done.
     Busy,
-    /// The server is being shut down: try again, with another or later.
+    /// The server is shutting down. Nothing was done.
     Stopping,
-    /// Nothing was done: try again later.
+    /// The store is unavailable. Nothing was done.
     Unavailable,
-    /// It may have been done or not.
+    /// It is unknown whether the operation was done.
     Unknown,
-    /// Nobody thought of this: a bug.
+    /// The server failed unexpectedly, because of a bug.
     Bug,
 }
 
-use Sort::*;
+use ProblemType::*;
 
-/// Sort, name, status, title, and what to do.
-const SORTS: [(Sort, &str, u16, &str, &str); 21] = [
+/// Type, name, status, title, and what the caller can do.
+const TYPES: [(ProblemType, &str, u16, &str, &str); 21] = [
     (
         Malformed,
         "malformed",
         400,
-        "the request cannot be read",
-        "Mend the request: `detail` says where it is broken. Sending it again as it is will not help.",
+        "malformed request",
+        "The request is not valid JSON, lacks a required field, or contains an unknown one. `detail` says where. Correct the request; repeating it unchanged fails again.",
     ),
     (
         Invalid,
         "invalid",
         422,
-        "the request says what cannot be",
-        "Mend the field that is named. Sending it again as it is will not help. What is the matter with one entry of a batch does not touch the others.",
+        "invalid request",
+        "The value of a field is invalid. `detail` and `field` name the field. Correct it; repeating the request unchanged fails again. In a batch, an invalid entry does not affect the other entries.",
     ),
     (
         Unauthorized,
         "unauthorized",
         401,
-        "a token is needed",
-        "Send `Authorization: Bearer TOKEN`, with one of the tokens that the server was started with.",
+        "authentication required",
+        "Send `Authorization: Bearer TOKEN` with one of the tokens that the server was started with.",
     ),
     (
         Forbidden,
         "forbidden",
         403,
-        "this is not for you",
-        "A token that may only read was sent to change something: use a full one. Or a browser sent it for a page of another site, or to another name than this machine's: `detail` says which.",
+        "permission denied",
+        "The token is read-only: use a full token for requests that change something. Or a browser sent the request from a page of another site, or to a host name that is not this machine's. `detail` says which of these it is.",
     ),
     (
         NoSuchPath,
         "no-such-path",
         404,
-        "there is nothing at this path",
-        "See /v1/openapi.json for what there is.",
+        "path not found",
+        "No resource has this path. `/v1/openapi.json` lists all paths.",
     ),
     (
         WrongMethod,
         "wrong-method",
         405,
-        "this path has no such method",
-        "The header `Allow` says which it has.",
+        "method not allowed",
+        "The path does not support this method. The `Allow` header lists the methods that it supports.",
     ),
     (
         Absent,
         "absent",
         404,
-        "there is no such thing",
-        "It was never put, is done, was cancelled, or is not kept any more.",
+        "not found",
+        "The job, schedule or backup does not exist: it was never created, is done, was cancelled, or was removed by retention.",
     ),
     (
         Exists,
         "exists",
         409,
-        "there is such a job already",
-        "`if_absent` was asked for. `generation` is that of the job that there is.",
+        "job already exists",
+        "The put has `if_absent`, and a job with this kind and id exists. `generation` is the generation of that job.",
     ),
     (
         OtherGeneration,
         "other-generation",
         409,
-        "the job has another generation",
-        "`if_generation` was asked for. `generation` is the newest one; without it there is no such job. Look at the job, and decide anew.",
+        "generation conflict",
+        "The put has `if_generation`, and the job has another generation. `generation` is the newest one; if it is missing, the job does not exist. Read the job and decide again.",
     ),
     (
         LeaseLost,
         "lease-lost",
         409,
-        "the lease is lost",
-        "The receipt leases no job any more: the lease expired and the job was given to another, or it was settled before. Stop working on it, and do not undo what is finished.",
+        "lease lost",
+        "The receipt no longer leases a job: the lease expired and another worker may have the job, or the job was already settled. Stop working on it, and do not undo completed work.",
     ),
     (
         Leased,
         "leased",
         409,
-        "the job is leased",
-        "It is being worked on now, and has no successor that could run.",
+        "job is leased",
+        "A worker is running the job, and the job has no successor that could be made due.",
     ),
     (
         NotDead,
         "not-dead",
         409,
-        "the job is not dead",
-        "Only a dead job can be revived; `run-now` makes a waiting one due.",
+        "job is not dead",
+        "Only a dead job can be revived. Use `run-now` to make a waiting job due.",
     ),
     (
         NotAllowed,
         "not-allowed",
         409,
-        "this server was not told to do so",
-        "The operator has to start the server with the option that `detail` names.",
+        "operation not enabled",
+        "The operator must start the server with the option that `detail` names.",
     ),
-    (TooSlow, "too-slow", 408, "the request came too slowly", "Send it again. Nothing was done."),
+    (
+        TooSlow,
+        "too-slow",
+        408,
+        "request timeout",
+        "The client sent the request too slowly. Nothing was done. Send it again.",
+    ),
     (
         TooLarge,
         "too-large",
         413,
-        "the request is too large",
-        "Send less at once. What is larger than a body may be belongs elsewhere, with a reference in the job.",
+        "request too large",
+        "Send smaller batches. Store data that exceeds the limit of a body elsewhere, and put a reference into the job.",
     ),
-    (NotJson, "not-json", 415, "the request is not JSON", "Send `Content-Type: application/json`."),
+    (NotJson, "not-json", 415, "unsupported media type", "Send `Content-Type: application/json`."),
     (
         Busy,
         "busy",
         503,
-        "too much is asked for at once",
-        "Nothing was done. Try again after what `Retry-After` says.",
+        "too many requests in flight",
+        "Nothing was done. Try again after the time in the `Retry-After` header.",
     ),
     (
         Stopping,
         "stopping",
         503,
-        "the server is being shut down",
-        "Nothing was done. Try again: another server, or this one when it is back.",
+        "server shutting down",
+        "Nothing was done. Try again with another server, or with this one after its restart.",
     ),
-    (
-        Unavailable,
-        "unavailable",
-        503,
-        "the store is not available",
-        "Nothing was done. Try again later.",
-    ),
+    (Unavailable, "unavailable", 503, "store unavailable", "Nothing was done. Try again later."),
     (
         Unknown,
         "unknown",
         504,
-        "it is not known whether it was done",
-        "It may have been done or not. Look, or do it again where twice equals once. Never undo finished work because of this.",
+        "outcome unknown",
+        "The operation may or may not have been done. Check, or repeat it if it is idempotent. Never undo completed work because of this.",
     ),
     (
         Bug,
         "bug",
         500,
-        "the server made a mistake",
-        "It may have been done or not. Please report it, with what the server logged.",
+        "internal error",
+        "The operation may or may not have been done. Please report this bug, with what the server logged.",
     ),
 ];
 
-impl Sort {
-    fn row(self) -> &'static (Sort, &'static str, u16, &'static str, &'static str) {
-        let row = &SORTS[self as usize];
-        debug_assert_eq!(row.0, self, "the table is in the order of the sorts");
+impl ProblemType {
+    fn row(self) -> &'static (ProblemType, &'static str, u16, &'static str, &'static str) {
+        let row = &TYPES[self as usize];
+        debug_assert_eq!(row.0, self, "the table has the order of the enum");
         row
     }
 
-    /// What it is called in [`Problem::kind`].
+    /// Returns the name of this type, the last segment of [`Problem::type_uri`].
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Its status.
+    /// Returns the HTTP status of this type.
     pub fn status(self) -> u16 {
         self.row().2
     }
 
-    /// It in a few words.
+    /// Returns a short summary of this type.
     pub fn title(self) -> &'static str {
         self.row().3
     }
 
-    /// What to do about it.
+    /// Returns what the caller can do about this type of problem.
     pub fn advice(self) -> &'static str {
         self.row().4
     }
 
-    /// The sort that is called so.
-    pub fn named(name: &str) -> Option<Self> {
-        SORTS.iter().find(|row| row.1 == name).map(|row| row.0)
+    /// Returns the type with this name, or `None` if there is none.
+    pub fn by_name(name: &str) -> Option<Self> {
+        TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// All that there are.
+    /// Returns all types.
     pub fn all() -> impl Iterator<Item = Self> {
-        SORTS.iter().map(|row| row.0)
+        TYPES.iter().map(|row| row.0)
     }
 }
 
 impl Problem {
-    /// A problem of this sort.
-    pub fn new(sort: Sort, detail: impl Into<String>) -> Self {
+    /// Creates a problem of this type. A long `detail` is cut.
+    pub fn new(problem_type: ProblemType, detail: impl Into<String>) -> Self {
         Problem {
-            kind: format!("{TYPES}{}", sort.name()),
-            title: sort.title().to_owned(),
-            status: sort.status(),
+            type_uri: format!("{TYPE_PREFIX}{}", problem_type.name()),
+            title: problem_type.title().to_owned(),
+            status: problem_type.status(),
             detail: cut(detail.into()),
             field: None,
             value: None,
@@ -303,21 +305,21 @@ impl Problem {
         }
     }
 
-    /// Which sort it is. One that is not known is told by its status.
-    pub fn sort(&self) -> Sort {
-        let named = self.kind.rsplit('/').next().and_then(Sort::named);
+    /// Returns the type of this problem. An unknown type is derived from the status.
+    pub fn problem_type(&self) -> ProblemType {
+        let named = self.type_uri.rsplit('/').next().and_then(ProblemType::by_name);
         named.unwrap_or(match self.status {
-            401 => Sort::Unauthorized,
-            403 => Sort::Forbidden,
-            404 => Sort::Absent,
-            400..=499 => Sort::Invalid,
-            502 | 503 => Sort::Unavailable,
-            504 => Sort::Unknown,
-            _ => Sort::Bug,
+            401 => ProblemType::Unauthorized,
+            403 => ProblemType::Forbidden,
+            404 => ProblemType::Absent,
+            400..=499 => ProblemType::Invalid,
+            502 | 503 => ProblemType::Unavailable,
+            504 => ProblemType::Unknown,
+            _ => ProblemType::Bug,
         })
     }
 
-    /// Says which field of the request it is about.
+    /// Sets the field that this problem is about, and puts its name in front of the detail.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         let field = cut(field.into());
@@ -334,7 +336,7 @@ impl Problem {
     }
 }
 
-/// No more of a text than is of use.
+/// Cuts a long text.
 fn cut(mut text: String) -> String {
     if text.len() > MAX_REPEATED {
         text.truncate(text.floor_char_boundary(MAX_REPEATED));
@@ -343,8 +345,8 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Which field of a request the words of a limit are about, where it is always the same. Of an
-/// entry of a batch it is that of the entry.
+/// Returns the field of a request that a limit applies to, if it is always the same one. In a batch,
+/// [`Problem::at`] sets the field of the entry instead.
 fn field_of(what: &str) -> Option<&'static str> {
     Some(match what {
         "jobs in a claim" => "max",
@@ -371,7 +373,7 @@ impl std::error::Error for Problem {}
 
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
-        let problem = Problem::new(Sort::Invalid, invalid.to_string());
+        let problem = Problem::new(ProblemType::Invalid, invalid.to_string());
         match invalid {
             Invalid::TooLong { field, len, limit } => problem.limited(field, len, limit),
             Invalid::TooMany { what, count, limit } => problem.limited(what, count, limit),
@@ -391,7 +393,7 @@ impl From<Invalid> for Problem {
 
 impl From<TimeError> for Problem {
     fn from(error: TimeError) -> Self {
-        Problem::new(Sort::Invalid, error.to_string())
+        Problem::new(ProblemType::Invalid, error.to_string())
     }
 }
 
@@ -400,9 +402,9 @@ impl From<StoreError> for Problem {
         let detail = error.to_string();
         match error {
             StoreError::Invalid(invalid) => invalid.into(),
-            StoreError::Unavailable { .. } => Problem::new(Sort::Unavailable, detail),
-            // What is not known yet may have been done.
-            _ => Problem::new(Sort::Unknown, detail),
+            StoreError::Unavailable { .. } => Problem::new(ProblemType::Unavailable, detail),
+            // An error that this version does not know may mean that the operation was done.
+            _ => Problem::new(ProblemType::Unknown, detail),
         }
     }
 }
@@ -410,15 +412,17 @@ impl From<StoreError> for Problem {
 impl From<PutError> for Problem {
     fn from(error: PutError) -> Self {
         let detail = error.to_string();
-        let with = |sort, generation: Option<Generation>| {
+        let with = |problem_type, generation: Option<Generation>| {
             let generation = generation.map(|Generation(number)| number);
-            Problem { generation, ..Problem::new(sort, detail) }
+            Problem { generation, ..Problem::new(problem_type, detail) }
         };
         match error {
-            PutError::Exists { generation, .. } => with(Sort::Exists, Some(generation)),
-            PutError::Generation { found, .. } => with(Sort::OtherGeneration, found),
+            PutError::Exists { generation, .. } => with(ProblemType::Exists, Some(generation)),
+            PutError::Generation { found, .. } => with(ProblemType::OtherGeneration, found),
             PutError::Store(error) => error.into(),
-            _ => Problem::new(Sort::Bug, "an unknown error of a put"),
+            _ => {
+                Problem::new(ProblemType::Bug, "an error of a put that this version does not know")
+            }
         }
     }
 }
@@ -427,27 +431,29 @@ impl From<SettleError> for Problem {
     fn from(error: SettleError) -> Self {
         match error {
             SettleError::Store(error) => error.into(),
-            SettleError::LeaseLost { .. } => Problem::new(Sort::LeaseLost, error.to_string()),
-            _ => Problem::new(Sort::Bug, error.to_string()),
+            SettleError::LeaseLost { .. } => {
+                Problem::new(ProblemType::LeaseLost, error.to_string())
+            }
+            _ => Problem::new(ProblemType::Bug, error.to_string()),
         }
     }
 }
 
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
-        let sort = match error {
+        let problem_type = match error {
             ChangeError::Store(error) => return error.into(),
-            ChangeError::Absent { .. } => Sort::Absent,
-            ChangeError::Leased { .. } => Sort::Leased,
-            ChangeError::NotDead { .. } => Sort::NotDead,
-            _ => Sort::Bug,
+            ChangeError::Absent { .. } => ProblemType::Absent,
+            ChangeError::Leased { .. } => ProblemType::Leased,
+            ChangeError::NotDead { .. } => ProblemType::NotDead,
+            _ => ProblemType::Bug,
         };
-        Problem::new(sort, error.to_string())
+        Problem::new(problem_type, error.to_string())
     }
 }
 
 impl Problem {
-    /// There is no such job.
+    /// Creates the problem for a job that does not exist.
     pub fn no_job(kind: &requeue_jobs::Kind, id: &JobId) -> Self {
         ChangeError::Absent { kind: kind.clone(), id: id.clone() }.into()
     }
@@ -458,11 +464,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_of_the_sorts() {
-        for (place, (sort, name, ..)) in SORTS.iter().enumerate() {
-            assert_eq!(*sort as usize, place);
-            assert_eq!(Sort::named(name), Some(*sort));
-            assert_eq!(Problem::new(*sort, "").sort(), *sort);
+    fn the_table_has_the_order_of_the_enum() {
+        for (index, (problem_type, name, ..)) in TYPES.iter().enumerate() {
+            assert_eq!(*problem_type as usize, index);
+            assert_eq!(ProblemType::by_name(name), Some(*problem_type));
+            assert_eq!(Problem::new(*problem_type, "").problem_type(), *problem_type);
         }
     }
 }

@@ -1,39 +1,40 @@
-//! Requests and answers, as JSON has them.
+//! The JSON of requests and responses.
 //!
-//! Each is read in two steps. What is no JSON of this shape, or has a field that is not known, is
-//! refused as a whole. What has the shape is then made into the types of `requeue-jobs`, entry by
-//! entry, and an error names the field.
+//! A request is read in two steps. First, serde checks its shape: if it is not JSON of the expected
+//! shape, or has an unknown field, the whole request is rejected. Then each entry is converted to a
+//! type of `requeue-jobs`, and an error names the field, such as `jobs[3].delay`.
 //!
-//! Times in answers are RFC 3339 in UTC, to the millisecond; durations are like `1h30m`. Both are
-//! exact: a client reads the very value that a store answered.
+//! Times in responses are in RFC 3339, in UTC, with milliseconds. Durations look like `1h30m`. Both
+//! are exact, so a client reads the same value that the store returned.
 
-mod body;
 mod change;
 mod claim;
 mod entry;
 mod job;
 mod kind;
+mod parse;
 mod put;
 mod query;
-mod reading;
 mod restore;
 mod schedule;
 mod settle;
 
-pub use body::BodyText;
 pub use change::{
-    All, AllChanged, ChangeAny, ChangeBatch, ChangeDone, ChangeIds, ChangeResult, ChangeVerb,
+    BulkChangeResult, ChangeBatch, ChangeDone, ChangeEntry, ChangeIds, ChangeResult, ChangeVerb,
+    JobFilter,
 };
-pub use claim::{ClaimAnswer, ClaimRequest, ClaimedView, KindProblem, WaitRequest};
+pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
 pub use entry::{BatchErrors, Entry, Results};
-pub use job::{Failure, Job, JobPage, Lease, Next, State};
+pub use job::{FailureJson, JobJson, JobPage, LeaseJson, StateJson, SuccessorJson};
 pub use kind::{
-    BackoffPatch, BackoffText, KindDeleted, KindStats, Kinds, RetentionPatch, RetentionText,
-    SettingsPatch, SettingsText,
+    BackoffJson, BackoffPatch, KindDeleted, KindStats, Kinds, RetentionJson, RetentionPatch,
+    SettingsJson, SettingsPatch,
 };
-pub use put::{PutBatch, PutDone, PutMode, PutOutcomeText, PutRequest};
+#[cfg(feature = "client")]
+pub(crate) use parse::any_json;
+pub use parse::{JsonObject, ParseContext};
+pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
-pub use reading::{Object, Reading};
 pub use restore::{ReapRequest, Reaped, RestoreDone, RestoreRequest, RestoreResult};
-pub use schedule::{MissedText, ScheduleText, Schedules, TickRequest, TickResult, Ticking};
+pub use schedule::{MissedJson, ScheduleJson, Schedules, TickOutcome, TickRequest, TickResult};
 pub use settle::{SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};

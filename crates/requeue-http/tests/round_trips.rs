@@ -1,10 +1,11 @@
-//! What a client sends is what a server reads, and the other way round: to the byte, and to the
-//! nanosecond or millisecond.
+//! A server reads exactly what a client sends, and a client exactly what a server returns: every byte
+//! of a body, and times and durations without rounding.
 
 use requeue_http::wire::{
-    BodyText, ChangeAny, ClaimRequest, ClaimedView, Job, PutDone, PutRequest, Reading,
-    RestoreRequest, ScheduleText, SettingsText, SettleDone, SettleLease, TickRequest, TickResult,
+    ChangeEntry, ClaimRequest, ClaimedView, JobJson, ParseContext, PutDone, PutRequest,
+    RestoreRequest, ScheduleJson, SettingsJson, SettleDone, SettleLease, TickRequest, TickResult,
 };
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence,
@@ -17,16 +18,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-const READING: Reading = Reading { now: Timestamp::from_millis(1_800_000_000_000) };
+const CONTEXT: ParseContext = ParseContext { now: Timestamp::from_millis(1_800_000_000_000) };
 
-/// Over the wire and back.
+/// Serializes a value, and deserializes it again.
 fn sent<T: Serialize + DeserializeOwned>(value: &T) -> T {
-    let text = serde_json::to_string(value).expect("it can be written");
+    let text = serde_json::to_string(value).expect("the value can be serialized");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[test]
-fn all_is_read_as_it_was_meant() {
+fn requests_and_responses_survive_the_round_trip() {
     check_seeds(&[], "REQUEUE_ROUND_TRIPS", 2000, |seed| {
         let random = &mut Random::new(seed);
         check(random);
@@ -36,36 +37,36 @@ fn all_is_read_as_it_was_meant() {
 
 fn check(random: &mut Random) {
     let put = put(random);
-    let read = sent(&PutRequest::from(put.clone())).read("", None, None, &READING);
+    let read = sent(&PutRequest::from(put.clone())).read("", None, None, &CONTEXT);
     assert_eq!(read, Ok(put));
     let placed = placed(random);
     assert_eq!(Placed::from(sent(&PutDone::from(placed))), placed);
     let claim = claim(random);
-    let read = sent(&ClaimRequest::from(&claim)).read(&READING, 0);
+    let read = sent(&ClaimRequest::from(&claim)).read(&CONTEXT, 0);
     assert_eq!(read, Ok((claim, Duration::ZERO)));
     let job = claimed(random);
-    assert_eq!(sent(&ClaimedView::from(job.clone())).read(&READING), Ok(job));
+    assert_eq!(sent(&ClaimedView::from(job.clone())).read(&CONTEXT), Ok(job));
     let settle = settle(random);
-    assert_eq!(sent(&SettleLease::from(settle.clone())).read("", None, &READING), Ok(settle));
+    assert_eq!(sent(&SettleLease::from(settle.clone())).read("", None, &CONTEXT), Ok(settle));
     let settled = settled(random);
-    assert_eq!(sent(&SettleDone::from(settled)).read(&READING), Ok(settled));
+    assert_eq!(sent(&SettleDone::from(settled)).read(&CONTEXT), Ok(settled));
     let action = *random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive]);
     let change = Change { kind: kind(random), id: id(random), action };
-    assert_eq!(sent(&ChangeAny::from(change.clone())).read(""), Ok(change));
+    assert_eq!(sent(&ChangeEntry::from(change.clone())).read(""), Ok(change));
     let job = view(random);
-    assert_eq!(sent(&Job::from(&job)).read("", &READING), Ok(job.clone()));
+    assert_eq!(sent(&JobJson::from(&job)).read("", &CONTEXT), Ok(job.clone()));
     let (generation, fence) = (generation(random), Fence(random.number() >> 12));
     let restore = Restore { kind: job.kind.clone(), generation, fence, jobs: vec![job] };
-    let read = sent(&RestoreRequest::from(&restore)).read(&restore.kind, &READING);
+    let read = sent(&RestoreRequest::from(&restore)).read(&restore.kind, &CONTEXT);
     assert_eq!(read, (generation, fence, restore.jobs.into_iter().map(Ok).collect()));
     let settings = settings(random);
-    assert_eq!(sent(&SettingsText::from(&settings)).read(&READING), Ok(settings));
+    assert_eq!(sent(&SettingsJson::from(&settings)).read(&CONTEXT), Ok(settings));
     let schedule = schedule(random);
-    assert_eq!(sent(&ScheduleText::from(&schedule)).told(&READING), Ok(schedule));
+    assert_eq!(sent(&ScheduleJson::from(&schedule)).read_response(&CONTEXT), Ok(schedule));
     let (kind, id) = (kind(random), id(random));
     let (expected, next) = (time(random), time(random));
     let tick = Tick { kind, id, expected, next, put: random.chance(50) };
-    let read = sent(&TickRequest::from(&tick)).read(tick.kind.clone(), tick.id.clone(), &READING);
+    let read = sent(&TickRequest::from(&tick)).read(tick.kind.clone(), tick.id.clone(), &CONTEXT);
     assert_eq!(read, Ok(tick));
     let ticked = *random.pick(&[
         Ticked::Put(placed),
@@ -73,32 +74,33 @@ fn check(random: &mut Random) {
         Ticked::Moved(expected),
         Ticked::Absent,
     ]);
-    assert_eq!(sent(&TickResult::from(ticked)).read(&READING), Ok(ticked));
+    assert_eq!(sent(&TickResult::from(ticked)).read(&CONTEXT), Ok(ticked));
 }
 
 #[test]
-fn bodies_go_the_way_that_people_can_read() {
+fn bodies_are_written_in_the_most_readable_form() {
     let body = |bytes: &[u8], content_type| Body::new(bytes, content_type).expect("small");
     let fields = |body: &Body| {
-        let BodyText { body, body_text, body_base64, .. } = body.into();
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(body);
         [body.is_some(), body_text.is_some(), body_base64.is_some()]
     };
     let (json, text, base64) = ([true, false, false], [false, true, false], [false, false, true]);
     for (bytes, content_type, expected) in [
         (&b"null"[..], "application/json", json),
         (b"{\"a\":\n1e999}", "application/json", json),
-        (b" 1", "application/json", base64),
-        (b"{", "application/json", base64),
-        (b"", "application/json", base64),
+        (b" 1", "application/json", text),
+        (b"{", "application/json", text),
+        (b"", "application/json", text),
         (b"hello", "text/plain", text),
         (b"", "text/plain; charset=utf-8", text),
         (b"\xFF", "text/plain", base64),
-        (b"hello", "application/octet-stream", base64),
+        (b"hello", "application/octet-stream", text),
+        (b"\xFF\x00", "application/octet-stream", base64),
         (b"", "application/octet-stream", [false; 3]),
     ] {
         let body = body(bytes, content_type);
         assert_eq!(fields(&body), expected, "{bytes:?} as {content_type}");
-        assert_eq!(BodyText::from(&body).read(""), Ok(body));
+        assert_eq!(BodyJson::new(&body).into_body(), Ok(body));
     }
 }
 
@@ -136,12 +138,12 @@ fn time(random: &mut Random) -> Timestamp {
     Timestamp::from_millis(random.number() >> shift)
 }
 
-/// One that is not too long.
+/// A delay within its limit.
 fn delay(random: &mut Random) -> Duration {
     duration(random).min(MAX_DELAY)
 }
 
-/// One that is neither too short nor too long.
+/// A lease duration within its limits.
 fn lease(random: &mut Random) -> Duration {
     duration(random).clamp(MIN_LEASE, MAX_LEASE)
 }
@@ -163,7 +165,7 @@ fn put(random: &mut Random) -> Put {
     let due = match random.below(3) {
         0 => Due::Now,
         1 => Due::After(delay(random)),
-        _ => Due::At(time(random).min(READING.now.saturating_add(MAX_DELAY))),
+        _ => Due::At(time(random).min(CONTEXT.now.saturating_add(MAX_DELAY))),
     };
     let mode = match random.below(4) {
         0 => Mode::Replace,

@@ -54,6 +54,8 @@ mod client;
 mod cron;
 mod error;
 mod job;
+#[cfg(feature = "serde")]
+pub mod json;
 mod layered;
 pub mod limits;
 mod memory;

@@ -1,5 +1,7 @@
-//! A whole store as JSON Lines, and back: the way from one store to another, and into tools that
-//! read text. Needs the feature `serde`. `docs/transfer.md` is the format.
+//! Export of a whole store to JSON Lines, and import into another store. Needs the feature `serde`.
+//!
+//! Use it to move from one kind of store to another, or to read jobs with tools that read text.
+//! `docs/transfer.md` describes the format.
 //!
 //! ```
 //! use requeue_jobs::{Jobs, MemoryStore, transfer};
@@ -14,7 +16,7 @@
 //! let done = transfer::import(&new, &mut &file[..], |so_far| println!("{so_far:?}")).await?;
 //! assert_eq!((done.kinds, done.jobs, done.kept), (1, 1, 0));
 //!
-//! let job = Jobs::new(Arc::new(new)).get("mail", "a").await?.expect("it has arrived");
+//! let job = Jobs::new(Arc::new(new)).get("mail", "a").await?.expect("the job was imported");
 //! assert_eq!(job.body.bytes(), b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
@@ -33,52 +35,54 @@ pub use import::import;
 use crate::query::{KindView, Query};
 use crate::store::Store;
 use kind::KindLine;
-use object::Object;
+use object::ObjectWriter;
 use std::io::Write;
 
-/// What the first line says, so that no other file is taken for an export.
+/// The type of the first line. It shows that a file is an export.
 const FORMAT: &str = "requeue-export";
 
-/// The format that is written, and the newest that is read.
+/// The version of the format that an export writes, and the newest that an import reads.
 const VERSION: u64 = 1;
 
-/// Jobs of a page that is exported: all of their bodies are in memory at a time.
+/// Jobs per page of an export. All bodies of a page are in memory at the same time.
 const PAGE: usize = 100;
 
-/// How far an export or an import is.
+/// The progress of an export or an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Kinds that were begun.
+    /// Number of kinds whose export or import has begun.
     pub kinds: u64,
-    /// Schedules that were written or read.
+    /// Number of schedules that were written or read.
     pub schedules: u64,
-    /// Jobs that were written or read.
+    /// Number of jobs that were written or read.
     pub jobs: u64,
-    /// About how many jobs there are in all: those that there were when the export began.
+    /// Approximate total number of jobs: the number that existed when the export began.
     pub jobs_in_all: u64,
-    /// Of the settings, schedules and jobs that were read, those that the store had already.
+    /// Import: number of settings, schedules and jobs that the store already had and that were left
+    /// unchanged.
     pub kept: u64,
-    /// Of the jobs that were read, those that were cancelled and do not arrive.
+    /// Import: number of jobs that were not imported because they were cancelled.
     pub ended: u64,
     /// Bytes of the lines that were written or read.
     pub bytes: u64,
 }
 
-/// Writes all kinds that a store shows: settings, schedules and jobs.
+/// Writes the settings, schedules and jobs of all kinds of a store.
 ///
-/// `progress` is called after each page of jobs, and each kind. Writing blocks the thread: give
-/// it a buffer. Dropping the future ends the export, and what was written is seen to be cut.
+/// Returns the final counts. `progress` is called after each page of jobs and after each kind.
+/// Writing blocks the thread, so use a buffered writer. If the future is dropped, the export stops,
+/// and an import of the incomplete output fails with [`TransferError::Incomplete`].
 ///
-/// It is not one moment of the store: a job that nobody touches meanwhile is there exactly once, one
-/// that is changed is there as it was before or after.
+/// An export is not a snapshot. A job that does not change during the export is written exactly
+/// once. A job that changes is written as it was before or after the change.
 pub async fn export(
     store: &dyn Store,
     out: &mut (impl Write + ?Sized),
     mut progress: impl FnMut(Progress),
 ) -> Result<Progress, TransferError> {
     let mut done = Progress::default();
-    let mut write = |line: Object, done: &mut Progress| {
+    let mut write = |line: ObjectWriter, done: &mut Progress| {
         let line = line.into_line();
         done.bytes += line.len() as u64;
         out.write_all(&line).map_err(TransferError::Write)
@@ -86,24 +90,24 @@ pub async fn export(
     let kinds = store.kinds().await?;
     let count = |kind: &KindView| kind.counts.pending + kind.counts.leased + kind.counts.dead;
     done.jobs_in_all = kinds.iter().map(count).sum();
-    let header = Object::of_type(FORMAT).with("version", VERSION);
+    let header = ObjectWriter::with_type(FORMAT).with("version", VERSION);
     write(header.with("jobs", done.jobs_in_all), &mut done)?;
     for view in kinds {
         let kind = view.kind;
         let settings = store.settings(kind.clone()).await?;
         let (generation, fence) = (view.generation, view.fence);
         let line = KindLine { kind: kind.clone(), generation, fence, settings };
-        write(line.written(), &mut done)?;
+        write(line.write(), &mut done)?;
         done.kinds += 1;
         for schedule in store.schedules(kind.clone()).await? {
-            write(kind::schedule_written(&kind, &schedule), &mut done)?;
+            write(kind::write_schedule(&kind, &schedule), &mut done)?;
             done.schedules += 1;
         }
         let mut query = Query { limit: PAGE, ..Query::new(kind) };
         loop {
             let page = store.list(query.clone()).await?;
             for job in &page.jobs {
-                write(job::written(job), &mut done)?;
+                write(job::write_job(job), &mut done)?;
                 done.jobs += 1;
             }
             progress(done);
@@ -111,7 +115,7 @@ pub async fn export(
             query.after = Some(cursor);
         }
     }
-    let end = Object::of_type("end").with("kinds", done.kinds);
+    let end = ObjectWriter::with_type("end").with("kinds", done.kinds);
     let end = end.with("schedules", done.schedules).with("jobs", done.jobs);
     write(end, &mut done)?;
     out.flush().map_err(TransferError::Write)?;

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 
 /// A problem, as an answer.
 pub(crate) struct Failure(pub(crate) Problem);
@@ -24,7 +24,10 @@ impl IntoResponse for Failure {
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);
-        if matches!(problem.sort(), Sort::Busy | Sort::Stopping | Sort::Unavailable) {
+        if matches!(
+            problem.problem_type(),
+            ProblemType::Busy | ProblemType::Stopping | ProblemType::Unavailable
+        ) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -9,8 +9,8 @@ use crate::requests;
 use crate::routes::{self, Backup};
 use axum::Router;
 use requeue::Clock;
-use requeue_http::wire::Reading;
-use requeue_http::{Problem, Sort};
+use requeue_http::wire::ParseContext;
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Jobs, Store, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -181,8 +181,8 @@ impl App {
         self.shared.wall_clock.clock()
     }
 
-    pub(crate) fn reading(&self) -> Reading {
-        Reading { now: self.shared.wall_clock.now() }
+    pub(crate) fn reading(&self) -> ParseContext {
+        ParseContext { now: self.shared.wall_clock.now() }
     }
 
     /// A place among those who wait.
@@ -190,7 +190,7 @@ impl App {
         self.shared.waiting.try_acquire().map_err(|_| {
             let limit = self.shared.limits.waiting;
             let detail = format!("{limit} requests wait for work already, and no more may");
-            Problem { limit: Some(limit.into()), ..Problem::new(Sort::Busy, detail) }
+            Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
         })
     }
 
@@ -199,7 +199,7 @@ impl App {
         Arc::clone(&self.shared.transfers).try_acquire_owned().map_err(|_| {
             let limit = self.shared.limits.transfers;
             let detail = format!("{limit} exports and imports are under way, and no more may be");
-            Problem { limit: Some(limit.into()), ..Problem::new(Sort::Busy, detail) }
+            Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
         })
     }
 }

@@ -18,7 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -116,14 +116,14 @@ async fn check(State(access): State<Access>, request: Request, next: Next) -> Re
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if right == Right::Read && !reads {
         let detail = "this token may only read (GET and HEAD): this needs a full one";
-        return Failure(Problem::new(Sort::Forbidden, detail)).into_response();
+        return Failure(Problem::new(ProblemType::Forbidden, detail)).into_response();
     }
     next.run(request).await
 }
 
 fn unknown() -> Response {
     let detail = "this needs a token that the server knows: send authorization: Bearer TOKEN";
-    let mut response = Failure(Problem::new(Sort::Unauthorized, detail)).into_response();
+    let mut response = Failure(Problem::new(ProblemType::Unauthorized, detail)).into_response();
     let scheme = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response

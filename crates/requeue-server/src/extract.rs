@@ -7,8 +7,8 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::wire::Object;
-use requeue_http::{Problem, Sort};
+use requeue_http::wire::JsonObject;
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{JobId, Kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         is_json(request.headers())?;
         let bytes = Bytes::from_request(request, state).await;
         // Where it was too large or too slow, the connection answers so, and not as we do here.
-        let bytes = bytes.map_err(|error| Problem::new(Sort::Malformed, error.to_string()))?;
+        let bytes =
+            bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
         Ok(Json(read(&bytes)?))
     }
 }
@@ -46,13 +47,13 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
         "" => "the request has no Content-Type; send application/json".to_owned(),
         media => format!("the Content-Type is {media:?}; send application/json"),
     };
-    Err(Problem::new(Sort::NotJson, detail))
+    Err(Problem::new(ProblemType::NotJson, detail))
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // To know at any time where it is costs as much as to read: only what is broken is read so.
     match serde_json::from_slice(bytes) {
-        Ok(Object(value)) => Ok(value),
+        Ok(JsonObject(value)) => Ok(value),
         Err(_) => read_and_tell(bytes),
     }
 }
@@ -60,14 +61,14 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// The same, and an error tells which field it is about.
 fn read_and_tell<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut input = serde_json::Deserializer::from_slice(bytes);
-    let read: Result<Object<T>, _> = serde_path_to_error::deserialize(&mut input);
-    let Object(value) = read.map_err(|error| {
+    let read: Result<JsonObject<T>, _> = serde_path_to_error::deserialize(&mut input);
+    let JsonObject(value) = read.map_err(|error| {
         let path = error.path().to_string();
-        let problem = Problem::new(Sort::Malformed, error.inner().to_string());
+        let problem = Problem::new(ProblemType::Malformed, error.inner().to_string());
         if path == "." { problem } else { problem.at(path) }
     })?;
     let end = input.end();
-    end.map_err(|error| Problem::new(Sort::Malformed, error.to_string()))?;
+    end.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
     Ok(value)
 }
 
@@ -83,7 +84,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
         let Query(asked) = asked.map_err(|error: QueryRejection| {
             let text = error.body_text();
             let text = text.split_once("string: ").map_or(&*text, |(_, reason)| reason);
-            Problem::new(Sort::Malformed, format!("the query of the address: {text}"))
+            Problem::new(ProblemType::Malformed, format!("the query of the address: {text}"))
         })?;
         Ok(Asked(asked))
     }
@@ -111,7 +112,7 @@ fn is_text(query: &str) -> Result<(), Problem> {
         }
         if str::from_utf8(&bytes).is_err() {
             let detail = format!("the query of the address: {part:?} is no UTF-8");
-            return Err(Problem::new(Sort::Malformed, detail));
+            return Err(Problem::new(ProblemType::Malformed, detail));
         }
     }
     Ok(())
@@ -158,5 +159,5 @@ fn kind_of(text: &str) -> Result<Kind, Problem> {
 }
 
 pub(crate) fn unreadable(error: PathRejection) -> Problem {
-    Problem::new(Sort::Malformed, format!("the path of the address: {}", error.body_text()))
+    Problem::new(ProblemType::Malformed, format!("the path of the address: {}", error.body_text()))
 }

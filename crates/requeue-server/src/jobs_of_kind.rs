@@ -1,7 +1,7 @@
 //! Going through the jobs of a kind: those that match, in bounded steps.
 
 use requeue_http::Problem;
-use requeue_http::wire::{All, AllChanged, KindDeleted, Reading};
+use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
 use requeue_jobs::limits::MAX_BATCH_BYTES;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
@@ -26,7 +26,11 @@ pub(crate) struct Match {
 
 impl Match {
     /// `path` is what the names of fields begin with.
-    pub(crate) fn read(all: All, path: &str, reading: &Reading) -> Result<Self, Problem> {
+    pub(crate) fn read(
+        all: JobFilter,
+        path: &str,
+        reading: &ParseContext,
+    ) -> Result<Self, Problem> {
         Ok(Match {
             died_before: all.died_before(&format!("{path}died_before"), reading)?,
             state: all.state.map(JobState::from),
@@ -113,8 +117,8 @@ pub(crate) async fn change(
     wanted: &Match,
     after: Option<JobId>,
     limit: usize,
-) -> Result<AllChanged, StoreError> {
-    let mut done = AllChanged::default();
+) -> Result<BulkChangeResult, StoreError> {
+    let mut done = BulkChangeResult::default();
     let mut cursor = after;
     // Of all pages together: where few match, they are far apart.
     let mut looks = MAX_LOOKS;

@@ -19,7 +19,7 @@ use crate::app::App;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -102,11 +102,11 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/openapi.json", get(move || service::document(document.clone())))
         .route("/", get(service::about))
         .method_not_allowed_fallback(async || {
-            Failure(Problem::new(Sort::WrongMethod, "this path has no such method"))
+            Failure(Problem::new(ProblemType::WrongMethod, "this path has no such method"))
         })
         .fallback(async |uri: axum::http::Uri| {
             let detail = format!("there is nothing at {}", uri.path());
-            Failure(Problem::new(Sort::NoSuchPath, detail))
+            Failure(Problem::new(ProblemType::NoSuchPath, detail))
         })
         // The connection has a limit of its own, which answers as we do.
         .layer(DefaultBodyLimit::disable())

@@ -7,7 +7,7 @@ use crate::answer::Failure;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use std::net::IpAddr;
 
 /// What such a request is answered. `local_names`: one that was sent to any name but `localhost`
@@ -24,7 +24,7 @@ pub(crate) fn refused(request: &Request, local_names: bool) -> Option<Response> 
     } else {
         return None;
     };
-    Some(Failure(Problem::new(Sort::Forbidden, detail)).into_response())
+    Some(Failure(Problem::new(ProblemType::Forbidden, detail)).into_response())
 }
 
 /// The name that the request was sent to, where it is not of this machine. What sends none is no

@@ -329,7 +329,7 @@ fn a_network_that_hangs_for_a_while_does_late_what_was_given_up() {
         let server = Server::of(MemoryStore::new());
         let proxy = Proxy::to(server.address).unwrap();
         let mut options = Options::default();
-        options.answer_timeout = Duration::from_millis(100);
+        options.response_timeout = Duration::from_millis(100);
         let url = format!("http://{}", proxy.address());
         let connect = || HttpStore::connect_with(&url, options.clone()).unwrap();
         let clients: Vec<_> = (0..4).map(|_| connect()).collect();

@@ -92,7 +92,7 @@ pub(crate) fn block_on<T: IntoFuture>(asked: T) -> T::Output {
 /// One with the patience for the longest claim.
 fn client(url: &str) -> HttpStore {
     let mut options = Options::default();
-    options.answer_timeout = Duration::from_secs(100);
+    options.response_timeout = Duration::from_secs(100);
     HttpStore::connect_with(url, options).expect("a valid address")
 }
 
@@ -107,9 +107,9 @@ pub(crate) fn claim(client: &HttpStore, wait: &str) -> Result<Vec<ClaimedJob>, C
     Ok(read(block_on(client.call("POST", "/v1/claim", Some(&wish)))?))
 }
 
-pub(crate) fn read(answer: wire::ClaimAnswer) -> Vec<ClaimedJob> {
+pub(crate) fn read(answer: wire::ClaimResponse) -> Vec<ClaimedJob> {
     assert!(answer.errors.is_empty(), "{:?}", answer.errors);
-    let reading = wire::Reading { now: Timestamp::from_millis(0) };
+    let reading = wire::ParseContext { now: Timestamp::from_millis(0) };
     answer.jobs.into_iter().map(|job| job.read(&reading).expect("a job")).collect()
 }
 

@@ -1,9 +1,9 @@
-//! Requests by hand: what the API has and a store has not.
+//! Requests beyond the `Store` trait: statistics, backup, export, import, and any other request.
 
 use super::HttpStore;
-use super::body::Sent;
-use super::link::{Call, Download, HttpResponse, Trouble};
-use super::refused::problem_of;
+use super::errors::problem_of;
+use super::request_body::RequestBody;
+use super::transport::{Download, HttpCall, HttpResponse, TransportError};
 use crate::problem::Problem;
 use hyper::Method;
 use hyper::body::Bytes;
@@ -17,37 +17,37 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Bytes of a part of an import.
-const PART: usize = 64 << 10;
+/// Bytes of a chunk of an import.
+const CHUNK: usize = 64 << 10;
 
-/// Parts of an import that are read ahead of what is sent.
+/// Chunks of an import that are read from the file before they are sent.
 const AHEAD: usize = 4;
 
-/// Why a request was not answered as it should be.
+/// A request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server, or a proxy before it, said why.
+    /// The server, or a proxy, responded with an error.
     #[error(transparent)]
     Problem(Box<Problem>),
-    /// Nothing was sent.
-    #[error("the server is not available: {reason}")]
+    /// The request was not sent. Nothing was done.
+    #[error("server unavailable: {reason}")]
     Unavailable {
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// It was sent, and there is no answer, or none that can be read.
-    #[error("it is not known whether it was done: {reason}")]
+    /// The request was sent, but there was no response, or an invalid one.
+    #[error("outcome unknown: {reason}")]
     Unknown {
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// What is to be sent cannot be read, or what came cannot be written.
-    #[error("the file failed")]
+    /// The input of an import cannot be read, or the output of an export cannot be written.
+    #[error("file error")]
     File(#[source] io::Error),
 }
 
-/// A line of the answer to who wants a backup.
+/// A line of the response to a backup request.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum BackupLine {
@@ -56,42 +56,45 @@ enum BackupLine {
     Error(Box<Problem>),
 }
 
-impl From<Trouble> for CallError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::NotSent(reason) => CallError::Unavailable { reason },
-            Trouble::Unknown(reason) => CallError::Unknown { reason },
+impl From<TransportError> for CallError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::NotSent(reason) => CallError::Unavailable { reason },
+            TransportError::Unknown(reason) => CallError::Unknown { reason },
         }
     }
 }
 
-impl Call {
-    pub(super) fn json(method: Method, path: &str, body: Option<Bytes>) -> Call {
-        Call {
+impl HttpCall {
+    pub(super) fn json(method: Method, path: &str, body: Option<Bytes>) -> HttpCall {
+        HttpCall {
             method,
             path: path.to_owned(),
             content_type: "application/json",
-            sent: Sent::Whole(body),
+            body: RequestBody::Whole(body),
             wait: Some(Duration::ZERO),
         }
     }
 }
 
 impl HttpStore {
-    /// Sends any request, and answers status and body, whatever they are. `path` begins with
-    /// `/v1`, and has the query; see [`path`](super::path()).
+    /// Sends any request. Returns status and body of the response, also of an error response.
+    ///
+    /// `path` starts with `/v1` and includes the query string; see [`path`](super::path()).
     pub async fn request(
         &self,
         method: &str,
         path: &str,
         json: Option<Vec<u8>>,
     ) -> Result<(u16, Vec<u8>), CallError> {
-        let call = Call::json(method_of(method)?, path, json.map(Bytes::from));
-        let HttpResponse { status, bytes } = self.link.send(call).await?;
+        let call = HttpCall::json(method_of(method)?, path, json.map(Bytes::from));
+        let HttpResponse { status, bytes } = self.transport.send(call).await?;
         Ok((status.as_u16(), bytes))
     }
 
-    /// Sends any request, and reads the answer to it. Where that is empty it is read as `null`.
+    /// Sends any request, and deserializes the response. An empty response is read as `null`.
+    ///
+    /// Fails with [`CallError::Problem`] if the status is not 2xx.
     ///
     /// ```no_run
     /// use requeue_http::client::{CallError, path};
@@ -103,106 +106,113 @@ impl HttpStore {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn call<A: DeserializeOwned>(
+    pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
         path: &str,
         body: Option<&(impl Serialize + ?Sized)>,
-    ) -> Result<A, CallError> {
+    ) -> Result<T, CallError> {
         let body = body.map(serde_json::to_vec).transpose();
         let body = body.map_err(|error| CallError::Unavailable { reason: error.to_string() })?;
-        self.read(Call::json(method_of(method)?, path, body.map(Bytes::from))).await
+        self.read(HttpCall::json(method_of(method)?, path, body.map(Bytes::from))).await
     }
 
-    /// What there is, in numbers.
+    /// Returns the statistics of the server, `GET /v1/stats`.
     pub async fn stats(&self) -> Result<Value, CallError> {
         self.call("GET", "/v1/stats", None::<&()>).await
     }
 
-    /// Who claims.
+    /// Returns the workers that have claimed jobs recently, `GET /v1/workers`.
     pub async fn workers(&self) -> Result<Value, CallError> {
         self.call("GET", "/v1/workers", None::<&()>).await
     }
 
-    /// Has the server make a backup, where its operator wants them, and answers where it is and
-    /// how large. `progress` is told how many bytes are copied, of about how many. Dropping the
-    /// future does not stop it.
+    /// Makes the server write a backup, if its operator has enabled that. Returns the directory and
+    /// size of the backup.
+    ///
+    /// `progress` is called with the number of bytes copied so far and the approximate total.
+    /// Dropping the future does not stop the backup.
     pub async fn backup(&self, mut progress: impl FnMut(u64, u64)) -> Result<Value, CallError> {
-        let mut call = Call::json(Method::POST, "/v1/backups", None);
+        let mut call = HttpCall::json(Method::POST, "/v1/backups", None);
         call.wait = None;
         let mut download = self.download(call).await?;
         let mut text = Vec::new();
-        while let Some(part) = download.parts.recv().await {
-            text.extend_from_slice(&part?);
+        while let Some(chunk) = download.chunks.recv().await {
+            text.extend_from_slice(&chunk?);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
                     Ok(BackupLine::Copied { bytes, of }) => progress(bytes, of),
                     Ok(BackupLine::Done(done)) => return Ok(done),
                     Ok(BackupLine::Error(problem)) => return Err(CallError::Problem(problem)),
-                    Err(error) => return Err(self.unreadable(&error)),
+                    Err(error) => return Err(self.invalid_response(&error)),
                 }
             }
         }
-        Err(CallError::Unknown { reason: "the answer ended before the backup".to_owned() })
+        Err(CallError::Unknown {
+            reason: "the response ended before the backup was complete".to_owned(),
+        })
     }
 
-    /// Writes all jobs as JSON Lines, and answers how many bytes. Writing blocks the thread.
+    /// Exports all jobs of the server as JSON Lines. Returns the number of bytes written.
+    ///
+    /// Writing blocks the thread. If the last line is not of type `end`, the export is incomplete.
     pub async fn export(&self, mut out: impl Write) -> Result<u64, CallError> {
-        let mut download = self.download(Call::json(Method::GET, "/v1/export", None)).await?;
+        let mut download = self.download(HttpCall::json(Method::GET, "/v1/export", None)).await?;
         let mut count = 0;
-        while let Some(part) = download.parts.recv().await {
-            let part = part?;
-            out.write_all(&part).map_err(CallError::File)?;
-            count += part.len() as u64;
+        while let Some(chunk) = download.chunks.recv().await {
+            let chunk = chunk?;
+            out.write_all(&chunk).map_err(CallError::File)?;
+            count += chunk.len() as u64;
         }
         out.flush().map_err(CallError::File)?;
         Ok(count)
     }
 
-    async fn download(&self, call: Call) -> Result<Download, CallError> {
-        let mut download = self.link.download(call).await?;
+    async fn download(&self, call: HttpCall) -> Result<Download, CallError> {
+        let mut download = self.transport.download(call).await?;
         if download.status.is_success() {
             return Ok(download);
         }
-        let mut told = Vec::new();
-        while let Some(part) = download.parts.recv().await
-            && told.len() < PART
+        let mut body = Vec::new();
+        while let Some(chunk) = download.chunks.recv().await
+            && body.len() < CHUNK
         {
-            told.extend_from_slice(&part?);
+            body.extend_from_slice(&chunk?);
         }
-        Err(CallError::Problem(Box::new(problem_of(self.url(), download.status, &told))))
+        Err(CallError::Problem(Box::new(problem_of(self.url(), download.status, &body))))
     }
 
-    /// Sends what was exported, and answers what the server says of it. Reading blocks the
-    /// thread. Where it fails in the middle, what came before it has arrived: it may be sent
-    /// again, and what is there already is kept.
+    /// Imports an export into the server. Returns the counts of the response.
+    ///
+    /// Reading blocks the thread. If the import fails halfway, the jobs before the error have been
+    /// imported. It can be repeated: what the server already has stays unchanged.
     pub async fn import(&self, mut file: impl Read) -> Result<Value, CallError> {
-        let (to, parts) = mpsc::channel(AHEAD);
-        let call = Call {
+        let (to, chunks) = mpsc::channel(AHEAD);
+        let call = HttpCall {
             method: Method::POST,
             path: "/v1/import".to_owned(),
             content_type: "application/jsonl",
-            sent: Sent::Parts(parts),
+            body: RequestBody::Chunks(chunks),
             wait: None,
         };
-        let mut answer = pin!(self.read(call));
+        let mut response = pin!(self.read(call));
         let mut send = pin!(async move {
             loop {
-                let mut part = Vec::with_capacity(PART);
-                (&mut file).take(PART as u64).read_to_end(&mut part).map_err(CallError::File)?;
-                let over = part.is_empty();
-                let part = (!over).then(|| Bytes::from(part));
-                // Who does not take it has answered.
-                if to.send(part).await.is_err() || over {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                (&mut file).take(CHUNK as u64).read_to_end(&mut chunk).map_err(CallError::File)?;
+                let end = chunk.is_empty();
+                let chunk = (!end).then(|| Bytes::from(chunk));
+                // The receiver is dropped if the server has responded before the end.
+                if to.send(chunk).await.is_err() || end {
                     return Ok(());
                 }
             }
         });
         let mut sent = false;
         poll_fn(|cx| {
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(answer);
+            if let Poll::Ready(response) = response.as_mut().poll(cx) {
+                return Poll::Ready(response);
             }
             if !sent && let Poll::Ready(done) = send.as_mut().poll(cx) {
                 sent = true;
@@ -215,24 +225,24 @@ impl HttpStore {
         .await
     }
 
-    /// Sends it, and reads the answer as JSON.
-    pub(super) async fn read<A: DeserializeOwned>(&self, call: Call) -> Result<A, CallError> {
-        let HttpResponse { status, bytes } = self.link.send(call).await?;
+    /// Sends a request, and deserializes the response.
+    pub(super) async fn read<T: DeserializeOwned>(&self, call: HttpCall) -> Result<T, CallError> {
+        let HttpResponse { status, bytes } = self.transport.send(call).await?;
         if !status.is_success() {
             let problem = problem_of(self.url(), status, &bytes);
             return Err(CallError::Problem(Box::new(problem)));
         }
         let json = if bytes.is_empty() { &b"null"[..] } else { &bytes };
-        serde_json::from_slice(json).map_err(|error| self.unreadable(&error))
+        serde_json::from_slice(json).map_err(|error| self.invalid_response(&error))
     }
 
-    fn unreadable(&self, error: &serde_json::Error) -> CallError {
-        let reason = format!("the answer of {} cannot be read: {error}", self.url());
+    fn invalid_response(&self, error: &serde_json::Error) -> CallError {
+        let reason = format!("invalid response of {}: {error}", self.url());
         CallError::Unknown { reason }
     }
 }
 
 fn method_of(method: &str) -> Result<Method, CallError> {
-    let wrong = |_| CallError::Unavailable { reason: format!("{method:?} is no method") };
+    let wrong = |_| CallError::Unavailable { reason: format!("{method:?} is not an HTTP method") };
     Method::from_bytes(method.as_bytes()).map_err(wrong)
 }

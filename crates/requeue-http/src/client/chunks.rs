@@ -1,12 +1,12 @@
 //! Batches that are too large for one request.
 //!
-//! A batch that a store takes may be larger than what a server takes: JSON writes some bytes as six.
-//! Then it is sent in several requests, in its order.
+//! A batch within the limits of a store can be larger than the request limit of a server, because JSON
+//! escapes some bytes to six. Such a batch is sent in several requests, in order.
 
 use super::calls::CallError;
-use super::refused;
-use super::{HttpStore, link};
-use crate::problem::{Problem, Sort};
+use super::errors::change_error;
+use super::{HttpStore, transport};
+use crate::problem::{Problem, ProblemType};
 use crate::wire::{Entry, Results};
 use hyper::Method;
 use hyper::body::Bytes;
@@ -15,35 +15,36 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::iter::repeat_n;
 
-/// Bytes of a request: a little less than the 32 MiB that a server takes.
-const MOST: usize = 31 << 20;
+/// Maximum bytes of a request: a little less than the 32 MiB that a server accepts.
+const MAX_REQUEST_LEN: usize = 31 << 20;
 
-/// A request, and how many entries of the batch it has.
-pub(super) struct Part {
+/// One request of a batch.
+pub(super) struct Chunk {
     bytes: Bytes,
+    /// Number of entries of the batch.
     count: usize,
 }
 
-/// A batch as requests, at least one. `head` is what each begins with, up to its entries.
-pub(super) fn parts<T: Serialize>(head: &str, entries: impl IntoIterator<Item = T>) -> Vec<Part> {
-    parts_of(MOST, head, entries)
+/// Splits a batch into requests, at least one. `head` is the JSON of each before its entries.
+pub(super) fn chunks<T: Serialize>(head: &str, entries: impl IntoIterator<Item = T>) -> Vec<Chunk> {
+    split(MAX_REQUEST_LEN, head, entries)
 }
 
-fn parts_of<T: Serialize>(
-    most: usize,
+fn split<T: Serialize>(
+    max_len: usize,
     head: &str,
     entries: impl IntoIterator<Item = T>,
-) -> Vec<Part> {
+) -> Vec<Chunk> {
     const TAIL: &[u8] = b"]}";
-    let mut parts = Vec::new();
+    let mut chunks = Vec::new();
     let (mut bytes, mut count) = (head.as_bytes().to_vec(), 0);
     let mut end = |mut bytes: Vec<u8>, count| {
         bytes.extend_from_slice(TAIL);
-        parts.push(Part { bytes: Bytes::from(bytes), count });
+        chunks.push(Chunk { bytes: Bytes::from(bytes), count });
     };
     for entry in entries {
-        let entry = serde_json::to_vec(&entry).expect("it can be written as JSON");
-        if count > 0 && bytes.len() + 1 + entry.len() + TAIL.len() > most {
+        let entry = serde_json::to_vec(&entry).expect("requests can be serialized");
+        if count > 0 && bytes.len() + 1 + entry.len() + TAIL.len() > max_len {
             end(std::mem::replace(&mut bytes, head.as_bytes().to_vec()), count);
             count = 0;
         }
@@ -54,49 +55,50 @@ fn parts_of<T: Serialize>(
         count += 1;
     }
     end(bytes, count);
-    parts
+    chunks
 }
 
 impl HttpStore {
-    /// Sends a batch, and answers each of its entries. Where one request of several fails, the
-    /// next ones are not sent: entries are done in order, and what became of these is not known.
+    /// Sends a batch, and returns one result per entry. If one request of several fails, the following
+    /// ones are not sent, because entries are executed in order and the outcome of the failed request
+    /// may be unknown.
     pub(super) async fn batch<T: DeserializeOwned>(
         &self,
         path: &str,
-        parts: Vec<Part>,
+        chunks: Vec<Chunk>,
     ) -> Result<Vec<Result<T, Problem>>, StoreError> {
-        let alone = parts.len() == 1;
-        let mut each = Vec::new();
-        let mut parts = parts.into_iter();
-        for Part { bytes, count } in parts.by_ref() {
-            match self.part(path, bytes, count).await {
-                Ok(results) => each.extend(results.into_iter().map(Entry::into_result)),
-                Err(error) if alone => return Err(refused::of_a_change(error)),
+        let single = chunks.len() == 1;
+        let mut results = Vec::new();
+        let mut chunks = chunks.into_iter();
+        for Chunk { bytes, count } in chunks.by_ref() {
+            match self.send_chunk(path, bytes, count).await {
+                Ok(done) => results.extend(done.into_iter().map(Entry::into_result)),
+                Err(error) if single => return Err(change_error(error)),
                 Err(error) => {
-                    let problem = Problem::from(refused::of_a_change(error));
-                    each.extend(repeat_n(problem, count).map(Err));
+                    let problem = Problem::from(change_error(error));
+                    results.extend(repeat_n(problem, count).map(Err));
                     break;
                 }
             }
         }
-        for Part { count, .. } in parts {
-            let detail = "it was not sent, since what is before it in the batch failed";
-            let problem = Problem::new(Sort::Unavailable, detail);
-            each.extend(repeat_n(problem, count).map(Err));
+        for Chunk { count, .. } in chunks {
+            let detail = "not sent, because an earlier part of the batch failed";
+            let problem = Problem::new(ProblemType::Unavailable, detail);
+            results.extend(repeat_n(problem, count).map(Err));
         }
-        Ok(each)
+        Ok(results)
     }
 
-    async fn part<T: DeserializeOwned>(
+    async fn send_chunk<T: DeserializeOwned>(
         &self,
         path: &str,
         bytes: Bytes,
         count: usize,
     ) -> Result<Vec<Entry<T>>, CallError> {
-        let call = link::Call::json(Method::POST, path, Some(bytes));
+        let call = transport::HttpCall::json(Method::POST, path, Some(bytes));
         let Results { results } = self.read(call).await?;
         if results.len() != count {
-            let reason = format!("there are {} answers to {count} entries", results.len());
+            let reason = format!("the response has {} results for {count} entries", results.len());
             return Err(CallError::Unknown { reason });
         }
         Ok(results)
@@ -109,18 +111,18 @@ mod tests {
 
     #[test]
     fn a_batch_is_sent_in_as_few_requests_as_it_fits_in() {
-        let told = |most, entries: &[&str]| -> Vec<(String, usize)> {
-            let parts = parts_of(most, r#"{"jobs":["#, entries);
+        let split_texts = |max_len, entries: &[&str]| -> Vec<(String, usize)> {
+            let chunks = split(max_len, r#"{"jobs":["#, entries);
             let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-            parts.into_iter().map(|part| (text(part.bytes), part.count)).collect()
+            chunks.into_iter().map(|chunk| (text(chunk.bytes), chunk.count)).collect()
         };
-        let part = |text: &str, count| (text.to_owned(), count);
-        assert_eq!(told(100, &[]), [part(r#"{"jobs":[]}"#, 0)]);
-        assert_eq!(told(100, &["a", "b"]), [part(r#"{"jobs":["a","b"]}"#, 2)]);
+        let chunk = |text: &str, count| (text.to_owned(), count);
+        assert_eq!(split_texts(100, &[]), [chunk(r#"{"jobs":[]}"#, 0)]);
+        assert_eq!(split_texts(100, &["a", "b"]), [chunk(r#"{"jobs":["a","b"]}"#, 2)]);
         let both = r#"{"jobs":["a","b"]}"#;
-        assert_eq!(told(both.len(), &["a", "b"]), [part(both, 2)]);
-        let cut = [part(r#"{"jobs":["a"]}"#, 1), part(r#"{"jobs":["b"]}"#, 1)];
-        assert_eq!(told(both.len() - 1, &["a", "b"]), cut);
-        assert_eq!(told(1, &["a", "b"]), cut);
+        assert_eq!(split_texts(both.len(), &["a", "b"]), [chunk(both, 2)]);
+        let cut = [chunk(r#"{"jobs":["a"]}"#, 1), chunk(r#"{"jobs":["b"]}"#, 1)];
+        assert_eq!(split_texts(both.len() - 1, &["a", "b"]), cut);
+        assert_eq!(split_texts(1, &["a", "b"]), cut);
     }
 }

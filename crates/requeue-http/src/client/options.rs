@@ -1,14 +1,13 @@
-//! What can be chosen, and what cannot.
+//! Options of a client, and errors of connecting.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// So long may anything take: who waits longer has other troubles, and sums of times must not
-/// overflow.
-const LONGEST_TIME: Duration = Duration::from_secs(3600);
+/// The longest timeout. It keeps sums of timeouts from overflowing.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How a server is reached.
+/// How a client connects to a server.
 ///
 /// ```
 /// use requeue_http::client::{Options, Secret};
@@ -20,17 +19,18 @@ const LONGEST_TIME: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// What the server lets us in for.
+    /// The token to send, if the server requires one. Default: none.
     pub token: Option<Secret>,
-    /// A file with certificates (PEM) that are trusted as the system's are: for a server
-    /// whose certificate was signed by nobody else.
+    /// A PEM file with certificates to trust in addition to those of the system, for example for a
+    /// server with a self-signed certificate. Default: none.
     pub ca_file: Option<PathBuf>,
-    /// How long it may take to get a connection, with the name looked up and TLS begun. 5 s.
+    /// The timeout of opening a connection, including DNS lookup and TLS handshake. At most 1 hour.
+    /// Default: 5 s.
     pub connect_timeout: Duration,
-    /// How long an answer may take to begin, and each of its parts to follow; for each MiB that is
-    /// sent a second more, and for a call that waits as long as that. What has not answered by
-    /// then is left, and may have been done. 10 s.
-    pub answer_timeout: Duration,
+    /// The timeout for the beginning of a response, and for each further part of it. For each MiB of
+    /// the request, one second is added; for a long-polling call, the time that it waits. After the
+    /// timeout, the outcome of the call is unknown. At most 1 hour. Default: 10 s.
+    pub response_timeout: Duration,
 }
 
 impl Default for Options {
@@ -39,30 +39,30 @@ impl Default for Options {
             token: None,
             ca_file: None,
             connect_timeout: Duration::from_secs(5),
-            answer_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(10),
         }
     }
 }
 
 impl Options {
-    /// Whether they can mean something.
+    /// Fails if an option is out of range.
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |reason: String| Err(ConnectError::Options { reason });
         for (name, time) in
-            [("connect_timeout", self.connect_timeout), ("answer_timeout", self.answer_timeout)]
+            [("connect_timeout", self.connect_timeout), ("response_timeout", self.response_timeout)]
         {
-            if time > LONGEST_TIME {
-                return wrong(format!("{name} is {time:?}, and the longest is {LONGEST_TIME:?}"));
+            if time > MAX_TIMEOUT {
+                return wrong(format!("{name} is {time:?}; the maximum is {MAX_TIMEOUT:?}"));
             }
             if time.is_zero() {
-                return wrong(format!("{name} is 0, and nothing is that fast"));
+                return wrong(format!("{name} is 0; it must be longer"));
             }
         }
         Ok(())
     }
 }
 
-/// A token. It is not shown by `Debug`.
+/// A token. `Debug` does not print it.
 ///
 /// ```
 /// use requeue_http::client::Secret;
@@ -90,26 +90,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a store cannot be had: mend the call. Whether there is a server is not asked.
+/// A store cannot be created, because an argument is invalid or a resource is missing. It does not tell
+/// whether the server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// What was given is not the URL of a server.
-    #[error("not the address of a server: {reason}")]
+    /// The URL is invalid.
+    #[error("invalid server URL: {reason}")]
     Address {
-        /// What is wrong with it, and what is allowed.
+        /// What is wrong with the URL, and which forms are allowed.
         reason: String,
     },
-    /// An option can mean nothing.
-    #[error("an option is wrong: {reason}")]
+    /// An option is invalid.
+    #[error("invalid option: {reason}")]
     Options {
-        /// Which one, and why.
+        /// The option, and what is wrong with it.
         reason: String,
     },
-    /// The system has no thread for it.
-    #[error("there is no thread for its connections: {reason}")]
+    /// The operating system could not start a thread.
+    #[error("cannot start the network thread: {reason}")]
     Thread {
-        /// Why.
+        /// The error of the operating system.
         reason: String,
     },
 }
@@ -119,19 +120,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_can_mean_nothing_are_refused() {
+    fn options_out_of_range_are_rejected() {
         type Set = fn(&mut Options);
         let cases: [(Set, &str); 3] = [
             (|options| options.connect_timeout = Duration::ZERO, "connect_timeout is 0"),
-            (|options| options.answer_timeout = Duration::ZERO, "answer_timeout is 0"),
-            (|options| options.answer_timeout = Duration::MAX, "and the longest is 3600s"),
+            (|options| options.response_timeout = Duration::ZERO, "response_timeout is 0"),
+            (|options| options.response_timeout = Duration::MAX, "the maximum is 3600s"),
         ];
         Options::default().check().unwrap();
         for (set, what) in cases {
             let mut options = Options::default();
             set(&mut options);
-            let told = options.check().expect_err(what).to_string();
-            assert!(told.contains(what), "{told}");
+            let error = options.check().expect_err(what).to_string();
+            assert!(error.contains(what), "{error}");
         }
     }
 }

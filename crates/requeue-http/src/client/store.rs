@@ -1,19 +1,20 @@
-//! The store: each of its calls is a request.
+//! The `Store` trait over HTTP: each call is a request.
 //!
-//! What can be checked without the server is checked first, as every store does it. So what comes
-//! back as invalid is what only the server can know.
+//! As in every store, a call is validated before it is executed: what can be checked without the server
+//! is not sent.
 
 use super::HttpStore;
 use super::calls::CallError;
-use super::chunks::parts;
-use super::link::Call;
+use super::chunks::chunks;
+use super::errors::{self, SentPut, change_error, read_error};
+use super::lenient::{LenientJob, LenientPage, LenientSchedule, LenientSchedules};
 use super::path::{path, query};
-use super::refused::{self, Asked, of_a_change, of_a_look};
-use super::told::{ToldJob, ToldPage, ToldSchedule, ToldSchedules};
+use super::transport::HttpCall;
 use crate::problem::Problem;
 use crate::wire;
 use hyper::Method;
 use hyper::body::Bytes;
+use requeue_jobs::json::state_name;
 use requeue_jobs::limits::{MAX_BATCH, MAX_ID_LEN, MAX_SPANS};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
@@ -26,37 +27,37 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::time::Duration;
 
-/// The longest that one request waits: a server waits no longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest wait of one request. It is also the maximum of a server.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Answers have whole dates: none of them depends on what day it is.
-const READING: wire::Reading = wire::Reading { now: Timestamp::from_millis(0) };
+/// Responses contain absolute times only, so the current time is not needed to parse them.
+const CONTEXT: wire::ParseContext = wire::ParseContext { now: Timestamp::from_millis(0) };
 
-fn unreadable(problem: Problem) -> CallError {
-    CallError::Unknown { reason: format!("the answer cannot be read: {}", problem.detail) }
+fn invalid_response(problem: Problem) -> CallError {
+    CallError::Unknown { reason: format!("invalid response: {}", problem.detail) }
 }
 
 impl HttpStore {
-    async fn ask<A: DeserializeOwned>(&self, path: &str) -> Result<A, CallError> {
-        self.read(Call::json(Method::GET, path, None)).await
+    async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        self.read(HttpCall::json(Method::GET, path, None)).await
     }
 
-    async fn tell<A: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<A, CallError> {
-        self.read(told(method, path, body)).await
+    ) -> Result<T, CallError> {
+        self.read(json_call(method, path, body)).await
     }
 }
 
-fn told(method: Method, path: &str, body: &impl Serialize) -> Call {
-    let json = serde_json::to_vec(body).expect("it can be written as JSON");
-    Call::json(method, path, Some(Bytes::from(json)))
+fn json_call(method: Method, path: &str, body: &impl Serialize) -> HttpCall {
+    let json = serde_json::to_vec(body).expect("requests can be serialized");
+    HttpCall::json(method, path, Some(Bytes::from(json)))
 }
 
-fn of_kind(kind: &Kind, rest: &[&str]) -> String {
+fn kind_path(kind: &Kind, rest: &[&str]) -> String {
     path(&[&["v1", "kinds", kind.as_str()], rest].concat())
 }
 
@@ -64,14 +65,14 @@ impl Store for HttpStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             check_batch(&puts)?;
-            let asked: Vec<_> = puts.iter().map(Asked::from).collect();
-            let parts = parts(r#"{"jobs":["#, puts.into_iter().map(wire::PutRequest::from));
-            let each = self.batch::<wire::PutDone>("/v1/put", parts).await?;
-            let answer = |(done, asked): (Result<wire::PutDone, _>, _)| match done {
+            let sent: Vec<_> = puts.iter().map(SentPut::from).collect();
+            let requests = chunks(r#"{"jobs":["#, puts.into_iter().map(wire::PutRequest::from));
+            let each = self.batch::<wire::PutDone>("/v1/put", requests).await?;
+            let convert = |(done, put): (Result<wire::PutDone, _>, _)| match done {
                 Ok(done) => Ok(done.into()),
-                Err(problem) => Err(refused::of_a_put(problem, asked)),
+                Err(problem) => Err(errors::put_error(problem, put)),
             };
-            Ok(each.into_iter().zip(asked).map(answer).collect())
+            Ok(each.into_iter().zip(sent).map(convert).collect())
         })
     }
 
@@ -80,14 +81,14 @@ impl Store for HttpStore {
             check_count("kinds in a claim", claim.kinds.len())?;
             check_count("jobs in a claim", claim.max)?;
             if let Some(Err(invalid)) = claim.lease.map(check_lease) {
-                // A server refuses the claim as a whole, and a store answers it of each kind.
+                // A server rejects the whole claim; a store returns this error for each kind.
                 let errors = claim.kinds.into_iter().map(|kind| (kind, invalid.clone().into()));
                 return Ok(Claimed { errors: errors.collect(), ..Claimed::default() });
             }
             let request = wire::ClaimRequest::from(&claim);
-            let answer = self.tell(Method::POST, "/v1/claim", &request).await;
-            claimed(answer.map_err(of_a_change)?)
-                .map_err(|problem| of_a_change(unreadable(problem)))
+            let response = self.send(Method::POST, "/v1/claim", &request).await;
+            claimed(response.map_err(change_error)?)
+                .map_err(|problem| change_error(invalid_response(problem)))
         })
     }
 
@@ -99,30 +100,33 @@ impl Store for HttpStore {
             check_count("entries in a batch", settlements.len())?;
             let receipts: Vec<_> =
                 settlements.iter().map(|settle| settle.receipt.clone()).collect();
-            let leases = settlements.into_iter().map(|settle| wire::SettleLease::from(cut(settle)));
-            let parts = parts(r#"{"leases":["#, leases);
-            let each = self.batch::<wire::SettleDone>("/v1/settle", parts).await?;
-            let answer = |(done, receipt): (Result<wire::SettleDone, _>, _)| match done {
-                Ok(done) => {
-                    done.read(&READING).map_err(|wrong| of_a_change(unreadable(wrong)).into())
-                }
-                Err(problem) => Err(refused::of_a_settlement(problem, receipt)),
+            let leases =
+                settlements.into_iter().map(|settle| wire::SettleLease::from(cut_error(settle)));
+            let requests = chunks(r#"{"leases":["#, leases);
+            let each = self.batch::<wire::SettleDone>("/v1/settle", requests).await?;
+            let convert = |(done, receipt): (Result<wire::SettleDone, _>, _)| match done {
+                Ok(done) => done
+                    .read(&CONTEXT)
+                    .map_err(|wrong| change_error(invalid_response(wrong)).into()),
+                Err(problem) => Err(errors::settle_error(problem, receipt)),
             };
-            Ok(each.into_iter().zip(receipts).map(answer).collect())
+            Ok(each.into_iter().zip(receipts).map(convert).collect())
         })
     }
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
             check_count("entries in a batch", changes.len())?;
-            let jobs = changes.iter().cloned().map(wire::ChangeAny::from);
-            let parts = parts(r#"{"jobs":["#, jobs);
-            let each = self.batch::<wire::ChangeDone>("/v1/change", parts).await?;
-            let answer = |(done, change): (Result<wire::ChangeDone, _>, _)| match done {
-                Ok(done) => done.try_into().map_err(|wrong| of_a_change(unreadable(wrong)).into()),
-                Err(problem) => Err(refused::of_a_changed_job(problem, change)),
+            let jobs = changes.iter().cloned().map(wire::ChangeEntry::from);
+            let requests = chunks(r#"{"jobs":["#, jobs);
+            let each = self.batch::<wire::ChangeDone>("/v1/change", requests).await?;
+            let convert = |(done, change): (Result<wire::ChangeDone, _>, _)| match done {
+                Ok(done) => {
+                    done.try_into().map_err(|wrong| change_error(invalid_response(wrong)).into())
+                }
+                Err(problem) => Err(errors::job_change_error(problem, change)),
             };
-            Ok(each.into_iter().zip(changes).map(answer).collect())
+            Ok(each.into_iter().zip(changes).map(convert).collect())
         })
     }
 
@@ -133,26 +137,26 @@ impl Store for HttpStore {
             let checked: Vec<_> = jobs.iter().map(|job| check_arrival(&kind, job)).collect();
             let fits = jobs.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
             let head = format!(r#"{{"generation":{},"fence":{},"jobs":["#, generation.0, fence.0);
-            let parts = parts(&head, fits.map(|(job, _)| wire::Job::from(job)));
-            // Also where there is none left: the generation and the fence are told.
-            let path = of_kind(&kind, &["restore"]);
-            let mut each = self.batch::<wire::RestoreDone>(&path, parts).await?.into_iter();
-            let answer = |checked: Result<(), Invalid>| {
+            let requests = chunks(&head, fits.map(|(job, _)| wire::JobJson::from(job)));
+            // Sent even if no valid job is left, because the request sets the generation and the fence.
+            let path = kind_path(&kind, &["restore"]);
+            let mut each = self.batch::<wire::RestoreDone>(&path, requests).await?.into_iter();
+            let convert = |checked: Result<(), Invalid>| {
                 checked?;
-                let done = each.next().expect("there is an answer to each that was sent");
-                done.map(Restored::from).map_err(refused::of_a_problem)
+                let done = each.next().expect("there is a result for each job that was sent");
+                done.map(Restored::from).map_err(errors::problem_error)
             };
-            Ok(checked.into_iter().map(answer).collect())
+            Ok(checked.into_iter().map(convert).collect())
         })
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let limit = limit.min(LONGEST_WAIT);
+            let limit = limit.min(MAX_WAIT);
             let request = wire::WaitRequest::new(&kinds, limit);
-            let mut call = told(Method::POST, "/v1/wait", &request);
+            let mut call = json_call(Method::POST, "/v1/wait", &request);
             call.wait = Some(limit);
-            let IgnoredAny = self.read(call).await.map_err(of_a_look)?;
+            let IgnoredAny = self.read(call).await.map_err(read_error)?;
             Ok(())
         })
     }
@@ -160,39 +164,39 @@ impl Store for HttpStore {
     fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };
-            let answer = self.tell(Method::POST, "/v1/reap", &request).await;
-            let wire::Reaped { reaped } = answer.map_err(of_a_change)?;
+            let response = self.send(Method::POST, "/v1/reap", &request).await;
+            let wire::Reaped { reaped } = response.map_err(change_error)?;
             Ok(reaped)
         })
     }
 
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(async move {
-            match self.ask::<ToldJob>(&of_kind(&kind, &["jobs", id.as_str()])).await {
-                Ok(ToldJob(job)) => job.read("", &READING).map(Some).map_err(unreadable),
-                Err(error) if refused::is_absent(&error) => Ok(None),
+            match self.get_json::<LenientJob>(&kind_path(&kind, &["jobs", id.as_str()])).await {
+                Ok(LenientJob(job)) => job.read("", &CONTEXT).map(Some).map_err(invalid_response),
+                Err(error) if errors::is_absent(&error) => Ok(None),
                 Err(error) => Err(error),
             }
-            .map_err(of_a_look)
+            .map_err(read_error)
         })
     }
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
-            // No id begins with it, and no path may have it.
+            // No id is that long, and such a path could be rejected.
             if query.prefix.len() > MAX_ID_LEN {
                 return Ok(Page::default());
             }
-            let answer = self.ask(&list_path(&query)).await.map_err(of_a_look)?;
-            page(answer).map_err(|problem| of_a_look(unreadable(problem)))
+            let response = self.get_json(&list_path(&query)).await.map_err(read_error)?;
+            page(response).map_err(|problem| read_error(invalid_response(problem)))
         })
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
-            let wire::Kinds { kinds } = self.ask("/v1/kinds").await.map_err(of_a_look)?;
-            let kinds = kinds.into_iter().map(|kind| kind.read(&READING));
-            kinds.collect::<Result<_, _>>().map_err(|problem| of_a_look(unreadable(problem)))
+            let wire::Kinds { kinds } = self.get_json("/v1/kinds").await.map_err(read_error)?;
+            let kinds = kinds.into_iter().map(|kind| kind.read(&CONTEXT));
+            kinds.collect::<Result<_, _>>().map_err(|problem| read_error(invalid_response(problem)))
         })
     }
 
@@ -203,30 +207,31 @@ impl Store for HttpStore {
                 return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
             }
             let wire::UpcomingQuery { from, span, .. } = spans.into();
-            let mut path = of_kind(&kind, &["upcoming"]);
+            let mut path = kind_path(&kind, &["upcoming"]);
             let number = count.to_string();
             let fields =
                 [("from", from.as_deref()), ("span", span.as_deref()), ("count", Some(&*number))];
             query(&mut path, &fields);
-            let wire::Upcoming { counts, .. } = self.ask(&path).await.map_err(of_a_look)?;
+            let wire::Upcoming { counts, .. } = self.get_json(&path).await.map_err(read_error)?;
             Ok(counts)
         })
     }
 
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(async move {
-            let asked = self.ask::<wire::SettingsText>(&of_kind(&kind, &["settings"])).await;
-            let settings = asked.map_err(of_a_look)?;
-            settings.read(&READING).map_err(|problem| of_a_look(unreadable(problem)))
+            let path = kind_path(&kind, &["settings"]);
+            let response = self.get_json::<wire::SettingsJson>(&path).await;
+            let settings = response.map_err(read_error)?;
+            settings.read(&CONTEXT).map_err(|problem| read_error(invalid_response(problem)))
         })
     }
 
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             settings.check()?;
-            let all = wire::SettingsPatch::from(wire::SettingsText::from(&settings));
-            let answer = self.tell(Method::PUT, &of_kind(&kind, &[]), &all).await;
-            let IgnoredAny = answer.map_err(of_a_change)?;
+            let all = wire::SettingsPatch::from(wire::SettingsJson::from(&settings));
+            let response = self.send(Method::PUT, &kind_path(&kind, &[]), &all).await;
+            let IgnoredAny = response.map_err(change_error)?;
             Ok(())
         })
     }
@@ -234,57 +239,60 @@ impl Store for HttpStore {
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             schedule.check()?;
-            let path = of_kind(&kind, &["schedules", schedule.id.as_str()]);
-            let text = wire::ScheduleText { id: None, ..(&schedule).into() };
-            let IgnoredAny = self.tell(Method::PUT, &path, &text).await.map_err(of_a_change)?;
+            let path = kind_path(&kind, &["schedules", schedule.id.as_str()]);
+            let text = wire::ScheduleJson { id: None, ..(&schedule).into() };
+            let IgnoredAny = self.send(Method::PUT, &path, &text).await.map_err(change_error)?;
             Ok(())
         })
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let path = of_kind(&kind, &["schedules", id.as_str()]);
-            match self.read(Call::json(Method::DELETE, &path, None)).await {
+            let path = kind_path(&kind, &["schedules", id.as_str()]);
+            match self.read(HttpCall::json(Method::DELETE, &path, None)).await {
                 Ok(IgnoredAny) => Ok(true),
-                Err(error) if refused::is_absent(&error) => Ok(false),
-                Err(error) => Err(of_a_change(error)),
+                Err(error) if errors::is_absent(&error) => Ok(false),
+                Err(error) => Err(change_error(error)),
             }
         })
     }
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(async move {
-            let answer = self.ask(&of_kind(&kind, &["schedules"])).await;
-            let ToldSchedules { schedules } = answer.map_err(of_a_look)?;
-            let told = |ToldSchedule(schedule)| schedule.told(&READING);
-            let schedules = schedules.into_iter().map(told);
-            schedules.collect::<Result<_, _>>().map_err(|problem| of_a_look(unreadable(problem)))
+            let response = self.get_json(&kind_path(&kind, &["schedules"])).await;
+            let LenientSchedules { schedules } = response.map_err(read_error)?;
+            let read = |LenientSchedule(schedule)| schedule.read_response(&CONTEXT);
+            let schedules = schedules.into_iter().map(read);
+            schedules
+                .collect::<Result<_, _>>()
+                .map_err(|problem| read_error(invalid_response(problem)))
         })
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
-            let path = of_kind(&tick.kind, &["schedules", tick.id.as_str(), "tick"]);
+            let path = kind_path(&tick.kind, &["schedules", tick.id.as_str(), "tick"]);
             let request = wire::TickRequest::from(&tick);
-            match self.tell::<wire::TickResult>(Method::POST, &path, &request).await {
-                Ok(done) => done.read(&READING).map_err(unreadable),
-                Err(error) if refused::is_absent(&error) => Ok(Ticked::Absent),
+            match self.send::<wire::TickResult>(Method::POST, &path, &request).await {
+                Ok(done) => done.read(&CONTEXT).map_err(invalid_response),
+                Err(error) if errors::is_absent(&error) => Ok(Ticked::Absent),
                 Err(error) => Err(error),
             }
-            .map_err(of_a_change)
+            .map_err(change_error)
         })
     }
 }
 
-/// What of an error is not kept need not be sent.
-fn cut(mut settle: Settle) -> Settle {
+/// Removes the part of an error text that a store would cut.
+fn cut_error(mut settle: Settle) -> Settle {
     if let Settlement::Retry { error, .. } | Settlement::Bury { error } = &mut settle.action {
         error.truncate(kept_error(error).len());
     }
     settle
 }
 
-/// Whether a store can have told this job. Whether its times can be, only the server knows.
+/// Fails if the job is inconsistent, or is not of this kind. Only the server can check its times,
+/// because it has the clock.
 fn check_arrival(kind: &Kind, job: &JobView) -> Result<(), Invalid> {
     if job.kind != *kind {
         let reason = "it is of another kind than the batch";
@@ -293,10 +301,10 @@ fn check_arrival(kind: &Kind, job: &JobView) -> Result<(), Invalid> {
     Arrival::of(job.clone(), Timestamp::from_millis(u64::MAX)).map(drop)
 }
 
-fn claimed(answer: wire::ClaimAnswer) -> Result<Claimed, Problem> {
-    let jobs = answer.jobs.into_iter().map(|job| job.read(&READING));
-    let errors = answer.errors.into_iter().map(|wire::KindProblem { kind, error }| {
-        Ok((Kind::new(kind)?, refused::of_a_problem(error)))
+fn claimed(response: wire::ClaimResponse) -> Result<Claimed, Problem> {
+    let jobs = response.jobs.into_iter().map(|job| job.read(&CONTEXT));
+    let errors = response.errors.into_iter().map(|wire::KindProblem { kind, error }| {
+        Ok((Kind::new(kind)?, errors::problem_error(error)))
     });
     Ok(Claimed {
         jobs: jobs.collect::<Result<_, _>>()?,
@@ -305,12 +313,7 @@ fn claimed(answer: wire::ClaimAnswer) -> Result<Claimed, Problem> {
 }
 
 fn list_path(wanted: &Query) -> String {
-    let state = wanted.state.map(|state| match state.into() {
-        wire::State::Waiting => "waiting",
-        wire::State::Ready => "ready",
-        wire::State::Leased => "leased",
-        wire::State::Dead => "dead",
-    });
+    let state = wanted.state.map(state_name);
     let limit = wanted.limit.clamp(1, MAX_BATCH).to_string();
     let fields = [
         ("state", state),
@@ -318,15 +321,15 @@ fn list_path(wanted: &Query) -> String {
         ("after", wanted.after.as_ref().map(JobId::as_str)),
         ("limit", Some(&*limit)),
     ];
-    let mut path = of_kind(&wanted.kind, &["jobs"]);
+    let mut path = kind_path(&wanted.kind, &["jobs"]);
     query(&mut path, &fields);
     path
 }
 
-fn page(answer: ToldPage) -> Result<Page, Problem> {
-    let jobs = answer.jobs.into_iter().map(|ToldJob(job)| job.read("", &READING));
+fn page(response: LenientPage) -> Result<Page, Problem> {
+    let jobs = response.jobs.into_iter().map(|LenientJob(job)| job.read("", &CONTEXT));
     let jobs = jobs.collect::<Result<_, _>>()?;
-    Ok(Page { jobs, cursor: answer.cursor.map(JobId::new).transpose()? })
+    Ok(Page { jobs, cursor: response.cursor.map(JobId::new).transpose()? })
 }
 
 #[cfg(test)]
@@ -336,7 +339,7 @@ mod tests {
     use requeue_jobs::limits::MAX_ERROR_LEN;
 
     #[test]
-    fn of_an_error_what_is_kept_is_sent() {
+    fn an_error_text_is_cut_before_it_is_sent() {
         let receipt = requeue_jobs::Receipt::new(
             Kind::new("k").unwrap(),
             JobId::new("i").unwrap(),
@@ -348,7 +351,7 @@ mod tests {
             [Settlement::Bury { error: error.clone() }, Settlement::Retry { delay: None, error }]
         {
             let (Settlement::Bury { error } | Settlement::Retry { error, .. }) =
-                cut(Settle { receipt: receipt.clone(), action }).action
+                cut_error(Settle { receipt: receipt.clone(), action }).action
             else {
                 panic!("it is another settlement");
             };

@@ -1,7 +1,7 @@
-//! What is told of servers that answer badly, or not at all.
+//! Errors of the client against servers that respond badly, or not at all.
 
 use super::*;
-use crate::problem::{Problem, Sort};
+use crate::problem::{Problem, ProblemType};
 use requeue_jobs::{
     Body, Claim, Invalid, JobId, Kind, Put, PutError, Query, Spans, Store, StoreError, Timestamp,
     WorkerName,
@@ -14,28 +14,30 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-/// What was sent to a server.
-struct Seen {
-    /// Which connection, from 1.
+/// A request that a server received.
+struct Received {
+    /// The number of the connection, from 1.
     connection: usize,
-    /// The first line and the headers, in lower case but for the first line.
+    /// The first line, and the headers in lower case.
     head: String,
     body: Vec<u8>,
 }
 
-/// What a server does about a request.
-enum Does {
-    Answers(String),
-    /// Sends this, and closes the connection.
-    Breaks(String),
-    /// Answers, and closes the connection when it is told to.
-    Closes(String, Arc<Barrier>),
-    /// Keeps it open, until the other side has closed it.
-    Nothing,
+/// How a server reacts to a request.
+enum Reaction {
+    Respond(String),
+    /// Sends this text, and closes the connection.
+    Disconnect(String),
+    /// Responds, and closes the connection after the barrier.
+    RespondThenClose(String, Arc<Barrier>),
+    /// Does not respond until the client has closed the connection.
+    Stall,
 }
 
-/// A server that does as it is told, request by request.
-fn server(mut does: impl FnMut(&Seen) -> Does + Send + 'static) -> (String, Receiver<Seen>) {
+/// Starts a server that reacts to each request as `react` decides.
+fn server(
+    mut react: impl FnMut(&Received) -> Reaction + Send + 'static,
+) -> (String, Receiver<Received>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let (to, seen) = channel();
@@ -45,22 +47,24 @@ fn server(mut does: impl FnMut(&Seen) -> Does + Send + 'static) -> (String, Rece
             let mut reader = BufReader::new(stream.try_clone().expect("it has two ends"));
             let mut stream = stream;
             while let Some(request) = request(&mut reader, n + 1) {
-                let done = does(&request);
+                let reaction = react(&request);
                 drop(to.send(request));
-                match done {
-                    Does::Answers(text) => stream.write_all(text.as_bytes()).expect("it is read"),
-                    Does::Breaks(text) => {
+                match reaction {
+                    Reaction::Respond(text) => {
+                        stream.write_all(text.as_bytes()).expect("it is read")
+                    }
+                    Reaction::Disconnect(text) => {
                         stream.write_all(text.as_bytes()).expect("it is read");
                         break;
                     }
-                    Does::Closes(text, told) => {
+                    Reaction::RespondThenClose(text, close) => {
                         stream.write_all(text.as_bytes()).expect("it is read");
-                        told.wait();
+                        close.wait();
                         break;
                     }
-                    Does::Nothing => {
+                    Reaction::Stall => {
                         drop(reader.read_to_end(&mut Vec::new()));
-                        drop(to.send(Seen {
+                        drop(to.send(Received {
                             connection: n + 1,
                             head: "closed".into(),
                             body: vec![],
@@ -74,7 +78,7 @@ fn server(mut does: impl FnMut(&Seen) -> Does + Send + 'static) -> (String, Rece
     (url, seen)
 }
 
-fn request(from: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> {
+fn request(from: &mut BufReader<TcpStream>, connection: usize) -> Option<Received> {
     let mut head = String::new();
     loop {
         let mut line = String::new();
@@ -89,11 +93,11 @@ fn request(from: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> {
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
     from.read_exact(&mut body).ok()?;
-    Some(Seen { connection, head, body })
+    Some(Received { connection, head, body })
 }
 
-fn answer(status: &str, json: &str) -> Does {
-    Does::Answers(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{json}", json.len()))
+fn respond(status: &str, json: &str) -> Reaction {
+    Reaction::Respond(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{json}", json.len()))
 }
 
 fn kind() -> Kind {
@@ -104,13 +108,13 @@ fn put(id: &str) -> Put {
     Put::new(kind(), JobId::new(id).expect("an id"), Body::default())
 }
 
-/// What a change and a look answer.
+/// Returns the errors of a call that changes something, and of a call that only reads.
 fn both(url: &str) -> (StoreError, StoreError) {
-    let answer_timeout = Duration::from_millis(200);
-    let options = Options { answer_timeout, ..Options::default() };
+    let response_timeout = Duration::from_millis(200);
+    let options = Options { response_timeout, ..Options::default() };
     let store = HttpStore::connect_with(url, options).unwrap();
-    let change = block_on(store.put(vec![put("a")])).expect_err("there is no answer");
-    let look = block_on(store.get(kind(), JobId::new("a").unwrap())).expect_err("there is none");
+    let change = block_on(store.put(vec![put("a")])).expect_err("the call fails");
+    let look = block_on(store.get(kind(), JobId::new("a").unwrap())).expect_err("the call fails");
     (change, look)
 }
 
@@ -127,7 +131,7 @@ fn unavailable(error: &StoreError, reason: &str) {
 }
 
 #[test]
-fn what_was_not_sent_was_not_done() {
+fn a_failed_connection_means_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -137,72 +141,74 @@ fn what_was_not_sent_was_not_done() {
 }
 
 #[test]
-fn what_was_sent_and_not_answered_may_have_been_done() {
-    let (url, _seen) = server(|_| Does::Breaks(String::new()));
+fn a_request_without_a_response_has_an_unknown_outcome() {
+    let (url, _seen) = server(|_| Reaction::Disconnect(String::new()));
     let (change, look) = both(&url);
     unknown(&change, &url);
     unavailable(&look, &url);
 }
 
 #[test]
-fn half_an_answer_is_none() {
+fn an_incomplete_response_is_an_error() {
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"results\":";
-    let (url, _seen) = server(move |_| Does::Breaks(half.to_owned()));
+    let (url, _seen) = server(move |_| Reaction::Disconnect(half.to_owned()));
     let (change, look) = both(&url);
-    unknown(&change, "the answer broke off");
-    unavailable(&look, "the answer broke off");
-    let (url, _seen) = server(move |_| Does::Answers(half.to_owned()));
+    unknown(&change, "the response was interrupted");
+    unavailable(&look, "the response was interrupted");
+    let (url, _seen) = server(move |_| Reaction::Respond(half.to_owned()));
     let (change, look) = both(&url);
-    unknown(&change, "stopped in its middle");
-    unavailable(&look, "stopped in its middle");
+    unknown(&change, "the response stalled");
+    unavailable(&look, "the response stalled");
 }
 
 #[test]
-fn an_answer_that_does_not_come_in_time_is_not_waited_for() {
-    let (url, _seen) = server(|_| Does::Nothing);
+fn a_response_that_is_late_is_an_error() {
+    let (url, _seen) = server(|_| Reaction::Stall);
     let (change, look) = both(&url);
-    unknown(&change, "did not answer in 200ms");
-    unavailable(&look, "did not answer in 200ms");
+    unknown(&change, "did not respond within 200ms");
+    unavailable(&look, "did not respond within 200ms");
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_none() {
+fn an_invalid_response_is_an_error() {
     for (json, what) in [
-        ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ("", "cannot be read"),
-        ("<h1>Welcome</h1>", "cannot be read"),
+        ("{", "invalid response"),
+        ("[]", "invalid response"),
+        ("", "invalid response"),
+        ("<h1>Welcome</h1>", "invalid response"),
         (r#"{"results":[]}"#, ""),
     ] {
-        let (url, _seen) = server(move |_| answer("200 OK", json));
+        let (url, _seen) = server(move |_| respond("200 OK", json));
         let (change, look) = both(&url);
         unknown(&change, what);
-        unavailable(&look, "cannot be read");
+        unavailable(&look, "invalid response");
     }
-    let (url, _seen) = server(|_| answer("200 OK", r#"{"results":[]}"#));
-    unknown(&both(&url).0, "there are 0 answers to 1 entries");
-    let (url, _seen) = server(|_| Does::Breaks("SSH-2.0-OpenSSH_9.7\r\n".to_owned()));
+    let (url, _seen) = server(|_| respond("200 OK", r#"{"results":[]}"#));
+    unknown(&both(&url).0, "the response has 0 results for 1 entries");
+    let (url, _seen) = server(|_| Reaction::Disconnect("SSH-2.0-OpenSSH_9.7\r\n".to_owned()));
     unknown(&both(&url).0, "");
 }
 
 #[test]
-fn what_a_server_refuses_was_not_done_and_what_a_proxy_says_is_not_trusted() {
-    for (sort, status) in
-        [(Sort::Busy, "503 Busy"), (Sort::Stopping, "503 Stopping"), (Sort::TooSlow, "408 Slow")]
-    {
-        let problem = serde_json::to_string(&Problem::new(sort, "not now")).unwrap();
-        let (url, _seen) = server(move |_| answer(status, &problem));
+fn a_rejection_by_the_server_means_not_done_and_one_by_a_proxy_does_not() {
+    for (problem_type, status) in [
+        (ProblemType::Busy, "503 Busy"),
+        (ProblemType::Stopping, "503 Stopping"),
+        (ProblemType::TooSlow, "408 Slow"),
+    ] {
+        let problem = serde_json::to_string(&Problem::new(problem_type, "not now")).unwrap();
+        let (url, _seen) = server(move |_| respond(status, &problem));
         unavailable(&both(&url).0, "not now");
     }
-    let (url, _seen) = server(|_| answer("503 Service Unavailable", "<h1>no backend</h1>"));
+    let (url, _seen) = server(|_| respond("503 Service Unavailable", "<h1>no backend</h1>"));
     let (change, look) = both(&url);
-    unknown(&change, "answered 503 Service Unavailable: <h1>no backend</h1>");
+    unknown(&change, "returned 503 Service Unavailable: <h1>no backend</h1>");
     unavailable(&look, "no backend");
-    let (url, _seen) = server(|_| answer("404 Not Found", "nginx"));
+    let (url, _seen) = server(|_| respond("404 Not Found", "nginx"));
     let (change, look) = both(&url);
-    unavailable(&change, "is this the address of a requeue server?");
-    unavailable(&look, "is this the address of a requeue server?");
-    let (url, _seen) = server(|_| answer("401 Unauthorized", ""));
+    unavailable(&change, "is this the URL of a requeue server?");
+    unavailable(&look, "is this the URL of a requeue server?");
+    let (url, _seen) = server(|_| respond("401 Unauthorized", ""));
     unavailable(&both(&url).0, "the token was refused");
 }
 
@@ -210,7 +216,7 @@ fn what_a_server_refuses_was_not_done_and_what_a_proxy_says_is_not_trusted() {
 fn a_redirect_is_not_followed() {
     let (url, seen) = server(|_| {
         let head = "HTTP/1.1 308 Permanent Redirect\r\nLocation: /elsewhere\r\n";
-        Does::Answers(format!("{head}Content-Length: 0\r\n\r\n"))
+        Reaction::Respond(format!("{head}Content-Length: 0\r\n\r\n"))
     });
     let (change, look) = both(&url);
     unavailable(&change, "redirects are not followed");
@@ -219,13 +225,13 @@ fn a_redirect_is_not_followed() {
     assert_eq!(paths, ["POST /v1/put HTTP/1.1", "GET /v1/kinds/mail/jobs/a HTTP/1.1"]);
 }
 
-fn first_line(seen: &Seen) -> String {
+fn first_line(seen: &Received) -> String {
     seen.head.lines().next().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn a_connection_is_used_again_unless_the_server_closes_it() {
-    let (url, seen) = server(|_| answer("200 OK", r#"{"kinds":[]}"#));
+fn a_connection_is_reused_unless_the_server_closes_it() {
+    let (url, seen) = server(|_| respond("200 OK", r#"{"kinds":[]}"#));
     let store = HttpStore::connect(&url).unwrap();
     for _ in 0..3 {
         assert_eq!(block_on(store.kinds()), Ok(vec![]));
@@ -233,7 +239,7 @@ fn a_connection_is_used_again_unless_the_server_closes_it() {
     }
     let (url, seen) = server(|_| {
         let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 12\r\n\r\n";
-        Does::Breaks(format!("{head}{{\"kinds\":[]}}"))
+        Reaction::Disconnect(format!("{head}{{\"kinds\":[]}}"))
     });
     let store = HttpStore::connect(&url).unwrap();
     for n in 1..=3 {
@@ -243,26 +249,27 @@ fn a_connection_is_used_again_unless_the_server_closes_it() {
 }
 
 #[test]
-fn a_connection_that_was_closed_while_it_was_kept_is_not_used() {
+fn a_connection_that_was_closed_while_idle_is_not_reused() {
     let text = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{\"kinds\":[]}";
     let close = Arc::new(Barrier::new(2));
-    let told = Arc::clone(&close);
-    let (url, seen) = server(move |_| Does::Closes(text.to_owned(), Arc::clone(&told)));
+    let barrier = Arc::clone(&close);
+    let (url, seen) =
+        server(move |_| Reaction::RespondThenClose(text.to_owned(), Arc::clone(&barrier)));
     let store = HttpStore::connect(&url).unwrap();
     for n in 1..=3 {
         assert_eq!(block_on(store.kinds()), Ok(vec![]));
         assert_eq!(seen.recv().unwrap().connection, n);
-        assert_eq!(store.link.kept(), 1);
+        assert_eq!(store.transport.idle(), 1);
         close.wait();
-        while store.link.kept() > 0 {
+        while store.transport.idle() > 0 {
             thread::yield_now();
         }
     }
 }
 
 #[test]
-fn an_answer_that_nobody_wants_ends_its_request() {
-    let (url, seen) = server(|_| Does::Nothing);
+fn dropping_the_future_ends_the_request() {
+    let (url, seen) = server(|_| Reaction::Stall);
     let store = HttpStore::connect(&url).unwrap();
     thread::scope(|scope| {
         let (give_up, given_up) = channel::<()>();
@@ -278,16 +285,16 @@ fn an_answer_that_nobody_wants_ends_its_request() {
         assert_eq!(first_line(&seen.recv().unwrap()), "POST /v1/wait HTTP/1.1");
         give_up.send(()).unwrap();
     });
-    // Long before the server would have answered.
+    // Long before the server would have responded.
     let closed = seen.recv_timeout(Duration::from_secs(30)).expect("it is closed");
     assert_eq!(closed.head, "closed");
 }
 
 #[test]
-fn who_asks_and_for_what_is_in_the_request() {
+fn requests_contain_token_host_and_parameters() {
     let (url, seen) = server(|seen| match seen.head.starts_with("GET") {
-        true => answer("200 OK", r#"{"jobs":[],"cursor":null}"#),
-        false => answer("200 OK", r#"{"jobs":[]}"#),
+        true => respond("200 OK", r#"{"jobs":[],"cursor":null}"#),
+        false => respond("200 OK", r#"{"jobs":[]}"#),
     });
     let options = Options { token: Some(Secret::from("hunter2")), ..Options::default() };
     let store = HttpStore::connect_with(&format!("{url}/queue/"), options).unwrap();
@@ -322,8 +329,8 @@ fn who_asks_and_for_what_is_in_the_request() {
 }
 
 #[test]
-fn what_can_be_checked_here_is_not_sent() {
-    let (url, seen) = server(|_| answer("500 Bug", ""));
+fn invalid_calls_are_not_sent() {
+    let (url, seen) = server(|_| respond("500 Bug", ""));
     let store = HttpStore::connect(&url).unwrap();
     let puts = (0..1001).map(|n| put(&n.to_string())).collect();
     let too_many = StoreError::Invalid(Invalid::TooMany {
@@ -341,14 +348,14 @@ fn what_can_be_checked_here_is_not_sent() {
 
 #[test]
 fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
-    // Each is six times as long in JSON: five of them fit into a request.
+    // Each body is six times as long in JSON: five of them fit into a request.
     let body = Body::new(vec![1; 1 << 20], "text/plain").unwrap();
     let puts = |count: usize| -> Vec<_> {
         (0..count).map(|n| Put { body: body.clone(), ..put(&n.to_string()) }).collect()
     };
     let done = |count: usize| {
         let one = r#"{"outcome":"created","generation":1}"#;
-        answer("200 OK", &format!(r#"{{"results":[{}]}}"#, vec![one; count].join(",")))
+        respond("200 OK", &format!(r#"{{"results":[{}]}}"#, vec![one; count].join(",")))
     };
     let (url, seen) = server(move |seen| match seen.body.len() >> 20 {
         30 => done(5),
@@ -363,7 +370,7 @@ fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
     let mut requests = 0;
     let (url, seen) = server(move |_| {
         requests += 1;
-        if requests == 1 { done(5) } else { Does::Breaks(String::new()) }
+        if requests == 1 { done(5) } else { Reaction::Disconnect(String::new()) }
     });
     let store = HttpStore::connect(&url).unwrap();
     let each = block_on(store.put(puts(11))).unwrap();
@@ -372,7 +379,7 @@ fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
         match (n, answer) {
             (0..5, Ok(_)) => {}
             (5..10, Err(PutError::Store(error))) => unknown(&error, ""),
-            (10, Err(PutError::Store(error))) => unavailable(&error, "it was not sent"),
+            (10, Err(PutError::Store(error))) => unavailable(&error, "not sent"),
             (_, other) => panic!("entry {n} is {other:?}"),
         }
     }
@@ -380,19 +387,19 @@ fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
 }
 
 #[test]
-fn an_export_is_written_as_it_comes_and_a_cut_one_is_seen_to_be() {
+fn an_export_is_written_as_it_arrives_and_an_incomplete_one_fails() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let whole = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
-    let (url, _seen) = server(move |_| Does::Answers(whole.clone()));
+    let (url, _seen) = server(move |_| Reaction::Respond(whole.clone()));
     let mut out = Vec::new();
     assert_eq!(block_on(HttpStore::connect(&url).unwrap().export(&mut out)).unwrap(), 5);
     assert_eq!(out, b"abcde");
     let cut = format!("{head}3\r\nabc\r\n2\r\nd");
-    let (url, _seen) = server(move |_| Does::Breaks(cut.clone()));
+    let (url, _seen) = server(move |_| Reaction::Disconnect(cut.clone()));
     let error = block_on(HttpStore::connect(&url).unwrap().export(&mut Vec::new()));
     assert!(matches!(error, Err(CallError::Unknown { .. })), "{error:?}");
-    let problem = serde_json::to_string(&Problem::new(Sort::Busy, "not now")).unwrap();
-    let (url, _seen) = server(move |_| answer("503 Busy", &problem));
+    let problem = serde_json::to_string(&Problem::new(ProblemType::Busy, "not now")).unwrap();
+    let (url, _seen) = server(move |_| respond("503 Busy", &problem));
     let error = block_on(HttpStore::connect(&url).unwrap().export(&mut Vec::new())).unwrap_err();
     assert_eq!(error.to_string(), "not now");
 }

@@ -1,4 +1,4 @@
-//! Whom to trust.
+//! TLS: the certificates that a client trusts.
 
 use super::options::{ConnectError, Options};
 use std::fmt::Display;
@@ -10,18 +10,18 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Reads the files.
+/// Creates a TLS connector that trusts the certificates of the system and of `ca_file`.
 pub(super) fn connector(options: &Options) -> Result<TlsConnector, ConnectError> {
     let mut trusted = RootCertStore::empty();
-    // One that cannot be read is not trusted: what depends on it says so later.
+    // A certificate that cannot be read is skipped. A connection that depends on it fails later.
     trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = &options.ca_file {
         add(file, &mut trusted)?;
     }
-    // A program that uses rustls elsewhere may have no default, or another one.
+    // Not the process-wide default provider: the program may have set none, or another one.
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("the provider knows them")
+        .expect("ring supports the default protocol versions")
         .with_root_certificates(trusted)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -36,7 +36,7 @@ fn add(file: &Path, trusted: &mut RootCertStore) -> Result<(), ConnectError> {
         trusted.add(certificate).map_err(|error| wrong(file, error))?;
         any = true;
     }
-    if any { Ok(()) } else { Err(wrong(file, "there are no certificates in it")) }
+    if any { Ok(()) } else { Err(wrong(file, "the file contains no certificates")) }
 }
 
 fn wrong(file: &Path, error: impl Display) -> ConnectError {

@@ -1,10 +1,10 @@
-//! Durations: numbers with units, counted exactly in nanoseconds.
+//! Durations: numbers with units, converted exactly to nanoseconds.
 
-use super::{TimeError, fitting};
+use super::{TimeError, trim_checked};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Names and nanoseconds of the units, the longest first: parts are written in that order.
+/// Names and nanoseconds of the units, longest first. A duration must name them in this order.
 const UNITS: [(&[&str], u128); 8] = [
     (&["w", "wk", "wks", "week", "weeks"], 604_800_000_000_000),
     (&["d", "day", "days"], 86_400_000_000_000),
@@ -16,21 +16,23 @@ const UNITS: [(&[&str], u128); 8] = [
     (&["ns", "nsec", "nsecs", "nano", "nanos", "nanosecond", "nanoseconds"], 1),
 ];
 
+/// Units that are rejected because their length varies.
 const CALENDAR: [&str; 9] = ["mo", "mon", "mons", "month", "months", "y", "yr", "year", "years"];
 
-/// Digits of a fraction that can come to whole nanoseconds: a week has 2¹⁶·5¹¹ of them and no more
-/// twos, so a fraction whose last digit counts has 16 at most. Ten to this still fits.
+/// Maximum digits of a fraction. A week has 2¹⁶·5¹¹·… nanoseconds, so a fraction that gives whole
+/// nanoseconds has at most 16 significant digits. Ten to this power still fits.
 const MAX_FRACTION: usize = 18;
 
 const FORMS: &str = "write it like 5m, 1h30m, 1.5h, 250ms, 2 days or PT5M";
 
-/// Reads a duration: `5m`, `1h30m`, `1h 30m`, `1.5h`, `2 days`, `1 week`, `250ms`, or ISO 8601's
+/// Parses a duration: `5m`, `1h30m`, `1h 30m`, `1.5h`, `2 days`, `1 week`, `250ms`, or in ISO 8601
 /// `PT5M` and `P1DT12H`.
 ///
-/// A day is 24 hours and a week 7 days. Months and years are refused, since none is as long as the
-/// next, and so are a number without a unit (only `0` is the same in all of them) and `5M`, which
-/// elsewhere is months. The parts go from the longest unit to the shortest, each once. Nothing is rounded: what is no whole number of
-/// nanoseconds is refused.
+/// A day has 24 hours, and a week 7 days. Units go from the longest to the shortest, each at most once.
+///
+/// Fails for months and years, because their length varies; for a number without a unit, except `0`; for
+/// `5M`, which means months elsewhere; and for a value that is not a whole number of nanoseconds, because
+/// nothing is rounded.
 ///
 /// ```
 /// use requeue_http::times::parse_duration;
@@ -41,12 +43,12 @@ const FORMS: &str = "write it like 5m, 1h30m, 1.5h, 250ms, 2 days or PT5M";
 /// assert_eq!(parse_duration("PT5M")?, Duration::from_secs(300));
 /// assert_eq!(
 ///     parse_duration("5").unwrap_err().to_string(),
-///     r#""5" is no duration: 5 of what? write 5s for seconds or 5m for minutes"#,
+///     r#""5" is not a duration: a number without a unit is rejected: write 5s or 5m"#,
 /// );
 /// # Ok::<(), requeue_http::times::TimeError>(())
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, TimeError> {
-    let trimmed = fitting(text)?;
+    let trimmed = trim_checked(text)?;
     if trimmed == "0" {
         return Ok(Duration::ZERO);
     }
@@ -57,18 +59,18 @@ pub fn parse_duration(text: &str) -> Result<Duration, TimeError> {
     let too_long = || TimeError::DurationTooLong { text: text.to_owned(), limit: Duration::MAX };
     let nanos = match nanos {
         Ok(nanos) => nanos,
-        Err(Trouble::TooLong) => return Err(too_long()),
-        Err(Trouble::Wrong(wrong)) => return Err(TimeError::duration(text, wrong)),
+        Err(ParseError::TooLong) => return Err(too_long()),
+        Err(ParseError::Invalid(reason)) => return Err(TimeError::duration(text, reason)),
     };
-    // The remainder of a division by 1,000,000,000 fits in 32 bits.
+    // The remainder of a division by 1,000,000,000 fits into 32 bits.
     let subsec = (nanos % 1_000_000_000) as u32;
     let secs = u64::try_from(nanos / 1_000_000_000).map_err(|_| too_long())?;
     Ok(Duration::new(secs, subsec))
 }
 
-/// Writes `duration` in days, hours, minutes and seconds, with a fraction if there must be one;
-/// below a second, in the largest unit that it reaches. [`parse_duration`] reads exactly the same
-/// duration back.
+/// Formats a duration in days, hours, minutes and seconds, with a fraction if necessary. A duration below
+/// one second is formatted in the largest unit that fits. [`parse_duration`] returns exactly the same
+/// duration for the result.
 ///
 /// ```
 /// use requeue_http::times::show_duration;
@@ -84,7 +86,7 @@ pub fn show_duration(duration: Duration) -> String {
     let mut text = String::new();
     for (count, unit) in [(secs / 86_400, 'd'), (secs / 3600 % 24, 'h'), (secs / 60 % 60, 'm')] {
         if count > 0 {
-            write!(text, "{count}{unit}").expect("a string takes all");
+            write!(text, "{count}{unit}").expect("writing to a String cannot fail");
         }
     }
     text += &match (secs, nanos) {
@@ -97,7 +99,7 @@ pub fn show_duration(duration: Duration) -> String {
     text
 }
 
-/// `whole` and `nanos` in a unit of `size` nanoseconds.
+/// Formats `whole` units plus `nanos` nanoseconds in a unit of `size` nanoseconds.
 fn decimal(whole: u64, nanos: u32, size: u32, unit: &str) -> String {
     let whole = whole + u64::from(nanos / size);
     let (rest, width) = (nanos % size, size.ilog10() as usize);
@@ -105,18 +107,19 @@ fn decimal(whole: u64, nanos: u32, size: u32, unit: &str) -> String {
     format!("{whole}{}{unit}", fraction.trim_end_matches('0'))
 }
 
-enum Trouble {
+/// Why a duration cannot be parsed.
+enum ParseError {
     TooLong,
-    Wrong(String),
+    Invalid(String),
 }
 
-fn wrong<T>(wrong: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Wrong(wrong.into()))
+fn invalid<T>(reason: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError::Invalid(reason.into()))
 }
 
-/// What follows the P: weeks and days, then after a T hours, minutes and seconds. An M before the
-/// T is a month.
-fn iso(text: &str) -> Result<u128, Trouble> {
+/// Parses the part of an ISO 8601 duration after the `P`: weeks and days, then after a `T` hours, minutes
+/// and seconds. An `M` before the `T` is a month.
+fn iso(text: &str) -> Result<u128, ParseError> {
     let (days, clock) = match text.split_once(['T', 't']) {
         Some((days, clock)) => (days, Some(clock)),
         None => (text, None),
@@ -125,11 +128,11 @@ fn iso(text: &str) -> Result<u128, Trouble> {
         move |name: &str| match &*name.to_ascii_lowercase() {
             lower if allowed.contains(&lower) => unit(lower),
             "m" | "y" => unit("month"),
-            _ => wrong(format!("{name:?} is no unit there; {FORMS}")),
+            _ => invalid(format!("{name:?} is not a unit at this position; {FORMS}")),
         }
     };
     if text.is_empty() || text.contains(|c: char| c.is_ascii_whitespace()) {
-        return wrong(FORMS);
+        return invalid(FORMS);
     }
     let mut nanos = 0;
     if !days.is_empty() {
@@ -141,36 +144,36 @@ fn iso(text: &str) -> Result<u128, Trouble> {
     Ok(nanos)
 }
 
-/// Adds up numbers with units: at least one, the longest unit first.
+/// Adds numbers with units to `nanos`: at least one, longest unit first.
 fn parts(
     mut text: &str,
     mut nanos: u128,
-    unit: impl Fn(&str) -> Result<u128, Trouble>,
-) -> Result<u128, Trouble> {
+    unit: impl Fn(&str) -> Result<u128, ParseError>,
+) -> Result<u128, ParseError> {
     if text.starts_with(['-', '\u{2212}']) {
-        return wrong("it is negative, and time does not go back");
+        return invalid("a duration cannot be negative");
     }
     let mut last = u128::MAX;
     loop {
         let (number, rest) = split(text, |c| c.is_ascii_digit() || c == '.');
         let (name, rest) = split(rest.trim_ascii_start(), char::is_alphabetic);
         if number.is_empty() {
-            return wrong(FORMS);
+            return invalid(FORMS);
         }
         if name.is_empty() {
             return match rest {
-                "" => wrong(format!(
-                    "{number} of what? write {number}s for seconds or {number}m for minutes"
+                "" => invalid(format!(
+                    "a number without a unit is rejected: write {number}s or {number}m"
                 )),
-                _ => wrong(FORMS),
+                _ => invalid(FORMS),
             };
         }
         let size = unit(name)?;
         if size >= last {
-            return wrong("each unit goes once, and the longest first, like 1h30m");
+            return invalid("write each unit once, longest unit first, like 1h30m");
         }
         last = size;
-        nanos = nanos.checked_add(count(number, size)?).ok_or(Trouble::TooLong)?;
+        nanos = nanos.checked_add(count(number, size)?).ok_or(ParseError::TooLong)?;
         text = rest.trim_ascii_start();
         if text.is_empty() {
             return Ok(nanos);
@@ -178,19 +181,19 @@ fn parts(
     }
 }
 
-/// The nanoseconds of `number` units of `size`.
-fn count(number: &str, size: u128) -> Result<u128, Trouble> {
+/// Returns the nanoseconds of `number` units of `size` nanoseconds.
+fn count(number: &str, size: u128) -> Result<u128, ParseError> {
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (number, None),
     };
     if whole.is_empty() || fraction.is_some_and(|digits| digits.is_empty() || digits.contains('.'))
     {
-        return wrong(format!("{number} is no number; {FORMS}"));
+        return invalid(format!("{number} is not a number; {FORMS}"));
     }
-    // All are digits: what does not parse is too much.
-    let whole = whole.parse::<u128>().map_err(|_| Trouble::TooLong)?;
-    let nanos = whole.checked_mul(size).ok_or(Trouble::TooLong)?;
+    // All characters are digits, so parsing fails only if the number is too large.
+    let whole = whole.parse::<u128>().map_err(|_| ParseError::TooLong)?;
+    let nanos = whole.checked_mul(size).ok_or(ParseError::TooLong)?;
     let digits = fraction.unwrap_or_default().trim_end_matches('0');
     if digits.is_empty() {
         return Ok(nanos);
@@ -198,30 +201,30 @@ fn count(number: &str, size: u128) -> Result<u128, Trouble> {
     let scale = 10u128.pow(digits.len().min(MAX_FRACTION) as u32);
     match digits.parse::<u128>() {
         Ok(part) if digits.len() <= MAX_FRACTION && (part * size).is_multiple_of(scale) => {
-            nanos.checked_add(part * size / scale).ok_or(Trouble::TooLong)
+            nanos.checked_add(part * size / scale).ok_or(ParseError::TooLong)
         }
-        _ => wrong(format!("{number} is finer than nanoseconds; write fewer digits")),
+        _ => invalid(format!("{number} is more precise than nanoseconds; write fewer digits")),
     }
 }
 
-/// The nanoseconds of the unit called `name`.
-fn unit(name: &str) -> Result<u128, Trouble> {
+/// Returns the nanoseconds of the unit with this name.
+fn unit(name: &str) -> Result<u128, ParseError> {
     let called = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     if name == "M" {
-        return wrong("M may be minutes or months; write m for minutes");
+        return invalid("M can mean minutes or months; write m for minutes");
     }
     if called(&CALENDAR) {
-        return wrong("months and years are not all as long; write days, like 30d");
+        return invalid("months and years vary in length; write days, like 30d");
     }
     match UNITS.iter().find(|(names, _)| called(names)) {
         Some((_, nanos)) => Ok(*nanos),
-        None => wrong(format!("{name:?} is no unit; {FORMS}")),
+        None => invalid(format!("{name:?} is not a unit; {FORMS}")),
     }
 }
 
-/// What `text` begins with that is all `of` a sort, and the rest.
-fn split(text: &str, of: impl Fn(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(|c| !of(c)).unwrap_or(text.len()))
+/// Splits `text` after its leading characters that satisfy `is`.
+fn split(text: &str, is: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !is(c)).unwrap_or(text.len()))
 }
 
 #[cfg(test)]
@@ -230,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, nanos) in [
             ("0", 0),
             ("0s", 0),
@@ -250,7 +253,7 @@ mod tests {
             ("0.1s", 100_000_000),
             ("0.000000001s", 1),
             ("1.000000000000000000000000000s", 1_000_000_000),
-            // The finest fraction of a week: 2^-16 of it.
+            // The smallest fraction of a week that is a whole number of nanoseconds: 2^-16.
             ("0.0000152587890625w", 9_228_515_625),
             ("PT5M", 300_000_000_000),
             ("pt1h30m", 5_400_000_000_000),
@@ -263,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_what_to_write() {
-        for (text, says) in [
+    fn errors_tell_what_to_write() {
+        for (text, expected) in [
             ("", "write it like 5m"),
             (" ", "write it like 5m"),
-            ("5", "5 of what? write 5s for seconds or 5m for minutes"),
-            ("1h30", "30 of what?"),
-            ("00", "00 of what?"),
+            ("5", "a number without a unit is rejected: write 5s or 5m"),
+            ("1h30", "write 30s or 30m"),
+            ("00", "write 00s or 00m"),
             ("-5m", "negative"),
             ("PT-5M", "negative"),
             ("1 month", "months and years"),
@@ -277,30 +280,30 @@ mod tests {
             ("P1M", "months and years"),
             ("P1Y2M", "months and years"),
             ("5M", "write m for minutes"),
-            ("5 parsecs", "\"parsecs\" is no unit"),
-            ("PT5D", "\"D\" is no unit there"),
-            ("P5H", "\"H\" is no unit there"),
+            ("5 parsecs", "\"parsecs\" is not a unit"),
+            ("PT5D", "\"D\" is not a unit at"),
+            ("P5H", "\"H\" is not a unit at"),
             ("P", "write it like"),
             ("PT", "write it like"),
             ("P1DT", "write it like"),
             ("P 1D", "write it like"),
             ("P1 D", "write it like"),
             ("P1D T2H", "write it like"),
-            ("30m1h", "longest first"),
-            ("1m1m", "longest first"),
-            (".5s", ".5 is no number"),
-            ("5.s", "5. is no number"),
-            ("1.2.3s", "1.2.3 is no number"),
-            ("1.5ns", "finer than nanoseconds"),
-            ("0.3333333333333333333333h", "finer than nanoseconds"),
+            ("30m1h", "longest unit first"),
+            ("1m1m", "longest unit first"),
+            (".5s", ".5 is not a number"),
+            ("5.s", "5. is not a number"),
+            ("1.2.3s", "1.2.3 is not a number"),
+            ("1.5ns", "more precise than nanoseconds"),
+            ("0.3333333333333333333333h", "more precise than nanoseconds"),
             ("5m!", "write it like"),
             ("5!", "write it like"),
             ("+5m", "write it like"),
             ("five minutes", "write it like"),
         ] {
             let error = parse_duration(text).expect_err(text).to_string();
-            assert!(error.starts_with(&format!("{text:?} is no duration: ")), "{error}");
-            assert!(error.contains(says), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is not a duration: ")), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
@@ -314,7 +317,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "{text:?} is too long a duration; the limit is 213503982334601d7h15.999999999s"
+                    "{text:?} is too long for a duration; the limit is 213503982334601d7h15.999999999s"
                 )
             );
         }
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_shown_plainly() {
+    fn durations_are_formatted() {
         for (nanos, text) in [
             (1, "1ns"),
             (1000, "1us"),
@@ -344,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(secs in any::<u64>(), shift in 0..64u32, nanos in 0..1_000_000_000u32, cut in 0..10u32) {
+        fn formatted_durations_are_parsed_back(secs in any::<u64>(), shift in 0..64u32, nanos in 0..1_000_000_000u32, cut in 0..10u32) {
             let scale = 10u32.pow(cut);
             let duration = Duration::new(secs >> shift, nanos / scale * scale);
             prop_assert_eq!(parse_duration(&show_duration(duration)), Ok(duration));

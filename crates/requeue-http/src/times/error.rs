@@ -1,75 +1,76 @@
-//! What is wrong with a text, and what would be right.
+//! Errors of parsing a time, a duration or a time zone.
 
 use std::time::Duration;
 
-/// A text that is no time, or no duration.
+/// A text cannot be parsed as a time, a duration or a time zone. The message tells what to write
+/// instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeError {
-    /// Nobody writes times that long.
-    #[error("a time, duration or zone of {len} bytes is too long; the limit is {limit}")]
+    /// The text is too long.
+    #[error("the text of a time, duration or time zone has {len} bytes; the limit is {limit}")]
     TooLong {
-        /// How many bytes it has.
+        /// The length of the text in bytes.
         len: usize,
-        /// How many it may have.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// It cannot be read as a duration.
-    #[error("{text:?} is no duration: {wrong}")]
+    /// The text is not a duration.
+    #[error("{text:?} is not a duration: {reason}")]
     Duration {
-        /// What was written.
+        /// The text.
         text: String,
         /// What is wrong, and what to write instead.
-        wrong: String,
+        reason: String,
     },
-    /// More than a duration can hold.
-    #[error("{text:?} is too long a duration; the limit is {}", super::show_duration(*limit))]
+    /// The duration is longer than [`Duration::MAX`].
+    #[error("{text:?} is too long for a duration; the limit is {}", super::show_duration(*limit))]
     DurationTooLong {
-        /// What was written.
+        /// The text.
         text: String,
         /// The longest duration.
         limit: Duration,
     },
-    /// It cannot be read as a time.
-    #[error("{text:?} is no time: {wrong}")]
+    /// The text is not a time.
+    #[error("{text:?} is not a time: {reason}")]
     Time {
-        /// What was written.
+        /// The text.
         text: String,
         /// What is wrong, and what to write instead.
-        wrong: String,
+        reason: String,
     },
-    /// Times are counted from 1970 on.
-    #[error("{text:?} is before 1970-01-01T00:00:00Z, the earliest time there is")]
+    /// The time is before 1970.
+    #[error("{text:?} is before 1970-01-01T00:00:00Z, the earliest allowed time")]
     Before1970 {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// More milliseconds than a time can hold.
-    #[error("{text:?} is too late a time; the limit is @{limit_ms}ms")]
+    /// The time is too far in the future to be represented.
+    #[error("{text:?} is too far in the future; the limit is @{limit_ms}ms")]
     TooLate {
-        /// What was written.
+        /// The text.
         text: String,
-        /// Milliseconds from 1970 to the latest time.
+        /// The latest time, in milliseconds since 1970.
         limit_ms: u64,
     },
-    /// No time zone has this name.
+    /// The text is not a time zone.
     #[error(
-        "{name:?} is no time zone: write a name of the IANA database, like Europe/Berlin, \
-         or UTC, or an offset, like +01:00"
+        "{name:?} is not a time zone: write an IANA name like Europe/Berlin, \
+         or UTC, or an offset like +01:00"
     )]
     Zone {
-        /// What was written.
+        /// The text.
         name: String,
     },
 }
 
 impl TimeError {
-    pub(super) fn duration(text: &str, wrong: impl Into<String>) -> Self {
-        TimeError::Duration { text: text.to_owned(), wrong: wrong.into() }
+    pub(super) fn duration(text: &str, reason: impl Into<String>) -> Self {
+        TimeError::Duration { text: text.to_owned(), reason: reason.into() }
     }
 
-    pub(super) fn time(text: &str, wrong: impl Into<String>) -> Self {
-        TimeError::Time { text: text.to_owned(), wrong: wrong.into() }
+    pub(super) fn time(text: &str, reason: impl Into<String>) -> Self {
+        TimeError::Time { text: text.to_owned(), reason: reason.into() }
     }
 
     pub(super) fn too_late(text: &str) -> Self {

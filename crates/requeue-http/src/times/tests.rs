@@ -1,4 +1,4 @@
-//! What each text means, and that none is too odd.
+//! Tests of parsing and formatting times.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,12 +8,12 @@ fn berlin() -> Zone {
     "Europe/Berlin".parse().unwrap()
 }
 
-/// An instant in RFC 3339, for comparison.
+/// Parses an instant in RFC 3339 independently, for comparison.
 fn at(text: &str) -> Timestamp {
     Timestamp::from(std::time::SystemTime::from(text.parse::<jiff::Timestamp>().unwrap()))
 }
 
-/// What `text` means in Berlin at this time, shown.
+/// Parses `text` in Berlin at this time, and formats the result.
 fn read(text: &str, now: &str) -> String {
     match parse_time(text, at(now), &berlin()) {
         Ok(time) => show_time(time),
@@ -21,12 +21,12 @@ fn read(text: &str, now: &str) -> String {
     }
 }
 
-fn refused(text: &str) -> String {
+fn error_of(text: &str) -> String {
     let error = parse_time(text, at("2026-11-15T12:00:00Z"), &berlin());
     error.map(show_time).expect_err(text).to_string()
 }
 
-/// Texts of each form.
+/// Valid texts of each form, and their meaning.
 const GOOD: [(&str, &str); 38] = [
     ("2026-12-01T09:00:00+01:00", "2026-12-01T08:00:00.000Z"),
     ("2026-12-01 09:00:00+01:00", "2026-12-01T08:00:00.000Z"),
@@ -69,7 +69,7 @@ const GOOD: [(&str, &str); 38] = [
 ];
 
 #[test]
-fn times_are_read_as_people_write_them() {
+fn times_are_parsed() {
     for (text, means) in GOOD {
         assert_eq!(read(text, "2026-11-15T12:00:00Z"), means, "{text}");
         let upper = text.to_ascii_uppercase();
@@ -78,7 +78,7 @@ fn times_are_read_as_people_write_them() {
 }
 
 #[test]
-fn what_is_finer_than_a_millisecond_is_rounded_up() {
+fn fractions_of_a_millisecond_are_rounded_up() {
     for (fraction, millis) in [
         (".000", "000"),
         (".0000000000000000000000000000000000000000000000000001", "001"),
@@ -98,10 +98,10 @@ fn what_is_finer_than_a_millisecond_is_rounded_up() {
 }
 
 #[test]
-fn a_time_of_day_is_the_next_one_and_now_is_not_yet_passed() {
+fn a_time_of_day_is_the_next_one_and_may_be_now() {
     assert_eq!(read("09:00", "2026-12-01T08:00:00Z"), "2026-12-01T08:00:00.000Z");
     assert_eq!(read("09:00", "2026-12-01T08:00:00.001Z"), "2026-12-02T08:00:00.000Z");
-    // It is the 2nd in Berlin already.
+    // In Berlin it is already the 2nd.
     assert_eq!(read("00:10", "2026-12-01T23:30:00Z"), "2026-12-02T23:10:00.000Z");
     assert_eq!(read("tomorrow", "2026-12-01T23:30:00Z"), "2026-12-02T23:00:00.000Z");
     assert_eq!(read("tomorrow UTC", "2026-12-01T23:30:00Z"), "2026-12-02T00:00:00.000Z");
@@ -127,7 +127,7 @@ fn a_weekday_is_the_next_one_and_today_only_if_the_time_has_not_passed() {
 }
 
 #[test]
-fn a_time_that_is_skipped_comes_after_the_change() {
+fn a_time_that_does_not_exist_comes_after_the_change() {
     let now = "2026-03-28T12:00:00Z";
     for (text, means) in [
         ("2026-03-29 01:59:59", "2026-03-29T00:59:59.000Z"),
@@ -135,9 +135,9 @@ fn a_time_that_is_skipped_comes_after_the_change() {
         ("2026-03-29 02:30", "2026-03-29T01:30:00.000Z"),
         ("2026-03-29 03:00", "2026-03-29T01:00:00.000Z"),
         ("02:30", "2026-03-29T01:30:00.000Z"),
-        // Midnight is skipped there: the day begins at one.
+        // Midnight does not exist there: the day starts at one.
         ("2018-11-04 America/Sao_Paulo", "2018-11-04T03:00:00.000Z"),
-        // The whole day is.
+        // The whole day does not exist.
         ("2011-12-30 12:00 Pacific/Apia", "2011-12-30T22:00:00.000Z"),
     ] {
         assert_eq!(read(text, now), means, "{text}");
@@ -145,7 +145,7 @@ fn a_time_that_is_skipped_comes_after_the_change() {
 }
 
 #[test]
-fn a_time_that_is_shown_twice_is_the_first() {
+fn a_time_that_exists_twice_is_the_first() {
     let now = "2026-10-24T12:00:00Z";
     for (text, means) in [
         ("2026-10-25 01:59", "2026-10-24T23:59:00.000Z"),
@@ -167,57 +167,63 @@ fn a_leap_second_is_the_start_of_the_next_minute() {
     let now = "2016-12-31T12:00:00Z";
     assert_eq!(read("2016-12-31T23:59:60Z", now), "2017-01-01T00:00:00.000Z");
     assert_eq!(read("2017-01-01T05:29:60.5+05:30", now), "2017-01-01T00:00:00.500Z");
-    assert!(refused("2016-12-31T23:58:60Z").contains("write 00 to 59"));
+    assert!(error_of("2016-12-31T23:58:60Z").contains("write seconds from 00 to 59"));
 }
 
 #[test]
-fn what_is_refused_says_what_to_write() {
-    for (text, says) in [
+fn errors_tell_what_to_write() {
+    for (text, expected) in [
         ("", "it is empty; write it like 2026-12-01T09:00:00+01:00"),
         (" ", "it is empty"),
         ("soon", "write it like"),
         ("1796112000", "write @1796112000s or @1796112000ms"),
-        ("9", "9 of what?"),
-        ("5m", "it is a duration; give it as a delay, or write in 5m"),
+        ("9", "write @9s or @9ms for Unix time"),
+        ("5m", "it is a duration; use it as a delay, or write in 5m"),
         ("PT5M", "write in PT5M"),
         ("next monday 08:30", "write the date"),
         ("9am", "write hours from 0 to 23"),
-        ("tomorrow 9", "\"9\" is no time of day"),
-        ("tomorrow 9am", "\"9am\" is no time of day"),
+        ("tomorrow 9", "\"9\" is not a time of day"),
+        ("tomorrow 9am", "\"9am\" is not a time of day"),
         ("T09:00", "write it like"),
-        ("24:00", "\"24:00\" is no time of day"),
-        ("09:60", "\"09:60\" is no time of day"),
-        ("09:00:61", "is no time of day"),
-        ("09:0", "is no time of day"),
-        ("009:00", "is no time of day"),
-        ("09:00.5", "is no time of day"),
-        ("09:00:00.", "is no time of day"),
-        ("09:00:00:00", "is no time of day"),
-        ("at", "\"\" is no time of day"),
-        ("2026-12-01T", "\"\" is no time of day"),
-        ("2026-12-01T Europe/Berlin", "is no time of day"),
-        ("2026-02-29", "there is no date 2026-02-29"),
-        ("2026-13-01", "there is no date 2026-13-01"),
-        ("2026-1-1", "there is no date 2026-1-1; write year-month-day, 2026-12-01"),
-        ("2026-12-01-05:00", "there is no date"),
+        ("24:00", "\"24:00\" is not a time of day"),
+        ("09:60", "\"09:60\" is not a time of day"),
+        ("09:00:61", "is not a time of day"),
+        ("09:0", "is not a time of day"),
+        ("009:00", "is not a time of day"),
+        ("09:00.5", "is not a time of day"),
+        ("09:00:00.", "is not a time of day"),
+        ("09:00:00:00", "is not a time of day"),
+        ("at", "\"\" is not a time of day"),
+        ("2026-12-01T", "\"\" is not a time of day"),
+        ("2026-12-01T Europe/Berlin", "is not a time of day"),
+        ("2026-02-29", "2026-02-29 is not a date"),
+        ("2026-13-01", "2026-13-01 is not a date"),
+        ("2026-1-1", "2026-1-1 is not a date; write year-month-day, like 2026-12-01"),
+        ("2026-12-01-05:00", "is not a date"),
         ("2026-12-01Europe/Berlin", "write it like"),
-        ("09:00Europe/Berlin", "\"Europe/Berlin\" cannot follow there"),
-        ("2026-12-01T09:00Z foo", "\"Z foo\" cannot follow there"),
+        ("09:00Europe/Berlin", "\"Europe/Berlin\" is not allowed at this position"),
+        ("2026-12-01T09:00Z foo", "\"Z foo\" is not allowed at this position"),
         ("09:00 tomorrow", "write the day before the time"),
-        ("2026-12-01T09:00:00+02:00[Europe/Berlin]", "the zone is not at that offset then"),
-        ("2026-03-29T02:30:00+01:00[Europe/Berlin]", "the zone is not at that offset then"),
-        ("@", "write @1796112000s"),
-        ("@5", "write @1796112000s"),
-        ("@5m", "write @1796112000s"),
-        ("@-5s", "write @1796112000s"),
-        ("@5s!", "write @1796112000s"),
+        (
+            "2026-12-01T09:00:00+02:00[Europe/Berlin]",
+            "the time zone does not have this offset at that time",
+        ),
+        (
+            "2026-03-29T02:30:00+01:00[Europe/Berlin]",
+            "the time zone does not have this offset at that time",
+        ),
+        ("@", "write Unix time as @1796112000s"),
+        ("@5", "@1796112000s"),
+        ("@5m", "@1796112000s"),
+        ("@-5s", "@1796112000s"),
+        ("@5s!", "@1796112000s"),
         ("12/01/2026 09:00", "write it like"),
         ("+12026-12-01T00:00:00Z", "write it like"),
         ("12026-12-01T00:00:00Z", "write it like"),
     ] {
-        let error = refused(text);
-        assert!(error.starts_with(&format!("{text:?} is no time: ")), "{error}");
-        assert!(error.contains(says), "{error}");
+        let error = error_of(text);
+        assert!(error.starts_with(&format!("{text:?} is not a time: ")), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     for (text, name) in [
         ("2026-12-01T09:00 Z foo", "Z foo"),
@@ -229,21 +235,21 @@ fn what_is_refused_says_what_to_write() {
         ("2026-12-01T09:00:00+01:00[Europe/Berlin] foo", "+01:00[Europe/Berlin] foo"),
         ("09:00 Europe/Berlin[UTC]", "Europe/Berlin[UTC]"),
     ] {
-        assert!(refused(text).starts_with(&format!("{name:?} is no time zone: ")), "{text}");
+        assert!(error_of(text).starts_with(&format!("{name:?} is not a time zone: ")), "{text}");
     }
-    for (text, says) in [
-        ("in 5", "5 of what?"),
-        ("in", "\"\" is no duration"),
+    for (text, expected) in [
+        ("in 5", "write 5s or 5m"),
+        ("in", "\"\" is not a duration"),
         ("in 1 month", "months and years"),
-        ("in 5m Europe/Berlin", "\"5m Europe/Berlin\" is no duration"),
-        ("five minutes ago", "\"five minutes\" is no duration"),
+        ("in 5m Europe/Berlin", "\"5m Europe/Berlin\" is not a duration"),
+        ("five minutes ago", "\"five minutes\" is not a duration"),
     ] {
-        assert!(refused(text).contains(says), "{text}: {}", refused(text));
+        assert!(error_of(text).contains(expected), "{text}: {}", error_of(text));
     }
     let long = "9".repeat(101);
     assert_eq!(
-        refused(&long),
-        "a time, duration or zone of 101 bytes is too long; the limit is 100"
+        error_of(&long),
+        "the text of a time, duration or time zone has 101 bytes; the limit is 100"
     );
 }
 
@@ -253,13 +259,13 @@ fn nothing_is_before_1970() {
     assert_eq!(read("1970-01-01T00:00:00Z", now), "1970-01-01T00:00:00.000Z");
     assert_eq!(read("1969-12-31T23:59:59.9999Z", now), "1970-01-01T00:00:00.000Z");
     for text in ["1969-12-31T23:59:59.999Z", "1970-01-01", "0000-01-01", "3000w ago"] {
-        let says = "is before 1970-01-01T00:00:00Z, the earliest time there is";
-        assert_eq!(refused(text), format!("{text:?} {says}"));
+        let expected = "is before 1970-01-01T00:00:00Z, the earliest allowed time";
+        assert_eq!(error_of(text), format!("{text:?} {expected}"));
     }
 }
 
 #[test]
-fn the_last_times_are_read_and_shown() {
+fn the_latest_times_are_parsed_and_formatted() {
     let now = "2026-11-15T12:00:00Z";
     for text in ["9999-12-31T23:59:59.999Z", "@253402300800000ms", "@18446744073709551615ms"] {
         assert_eq!(read(text, now), text);
@@ -267,13 +273,13 @@ fn the_last_times_are_read_and_shown() {
     assert_eq!(read("9999-12-31T23:59:59-01:00", now), "@253402304399000ms");
     assert_eq!(read("9999-12-31 23:59:59.9999 America/New_York", now), "@253402318800000ms");
     for text in ["@18446744073709551616ms", "@18446744073709552s", "in 18446744073709551s"] {
-        let says = "is too late a time; the limit is @18446744073709551615ms";
-        assert_eq!(refused(text), format!("{text:?} {says}"));
+        let expected = "is too far in the future; the limit is @18446744073709551615ms";
+        assert_eq!(error_of(text), format!("{text:?} {expected}"));
     }
 }
 
 #[test]
-fn a_clock_beyond_the_calendar_refuses_only_days() {
+fn a_clock_after_the_year_9999_rejects_only_days() {
     let now = Timestamp::from_millis(u64::MAX);
     assert_eq!(parse_time("now", now, &Zone::UTC), Ok(now));
     assert_eq!(parse_time("in 0s", now, &Zone::UTC), Ok(now));
@@ -289,7 +295,7 @@ fn a_clock_beyond_the_calendar_refuses_only_days() {
     }
 }
 
-/// One of [`GOOD`], with a few characters changed, lost or added.
+/// One of [`GOOD`], with a few characters changed, removed or added.
 fn nearly_good() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         3 => proptest::char::range(' ', '~'),
@@ -312,14 +318,14 @@ fn nearly_good() -> impl Strategy<Value = String> {
     })
 }
 
-/// Both what is possible now and what never will be.
+/// Times of all magnitudes.
 fn any_time() -> impl Strategy<Value = Timestamp> {
     (any::<u64>(), 0..64u32).prop_map(|(millis, shift)| Timestamp::from_millis(millis >> shift))
 }
 
 proptest! {
     #[test]
-    fn what_is_shown_is_read_back(time in any_time(), now in any_time()) {
+    fn formatted_times_are_parsed_back(time in any_time(), now in any_time()) {
         prop_assert_eq!(parse_time(&show_time(time), now, &berlin()), Ok(time));
     }
 

@@ -1,8 +1,8 @@
-//! Time zones, and the instants of what their clocks show.
+//! Time zones, and the conversion of local times to instants.
 //!
 //! ```text
-//!   clocks go forward   02:30 is skipped: it is the time 30 minutes after the change
-//!   clocks go back      02:30 is twice:   it is the first of the two
+//!   clocks go forward   02:30 does not exist:    it means 30 minutes after the change
+//!   clocks go back      02:30 exists twice:      it means the first of the two
 //! ```
 
 use super::TimeError;
@@ -10,7 +10,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use std::str::FromStr;
 
-/// A time zone: the rules by which its clocks differ from UTC.
+/// A time zone: an IANA time zone, or a fixed offset from UTC.
 ///
 /// ```
 /// use requeue_http::times::Zone;
@@ -25,10 +25,10 @@ use std::str::FromStr;
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// The zone of the servers: clocks that never change.
+    /// UTC. Servers use this time zone.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
-    /// The zone of this machine, by `TZ` or `/etc/localtime`; UTC if neither says.
+    /// Returns the time zone of this machine, from `TZ` or `/etc/localtime`; UTC if neither is set.
     ///
     /// ```
     /// use requeue_http::times::Zone;
@@ -40,15 +40,15 @@ impl Zone {
         Zone(TimeZone::try_system().unwrap_or(TimeZone::UTC))
     }
 
-    /// The day that it is there, `now` milliseconds after 1970; none after the year 9999.
+    /// Returns the date in this time zone, `now` milliseconds after 1970; `None` after the year 9999.
     pub(super) fn today(&self, now: u64) -> Option<Date> {
         let now = jiff::Timestamp::from_millisecond(i64::try_from(now).ok()?).ok()?;
         Some(self.0.to_datetime(now).date())
     }
 
-    /// When clocks there show this: seconds since 1970, the first time and the last.
+    /// Returns the first and the last instant of a local time, in seconds since 1970.
     pub(super) fn instants(&self, shown: DateTime) -> [i64; 2] {
-        // What is skipped is counted from before the change: it comes later, and is never early.
+        // A skipped time uses the offset from before the change, which makes it later, never earlier.
         let (first, last) = match self.0.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => (offset, offset),
             AmbiguousOffset::Gap { before, .. } => (before, before),
@@ -57,7 +57,7 @@ impl Zone {
         [first, last].map(|offset| instant(shown, offset))
     }
 
-    /// Whether clocks there ever show this at this offset from UTC.
+    /// Returns whether this local time exists with this offset from UTC.
     fn shows(&self, shown: DateTime, at: Offset) -> bool {
         match self.0.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset == at,
@@ -70,66 +70,66 @@ impl Zone {
 impl FromStr for Zone {
     type Err = TimeError;
 
-    /// By its name in the IANA database, or `Z`, or an offset: `+01:00`, `+0100`, `+01`.
+    /// Parses an IANA name such as `Europe/Berlin`, or `Z`, or an offset: `+01:00`, `+0100`, `+01`.
     fn from_str(name: &str) -> Result<Self, TimeError> {
-        let refused = || TimeError::Zone { name: name.to_owned() };
-        let name = super::fitting(name)?;
+        let invalid = || TimeError::Zone { name: name.to_owned() };
+        let name = super::trim_checked(name)?;
         if name.eq_ignore_ascii_case("z") {
             return Ok(Zone::UTC);
         }
         if name.starts_with(['+', '-']) {
-            return Ok(Zone(TimeZone::fixed(offset(name).ok_or_else(refused)?)));
+            return Ok(Zone(TimeZone::fixed(offset(name).ok_or_else(invalid)?)));
         }
-        // Names may become paths: nothing else gets that far.
+        // The name may be used as a file path, so only harmless characters are allowed.
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '/');
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
-            return Err(refused());
+            return Err(invalid());
         }
-        let zone = TimeZone::get(name).map_err(|_| refused())?;
-        if zone.is_unknown() { Err(refused()) } else { Ok(Zone(zone)) }
+        let zone = TimeZone::get(name).map_err(|_| invalid())?;
+        if zone.is_unknown() { Err(invalid()) } else { Ok(Zone(zone)) }
     }
 }
 
-/// Where a time was said to be: the zone by which it is read, and one that must agree.
+/// The time zone of a text: the zone to use, and optionally another one that must agree.
 #[derive(Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct ZoneSpec {
     pub(super) zone: Zone,
-    /// From RFC 9557: `+01:00[Europe/Berlin]` is only right while Berlin is at +01:00.
+    /// RFC 9557: `+01:00[Europe/Berlin]` is valid only while Berlin has the offset +01:00.
     agrees: Option<(Offset, Zone)>,
 }
 
-impl Place {
+impl ZoneSpec {
     pub(super) fn of(zone: &Zone) -> Self {
-        Place { zone: zone.clone(), agrees: None }
+        ZoneSpec { zone: zone.clone(), agrees: None }
     }
 
-    /// Reads `Europe/Berlin`, `Z`, `+01:00`, `[Europe/Berlin]` or `+01:00[Europe/Berlin]`.
+    /// Parses `Europe/Berlin`, `Z`, `+01:00`, `[Europe/Berlin]` or `+01:00[Europe/Berlin]`.
     pub(super) fn read(text: &str) -> Result<Self, TimeError> {
-        let refused = || TimeError::Zone { name: text.to_owned() };
+        let invalid = || TimeError::Zone { name: text.to_owned() };
         let Some(tagged) = text.strip_suffix(']') else {
-            return Ok(Place::of(&text.parse()?));
+            return Ok(ZoneSpec::of(&text.parse()?));
         };
-        let (at, name) = tagged.split_once('[').ok_or_else(refused)?;
-        // "!" asks not to overlook the zone; it never is.
+        let (at, name) = tagged.split_once('[').ok_or_else(invalid)?;
+        // "!" means that the zone must not be ignored. It never is.
         let zone: Zone = name.strip_prefix('!').unwrap_or(name).parse()?;
         match at {
-            "" => Ok(Place::of(&zone)),
-            // Says when it is, and not what the zone's clocks show: nothing to agree on.
-            "Z" | "z" | "-00:00" => Ok(Place::of(&Zone::UTC)),
+            "" => Ok(ZoneSpec::of(&zone)),
+            // These give the instant in UTC and say nothing about the offset of the zone.
+            "Z" | "z" | "-00:00" => Ok(ZoneSpec::of(&Zone::UTC)),
             at => {
-                let at = offset(at).ok_or_else(refused)?;
-                Ok(Place { zone: Zone(TimeZone::fixed(at)), agrees: Some((at, zone)) })
+                let at = offset(at).ok_or_else(invalid)?;
+                Ok(ZoneSpec { zone: Zone(TimeZone::fixed(at)), agrees: Some((at, zone)) })
             }
         }
     }
 
-    /// Whether all that was said of the place can be true of this time.
+    /// Returns whether offset and zone agree for this local time.
     pub(super) fn agrees(&self, shown: DateTime) -> bool {
         self.agrees.as_ref().is_none_or(|(at, zone)| zone.shows(shown, *at))
     }
 }
 
-/// `±hh`, `±hhmm` or `±hh:mm`.
+/// Parses `±hh`, `±hhmm` or `±hh:mm`.
 fn offset(text: &str) -> Option<Offset> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),
@@ -141,7 +141,7 @@ fn offset(text: &str) -> Option<Offset> {
         4 => digits.split_at_checked(2)?,
         _ => digits.split_once(':')?,
     };
-    let two = |digits: &str| (digits.len() == 2).then(|| super::words::number(digits)).flatten();
+    let two = |digits: &str| (digits.len() == 2).then(|| super::calendar::number(digits)).flatten();
     let (hours, minutes) = (i32::from(two(hours)?), i32::from(two(minutes)?));
     if hours > 23 || minutes > 59 {
         return None;
@@ -149,8 +149,8 @@ fn offset(text: &str) -> Option<Offset> {
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 
-/// Seconds from 1970 to what clocks show at this offset. Not by way of [`jiff::Timestamp`], which
-/// ends a day before the year 9999 does.
+/// Returns the seconds from 1970 to a local time with this offset. [`jiff::Timestamp`] is not used
+/// because its range ends a day before the year 9999 does.
 fn instant(shown: DateTime, offset: Offset) -> i64 {
     let epoch = DateTime::from_parts(Date::constant(1970, 1, 1), Time::midnight());
     shown.duration_since(epoch).as_secs() - i64::from(offset.seconds())
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_need_nothing_of_the_machine() {
+    fn zones_do_not_need_the_database_of_the_machine() {
         for name in ["Europe/Berlin", "america/new_york", "Asia/Kathmandu", "UTC", "Etc/GMT+5"] {
             assert!(name.parse::<Zone>().is_ok(), "{name}");
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_zone_is_named() {
+    fn invalid_zones_are_named_in_the_error() {
         for name in [
             "",
             "Berlin",

@@ -1,21 +1,21 @@
-//! Changing jobs by name.
+//! Changing jobs by id, or all that match a filter.
 
-use super::job::State;
-use super::reading::{Reading, maybe_object, named, objects};
-use crate::problem::{Problem, Sort};
+use super::job::StateJson;
+use super::parse::{ParseContext, objects, optional_object, parse};
+use crate::problem::{Problem, ProblemType};
 use requeue_jobs::{Change, ChangeKind, Changed, JobId, Kind, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is to be done with a job.
+/// The operation to perform on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeVerb {
-    /// Removes it. A leased one ends with its lease.
+    /// Removes the job. A leased job is removed when its lease ends.
     Cancel,
-    /// Makes it due now.
+    /// Makes the job due now.
     RunNow,
-    /// Lets a dead one start again.
+    /// Makes a dead job due now and resets its attempts.
     Revive,
 }
 
@@ -30,8 +30,8 @@ impl From<ChangeVerb> for ChangeKind {
 }
 
 impl From<ChangeKind> for ChangeVerb {
-    fn from(what: ChangeKind) -> Self {
-        match what {
+    fn from(kind: ChangeKind) -> Self {
+        match kind {
             ChangeKind::Cancel => ChangeVerb::Cancel,
             ChangeKind::RunNow => ChangeVerb::RunNow,
             ChangeKind::Revive => ChangeVerb::Revive,
@@ -39,119 +39,126 @@ impl From<ChangeKind> for ChangeVerb {
     }
 }
 
-/// Changes of jobs of any kinds.
+/// A batch of changes to jobs of any kinds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeBatch {
-    /// At most 1000.
+    /// The changes, at most 1000.
     #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
-    pub jobs: Vec<ChangeAny>,
+    pub jobs: Vec<ChangeEntry>,
 }
 
-/// A change of a job.
+/// A change to one job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct ChangeAny {
-    /// Its kind.
+pub struct ChangeEntry {
+    /// The kind of the job.
     #[cfg_attr(feature = "openapi", schema(max_length = 128, pattern = "^[A-Za-z0-9._-]+$"))]
     pub kind: String,
-    /// Its id.
+    /// The id of the job.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub id: String,
-    /// What.
+    /// The operation to perform.
     pub what: ChangeVerb,
 }
 
-impl ChangeAny {
-    /// The change that this means.
+impl ChangeEntry {
+    /// Converts this entry to a change. `path` is the prefix of field names in errors.
     pub fn read(self, path: &str) -> Result<Change, Problem> {
-        let kind = named(&format!("{path}kind"), &self.kind, |text| Kind::new(text))?;
-        let id = named(&format!("{path}id"), &self.id, |text| JobId::new(text))?;
+        let kind = parse(&format!("{path}kind"), &self.kind, |text| Kind::new(text))?;
+        let id = parse(&format!("{path}id"), &self.id, |text| JobId::new(text))?;
         Ok(Change { kind, id, action: self.what.into() })
     }
 }
 
-impl From<Change> for ChangeAny {
+impl From<Change> for ChangeEntry {
     fn from(change: Change) -> Self {
         let (kind, id) = (change.kind.as_str().to_owned(), change.id.as_str().to_owned());
-        ChangeAny { kind, id, what: change.action.into() }
+        ChangeEntry { kind, id, what: change.action.into() }
     }
 }
 
-/// Which jobs of a kind: some by id, or all that match.
+/// The jobs of a kind to change: either `ids`, or `all` with a filter.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeIds {
-    /// These, at most 1000.
+    /// The ids of the jobs to change, at most 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub ids: Option<Vec<String>>,
-    /// All that match, instead.
-    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
-    pub all: Option<All>,
-    /// With `all`: the cursor of the answer before.
+    /// Changes all jobs that match this filter, instead of `ids`. `{}` matches every job of the kind.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub all: Option<JobFilter>,
+    /// With `all`: the `cursor` of the previous response, to continue where that call stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub after: Option<String>,
-    /// With `all`: how many are changed at most by this call, and at most 10,000. Default: that.
+    /// With `all`: the maximum number of jobs that this call changes, from 1 to 10,000. Default:
+    /// 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10000))]
     pub limit: Option<usize>,
 }
 
-/// What a job must be to match. What is not said matches all.
+/// A filter for jobs. A job matches if it matches every field that is set.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct All {
-    /// In this state.
+pub struct JobFilter {
+    /// Matches jobs in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
-    /// Its id begins with this.
+    pub state: Option<StateJson>,
+    /// Matches jobs whose id starts with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Its last error contains this, whatever the case.
+    /// Matches jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// It died before this time.
+    /// Matches dead jobs that died before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
 }
 
-impl All {
-    /// The time before which it died, read.
+impl JobFilter {
+    /// Parses the time before which a job must have died. Fails with a problem that names `field`.
     pub fn died_before(
         &self,
         field: &str,
-        reading: &Reading,
+        context: &ParseContext,
     ) -> Result<Option<Timestamp>, Problem> {
-        self.died_before.as_deref().map(|text| reading.time(field, text)).transpose()
+        self.died_before.as_deref().map(|text| context.time(field, text)).transpose()
     }
 }
 
-/// What became of all that matched, or of as many as one call changes.
+/// The result of changing all jobs that match a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AllChanged {
-    /// How many matched.
+pub struct BulkChangeResult {
+    /// The number of jobs that matched the filter.
     pub matched: u64,
-    /// How many were changed.
+    /// The number of jobs that were changed.
     pub changed: u64,
-    /// How many could not be: they were settled or changed by others meanwhile, or are leased.
+    /// The number of jobs that could not be changed, because they are leased, or because another
+    /// client settled or changed them in the meantime.
     pub failed: u64,
-    /// Where the next call goes on. `null`: all were seen.
+    /// If there may be more matching jobs, the value to send as `after` in the next call; otherwise
+    /// `null`.
     pub cursor: Option<String>,
 }
 
-/// What became of a job.
+/// The result of a change to one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeDone {
-    /// What happened.
+    /// What the change did.
     pub result: ChangeResult,
 }
 
@@ -160,15 +167,15 @@ pub struct ChangeDone {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeResult {
-    /// It is gone.
+    /// The job was removed.
     Removed,
-    /// It is leased, and ends with its lease.
+    /// The job is leased and will be removed when its lease ends.
     Ending,
-    /// It is due now.
+    /// The job is now due.
     Ready,
-    /// It was dead, and is due now.
+    /// The job was dead and is now due.
     Revived,
-    /// Something that this version does not know.
+    /// A result that this version does not know.
     Other,
 }
 
@@ -194,7 +201,12 @@ impl TryFrom<ChangeDone> for Changed {
             ChangeResult::Ending => Changed::Ending,
             ChangeResult::Ready => Changed::Ready,
             ChangeResult::Revived => Changed::Revived,
-            ChangeResult::Other => return Err(Problem::new(Sort::Bug, "an unknown result")),
+            ChangeResult::Other => {
+                return Err(Problem::new(
+                    ProblemType::Bug,
+                    "the result is unknown to this version",
+                ));
+            }
         })
     }
 }

@@ -1,64 +1,67 @@
 //! Claiming jobs.
 
-use super::body::{BodyText, any_json};
-use super::reading::{Reading, allowed, named};
-use crate::problem::{Problem, Sort};
+use super::parse::{ParseContext, any_json, check, parse, read_body};
+use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Claim, Claimed, ClaimedJob, Generation, Kind, Receipt, WorkerName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// A wish for jobs.
+/// A request to claim jobs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// Of these kinds, each in its own order. Which of them is first changes from claim to claim.
+    /// The kinds to claim jobs of, at most 1000. Within a kind, jobs are claimed in due order. The kind that is
+    /// tried first changes from claim to claim, so that all kinds get their turn.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
-    /// Who claims: people see it where they ask who holds a job. At most 128 bytes.
+    /// The name of the worker, at most 128 bytes. It is shown with the jobs that the worker holds.
+    /// Default: `nameless`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128))]
     pub worker: Option<String>,
-    /// At most so many, and at most 1000. Default: 1.
+    /// The maximum number of jobs to return, up to 1000. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 1000))]
     pub max: Option<usize>,
-    /// For how long, from `10ms` to `1d`. Default: as the settings of each kind say.
+    /// The duration of the leases, from `10ms` to `1d`. Default: the `lease` setting of each kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// How long to wait where there is nothing to claim, at most `1m`. Default: not at all.
+    /// Long polling: how long to wait for a job if none is ready, up to `1m`. Default: do not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<String>,
-    /// Made up by the caller at random: 1 to 16 hexadecimal digits. It becomes part of every
-    /// receipt. Default: the server makes one up.
+    /// A random number of 1 to 16 hexadecimal digits that becomes part of every receipt. Default:
+    /// the server generates one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{1,16}$"))]
     pub nonce: Option<String>,
 }
 
-/// Who claims without a name.
+/// The name of a worker that sends none.
 const NAMELESS: &str = "nameless";
 
 impl ClaimRequest {
-    /// The claim that this means, and how long it is to wait. Without a nonce, `nonce` is taken.
-    pub fn read(self, reading: &Reading, nonce: u64) -> Result<(Claim, Duration), Problem> {
+    /// Converts this request to a claim, and returns how long to wait. `nonce` is used if the request
+    /// has none.
+    pub fn read(self, context: &ParseContext, nonce: u64) -> Result<(Claim, Duration), Problem> {
         let worker = self.worker.as_deref().unwrap_or(NAMELESS);
-        let lease = reading.lease("lease", self.lease.as_deref())?;
-        let wait = reading.maybe("wait", self.wait.as_deref())?.unwrap_or_default();
+        let lease = context.lease("lease", self.lease.as_deref())?;
+        let wait = context.optional_duration("wait", self.wait.as_deref())?.unwrap_or_default();
         let nonce = match self.nonce {
             None => nonce,
             Some(text) => hexadecimal(&text)?,
         };
         let max = self.max.unwrap_or(1);
-        allowed("max", check_count("jobs in a claim", max))?;
+        check("max", check_count("jobs in a claim", max))?;
         let claim = Claim {
             kinds: kinds(&self.kinds)?,
             max,
             lease,
-            worker: named("worker", worker, |text| WorkerName::new(text))?,
+            worker: parse("worker", worker, |text| WorkerName::new(text))?,
             nonce,
         };
         Ok((claim, wait))
@@ -66,18 +69,18 @@ impl ClaimRequest {
 }
 
 fn hexadecimal(text: &str) -> Result<u64, Problem> {
-    // A sign is no digit, though it would be read.
+    // from_str_radix also accepts a sign.
     let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(text);
     digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or_else(|| {
-        let detail = format!("{text:?} is no hexadecimal number of 64 bits");
-        Problem::new(Sort::Invalid, detail).at("nonce")
+        let detail = format!("{text:?} is not a number of 1 to 16 hexadecimal digits");
+        Problem::new(ProblemType::Invalid, detail).at("nonce")
     })
 }
 
 fn kinds(texts: &[String]) -> Result<Vec<Kind>, Problem> {
-    allowed("kinds", check_count("kinds in a claim", texts.len()))?;
+    check("kinds", check_count("kinds in a claim", texts.len()))?;
     let numbered = texts.iter().enumerate();
-    numbered.map(|(n, text)| named(&format!("kinds[{n}]"), text, |text| Kind::new(text))).collect()
+    numbered.map(|(n, text)| parse(&format!("kinds[{n}]"), text, |text| Kind::new(text))).collect()
 }
 
 fn texts(kinds: &[Kind]) -> Vec<String> {
@@ -85,7 +88,7 @@ fn texts(kinds: &[Kind]) -> Vec<String> {
 }
 
 impl From<&Claim> for ClaimRequest {
-    /// One that does not wait.
+    /// Returns a request that does not wait.
     fn from(claim: &Claim) -> Self {
         ClaimRequest {
             kinds: texts(&claim.kinds),
@@ -98,93 +101,94 @@ impl From<&Claim> for ClaimRequest {
     }
 }
 
-/// A wish to know when there is something to claim.
+/// A request to wait until a claim may return a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
-    /// Of these kinds.
+    /// The kinds to wait for, at most 1000.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
-    /// How long at most, and at most `1m`.
+    /// How long to wait at most, up to `1m`.
     pub wait: String,
 }
 
 impl WaitRequest {
-    /// For these kinds, so long.
+    /// Waits for jobs of these kinds for at most this long.
     pub fn new(kinds: &[Kind], wait: Duration) -> Self {
         WaitRequest { kinds: texts(kinds), wait: show_duration(wait) }
     }
 
-    /// The kinds, and how long.
-    pub fn read(&self, reading: &Reading) -> Result<(Vec<Kind>, Duration), Problem> {
-        Ok((kinds(&self.kinds)?, reading.duration("wait", &self.wait)?))
+    /// Returns the kinds, and how long to wait.
+    pub fn read(&self, context: &ParseContext) -> Result<(Vec<Kind>, Duration), Problem> {
+        Ok((kinds(&self.kinds)?, context.duration("wait", &self.wait)?))
     }
 }
 
-/// What a claim got.
+/// The response to a claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ClaimAnswer {
-    /// The jobs, by kind, each kind in due order.
+pub struct ClaimResponse {
+    /// The claimed jobs, grouped by kind, and in due order within a kind.
     pub jobs: Vec<ClaimedView>,
-    /// Kinds that could not be asked. The jobs of others are claimed all the same.
+    /// The kinds that failed, for example because their Redis node is down. The jobs of the other
+    /// kinds are still claimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<KindProblem>,
 }
 
-/// A kind that could not be asked.
+/// A kind of a claim that failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KindProblem {
-    /// Which.
+    /// The name of the kind.
     pub kind: String,
-    /// Why.
+    /// The problem.
     pub error: Problem,
 }
 
-/// A job that is yours until its lease ends.
+/// A claimed job. It belongs to the caller until its lease ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimedView {
-    /// Proof of the lease. Opaque: send it back as it is.
+    /// The receipt, which proves the lease. It is opaque: send it back unchanged to settle the job.
     pub receipt: String,
-    /// Its kind.
+    /// The kind of the job.
     pub kind: String,
-    /// Its id.
+    /// The id of the job.
     pub id: String,
-    /// What it carries, where it is JSON.
+    /// The body, if it is JSON.
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub body: Option<Box<RawValue>>,
-    /// What it carries, where it is text.
+    /// The body, if it is other text in UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_text: Option<String>,
-    /// What it carries, where it is anything else.
+    /// The body in base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: String,
-    /// When it was due.
+    /// The time at which the job was due, in RFC 3339 (UTC, milliseconds).
     pub due: String,
-    /// Which put it is of.
+    /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
-    /// Which lease it is: it rises with every lease of the kind. Pass it on to what you write to,
-    /// and refuse there what is older.
+    /// The fencing token, which increases with every lease of the kind. Pass it to the systems that
+    /// you write to, and reject writes with a lower one there.
     #[serde(default)]
     pub fence: u64,
-    /// 1 for the first, one more for every failure since that was last reset.
+    /// The number of this attempt: 1, plus the number of failures since the attempts were last reset.
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub attempt: u32,
-    /// When the lease ends, unless it is extended.
+    /// The time at which the lease expires unless it is extended, in RFC 3339.
     pub lease_ends_at: String,
-    /// When it was first put.
+    /// The time of the first put of this job, in RFC 3339.
     pub created_at: String,
 }
 
 impl From<ClaimedJob> for ClaimedView {
     fn from(job: ClaimedJob) -> Self {
-        let BodyText { body, body_text, body_base64, .. } = (&job.body).into();
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&job.body);
         ClaimedView {
             receipt: job.receipt.to_string(),
             kind: job.kind().as_str().to_owned(),
@@ -204,28 +208,28 @@ impl From<ClaimedJob> for ClaimedView {
 }
 
 impl ClaimedView {
-    /// The job that this tells of.
-    pub fn read(self, reading: &Reading) -> Result<ClaimedJob, Problem> {
-        let receipt: Receipt = named("receipt", &self.receipt, str::parse)?;
+    /// Converts this response to a claimed job.
+    pub fn read(self, context: &ParseContext) -> Result<ClaimedJob, Problem> {
+        let receipt: Receipt = parse("receipt", &self.receipt, str::parse)?;
         let ClaimedView { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
-        let body = BodyText { body, body_text, body_base64, content_type }.read("")?;
+        let body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
         let mut job = ClaimedJob::new(receipt, body, Generation(self.generation));
-        job.due = reading.time("due", &self.due)?;
+        job.due = context.time("due", &self.due)?;
         job.attempt = self.attempt;
-        job.lease_ends_at = reading.time("lease_ends_at", &self.lease_ends_at)?;
-        job.created_at = reading.time("created_at", &self.created_at)?;
+        job.lease_ends_at = context.time("lease_ends_at", &self.lease_ends_at)?;
+        job.created_at = context.time("created_at", &self.created_at)?;
         Ok(job)
     }
 }
 
-impl From<Claimed> for ClaimAnswer {
+impl From<Claimed> for ClaimResponse {
     fn from(claimed: Claimed) -> Self {
         let problem = |(kind, error): (Kind, requeue_jobs::StoreError)| KindProblem {
             kind: kind.as_str().to_owned(),
             error: error.into(),
         };
-        ClaimAnswer {
+        ClaimResponse {
             jobs: claimed.jobs.into_iter().map(ClaimedView::from).collect(),
             errors: claimed.errors.into_iter().map(problem).collect(),
         }

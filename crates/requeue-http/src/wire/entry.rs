@@ -1,27 +1,27 @@
-//! One answer per entry of a batch.
+//! The results of a batch, one per entry.
 
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 
-/// What became of an entry.
+/// The result of one entry of a batch: either `error`, or the fields of the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Entry<T> {
-    /// It was not done, or that is not known.
+    /// The entry failed, or its outcome is unknown.
     Error {
-        /// Why.
+        /// The problem, as if the entry had been sent alone.
         error: Box<Problem>,
     },
-    /// It was done.
+    /// The entry succeeded.
     Done(T),
 }
 
-/// What became of the entries of a batch, in their order.
+/// The results of a batch, in the order of its entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Results<T> {
-    /// One for each.
+    /// One result per entry.
     pub results: Vec<Entry<T>>,
 }
 
@@ -35,7 +35,7 @@ impl<T, E: Into<Problem>> From<Result<T, E>> for Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// What was done, or why it was not.
+    /// Converts this entry to a `Result`.
     pub fn into_result(self) -> Result<T, Problem> {
         match self {
             Entry::Done(done) => Ok(done),
@@ -44,19 +44,22 @@ impl<T> Entry<T> {
     }
 }
 
-/// The entries of a request of which some could not be read: these are answered, and the others
-/// are sent to the store.
+/// The errors of a batch of which some entries are invalid, by position.
+///
+/// The valid entries are sent to the store. [`join`](BatchErrors::join) then combines its results
+/// with the errors, in the order of the request.
 ///
 /// ```
-/// use requeue_http::{Problem, Sort};
+/// use requeue_http::{Problem, ProblemType};
 /// use requeue_http::wire::BatchErrors;
 ///
 /// let read = ["1", "x", "3"].map(|text| {
-///     text.parse::<u8>().map_err(|_| Problem::new(Sort::Invalid, format!("{text} is no number")))
+///     let invalid = |_| Problem::new(ProblemType::Invalid, format!("{text} is not a number"));
+///     text.parse::<u8>().map_err(invalid)
 /// });
-/// let (sent, answered) = BatchErrors::split(read);
-/// assert_eq!(sent, [1, 3]);
-/// let results = answered.join(["one", "three"].map(Ok::<_, Problem>)).results;
+/// let (valid, errors) = BatchErrors::split(read);
+/// assert_eq!(valid, [1, 3]);
+/// let results = errors.join(["one", "three"].map(Ok::<_, Problem>)).results;
 /// assert_eq!(results.len(), 3);
 /// assert!(results[1].clone().into_result().is_err());
 /// ```
@@ -64,32 +67,33 @@ impl<T> Entry<T> {
 pub struct BatchErrors(Vec<Option<Problem>>);
 
 impl BatchErrors {
-    /// Those that could be read, and the rest.
+    /// Separates the valid entries from the errors.
     pub fn split<T>(read: impl IntoIterator<Item = Result<T, Problem>>) -> (Vec<T>, BatchErrors) {
-        let mut sent = Vec::new();
-        let mut answered = Vec::new();
+        let mut valid = Vec::new();
+        let mut errors = Vec::new();
         for entry in read {
             match entry {
                 Ok(entry) => {
-                    sent.push(entry);
-                    answered.push(None);
+                    valid.push(entry);
+                    errors.push(None);
                 }
-                Err(problem) => answered.push(Some(problem)),
+                Err(problem) => errors.push(Some(problem)),
             }
         }
-        (sent, BatchErrors(answered))
+        (valid, BatchErrors(errors))
     }
 
-    /// All answers, in the order of the request. `done` has one for each that was sent.
+    /// Returns the results of all entries in the order of the request. `done` contains one result
+    /// per valid entry.
     pub fn join<T, E: Into<Problem>>(
         self,
         done: impl IntoIterator<Item = Result<T, E>>,
     ) -> Results<T> {
         let mut done = done.into_iter();
-        let answer = |problem: Option<Problem>| match problem {
+        let result = |problem: Option<Problem>| match problem {
             Some(error) => Entry::Error { error: Box::new(error) },
-            None => done.next().expect("the store answers each entry").into(),
+            None => done.next().expect("the store returns one result per entry").into(),
         };
-        Results { results: self.0.into_iter().map(answer).collect() }
+        Results { results: self.0.into_iter().map(result).collect() }
     }
 }

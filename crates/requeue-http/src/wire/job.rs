@@ -1,180 +1,191 @@
-//! A job, as it is told.
+//! A job in responses and restore requests.
 
-use super::body::{BodyText, any_json};
-use super::reading::{Reading, maybe_object, named, objects};
+use super::parse::{ParseContext, any_json, objects, optional_object, parse, read_body};
 use crate::problem::Problem;
 use crate::times::show_time;
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page, SuccessorView,
+    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, SuccessorView, Page,
     WorkerName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// In what state a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = State))]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It is not due yet.
+pub enum StateJson {
+    /// The job is not due yet.
     Waiting,
-    /// It is due, and nobody has claimed it.
+    /// The job is due and can be claimed.
     Ready,
-    /// Somebody has claimed it, and not settled it.
+    /// A worker has claimed the job and not settled it yet.
     Leased,
-    /// Its attempts are used up.
+    /// The job has used up its attempts or was buried. It stays in the dead-letter queue until it is
+    /// revived, cancelled or removed by retention.
     Dead,
 }
 
-const STATES: [(JobState, State); 4] = [
-    (JobState::Waiting, State::Waiting),
-    (JobState::Ready, State::Ready),
-    (JobState::Leased, State::Leased),
-    (JobState::Dead, State::Dead),
+const STATES: [(JobState, StateJson); 4] = [
+    (JobState::Waiting, StateJson::Waiting),
+    (JobState::Ready, StateJson::Ready),
+    (JobState::Leased, StateJson::Leased),
+    (JobState::Dead, StateJson::Dead),
 ];
 
-impl From<JobState> for State {
+impl From<JobState> for StateJson {
     fn from(state: JobState) -> Self {
         STATES[state as usize].1
     }
 }
 
-impl From<State> for JobState {
-    fn from(state: State) -> Self {
+impl From<StateJson> for JobState {
+    fn from(state: StateJson) -> Self {
         STATES[state as usize].0
     }
 }
 
-/// What is known of a job.
+/// A job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Job))]
 #[serde(deny_unknown_fields)]
-pub struct Job {
-    /// Its kind.
+pub struct JobJson {
+    /// The kind of the job.
     pub kind: String,
-    /// Its id.
+    /// The id of the job.
     pub id: String,
-    /// Its state.
-    pub state: State,
-    /// What it carries, where it is JSON.
+    /// The state of the job.
+    pub state: StateJson,
+    /// The body, if it is JSON.
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub body: Option<Box<RawValue>>,
-    /// What it carries, where it is text.
+    /// The body, if it is other text in UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_text: Option<String>,
-    /// What it carries, where it is anything else.
+    /// The body in base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: String,
-    /// When it is due, or was.
+    /// The due time, in RFC 3339 (UTC, milliseconds).
     pub due: String,
-    /// Which put it is of.
+    /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
-    /// How often it has failed since that was last reset.
+    /// The number of failed attempts since the attempts were last reset.
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub attempts: u32,
-    /// Who has claimed it, where it is leased.
-    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Lease>,
-    /// What was put meanwhile, where it is leased.
-    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
-    /// Its latest failed attempts, the latest last.
+    /// The lease, if the job is leased.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub lease: Option<LeaseJson>,
+    /// The successor, if the job is leased and was put again since it was claimed.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub next: Option<SuccessorJson>,
+    /// The latest failed attempts, at most five, oldest first.
     #[serde(default, deserialize_with = "objects")]
-    pub failures: Vec<Failure>,
-    /// How often it has died.
+    pub failures: Vec<FailureJson>,
+    /// How often the job has become dead.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub deaths: u32,
-    /// When it last died, where it is dead.
+    /// The time at which the job became dead, in RFC 3339, if it is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_at: Option<String>,
-    /// When it was first put.
+    /// The time of the first put of this job, in RFC 3339.
     pub created_at: String,
-    /// When it was last changed, by whomever.
+    /// The time of the last change to this job, in RFC 3339.
     pub updated_at: String,
 }
 
-/// A lease, as others see it.
+/// A lease on a job. The receipt is not included.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Lease))]
 #[serde(deny_unknown_fields)]
-pub struct Lease {
-    /// Who has it.
+pub struct LeaseJson {
+    /// The name of the worker that holds the lease.
     pub worker: String,
-    /// Since when.
+    /// The time at which the job was claimed, in RFC 3339.
     pub claimed_at: String,
-    /// Until when, unless it is extended.
+    /// The time at which the lease expires unless it is extended, in RFC 3339.
     pub ends_at: String,
-    /// The job was cancelled: it ends with its lease.
+    /// Whether the job was cancelled. A cancelled job is removed when its lease ends.
     #[serde(default)]
     pub cancelled: bool,
 }
 
-/// A successor: what was put while the job was leased.
+/// The successor of a leased job: the put that is kept until the lease ends, and runs afterwards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Successor))]
 #[serde(deny_unknown_fields)]
-pub struct Next {
-    /// What it carries, where it is JSON.
+pub struct SuccessorJson {
+    /// The body, if it is JSON.
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub body: Option<Box<RawValue>>,
-    /// What it carries, where it is text.
+    /// The body, if it is other text in UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_text: Option<String>,
-    /// What it carries, where it is anything else.
+    /// The body in base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: String,
-    /// When it is due, at the soonest.
+    /// The due time of the successor, in RFC 3339. The successor becomes due at this time, but not
+    /// before the lease ends.
     pub due: String,
-    /// Which put it is of.
+    /// The generation of the successor.
     pub generation: u64,
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Failure))]
 #[serde(deny_unknown_fields)]
-pub struct Failure {
-    /// Whose it was.
+pub struct FailureJson {
+    /// The name of the worker.
     pub worker: String,
-    /// When it was claimed.
+    /// The time at which the job was claimed, in RFC 3339.
     pub started_at: String,
-    /// When it was retried, or its lease expired.
+    /// The time at which the worker reported the failure, or the lease expired, in RFC 3339.
     pub ended_at: String,
-    /// What its worker said. `null`: it said nothing, and the lease expired.
+    /// The error that the worker reported; `null` if the lease expired.
     pub error: Option<String>,
 }
 
-/// Some of the jobs that were asked for, by id.
+/// A page of jobs, in the order of their ids.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobPage {
-    /// The jobs.
-    pub jobs: Vec<Job>,
-    /// Where the next page begins: send it as `after`. `null`: there is none.
+    /// The jobs of this page. A page may be shorter than the limit, or empty, and still have a
+    /// cursor.
+    pub jobs: Vec<JobJson>,
+    /// The value to send as `after` to get the next page; `null` on the last page.
     pub cursor: Option<String>,
 }
 
 impl From<Page> for JobPage {
     fn from(page: Page) -> Self {
         JobPage {
-            jobs: page.jobs.iter().map(Job::from).collect(),
+            jobs: page.jobs.iter().map(JobJson::from).collect(),
             cursor: page.cursor.map(|id| id.as_str().to_owned()),
         }
     }
 }
 
-impl From<&JobView> for Job {
+impl From<&JobView> for JobJson {
     fn from(job: &JobView) -> Self {
-        let BodyText { body, body_text, body_base64, .. } = (&job.body).into();
-        Job {
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&job.body);
+        JobJson {
             kind: job.kind.as_str().to_owned(),
             id: job.id.as_str().to_owned(),
             state: job.state.into(),
@@ -185,9 +196,9 @@ impl From<&JobView> for Job {
             due: show_time(job.due),
             generation: job.generation.0,
             attempts: job.attempts,
-            lease: job.lease.as_ref().map(Lease::from),
-            next: job.next.as_ref().map(Next::from),
-            failures: job.failures.iter().map(Failure::from).collect(),
+            lease: job.lease.as_ref().map(LeaseJson::from),
+            next: job.next.as_ref().map(SuccessorJson::from),
+            failures: job.failures.iter().map(FailureJson::from).collect(),
             deaths: job.deaths,
             died_at: job.died_at.map(show_time),
             created_at: show_time(job.created_at),
@@ -196,9 +207,9 @@ impl From<&JobView> for Job {
     }
 }
 
-impl From<&LeaseView> for Lease {
+impl From<&LeaseView> for LeaseJson {
     fn from(lease: &LeaseView) -> Self {
-        Lease {
+        LeaseJson {
             worker: lease.worker.as_str().to_owned(),
             claimed_at: show_time(lease.claimed_at),
             ends_at: show_time(lease.ends_at),
@@ -207,10 +218,10 @@ impl From<&LeaseView> for Lease {
     }
 }
 
-impl From<&SuccessorView> for Next {
+impl From<&SuccessorView> for SuccessorJson {
     fn from(next: &SuccessorView) -> Self {
-        let BodyText { body, body_text, body_base64, .. } = (&next.body).into();
-        Next {
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&next.body);
+        SuccessorJson {
             body,
             body_text,
             body_base64,
@@ -221,9 +232,9 @@ impl From<&SuccessorView> for Next {
     }
 }
 
-impl From<&FailedAttempt> for Failure {
+impl From<&FailedAttempt> for FailureJson {
     fn from(failure: &FailedAttempt) -> Self {
-        Failure {
+        FailureJson {
             worker: failure.worker.as_str().to_owned(),
             started_at: show_time(failure.started_at),
             ended_at: show_time(failure.ended_at),
@@ -232,25 +243,25 @@ impl From<&FailedAttempt> for Failure {
     }
 }
 
-impl Job {
-    /// The job that this tells of. `path` is what the names of fields begin with.
-    pub fn read(self, path: &str, reading: &Reading) -> Result<JobView, Problem> {
+impl JobJson {
+    /// Converts this JSON to a job. `path` is the prefix of field names in errors.
+    pub fn read(self, path: &str, context: &ParseContext) -> Result<JobView, Problem> {
         let at = |field: &str| format!("{path}{field}");
-        let time = |field: &str, text: &str| reading.time(&at(field), text);
-        let kind = named(&at("kind"), &self.kind, |text| Kind::new(text))?;
-        let id = named(&at("id"), &self.id, |text| JobId::new(text))?;
-        let Job { body, body_text, body_base64, content_type, .. } = self;
+        let time = |field: &str, text: &str| context.time(&at(field), text);
+        let kind = parse(&at("kind"), &self.kind, |text| Kind::new(text))?;
+        let id = parse(&at("id"), &self.id, |text| JobId::new(text))?;
+        let JobJson { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
-        let body = BodyText { body, body_text, body_base64, content_type }.read(path)?;
+        let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         let due = time("due", &self.due)?;
         let mut job = JobView::new(kind, id, body, due, Generation(self.generation));
         job.state = self.state.into();
         job.attempts = self.attempts;
-        job.lease = self.lease.map(|lease| lease.read(&at("lease."), reading)).transpose()?;
-        job.next = self.next.map(|next| next.read(&at("next."), reading)).transpose()?;
+        job.lease = self.lease.map(|lease| lease.read(&at("lease."), context)).transpose()?;
+        job.next = self.next.map(|next| next.read(&at("next."), context)).transpose()?;
         let failures = self.failures.into_iter().enumerate();
         let failures =
-            failures.map(|(n, failure)| failure.read(&at(&format!("failures[{n}].")), reading));
+            failures.map(|(n, failure)| failure.read(&at(&format!("failures[{n}].")), context));
         job.failures = failures.collect::<Result<_, _>>()?;
         job.deaths = self.deaths;
         job.died_at = self.died_at.map(|text| time("died_at", &text)).transpose()?;
@@ -260,35 +271,35 @@ impl Job {
     }
 }
 
-impl Lease {
-    fn read(self, path: &str, reading: &Reading) -> Result<LeaseView, Problem> {
+impl LeaseJson {
+    fn read(self, path: &str, context: &ParseContext) -> Result<LeaseView, Problem> {
         let at = |field: &str| format!("{path}{field}");
         Ok(LeaseView {
-            worker: named(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
-            claimed_at: reading.time(&at("claimed_at"), &self.claimed_at)?,
-            ends_at: reading.time(&at("ends_at"), &self.ends_at)?,
+            worker: parse(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
+            claimed_at: context.time(&at("claimed_at"), &self.claimed_at)?,
+            ends_at: context.time(&at("ends_at"), &self.ends_at)?,
             cancelled: self.cancelled,
         })
     }
 }
 
-impl Next {
-    fn read(self, path: &str, reading: &Reading) -> Result<SuccessorView, Problem> {
-        let Next { body, body_text, body_base64, content_type, due, generation } = self;
+impl SuccessorJson {
+    fn read(self, path: &str, context: &ParseContext) -> Result<SuccessorView, Problem> {
+        let SuccessorJson { body, body_text, body_base64, content_type, due, generation } = self;
         let content_type = Some(content_type);
-        let body = BodyText { body, body_text, body_base64, content_type }.read(path)?;
-        let due = reading.time(&format!("{path}due"), &due)?;
+        let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
+        let due = context.time(&format!("{path}due"), &due)?;
         Ok(SuccessorView { body, due, generation: Generation(generation) })
     }
 }
 
-impl Failure {
-    fn read(self, path: &str, reading: &Reading) -> Result<FailedAttempt, Problem> {
+impl FailureJson {
+    fn read(self, path: &str, context: &ParseContext) -> Result<FailedAttempt, Problem> {
         let at = |field: &str| format!("{path}{field}");
         Ok(FailedAttempt {
-            worker: named(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
-            started_at: reading.time(&at("started_at"), &self.started_at)?,
-            ended_at: reading.time(&at("ended_at"), &self.ended_at)?,
+            worker: parse(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
+            started_at: context.time(&at("started_at"), &self.started_at)?,
+            ended_at: context.time(&at("ended_at"), &self.ended_at)?,
             error: self.error.map(Arc::from),
         })
     }

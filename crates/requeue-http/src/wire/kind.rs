@@ -1,7 +1,7 @@
 //! Kinds: settings and counts.
 
-use super::reading::{Reading, maybe_object};
-use crate::problem::{Problem, Sort};
+use super::parse::{ParseContext, optional_object};
+use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::{
@@ -9,51 +9,51 @@ use requeue_jobs::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is set for a kind.
+/// The settings of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SettingsText {
-    /// How long a lease is, where a claim does not say.
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Settings))]
+pub struct SettingsJson {
+    /// The duration of a lease if a claim does not specify one, such as `30s`.
     pub lease: String,
-    /// How long until a failed job may come back.
-    pub backoff: BackoffText,
-    /// A job that fails so often is dead.
+    /// The delay before a failed job is due again.
+    pub backoff: BackoffJson,
+    /// The number of failed attempts after which a job is dead.
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub max_attempts: u32,
-    /// At most so many are leased at once. `null`: any number.
+    /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub concurrency: Option<u32>,
-    /// None is claimed.
+    /// Whether the kind is paused. No job of a paused kind is claimed.
     pub paused: bool,
-    /// How long, and how many, dead jobs are kept.
-    pub retention: RetentionText,
+    /// How long dead jobs are kept, and how many.
+    pub retention: RetentionJson,
 }
 
-/// Exponential, less a random part.
+/// Exponential backoff with jitter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BackoffText {
-    /// After the first failure. Doubled after each further one.
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Backoff))]
+pub struct BackoffJson {
+    /// The delay after the first failure, such as `1s`. It doubles with each further failure.
     pub base: String,
-    /// No longer than this.
+    /// The longest delay, such as `1h`.
     pub max: String,
-    /// Up to this percentage of the delay is taken away, at random.
+    /// The delay is reduced by a random part of up to this percentage.
     pub jitter_percent: u8,
 }
 
-/// How long, and how many, dead jobs are kept.
+/// How long dead jobs are kept, and how many.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RetentionText {
-    /// So long after they died.
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Retention))]
+pub struct RetentionJson {
+    /// How long a dead job is kept after it died, such as `7d`.
     pub age: String,
-    /// So many, those that died last.
+    /// The maximum number of dead jobs of the kind. Those that died last are kept.
     pub count: usize,
 }
 
-impl From<&Settings> for SettingsText {
+impl From<&Settings> for SettingsJson {
     fn from(settings: &Settings) -> Self {
-        SettingsText {
+        SettingsJson {
             lease: show_duration(settings.lease),
             backoff: settings.backoff.into(),
             max_attempts: settings.max_attempts,
@@ -64,22 +64,22 @@ impl From<&Settings> for SettingsText {
     }
 }
 
-impl From<Backoff> for BackoffText {
+impl From<Backoff> for BackoffJson {
     fn from(backoff: Backoff) -> Self {
         let (base, max) = (show_duration(backoff.base), show_duration(backoff.max));
-        BackoffText { base, max, jitter_percent: backoff.jitter_percent }
+        BackoffJson { base, max, jitter_percent: backoff.jitter_percent }
     }
 }
 
-impl From<Retention> for RetentionText {
+impl From<Retention> for RetentionJson {
     fn from(retention: Retention) -> Self {
-        RetentionText { age: show_duration(retention.age), count: retention.count }
+        RetentionJson { age: show_duration(retention.age), count: retention.count }
     }
 }
 
-impl From<SettingsText> for SettingsPatch {
-    /// All of them.
-    fn from(text: SettingsText) -> Self {
+impl From<SettingsJson> for SettingsPatch {
+    /// Returns a patch that sets every setting.
+    fn from(text: SettingsJson) -> Self {
         SettingsPatch {
             lease: Some(text.lease),
             backoff: Some(BackoffPatch {
@@ -98,76 +98,93 @@ impl From<SettingsText> for SettingsPatch {
     }
 }
 
-/// Some of the settings of a kind.
+/// The settings of a kind to change. Fields that are missing stay as they are with `PATCH`, and get
+/// their default with `PUT`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SettingsPatch {
-    /// How long a lease is, where a claim does not say: `10ms` to `1d`.
+    /// The duration of a lease if a claim does not specify one, from `10ms` to `1d`. Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// How long until a failed job may come back.
-    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
+    /// The delay before a failed job is due again.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub backoff: Option<BackoffPatch>,
-    /// A job that fails so often is dead.
+    /// The number of failed attempts after which a job is dead. Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", maximum = 4294967295_i64))]
     pub max_attempts: Option<u32>,
-    /// At most so many are leased at once. `null`: any number.
-    #[serde(default, deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
+    /// Default: `null`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(value_type = Option<u32>, format = "uint32", maximum = 4294967295_i64)
     )]
     pub concurrency: Option<Option<u32>>,
-    /// None is claimed.
+    /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// How long, and how many, dead jobs are kept.
-    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
+    /// How long dead jobs are kept, and how many.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub retention: Option<RetentionPatch>,
 }
 
-/// Some of the settings of a backoff.
+/// The backoff settings to change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BackoffPatch {
-    /// After the first failure. Doubled after each further one.
+    /// The delay after the first failure, at most 10 years. It doubles with each further failure.
+    /// Default: `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// No longer than this.
+    /// The longest delay, at most 10 years. Default: `1h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
-    /// Up to this percentage of the delay is taken away, at random. More than 100 counts as 100.
+    /// The delay is reduced by a random part of up to this percentage. Values above 100 count as 100.
+    /// Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 255))]
     pub jitter_percent: Option<u8>,
 }
 
-/// Some of the settings of retention.
+/// The retention settings to change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetentionPatch {
-    /// So long after they died.
+    /// How long a dead job is kept after it died. Default: `7d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<String>,
-    /// So many, those that died last.
+    /// The maximum number of dead jobs of the kind. Those that died last are kept.
+    /// Default: 100,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
 
-/// A field that is there: `null` says something, too.
-fn said<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Option<u32>>, D::Error> {
+/// Deserializes a field in which `null` differs from a missing field.
+fn nullable<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(input).map(Some)
 }
 
 impl SettingsPatch {
-    /// These settings, with what is said here changed.
-    pub fn apply(&self, mut settings: Settings, reading: &Reading) -> Result<Settings, Problem> {
+    /// Returns `settings` with the changes of this patch. Fails with a problem that names the field.
+    pub fn apply(
+        &self,
+        mut settings: Settings,
+        context: &ParseContext,
+    ) -> Result<Settings, Problem> {
         let change = |field: &str, text: &Option<String>, value: &mut _| {
-            if let Some(duration) = reading.maybe(field, text.as_deref())? {
+            if let Some(duration) = context.optional_duration(field, text.as_deref())? {
                 *value = duration;
             }
             Ok::<(), Problem>(())
@@ -198,40 +215,40 @@ impl SettingsPatch {
     }
 }
 
-impl SettingsText {
-    /// The settings that this tells of.
-    pub fn read(self, reading: &Reading) -> Result<Settings, Problem> {
-        SettingsPatch::from(self).apply(Settings::default(), reading)
+impl SettingsJson {
+    /// Converts this JSON to settings.
+    pub fn read(self, context: &ParseContext) -> Result<Settings, Problem> {
+        SettingsPatch::from(self).apply(Settings::default(), context)
     }
 }
 
-/// How many jobs a kind has, and what is set for it.
+/// The job counts of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KindStats {
-    /// Which.
+    /// The name of the kind.
     pub kind: String,
-    /// Waiting or ready.
+    /// The number of pending jobs: waiting or ready.
     pub pending: u64,
-    /// Of the pending, those that are due; counted up to 10,000.
+    /// The number of ready jobs, which are part of `pending`. It is counted up to 10,000.
     pub ready: u64,
-    /// Whether there may be more ready ones than were counted.
+    /// Whether the count of `ready` stopped at its limit, so that there may be more ready jobs.
     pub ready_capped: bool,
-    /// Leased, expired leases included.
+    /// The number of leased jobs, including those whose lease has expired but was not yet cleaned up.
     pub leased: u64,
-    /// Dead.
+    /// The number of dead jobs.
     pub dead: u64,
-    /// When the oldest ready job fell due.
+    /// The due time of the oldest ready job, in RFC 3339; `null` if no job is ready.
     pub oldest_ready: Option<String>,
-    /// Whether none is claimed.
+    /// Whether the kind is paused.
     pub paused: bool,
-    /// The latest generation that was given out; 0 if none was.
+    /// The latest generation that was assigned in this kind; 0 if there was none.
     pub generation: u64,
-    /// The latest fence that was given out; 0 if none was.
+    /// The latest fencing token that was assigned in this kind; 0 if there was none.
     pub fence: u64,
-    /// What is set, where one kind is asked about.
+    /// The settings, in the response about a single kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settings: Option<SettingsText>,
+    pub settings: Option<SettingsJson>,
 }
 
 impl From<&KindView> for KindStats {
@@ -254,13 +271,13 @@ impl From<&KindView> for KindStats {
 }
 
 impl KindStats {
-    /// The kind that this tells of.
-    pub fn read(self, reading: &Reading) -> Result<KindView, Problem> {
+    /// Converts this JSON to the view of a kind.
+    pub fn read(self, context: &ParseContext) -> Result<KindView, Problem> {
         let kind = Kind::new(self.kind.as_str());
-        let oldest_ready = self.oldest_ready.map(|text| reading.time("oldest_ready", &text));
+        let oldest_ready = self.oldest_ready.map(|text| context.time("oldest_ready", &text));
         let (pending, leased, dead, ready) = (self.pending, self.leased, self.dead, self.ready);
         Ok(KindView {
-            kind: kind.map_err(|invalid| Problem::new(Sort::Bug, invalid.to_string()))?,
+            kind: kind.map_err(|invalid| Problem::new(ProblemType::Bug, invalid.to_string()))?,
             counts: Counts { pending, leased, dead, ready },
             oldest_ready: oldest_ready.transpose()?,
             paused: self.paused,
@@ -270,7 +287,7 @@ impl KindStats {
     }
 }
 
-/// All kinds that have jobs, settings or schedules, by name.
+/// All kinds that have jobs, settings or schedules, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Kinds {
@@ -278,14 +295,14 @@ pub struct Kinds {
     pub kinds: Vec<KindStats>,
 }
 
-/// How far the deletion of a kind is.
+/// The progress of deleting a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KindDeleted {
-    /// Jobs that this call removed.
+    /// The number of jobs that this call removed.
     pub removed: u64,
-    /// Jobs that are leased, and end with their leases.
+    /// The number of leased jobs, which are removed when their leases end.
     pub ending: u64,
-    /// Where the next call goes on: send it as `after`. `null`: the kind is deleted.
+    /// The value to send as `after` in the next call; `null` if the kind is deleted.
     pub cursor: Option<String>,
 }

@@ -1,59 +1,64 @@
-//! Putting jobs.
+//! Putting (enqueueing) jobs.
 
-use super::body::{BodyText, any_json};
-use super::reading::{Reading, named, objects};
-use crate::problem::{Problem, Sort};
+use super::parse::{ParseContext, any_json, objects, parse, read_body};
+use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
     Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutOutcome,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A job to be put. `kind` and `id` are here where the path does not say them.
+/// A job to put. `kind` and `id` are required unless the path contains them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PutRequest {
-    /// Its kind: at most 128 of `A-Z a-z 0-9 . _ -`.
+    /// The kind of the job: 1 to 128 of the characters `A-Z a-z 0-9 . _ -`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 128, pattern = "^[A-Za-z0-9._-]+$"))]
     pub kind: Option<String>,
-    /// Its id: any text of at most 512 bytes.
+    /// The id of the job: any text of 1 to 512 bytes in UTF-8. It is unique within the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub id: Option<String>,
-    /// What it carries: any JSON, kept as it is written.
+    /// The body as any JSON value. It is stored byte for byte as sent, at most 1 MiB.
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub body: Option<Box<RawValue>>,
-    /// The same as text.
+    /// The body as text, instead of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_text: Option<String>,
-    /// The same as any bytes, in base64.
+    /// The body as any bytes, in base64 with padding, instead of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// What the body is. Default: `application/json`, `text/plain; charset=utf-8` or
-    /// `application/octet-stream`, by how it is sent.
+    /// The content type of the body, at most 128 bytes. Default: `application/json` for `body`,
+    /// `text/plain; charset=utf-8` for `body_text`, otherwise `application/octet-stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 128))]
     pub content_type: Option<String>,
-    /// When it is due: `2026-12-01T09:00:00+01:00`, `tomorrow 09:00 Europe/Berlin`. Default: now.
+    /// The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
+    /// 10 years from now. Default: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
-    /// In how long it is due: `5m`, `1h30m`. Instead of `due`.
+    /// The delay until the job is due, such as `5m` or `1h30m`, at most 10 years. Use it instead of
+    /// `due`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
-    /// What becomes of a job that is pending already. Default: `replace`.
+    /// What happens if a job with this kind and id is already pending. Default: `replace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PutMode>,
-    /// With `debounce`: how long after its first put it is due at the latest.
+    /// Required with mode `debounce`: the longest time by which puts can postpone the job, counted from
+    /// its first put.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_wait: Option<String>,
-    /// Put it only if there is no such job, not even a leased or dead one.
+    /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
+    /// state, including leased and dead. Default: `false`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub if_absent: bool,
-    /// Put it only if this is the newest generation of the job.
+    /// If set, the put fails with the problem `other-generation` unless this is the newest generation
+    /// of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_generation: Option<u64>,
 }
@@ -62,94 +67,96 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What becomes of a job that is pending already, or of a successor.
+/// What a put does to a job that is already pending, or to the successor of a leased job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PutMode {
-    /// Body and due time are replaced.
+    /// Replaces body and due time.
     Replace,
-    /// The body is replaced, and the sooner time stays.
+    /// Replaces the body and keeps the earlier of the two due times.
     Earliest,
-    /// Nothing changes.
+    /// Changes nothing.
     Keep,
-    /// The body is replaced, and the due time too, but never past `max_wait` after the first put.
+    /// Replaces body and due time, but the due time is never later than `max_wait` after the first
+    /// put.
     Debounce,
 }
 
-/// Jobs to be put.
+/// A batch of jobs to put.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PutBatch {
-    /// At most 1000, with bodies of 16 MiB in all.
+    /// The jobs, at most 1000. Their bodies have at most 16 MiB in total.
     #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub jobs: Vec<PutRequest>,
 }
 
-/// What became of a put.
+/// The result of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PutDone {
-    /// What happened.
-    pub outcome: PutOutcomeText,
-    /// The put's generation; where the job was kept, the old one.
+    /// What the put did.
+    pub outcome: PutOutcomeJson,
+    /// The generation of this put. If the outcome is `kept`, the generation of the existing job.
     pub generation: u64,
 }
 
 /// What a put did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PutOutcome))]
 #[serde(rename_all = "lowercase")]
-pub enum PutOutcomeText {
-    /// There was no such job.
+pub enum PutOutcomeJson {
+    /// A new job was created.
     Created,
-    /// There was, waiting or ready.
+    /// A pending job was updated.
     Updated,
-    /// Nothing changed.
+    /// A job existed and was left unchanged.
     Kept,
-    /// It is leased: this is its successor now.
+    /// The job is leased. The put is now its successor and runs once after the lease ends.
     Coalesced,
-    /// It was dead.
+    /// The job was dead and is pending again.
     Revived,
 }
 
 impl PutRequest {
-    /// The put that this means. Kind and id are those of the path, where it has them. `path` is
-    /// what the names of fields begin with.
+    /// Converts this request to a put. `kind` and `id` come from the URL path, if it contains them.
+    /// `path` is the prefix of field names in errors.
     pub fn read(
         self,
         path: &str,
         kind: Option<&Kind>,
         id: Option<&JobId>,
-        reading: &Reading,
+        context: &ParseContext,
     ) -> Result<Put, Problem> {
         let at = |field: &str| format!("{path}{field}");
-        let kind = of_path(&at("kind"), kind, self.kind.as_deref(), |text| Kind::new(text))?;
-        let id = of_path(&at("id"), id, self.id.as_deref(), |text| JobId::new(text))?;
+        let kind =
+            from_path_or_request(&at("kind"), kind, self.kind.as_deref(), |text| Kind::new(text))?;
+        let id = from_path_or_request(&at("id"), id, self.id.as_deref(), |text| JobId::new(text))?;
         let due = match (&self.due, &self.delay) {
             (None, None) => Due::Now,
             (Some(due), None) => {
                 let field = at("due");
-                reading.due(&field, Due::At(reading.time(&field, due)?))?
+                context.due(&field, Due::At(context.time(&field, due)?))?
             }
             (None, Some(delay)) => {
                 let field = at("delay");
-                reading.due(&field, Due::After(reading.duration(&field, delay)?))?
+                context.due(&field, Due::After(context.duration(&field, delay)?))?
             }
             (Some(_), Some(_)) => return Err(both(&at("due"), "due and delay")),
         };
-        let max_wait = reading.maybe(&at("max_wait"), self.max_wait.as_deref())?;
+        let max_wait = context.optional_duration(&at("max_wait"), self.max_wait.as_deref())?;
         let mode = match (self.mode.unwrap_or(PutMode::Replace), max_wait) {
             (PutMode::Debounce, Some(max_wait)) => Mode::Debounce { max_wait },
             (PutMode::Debounce, None) => {
-                let detail = "mode debounce needs max_wait, such as \"1h\"";
-                return Err(Problem::new(Sort::Invalid, detail).at(at("max_wait")));
+                let detail = "mode debounce requires max_wait, such as \"1h\"";
+                return Err(Problem::new(ProblemType::Invalid, detail).at(at("max_wait")));
             }
             (_, Some(_)) => {
-                let detail = "only mode debounce has max_wait";
-                return Err(Problem::new(Sort::Invalid, detail).at(at("max_wait")));
+                let detail = "max_wait is only allowed with mode debounce";
+                return Err(Problem::new(ProblemType::Invalid, detail).at(at("max_wait")));
             }
             (PutMode::Replace, None) => Mode::Replace,
             (PutMode::Earliest, None) => Mode::Earliest,
@@ -162,17 +169,17 @@ impl PutRequest {
             (true, Some(_)) => return Err(both(&at("if_absent"), "if_absent and if_generation")),
         };
         let PutRequest { body, body_text, body_base64, content_type, .. } = self;
-        let body = BodyText { body, body_text, body_base64, content_type }.read(path)?;
+        let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         Ok(Put { kind, id, body, due, mode, condition })
     }
 }
 
 fn both(field: &str, names: &str) -> Problem {
-    Problem::new(Sort::Invalid, format!("only one of {names} may be there")).at(field)
+    Problem::new(ProblemType::Invalid, format!("only one of {names} is allowed")).at(field)
 }
 
-/// What the path says, or the request does where it does not.
-fn of_path<T: Clone>(
+/// Returns the value from the URL path if there is one, and otherwise parses that of the request.
+fn from_path_or_request<T: Clone>(
     field: &str,
     path: Option<&T>,
     request: Option<&str>,
@@ -180,18 +187,19 @@ fn of_path<T: Clone>(
 ) -> Result<T, Problem> {
     match (path, request) {
         (Some(path), None) => Ok(path.clone()),
-        (None, Some(text)) => named(field, text, make),
+        (None, Some(text)) => parse(field, text, make),
         (Some(_), Some(_)) => {
-            Err(Problem::new(Sort::Invalid, "the path says it already").at(field))
+            Err(Problem::new(ProblemType::Invalid, "remove this field: the path contains it")
+                .at(field))
         }
-        (None, None) => Err(Problem::new(Sort::Invalid, "this is missing").at(field)),
+        (None, None) => Err(Problem::new(ProblemType::Invalid, "this field is missing").at(field)),
     }
 }
 
 impl From<Put> for PutRequest {
-    /// With kind and id.
+    /// Returns a request that contains kind and id.
     fn from(put: Put) -> Self {
-        let BodyText { body, body_text, body_base64, content_type } = (&put.body).into();
+        let BodyJson { body, body_text, body_base64, content_type } = BodyJson::new(&put.body);
         let (due, delay) = match put.due {
             Due::Now => (None, None),
             Due::After(delay) => (None, Some(show_duration(delay))),
@@ -225,12 +233,12 @@ impl From<Put> for PutRequest {
     }
 }
 
-const OUTCOMES: [(PutOutcome, PutOutcomeText); 5] = [
-    (PutOutcome::Created, PutOutcomeText::Created),
-    (PutOutcome::Updated, PutOutcomeText::Updated),
-    (PutOutcome::Kept, PutOutcomeText::Kept),
-    (PutOutcome::Coalesced, PutOutcomeText::Coalesced),
-    (PutOutcome::Revived, PutOutcomeText::Revived),
+const OUTCOMES: [(PutOutcome, PutOutcomeJson); 5] = [
+    (PutOutcome::Created, PutOutcomeJson::Created),
+    (PutOutcome::Updated, PutOutcomeJson::Updated),
+    (PutOutcome::Kept, PutOutcomeJson::Kept),
+    (PutOutcome::Coalesced, PutOutcomeJson::Coalesced),
+    (PutOutcome::Revived, PutOutcomeJson::Revived),
 ];
 
 impl From<Placed> for PutDone {

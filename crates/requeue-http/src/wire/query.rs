@@ -1,48 +1,48 @@
-//! Asking about jobs.
+//! Query parameters for listing jobs, and the forecast of due jobs.
 
-use super::change::All;
-use super::job::State;
-use super::reading::Reading;
-use crate::problem::{Problem, Sort};
+use super::change::JobFilter;
+use super::job::StateJson;
+use super::parse::ParseContext;
+use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::MAX_SPANS;
 use requeue_jobs::{Invalid, Spans};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Which jobs to list.
+/// The jobs to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct JobsQuery {
-    /// In this state. Default: in any.
+    /// Lists only jobs in this state. Default: any state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub state: Option<State>,
-    /// Whose id begins with this.
+    pub state: Option<StateJson>,
+    /// Lists only jobs whose id starts with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Whose last error contains this, whatever the case.
+    /// Lists only jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// That died before this time.
+    /// Lists only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
-    /// Those behind this id: the cursor of the page before.
+    /// Lists jobs after this position: the `cursor` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 512))]
     pub after: Option<String>,
-    /// At most so many, and at most 1000. Default: 100.
+    /// The maximum number of jobs to return, from 1 to 1000. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     pub limit: Option<usize>,
 }
 
 impl JobsQuery {
-    /// What a job must be.
-    pub fn all(&self) -> All {
-        All {
+    /// Returns the filter without position and limit.
+    pub fn filter(&self) -> JobFilter {
+        JobFilter {
             state: self.state,
             prefix: self.prefix.clone(),
             error: self.error.clone(),
@@ -51,57 +51,57 @@ impl JobsQuery {
     }
 }
 
-/// Where a call goes on that another began.
+/// The position from which a call continues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct AfterQuery {
-    /// The cursor of the answer before.
+    /// The `cursor` of the previous response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 512))]
     pub after: Option<String>,
 }
 
-/// Of which spans of time the load is asked.
+/// The spans of time for which due jobs are counted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpcomingQuery {
-    /// When the first begins. Default: now.
+    /// The start of the first span. Default: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// How long each is. Default: `1m`.
+    /// The length of each span; it must not be zero. Default: `1m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<String>,
-    /// How many there are, at most 1000. Default: 60.
+    /// The number of spans, at most 1000. Default: 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(maximum = 1000))]
     pub count: Option<usize>,
 }
 
 impl UpcomingQuery {
-    /// The spans that this means.
-    pub fn read(&self, reading: &Reading) -> Result<Spans, Problem> {
-        let from = self.from.as_deref().map(|text| reading.time("from", text)).transpose()?;
-        let length = reading.maybe("span", self.span.as_deref())?;
+    /// Converts this query to spans.
+    pub fn read(&self, context: &ParseContext) -> Result<Spans, Problem> {
+        let from = self.from.as_deref().map(|text| context.time("from", text)).transpose()?;
+        let length = context.optional_duration("span", self.span.as_deref())?;
         let length = length.unwrap_or(Duration::from_secs(60));
         if length.is_zero() {
-            let detail = "a span of time must not be empty";
-            return Err(Problem::new(Sort::Invalid, detail).at("span"));
+            let detail = "the span must not be empty; write a length such as 1m";
+            return Err(Problem::new(ProblemType::Invalid, detail).at("span"));
         }
         let (what, count, limit) = ("spans", self.count.unwrap_or(60), MAX_SPANS);
         if count > limit {
             return Err(Problem::from(Invalid::TooMany { what, count, limit }).at("count"));
         }
-        Ok(Spans { from: from.unwrap_or(reading.now), length, count })
+        Ok(Spans { from: from.unwrap_or(context.now), length, count })
     }
 }
 
 impl From<Spans> for UpcomingQuery {
     fn from(spans: Spans) -> Self {
-        // A store counts none as a millisecond.
+        // Stores treat a length of zero as one millisecond.
         let length = spans.length.max(Duration::from_millis(1));
         UpcomingQuery {
             from: Some(show_time(spans.from)),
@@ -111,20 +111,20 @@ impl From<Spans> for UpcomingQuery {
     }
 }
 
-/// How many pending jobs fall due when.
+/// The number of pending jobs that become due in each span of time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Upcoming {
-    /// When the first span begins.
+    /// The start of the first span, in RFC 3339.
     pub from: String,
-    /// How long each is.
+    /// The length of each span, such as `1m`.
     pub span: String,
-    /// How many fall due in each.
+    /// The number of jobs that become due in each span.
     pub counts: Vec<u64>,
 }
 
 impl Upcoming {
-    /// The answer to this question.
+    /// Returns the response for these spans and counts.
     pub fn new(spans: Spans, counts: Vec<u64>) -> Self {
         Upcoming { from: show_time(spans.from), span: show_duration(spans.length), counts }
     }

@@ -1,40 +1,47 @@
-//! Jobs of another store, and tidying up.
+//! Restoring jobs of another store, and reaping.
 
-use super::job::Job;
-use super::reading::{Reading, objects};
-use crate::problem::{Problem, Sort};
+use super::job::JobJson;
+use super::parse::{ParseContext, objects};
+use crate::problem::{Problem, ProblemType};
 use requeue_jobs::{Fence, Generation, JobView, Kind, Restore, Restored};
 use serde::{Deserialize, Serialize};
 
-/// Jobs of one kind that another store had.
+/// Jobs of one kind from another store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {
-    /// The latest that the other store gave out: this one gives out higher ones.
+    /// The latest generation that the other store assigned in this kind. This store continues above
+    /// it.
     #[cfg_attr(feature = "openapi", schema(maximum = 4503599627370496_i64))]
     pub generation: u64,
-    /// The same of leases.
+    /// The latest fencing token that the other store assigned in this kind. This store continues above
+    /// it.
     #[cfg_attr(feature = "openapi", schema(maximum = 4503599627370496_i64))]
     pub fence: u64,
-    /// The jobs, as they are told: at most 1000, with bodies of 16 MiB in all.
+    /// The jobs as the other server returned them, at most 1000. Their bodies have at most 16 MiB in
+    /// total.
     #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobJson>,
 }
 
 impl RestoreRequest {
-    /// The jobs that this means, each read by itself.
+    /// Returns the counters and the jobs. Each job is converted separately, and an error names its
+    /// field. Fails for a job that is not of `kind`.
     pub fn read(
         self,
         kind: &Kind,
-        reading: &Reading,
+        context: &ParseContext,
     ) -> (Generation, Fence, Vec<Result<JobView, Problem>>) {
         let jobs = self.jobs.into_iter().enumerate().map(|(n, job)| {
-            let job = job.read(&format!("jobs[{n}]."), reading)?;
+            let job = job.read(&format!("jobs[{n}]."), context)?;
             if job.kind != *kind {
-                let detail = format!("this is {:?}, and the path says {kind:?}", job.kind);
-                return Err(Problem::new(Sort::Invalid, detail).at(format!("jobs[{n}].kind")));
+                let detail =
+                    format!("the job is of kind {:?}, but the path names {kind:?}", job.kind);
+                return Err(
+                    Problem::new(ProblemType::Invalid, detail).at(format!("jobs[{n}].kind"))
+                );
             }
             Ok(job)
         });
@@ -47,29 +54,29 @@ impl From<&Restore> for RestoreRequest {
         RestoreRequest {
             generation: restore.generation.0,
             fence: restore.fence.0,
-            jobs: restore.jobs.iter().map(Job::from).collect(),
+            jobs: restore.jobs.iter().map(JobJson::from).collect(),
         }
     }
 }
 
-/// What became of a job that was to be restored.
+/// The result of restoring a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RestoreDone {
-    /// What happened.
+    /// What happened to the job.
     pub result: RestoreResult,
 }
 
-/// What became of a job that was to be restored.
+/// What happened to a job that was to be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RestoreResult {
-    /// It is here now.
+    /// The job was added.
     Created,
-    /// There is such a job already, and it was not touched.
+    /// A job with this id already exists and was left unchanged.
     Kept,
-    /// It was cancelled, and does not arrive.
+    /// The job was cancelled in the other store and was not added.
     Ended,
 }
 
@@ -91,19 +98,19 @@ impl From<RestoreDone> for Restored {
     }
 }
 
-/// How much to tidy up.
+/// A request to clean up expired leases and dead jobs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReapRequest {
-    /// At most so many of each kind, and at most 1000.
+    /// The maximum number of jobs per kind to clean up, up to 1000.
     pub max: usize,
 }
 
-/// How much was tidied up.
+/// The result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reaped {
-    /// Leases that expired, and dead jobs that are not kept.
+    /// The number of expired leases that were ended, and of dead jobs that were removed.
     pub reaped: usize,
 }

@@ -1,80 +1,81 @@
-//! Schedules, as a store keeps them.
+//! Schedules of a kind.
 
-use super::body::{BodyText, any_json};
+use super::parse::{ParseContext, any_json, parse, read_body};
 use super::put::PutDone;
-use super::reading::{Reading, named};
-use crate::problem::{Problem, Sort};
+use crate::problem::{Problem, ProblemType};
 use crate::times::show_time;
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::{Invalid, JobId, Kind, Missed, Schedule, Tick, Ticked};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// A schedule of a kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Schedule))]
 #[serde(deny_unknown_fields)]
-pub struct ScheduleText {
-    /// Also the id of the jobs. In requests the path says it.
+pub struct ScheduleJson {
+    /// The id of the schedule and of its jobs. In requests it is part of the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// When: for whoever ticks. At most 256 bytes, not looked at here.
+    /// When the schedule runs, such as a cron expression; at most 256 bytes. The server stores it for
+    /// the client that ticks the schedule, and does not interpret it. Default: empty.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 256))]
     pub when: String,
-    /// In which time zone. At most 256 bytes, not looked at here.
+    /// The time zone of `when`; at most 256 bytes. The server does not interpret it. Default: empty.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 256))]
     pub time_zone: String,
-    /// What the jobs carry, as JSON.
+    /// The body of the jobs as any JSON value.
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub body: Option<Box<RawValue>>,
-    /// The same as text.
+    /// The body of the jobs as text, instead of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_text: Option<String>,
-    /// The same as any bytes, in base64.
+    /// The body of the jobs as any bytes, in base64 with padding, instead of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// What the body is.
+    /// The content type of the body. Default: depends on the field that contains the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What happens about times that passed while nobody ticked.
+    /// What happens to times that passed while no client ticked the schedule. Default: `one`.
     #[serde(default)]
-    pub missed: MissedText,
-    /// The next time.
+    pub missed: MissedJson,
+    /// The next time at which the schedule puts a job, such as `2026-12-01T09:00:00Z`.
     pub next: String,
 }
 
-/// What happens about times that passed while nobody ticked.
+/// What happens to times that passed while no client ticked the schedule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Missed))]
 #[serde(rename_all = "lowercase")]
-pub enum MissedText {
-    /// One job for all of them.
+pub enum MissedJson {
+    /// One job is put for all missed times together.
     #[default]
     One,
-    /// None.
+    /// No job is put for missed times.
     Skip,
 }
 
-/// The schedules of a kind, by id.
+/// The schedules of a kind, in the order of their ids.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedules {
     /// The schedules.
-    pub schedules: Vec<ScheduleText>,
+    pub schedules: Vec<ScheduleJson>,
 }
 
-impl ScheduleText {
-    /// The schedule that this means, of this id.
-    pub fn read(self, id: JobId, reading: &Reading) -> Result<Schedule, Problem> {
-        let ScheduleText { body, body_text, body_base64, content_type, .. } = self;
-        let body = BodyText { body, body_text, body_base64, content_type }.read("")?;
+impl ScheduleJson {
+    /// Converts this request to a schedule with the id of the path.
+    pub fn read(self, id: JobId, context: &ParseContext) -> Result<Schedule, Problem> {
+        let ScheduleJson { body, body_text, body_base64, content_type, .. } = self;
+        let body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
         let missed = match self.missed {
-            MissedText::One => Missed::One,
-            MissedText::Skip => Missed::Skip,
+            MissedJson::One => Missed::One,
+            MissedJson::Skip => Missed::Skip,
         };
-        let next = reading.time("next", &self.next)?;
+        let next = context.time("next", &self.next)?;
         let schedule =
             Schedule { id, when: self.when, time_zone: self.time_zone, body, missed, next };
         schedule.check().map_err(|invalid| {
@@ -84,17 +85,18 @@ impl ScheduleText {
         Ok(schedule)
     }
 
-    /// The schedule that an answer tells of.
-    pub fn told(self, reading: &Reading) -> Result<Schedule, Problem> {
+    /// Converts this response, which contains the id, to a schedule.
+    pub fn read_response(self, context: &ParseContext) -> Result<Schedule, Problem> {
         let id = self.id.clone().unwrap_or_default();
-        self.read(named("id", &id, |text| JobId::new(text))?, reading)
+        self.read(parse("id", &id, |text| JobId::new(text))?, context)
     }
 }
 
-impl From<&Schedule> for ScheduleText {
+impl From<&Schedule> for ScheduleJson {
     fn from(schedule: &Schedule) -> Self {
-        let BodyText { body, body_text, body_base64, content_type } = (&schedule.body).into();
-        ScheduleText {
+        let body = BodyJson::new(&schedule.body);
+        let BodyJson { body, body_text, body_base64, content_type } = body;
+        ScheduleJson {
             id: Some(schedule.id.as_str().to_owned()),
             when: schedule.when.clone(),
             time_zone: schedule.time_zone.clone(),
@@ -103,32 +105,32 @@ impl From<&Schedule> for ScheduleText {
             body_base64,
             content_type,
             missed: match schedule.missed {
-                Missed::One => MissedText::One,
-                Missed::Skip => MissedText::Skip,
+                Missed::One => MissedJson::One,
+                Missed::Skip => MissedJson::Skip,
             },
             next: show_time(schedule.next),
         }
     }
 }
 
-/// A step of a schedule.
+/// A tick: moves a schedule to its next time and optionally puts its job, in one atomic step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TickRequest {
-    /// What its next time should be.
+    /// The current `next` of the schedule. If it differs, the tick does nothing and returns `moved`.
     pub expected: String,
-    /// What its next time shall be.
+    /// The new `next` of the schedule.
     pub next: String,
-    /// Whether a job is put.
+    /// Whether the tick puts the job of the schedule.
     pub put: bool,
 }
 
 impl TickRequest {
-    /// The step that this means.
-    pub fn read(&self, kind: Kind, id: JobId, reading: &Reading) -> Result<Tick, Problem> {
-        let expected = reading.time("expected", &self.expected)?;
-        let next = reading.time("next", &self.next)?;
+    /// Converts this request to a tick of the schedule with this kind and id.
+    pub fn read(&self, kind: Kind, id: JobId, context: &ParseContext) -> Result<Tick, Problem> {
+        let expected = context.time("expected", &self.expected)?;
+        let next = context.time("next", &self.next)?;
         Ok(Tick { kind, id, expected, next, put: self.put })
     }
 }
@@ -143,16 +145,16 @@ impl From<&Tick> for TickRequest {
     }
 }
 
-/// What a tick did.
+/// The result of a tick.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TickResult {
-    /// What happened.
-    pub result: Ticking,
-    /// What became of the put.
+    /// What the tick did.
+    pub result: TickOutcome,
+    /// The result of the put, if the result is `put`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put: Option<PutDone>,
-    /// The schedule's next time, where another was first.
+    /// The current `next` of the schedule, if the result is `moved`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -161,41 +163,42 @@ pub struct TickResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Ticking {
-    /// The job was put, and the schedule moved on.
+pub enum TickOutcome {
+    /// The job was put, and the schedule was moved to its next time.
     Put,
-    /// The schedule moved on, and no job was put.
+    /// The schedule was moved to its next time, and no job was put.
     Skipped,
-    /// Another was first, or the schedule was changed.
+    /// Nothing was done: another client ticked the schedule first, or changed it.
     Moved,
-    /// There is no such schedule.
+    /// Nothing was done: the schedule does not exist.
     Absent,
 }
 
 impl From<Ticked> for TickResult {
     fn from(ticked: Ticked) -> Self {
         let (result, put, next) = match ticked {
-            Ticked::Put(placed) => (Ticking::Put, Some(placed.into()), None),
-            Ticked::Skipped => (Ticking::Skipped, None, None),
-            Ticked::Moved(next) => (Ticking::Moved, None, Some(show_time(next))),
-            Ticked::Absent => (Ticking::Absent, None, None),
+            Ticked::Put(placed) => (TickOutcome::Put, Some(placed.into()), None),
+            Ticked::Skipped => (TickOutcome::Skipped, None, None),
+            Ticked::Moved(next) => (TickOutcome::Moved, None, Some(show_time(next))),
+            Ticked::Absent => (TickOutcome::Absent, None, None),
         };
         TickResult { result, put, next }
     }
 }
 
 impl TickResult {
-    /// What this tells.
-    pub fn read(self, reading: &Reading) -> Result<Ticked, Problem> {
-        let missing = |field: &str| Problem::new(Sort::Bug, "this is missing").at(field);
+    /// Converts this response to the result of a tick.
+    pub fn read(self, context: &ParseContext) -> Result<Ticked, Problem> {
+        let missing =
+            |field: &str| Problem::new(ProblemType::Bug, "the response lacks this field").at(field);
         Ok(match self.result {
-            Ticking::Put => Ticked::Put(self.put.ok_or_else(|| missing("put"))?.into()),
-            Ticking::Skipped => Ticked::Skipped,
-            Ticking::Moved => {
+            TickOutcome::Put => Ticked::Put(self.put.ok_or_else(|| missing("put"))?.into()),
+            TickOutcome::Skipped => Ticked::Skipped,
+            TickOutcome::Moved => {
                 let next = self.next.ok_or_else(|| missing("next"))?;
-                Ticked::Moved(reading.time("next", &next)?)
+                Ticked::Moved(context.time("next", &next)?)
             }
-            Ticking::Absent => Ticked::Absent,
+            TickOutcome::Absent => Ticked::Absent,
         })
     }
 }

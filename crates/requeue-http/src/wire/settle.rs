@@ -1,78 +1,83 @@
-//! Settling leases.
+//! Settling leases: ack, retry, bury, requeue, release and extend.
 
-use super::reading::{Reading, named, objects};
-use crate::problem::{Problem, Sort};
+use super::parse::{ParseContext, objects, parse};
+use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::{Due, Receipt, Settle, Settled, Settlement};
 use serde::{Deserialize, Serialize};
 
-/// What is to become of leases.
+/// A batch of leases to settle.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SettleBatch {
-    /// At most 1000.
+    /// The leases, at most 1000.
     #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub leases: Vec<SettleLease>,
 }
 
-/// What is to become of a lease.
+/// A lease to settle.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SettleLease {
-    /// Which lease: as the claim answered it.
+    /// The receipt of the lease, as the claim returned it.
     pub receipt: String,
-    /// What. Where the path does not say it.
+    /// The operation. It is required unless the path contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub how: Option<SettleVerb>,
-    /// With `retry` and `bury`: why. What is longer than 2 KiB is cut.
+    /// With `retry` and `bury`: why the attempt failed. The text is cut after 2 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// With `retry`: when it may come back; default: as the kind's backoff says. With `requeue`:
-    /// when it is to be done again.
+    /// With `retry`: the delay until the job is due again; default: the backoff of the kind. With
+    /// `requeue`, where it is required: the delay until the job runs again. At most 10 years.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
-    /// With `extend`: how long the lease is from now; default: as the kind's settings say.
+    /// With `extend`: the duration of the lease from now, from `10ms` to `1d`; default: the `lease`
+    /// setting of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
 }
 
-/// What is to become of a lease.
+/// How to settle a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SettleVerb {
-    /// It is done.
+    /// The job is done.
     Ack,
-    /// It failed: it comes back, or is dead.
+    /// The attempt failed. The job is due again later, or is dead if its attempts are used up.
     Retry,
-    /// It failed, and is dead, whatever attempts are left.
+    /// The attempt failed, and the job is dead, even if attempts are left.
     Bury,
-    /// It is done, and is to be done again after the delay.
+    /// The job is done and runs again after the delay.
     Requeue,
-    /// It was not begun: it goes back to its place.
+    /// The job was not started. It returns to the queue with its due time, and no attempt is counted.
     Release,
-    /// It takes longer.
+    /// The job takes longer: the lease is extended.
     Extend,
 }
 
 impl SettleLease {
-    /// What this means. The verb is that of the path, where it has one.
+    /// Converts this request to a settlement. `verb` comes from the URL path, if it contains one.
+    /// `path` is the prefix of field names in errors.
     pub fn read(
         self,
         path: &str,
         verb: Option<SettleVerb>,
-        reading: &Reading,
+        context: &ParseContext,
     ) -> Result<Settle, Problem> {
         let at = |field: &str| format!("{path}{field}");
-        let wrong = |field: &str, detail: String| Problem::new(Sort::Invalid, detail).at(at(field));
-        let receipt = named(&at("receipt"), &self.receipt, str::parse::<Receipt>)?;
+        let wrong =
+            |field: &str, detail: String| Problem::new(ProblemType::Invalid, detail).at(at(field));
+        let receipt = parse(&at("receipt"), &self.receipt, str::parse::<Receipt>)?;
         let verb = match (verb, self.how) {
             (Some(verb), None) | (None, Some(verb)) => verb,
-            (Some(_), Some(_)) => return Err(wrong("how", "the path says it already".to_owned())),
-            (None, None) => return Err(wrong("how", "this is missing".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(wrong("how", "remove this field: the path contains it".to_owned()));
+            }
+            (None, None) => return Err(wrong("how", "this field is missing".to_owned())),
         };
         use SettleVerb::{Ack, Bury, Extend, Release, Requeue, Retry};
         for (field, there, verbs) in [
@@ -81,12 +86,12 @@ impl SettleLease {
             ("lease", self.lease.is_some(), &[Extend]),
         ] {
             if there && !verbs.contains(&verb) {
-                return Err(wrong(field, format!("{verb:?} has no {field}").to_lowercase()));
+                return Err(wrong(field, format!("not allowed with {verb:?}").to_lowercase()));
             }
         }
-        let delay = reading.maybe(&at("delay"), self.delay.as_deref())?;
+        let delay = context.optional_duration(&at("delay"), self.delay.as_deref())?;
         if let Some(delay) = delay {
-            reading.due(&at("delay"), Due::After(delay))?;
+            context.due(&at("delay"), Due::After(delay))?;
         }
         let error = self.error.unwrap_or_default();
         let action = match verb {
@@ -95,10 +100,12 @@ impl SettleLease {
             Bury => Settlement::Bury { error },
             Requeue => match delay {
                 Some(delay) => Settlement::RequeueAfter(delay),
-                None => return Err(wrong("delay", "requeue needs it".to_owned())),
+                None => {
+                    return Err(wrong("delay", "this field is required with requeue".to_owned()));
+                }
             },
             Release => Settlement::Release,
-            Extend => Settlement::Extend(reading.lease(&at("lease"), self.lease.as_deref())?),
+            Extend => Settlement::Extend(context.lease(&at("lease"), self.lease.as_deref())?),
         };
         Ok(Settle { receipt, action })
     }
@@ -130,35 +137,36 @@ impl From<Settle> for SettleLease {
     }
 }
 
-/// What became of a lease.
+/// The result of settling a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleDone {
-    /// What happened.
+    /// What the settlement did.
     pub result: SettleResult,
-    /// When it is due again, or when the lease ends.
+    /// With `retry`, the time at which the job is due again. With `extended`, the time at which the
+    /// lease expires. In RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
-/// What became of a lease.
+/// What a settlement did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SettleResult {
-    /// It is over. There may be a successor.
+    /// The lease has ended, and this job is done. A successor may be pending.
     Done,
-    /// It failed, and is due again.
+    /// The attempt failed, and the job is due again at `at`.
     Retry,
-    /// It failed for the last time.
+    /// The attempt failed, and the job is dead.
     Dead,
-    /// It went back to its place.
+    /// The job returned to the queue.
     Released,
-    /// It goes on.
+    /// The lease was extended until `at`.
     Extended,
-    /// The job was cancelled meanwhile: stop working on it.
+    /// The job was cancelled while it was leased, and is removed. Stop working on it.
     Cancelled,
-    /// Something that this version does not know.
+    /// A result that this version does not know.
     Other,
 }
 
@@ -178,11 +186,11 @@ impl From<Settled> for SettleDone {
 }
 
 impl SettleDone {
-    /// What this tells.
-    pub fn read(self, reading: &Reading) -> Result<Settled, Problem> {
+    /// Converts this response to the result of a settlement.
+    pub fn read(self, context: &ParseContext) -> Result<Settled, Problem> {
         let at = || match &self.at {
-            Some(at) => reading.time("at", at),
-            None => Err(Problem::new(Sort::Bug, "this is missing").at("at")),
+            Some(at) => context.time("at", at),
+            None => Err(Problem::new(ProblemType::Bug, "the response lacks this field").at("at")),
         };
         Ok(match self.result {
             SettleResult::Done => Settled::Done,
@@ -191,7 +199,12 @@ impl SettleDone {
             SettleResult::Released => Settled::Released,
             SettleResult::Extended => Settled::Extended(at()?),
             SettleResult::Cancelled => Settled::Cancelled,
-            SettleResult::Other => return Err(Problem::new(Sort::Bug, "an unknown result")),
+            SettleResult::Other => {
+                return Err(Problem::new(
+                    ProblemType::Bug,
+                    "the result is unknown to this version",
+                ));
+            }
         })
     }
 }

@@ -1,110 +1,111 @@
-//! What can go wrong, by what the caller does next.
+//! Errors of an export or an import.
 
 use crate::error::StoreError;
 use std::io;
 
-/// Why an export or an import did not end well. What was done before stays done.
+/// An export or an import failed. The work done before the error is not undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// What was written is not whole: export again.
+    /// The output could not be written and is incomplete. Export again.
     #[error("the export cannot be written")]
     Write(#[source] io::Error),
-    /// Import again.
+    /// The input could not be read. Import again.
     #[error("line {line} cannot be read")]
     Read {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// Why.
+        /// The error of the reader.
         source: io::Error,
     },
-    /// Begin again, when the store is well.
+    /// The store failed. Start again when the store works.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// The store does not take what a line says: mend it, or the store.
-    #[error("the store does not take what is in line {line}")]
+    /// The store rejected the content of a line. Correct the line, or use another store.
+    #[error("the store rejected line {line}")]
     Refused {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// It was written by a later version of this program: use that.
-    #[error("the export has version {found}, and versions up to {known} are known")]
+    /// A newer version of this library wrote the export. Use that version to import it.
+    #[error("the export has format version {found}; the newest supported version is {known}")]
     Version {
-        /// Which it has.
+        /// The version of the export.
         found: u64,
-        /// The latest that can be read.
+        /// The newest version that this library reads.
         known: u64,
     },
-    /// There is no last line: the rest is missing.
-    #[error("the input ends after line {line}, and was cut: its last line is missing")]
-    Cut {
-        /// The last that there is; 0 if there is none.
+    /// The last line, of type `end`, is missing: the export is incomplete.
+    #[error("the export is incomplete: it ends after line {line} without an end line")]
+    Incomplete {
+        /// The number of the last line, or 0 if the input is empty.
         line: u64,
     },
-    /// The last line counts others than there were: lines are missing, or were added.
-    #[error("line {line} says that there are {said} {what}, and there were {found}")]
+    /// The counts in the `end` line differ from the lines that were read: lines are missing, or were
+    /// added.
+    #[error("line {line} gives a total of {stated} {what}, but the export contains {found}")]
     Count {
-        /// The last.
+        /// The number of the `end` line.
         line: u64,
-        /// Of what.
+        /// What was counted: `kinds`, `schedules` or `jobs`.
         what: &'static str,
-        /// How many there should be.
-        said: u64,
-        /// How many there were.
+        /// The total according to the `end` line.
+        stated: u64,
+        /// The number of lines that were read.
         found: u64,
     },
-    /// There is more behind the last line.
-    #[error("line {line} is behind the one that ends the export")]
+    /// There is a line after the `end` line.
+    #[error("line {line} follows the end line")]
     AfterEnd {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
     },
-    /// No job makes so long a line.
-    #[error("line {line} has more than {limit} bytes")]
+    /// A line is longer than any line that an export writes.
+    #[error("line {line} is longer than {limit} bytes")]
     TooLong {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// How many it may have.
+        /// The maximum number of bytes.
         limit: usize,
     },
-    /// A line is no JSON object.
-    #[error("line {line} is no JSON object: {reason}")]
+    /// A line is not a JSON object.
+    #[error("line {line} is not a JSON object: {reason}")]
     NotJson {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// Why.
+        /// What is wrong with the JSON.
         reason: String,
     },
-    /// A line lacks something.
-    #[error("line {line} has no {field}")]
+    /// A required field is missing.
+    #[error("line {line}: field {field} is missing")]
     Missing {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// What.
+        /// The path of the field, such as `settings.backoff.base`.
         field: String,
     },
-    /// A line says something that is not known, so that it would be lost.
-    #[error("line {line} has a field {field}, which is not known: {value}")]
+    /// A field is unknown. It is rejected because ignoring it would lose its value.
+    #[error("line {line}: unknown field {field} with value {value}")]
     Unknown {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// What.
+        /// The path of the field.
         field: String,
-        /// What it is, or how it begins.
+        /// The value, or its beginning if it is long.
         value: String,
     },
-    /// A line says something that cannot be.
+    /// The value of a field is invalid.
     #[error("line {line}: {field} is {value}: {reason}")]
     Field {
-        /// Which.
+        /// The line number, from 1.
         line: u64,
-        /// What.
+        /// The path of the field.
         field: String,
-        /// What it is, or how it begins.
+        /// The value, or its beginning if it is long.
         value: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
 }

@@ -1,9 +1,9 @@
-//! From JSON Lines into a store.
+//! Import of JSON Lines into a store.
 
 use super::error::TransferError;
-use super::kind::{KindLine, schedule_read};
-use super::lines::Lines;
-use super::object::Fields;
+use super::kind::{KindLine, read_schedule};
+use super::lines::LineReader;
+use super::object::ObjectReader;
 use super::{FORMAT, Progress, VERSION, job};
 use crate::job::JobView;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -16,25 +16,27 @@ use std::collections::HashSet;
 use std::io::BufRead;
 use std::mem;
 
-/// Jobs of a batch that is imported, and bytes of their bodies: half and a quarter of what a store
-/// takes, so that others have their turn.
+/// Maximum jobs of a batch, and maximum bytes of their bodies: a half and a quarter of a store's
+/// limits, so that other clients of the store do not wait for long.
 const BATCH: usize = MAX_BATCH / 2;
 const BATCH_BYTES: usize = MAX_BATCH_BYTES / 4;
 
-/// Reads what [`export`](super::export) wrote into a store.
+/// Reads the output of [`export`](super::export) and adds it to a store.
 ///
-/// It adds, and touches nothing that is there: jobs and schedules of the same id, and settings
-/// that are not the default, stay as they are. How jobs arrive says [`Store::restore`]. After an
-/// error, or if the future was dropped, what was read before it is in the store, and the import
-/// can be begun again; but not once somebody works on what has arrived, or what is done comes back.
+/// An import only adds. If the store already has a job or a schedule with the same id, or settings
+/// other than the defaults, these stay unchanged. [`Store::restore`] describes how each job arrives.
 ///
-/// `progress` is called after each batch of jobs, and each kind. Reading blocks the thread.
+/// Returns the final counts. After an error, or if the future is dropped, everything that was read
+/// before is in the store, and the import can be repeated from the first line. Do that before
+/// workers start on the imported jobs; otherwise jobs that they have completed are added again.
+///
+/// `progress` is called after each batch of jobs and after each kind. Reading blocks the thread.
 pub async fn import(
     store: &dyn Store,
     input: &mut (impl BufRead + ?Sized),
     progress: impl FnMut(Progress),
 ) -> Result<Progress, TransferError> {
-    let mut lines = Lines::new(input);
+    let mut lines = LineReader::new(input);
     let mut import = Import {
         store,
         progress,
@@ -44,7 +46,7 @@ pub async fn import(
         lines: Vec::new(),
         bytes: 0,
     };
-    let mut header = lines.next()?.ok_or(TransferError::Cut { line: 0 })?;
+    let mut header = lines.next()?.ok_or(TransferError::Incomplete { line: 0 })?;
     header.expect_type(FORMAT)?;
     let found = header.take("version")?;
     if found > VERSION {
@@ -54,7 +56,7 @@ pub async fn import(
     header.finish()?;
     loop {
         let Some(mut fields) = lines.next()? else {
-            return Err(TransferError::Cut { line: lines.number() });
+            return Err(TransferError::Incomplete { line: lines.number() });
         };
         import.done.bytes = fields.bytes_so_far();
         match &*fields.take::<String>("type")? {
@@ -73,7 +75,7 @@ pub async fn import(
                     Some(fields) => Err(TransferError::AfterEnd { line: fields.line() }),
                 };
             }
-            other => return Err(fields.wrong("type", other, "kind, schedule, job or end")),
+            other => return Err(fields.unexpected("type", other, "kind, schedule, job or end")),
         }
     }
 }
@@ -82,20 +84,21 @@ struct Import<'a, P> {
     store: &'a dyn Store,
     progress: P,
     done: Progress,
-    /// The kind that was read last.
-    kind: Option<Begun>,
-    /// Jobs of that kind that were read and not sent, and in which lines they were.
+    /// The kind whose line was read last.
+    kind: Option<CurrentKind>,
+    /// Jobs of that kind that were read and not yet sent to the store.
     jobs: Vec<JobView>,
+    /// The line number of each of `jobs`.
     lines: Vec<u64>,
-    /// Of their bodies.
+    /// Total length of the bodies of `jobs`.
     bytes: usize,
 }
 
-struct Begun {
+struct CurrentKind {
     name: Kind,
     generation: Generation,
     fence: Fence,
-    /// Schedules that the store had before.
+    /// Schedules that the store had before the import.
     schedules: HashSet<JobId>,
 }
 
@@ -104,7 +107,8 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         self.send().await?;
         let KindLine { kind: name, generation, fence, settings } = read;
         let refused = |source| TransferError::Refused { line, source };
-        // Before its jobs, and also if it has none: what was given out is not given out again.
+        // Sent before the jobs, and also for a kind without jobs, so that the store does not assign
+        // the same generations and fences again.
         let restore = Restore { kind: name.clone(), generation, fence, jobs: Vec::new() };
         self.store.restore(restore).await.map_err(refused)?;
         if self.store.settings(name.clone()).await? == Settings::default() {
@@ -114,28 +118,28 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         }
         let schedules = self.store.schedules(name.clone()).await?;
         let schedules = schedules.into_iter().map(|schedule| schedule.id).collect();
-        self.kind = Some(Begun { name, generation, fence, schedules });
+        self.kind = Some(CurrentKind { name, generation, fence, schedules });
         self.done.kinds += 1;
         (self.progress)(self.done);
         Ok(())
     }
 
-    /// The kind of a line: that whose line came before.
-    fn kind_of(&self, fields: &mut Fields<'_>) -> Result<&Begun, TransferError> {
+    /// Returns the current kind. Fails if the line belongs to another one.
+    fn kind_of(&self, fields: &mut ObjectReader<'_>) -> Result<&CurrentKind, TransferError> {
         let name: String = fields.take("kind")?;
         match &self.kind {
             Some(kind) if kind.name.as_str() == name => Ok(kind),
             Some(kind) => {
-                let expected = format!("{:?}, whose lines these are", kind.name);
-                Err(fields.wrong("kind", &name, &expected))
+                let expected = format!("{:?}, the kind of the preceding lines", kind.name);
+                Err(fields.unexpected("kind", &name, &expected))
             }
-            None => Err(fields.wrong("kind", &name, "its line of type kind before")),
+            None => Err(fields.unexpected("kind", &name, "a line of type kind before this line")),
         }
     }
 
-    async fn schedule(&mut self, mut fields: Fields<'_>) -> Result<(), TransferError> {
+    async fn schedule(&mut self, mut fields: ObjectReader<'_>) -> Result<(), TransferError> {
         let kind = self.kind_of(&mut fields)?;
-        let (line, schedule) = (fields.line(), schedule_read(&mut fields)?);
+        let (line, schedule) = (fields.line(), read_schedule(&mut fields)?);
         fields.finish()?;
         if kind.schedules.contains(&schedule.id) {
             self.done.kept += 1;
@@ -147,9 +151,9 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         Ok(())
     }
 
-    async fn job(&mut self, mut fields: Fields<'_>) -> Result<(), TransferError> {
+    async fn job(&mut self, mut fields: ObjectReader<'_>) -> Result<(), TransferError> {
         let kind = self.kind_of(&mut fields)?.name.clone();
-        let (line, job) = (fields.line(), job::read(kind, &mut fields)?);
+        let (line, job) = (fields.line(), job::read_job(kind, &mut fields)?);
         fields.finish()?;
         let bytes = bodies_len(&job);
         if self.jobs.len() == BATCH || self.bytes + bytes > BATCH_BYTES {
@@ -161,7 +165,7 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         Ok(())
     }
 
-    /// Lets the store keep what was read.
+    /// Sends the jobs that were read to the store.
     async fn send(&mut self) -> Result<(), TransferError> {
         let Some(kind) = self.kind.as_ref().filter(|_| !self.jobs.is_empty()) else {
             return Ok(());
@@ -170,9 +174,9 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         let restore = Restore { kind: kind.name.clone(), generation, fence, jobs };
         let lines = mem::take(&mut self.lines);
         self.bytes = 0;
-        let answers = self.store.restore(restore).await?;
-        for (answer, line) in answers.into_iter().zip(lines) {
-            match answer.map_err(|source| TransferError::Refused { line, source })? {
+        let results = self.store.restore(restore).await?;
+        for (result, line) in results.into_iter().zip(lines) {
+            match result.map_err(|source| TransferError::Refused { line, source })? {
                 Restored::Created => {}
                 Restored::Kept => self.done.kept += 1,
                 Restored::Ended => self.done.ended += 1,
@@ -183,14 +187,14 @@ impl<P: FnMut(Progress)> Import<'_, P> {
         Ok(())
     }
 
-    /// The last line says how many there should have been.
-    fn end(&mut self, mut fields: Fields<'_>) -> Result<(), TransferError> {
+    /// Compares the counts of the last line with what was read.
+    fn end(&mut self, mut fields: ObjectReader<'_>) -> Result<(), TransferError> {
         let line = fields.line();
         let Progress { kinds, schedules, jobs, .. } = self.done;
         for (what, found) in [("kinds", kinds), ("schedules", schedules), ("jobs", jobs)] {
-            let said = fields.take(what)?;
-            if said != found {
-                return Err(TransferError::Count { line, what, said, found });
+            let stated = fields.take(what)?;
+            if stated != found {
+                return Err(TransferError::Count { line, what, stated, found });
             }
         }
         fields.finish()?;

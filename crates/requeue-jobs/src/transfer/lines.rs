@@ -1,35 +1,37 @@
-//! One line after the other, none too long.
+//! Reads the input line by line, with a limit on the length of a line.
 
 use super::error::TransferError;
-use super::object::Fields;
+use super::object::ObjectReader;
 use std::io::{BufRead, Read};
 
-/// Bytes of a line. The longest has two bodies (a job's and its successor's) of which each byte
-/// is written as six, `\u0000`; failed attempts and names are little beside.
+/// Maximum bytes of a line. The longest line contains two bodies (of a job and of its successor) in
+/// which every byte is escaped to six, `\u0000`. Failed attempts and names add little to that.
 pub(super) const MAX_LINE_LEN: usize = 16 << 20;
 
-pub(super) struct Lines<'a, R: ?Sized> {
+pub(super) struct LineReader<'a, R: ?Sized> {
     input: &'a mut R,
+    /// The number of the line that was read last, from 1.
     number: u64,
+    /// Bytes that were read so far.
     bytes: u64,
     text: Vec<u8>,
 }
 
-impl<'a, R: BufRead + ?Sized> Lines<'a, R> {
+impl<'a, R: BufRead + ?Sized> LineReader<'a, R> {
     pub(super) fn new(input: &'a mut R) -> Self {
-        Lines { input, number: 0, bytes: 0, text: Vec::new() }
+        LineReader { input, number: 0, bytes: 0, text: Vec::new() }
     }
 
-    /// Of the last that was read, from 1.
+    /// Returns the number of the line that was read last, from 1; 0 before the first.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next, or `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Fields<'_>>, TransferError> {
+    /// Reads the next line. Returns `None` at the end of the input.
+    pub(super) fn next(&mut self) -> Result<Option<ObjectReader<'_>>, TransferError> {
         let line = self.number + 1;
         self.text.clear();
-        // With its end, and one more: that is too many.
+        // The longest line with its line break, and one byte more to detect a longer one.
         let mut input = (&mut *self.input).take(MAX_LINE_LEN as u64 + 2);
         let read = input.read_until(b'\n', &mut self.text);
         let read = read.map_err(|source| TransferError::Read { line, source })?;
@@ -45,6 +47,6 @@ impl<'a, R: BufRead + ?Sized> Lines<'a, R> {
         }
         let text = str::from_utf8(&self.text)
             .map_err(|error| TransferError::NotJson { line, reason: error.to_string() })?;
-        Fields::of_line(line, self.bytes, text).map(Some)
+        ObjectReader::of_line(line, self.bytes, text).map(Some)
     }
 }

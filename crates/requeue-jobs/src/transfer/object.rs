@@ -1,29 +1,28 @@
-//! JSON objects, as lines are made of: written field by field, and read field by field, so that
-//! an error can name the one that is wrong.
+//! JSON objects that are written and read field by field, so that an error can name the field that
+//! is wrong.
 
 use super::error::TransferError;
 use crate::error::Invalid;
+use crate::json::{quote, shorten};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// How much of a value an error shows.
-const SHOWN: usize = 100;
+/// Writes a JSON object. Contains its text so far, without the closing brace.
+pub(super) struct ObjectWriter(Vec<u8>);
 
-/// An object in the making: its text, without the last brace.
-pub(super) struct Object(Vec<u8>);
-
-impl Object {
+impl ObjectWriter {
     pub(super) fn new() -> Self {
-        Object(vec![b'{'])
+        ObjectWriter(vec![b'{'])
     }
 
-    pub(super) fn of_type(name: &str) -> Self {
-        Object::new().with("type", name)
+    /// An object whose first field is `type`.
+    pub(super) fn with_type(name: &str) -> Self {
+        ObjectWriter::new().with("type", name)
     }
 
-    fn named(mut self, name: &str) -> Self {
+    fn name(mut self, name: &str) -> Self {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -32,25 +31,25 @@ impl Object {
     }
 
     pub(super) fn with(self, name: &str, value: impl Serialize) -> Self {
-        let mut object = self.named(name);
+        let mut object = self.name(name);
         serde_json::to_writer(&mut object.0, &value)
-            .expect("numbers, texts and what was JSON before can be written");
+            .expect("numbers, text and raw JSON can be serialized into a Vec");
         object
     }
 
-    pub(super) fn at(self, name: &str, at: Timestamp) -> Self {
-        self.with(name, at.as_millis())
+    pub(super) fn time(self, name: &str, time: Timestamp) -> Self {
+        self.with(name, time.as_millis())
     }
 
-    pub(super) fn object(self, name: &str, value: Object) -> Self {
-        let mut object = self.named(name);
+    pub(super) fn object(self, name: &str, value: ObjectWriter) -> Self {
+        let mut object = self.name(name);
         object.0.extend(value.into_text());
         object
     }
 
-    pub(super) fn objects(self, name: &str, values: impl Iterator<Item = Object>) -> Self {
-        let values: Vec<Vec<u8>> = values.map(Object::into_text).collect();
-        let mut object = self.named(name);
+    pub(super) fn objects(self, name: &str, values: impl Iterator<Item = ObjectWriter>) -> Self {
+        let values: Vec<Vec<u8>> = values.map(ObjectWriter::into_text).collect();
+        let mut object = self.name(name);
         object.0.push(b'[');
         object.0.extend(values.join(&b','));
         object.0.push(b']');
@@ -64,28 +63,28 @@ impl Object {
 
     pub(super) fn into_line(self) -> Vec<u8> {
         let mut line = self.into_text();
-        debug_assert!(!line.contains(&b'\n'), "a line is one line");
+        debug_assert!(!line.contains(&b'\n'), "a line contains no line break");
         line.push(b'\n');
         line
     }
 }
 
-/// An object that is read: the fields that nobody has taken yet.
-pub(super) struct Fields<'a> {
+/// Reads a JSON object. Contains the fields that were not taken yet.
+pub(super) struct ObjectReader<'a> {
     line: u64,
-    /// Up to the end of this line.
+    /// Bytes of the input up to the end of this line.
     bytes: u64,
-    /// Of which field of the line this is, with a dot behind it.
+    /// The path of this object within the line, followed by a dot; empty for the line itself.
     path: String,
     fields: BTreeMap<String, &'a RawValue>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectReader<'a> {
     pub(super) fn of_line(line: u64, bytes: u64, text: &'a str) -> Result<Self, TransferError> {
         let fields = serde_json::from_str(text);
         let fields =
             fields.map_err(|error| TransferError::NotJson { line, reason: error.to_string() })?;
-        Ok(Fields { line, bytes, path: String::new(), fields })
+        Ok(ObjectReader { line, bytes, path: String::new(), fields })
     }
 
     pub(super) fn line(&self) -> u64 {
@@ -96,37 +95,37 @@ impl<'a> Fields<'a> {
         self.bytes
     }
 
-    fn name(&self, name: &str) -> String {
+    fn path_of(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    /// An error about a field.
+    /// Returns an error about the value of a field.
     pub(super) fn error(&self, name: &str, value: String, reason: String) -> TransferError {
-        TransferError::Field { line: self.line, field: self.name(name), value, reason }
+        TransferError::Field { line: self.line, field: self.path_of(name), value, reason }
     }
 
-    /// An error about a text that should be another.
-    pub(super) fn wrong(&self, name: &str, value: &str, expected: &str) -> TransferError {
-        self.error(name, quoted(value), format!("expected {expected}"))
+    /// Returns an error about a text that should be one of a few others.
+    pub(super) fn unexpected(&self, name: &str, value: &str, expected: &str) -> TransferError {
+        self.error(name, quote(value), format!("expected {expected}"))
     }
 
     pub(super) fn expect_type(&mut self, expected: &str) -> Result<(), TransferError> {
         match self.take::<String>("type")? {
             found if found == expected => Ok(()),
-            found => Err(self.wrong("type", &found, &format!("{expected:?}"))),
+            found => Err(self.unexpected("type", &found, &format!("{expected:?}"))),
         }
     }
 
-    fn parsed<T: Deserialize<'a>>(
+    fn deserialize<T: Deserialize<'a>>(
         &self,
         name: &str,
         raw: &'a RawValue,
     ) -> Result<T, TransferError> {
         serde_json::from_str(raw.get()).map_err(|error| {
-            // Where in the value it is: our lines are others.
+            // The position is relative to the value. Without it, only our line number is shown.
             let reason = error.to_string();
             let reason = reason.rsplit_once(" at line ").map_or(&*reason, |(reason, _)| reason);
-            self.error(name, cut(raw.get()), reason.to_owned())
+            self.error(name, shorten(raw.get()), reason.to_owned())
         })
     }
 
@@ -134,74 +133,66 @@ impl<'a> Fields<'a> {
         self.fields.contains_key(name)
     }
 
-    /// A field that need not be there, and may be `null`.
+    /// Takes an optional field. Returns `None` if it is missing or `null`.
     pub(super) fn find<T: Deserialize<'a>>(
         &mut self,
         name: &str,
     ) -> Result<Option<T>, TransferError> {
-        self.fields.remove(name).map_or(Ok(None), |raw| self.parsed(name, raw))
+        self.fields.remove(name).map_or(Ok(None), |raw| self.deserialize(name, raw))
     }
 
+    /// Takes a required field.
     pub(super) fn take<T: Deserialize<'a>>(&mut self, name: &str) -> Result<T, TransferError> {
         match self.fields.remove(name) {
-            Some(raw) => self.parsed(name, raw),
-            None => Err(TransferError::Missing { line: self.line, field: self.name(name) }),
+            Some(raw) => self.deserialize(name, raw),
+            None => Err(TransferError::Missing { line: self.line, field: self.path_of(name) }),
         }
     }
 
-    pub(super) fn at(&mut self, name: &str) -> Result<Timestamp, TransferError> {
+    pub(super) fn time(&mut self, name: &str) -> Result<Timestamp, TransferError> {
         self.take(name).map(Timestamp::from_millis)
     }
 
-    /// A text that is made into something, if it can be.
-    pub(super) fn made<T>(
+    /// Takes a required text and converts it.
+    pub(super) fn parse<T>(
         &mut self,
         name: &str,
-        make: impl FnOnce(String) -> Result<T, Invalid>,
+        convert: impl FnOnce(String) -> Result<T, Invalid>,
     ) -> Result<T, TransferError> {
         let text: String = self.take(name)?;
-        let shown = quoted(&text);
-        make(text).map_err(|invalid| self.error(name, shown, invalid.to_string()))
+        let shown = quote(&text);
+        convert(text).map_err(|invalid| self.error(name, shown, invalid.to_string()))
     }
 
-    fn within(&self, path: String, raw: &'a RawValue) -> Result<Fields<'a>, TransferError> {
-        let fields = self.parsed(&path, raw)?;
+    fn nested(&self, path: String, raw: &'a RawValue) -> Result<ObjectReader<'a>, TransferError> {
+        let fields = self.deserialize(&path, raw)?;
         let path = format!("{}{path}.", self.path);
-        Ok(Fields { line: self.line, bytes: self.bytes, path, fields })
+        Ok(ObjectReader { line: self.line, bytes: self.bytes, path, fields })
     }
 
-    pub(super) fn object(&mut self, name: &str) -> Result<Fields<'a>, TransferError> {
+    pub(super) fn object(&mut self, name: &str) -> Result<ObjectReader<'a>, TransferError> {
         let raw = self.take(name)?;
-        self.within(name.to_owned(), raw)
+        self.nested(name.to_owned(), raw)
     }
 
-    pub(super) fn find_object(&mut self, name: &str) -> Result<Option<Fields<'a>>, TransferError> {
+    pub(super) fn find_object(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<ObjectReader<'a>>, TransferError> {
         let raw: Option<&RawValue> = self.find(name)?;
-        raw.map(|raw| self.within(name.to_owned(), raw)).transpose()
+        raw.map(|raw| self.nested(name.to_owned(), raw)).transpose()
     }
 
-    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Fields<'a>>, TransferError> {
+    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<ObjectReader<'a>>, TransferError> {
         let all: Vec<&RawValue> = self.take(name)?;
         let numbered = all.into_iter().enumerate();
-        numbered.map(|(n, raw)| self.within(format!("{name}[{n}]"), raw)).collect()
+        numbered.map(|(n, raw)| self.nested(format!("{name}[{n}]"), raw)).collect()
     }
 
-    /// All is taken: what is left would be lost.
+    /// Fails if a field was not taken, because its value would be lost.
     pub(super) fn finish(self) -> Result<(), TransferError> {
         let Some((name, raw)) = self.fields.first_key_value() else { return Ok(()) };
-        let (field, value) = (self.name(name), cut(raw.get()));
+        let (field, value) = (self.path_of(name), shorten(raw.get()));
         Err(TransferError::Unknown { line: self.line, field, value })
     }
-}
-
-fn cut(value: &str) -> String {
-    match value.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &value[..end]),
-        None => value.to_owned(),
-    }
-}
-
-/// A text, as JSON shows it.
-pub(super) fn quoted(text: &str) -> String {
-    format!("{:?}", cut(text))
 }

@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -94,7 +94,7 @@ async fn handled(
             tracing::error!("a request's handler has panicked");
             delivery.lost();
             let detail = "handling this request has failed in a way nobody thought of";
-            Failure(Problem::new(Sort::Bug, detail)).into_response()
+            Failure(Problem::new(ProblemType::Bug, detail)).into_response()
         }
     }
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,10 +124,10 @@ impl std::fmt::Debug for Intake {
 impl Refused {
     pub(crate) fn answer(self) -> Response {
         let (sort, limit, value) = match self {
-            Self::TooLarge { limit, announced } => (Sort::TooLarge, Some(limit), announced),
-            Self::Stalled { .. } => (Sort::TooSlow, None, None),
-            Self::Crowded { limit } => (Sort::Busy, Some(limit), None),
-            Self::Broken => (Sort::Malformed, None, None),
+            Self::TooLarge { limit, announced } => (ProblemType::TooLarge, Some(limit), announced),
+            Self::Stalled { .. } => (ProblemType::TooSlow, None, None),
+            Self::Crowded { limit } => (ProblemType::Busy, Some(limit), None),
+            Self::Broken => (ProblemType::Malformed, None, None),
         };
         let (limit, value) = (limit.map(Into::into), value.map(Into::into));
         let problem = Problem { limit, value, ..Problem::new(sort, self.to_string()) };

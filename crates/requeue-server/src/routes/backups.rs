@@ -7,7 +7,7 @@ use crate::app::App;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use serde::Serialize;
 
 /// Makes a copy of the store, and tells how far it is: bytes that were copied, of so many.
@@ -54,10 +54,10 @@ pub(super) async fn backup(State(app): State<App>) -> Answered<Response> {
     let Some(backup) = app.backup() else {
         let detail = "this server makes no backups: start it with --backups DIRECTORY, on the \
                       disk store";
-        return Err(Problem::new(Sort::NotAllowed, detail).into());
+        return Err(Problem::new(ProblemType::NotAllowed, detail).into());
     };
     let Ok(alone) = app.backing_up().try_lock_owned() else {
-        return Err(Problem::new(Sort::Busy, "another backup is under way").into());
+        return Err(Problem::new(ProblemType::Busy, "another backup is under way").into());
     };
     let (sink, body) = Sink::new();
     app.tasks().spawn_blocking(move || {
@@ -68,7 +68,7 @@ pub(super) async fn backup(State(app): State<App>) -> Answered<Response> {
             Ok(done) => Line::Done(done),
             Err(reason) => {
                 tracing::error!(%reason, "a backup was not made");
-                Line::Error(Box::new(Problem::new(Sort::Unavailable, reason)))
+                Line::Error(Box::new(Problem::new(ProblemType::Unavailable, reason)))
             }
         });
     });

@@ -10,7 +10,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::Problem;
-use requeue_http::wire::{ClaimAnswer, ClaimRequest, WaitRequest};
+use requeue_http::wire::{ClaimRequest, ClaimResponse, WaitRequest};
 use requeue_jobs::{Invalid, StoreError};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -22,13 +22,13 @@ use std::time::Duration;
 #[utoipa::path(
     post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
     request_body = ClaimRequest,
-    responses((status = 200, body = ClaimAnswer), Problems)
+    responses((status = 200, body = ClaimResponse), Problems)
 )]
 pub(super) async fn claim(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
     Json(request): Json<ClaimRequest>,
-) -> Answered<Json<ClaimAnswer>> {
+) -> Answered<Json<ClaimResponse>> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     check_wait(&app, wait)?;
     Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))

@@ -115,7 +115,7 @@ const SHAPES: [Shape; 10] = [
     },
     Shape {
         name: "SetSchedule",
-        of: "ScheduleText",
+        of: "Schedule",
         fields: &SCHEDULE,
         required: &[],
         batch: None,

@@ -8,10 +8,10 @@ use crate::jobs_of_kind::{self, MAX_LOOKS, Match};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
-    AllChanged, BatchErrors as Unread, ChangeBatch, ChangeDone, ChangeIds, Job, JobPage, JobsQuery,
-    PutBatch, PutDone, PutRequest, Results,
+    BatchErrors as Unread, BulkChangeResult, ChangeBatch, ChangeDone, ChangeIds, JobJson, JobPage,
+    JobsQuery, PutBatch, PutDone, PutRequest, Results,
 };
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 
@@ -36,11 +36,11 @@ pub(super) async fn put(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
     params(OfJob),
-    responses((status = 200, body = Job), Problems)
+    responses((status = 200, body = JobJson), Problems)
 )]
-pub(super) async fn get(State(app): State<App>, OfJob(kind, id): OfJob) -> Answered<Json<Job>> {
+pub(super) async fn get(State(app): State<App>, OfJob(kind, id): OfJob) -> Answered<Json<JobJson>> {
     match app.store().get(kind.clone(), id.clone()).await? {
-        Some(job) => Ok(Json(Job::from(&job))),
+        Some(job) => Ok(Json(JobJson::from(&job))),
         None => Err(Problem::no_job(&kind, &id).into()),
     }
 }
@@ -123,9 +123,9 @@ pub(super) async fn list(
     check_count("jobs in a list", limit).map_err(|invalid| Problem::from(invalid).at("limit"))?;
     if limit == 0 {
         let detail = "a list of no jobs is of no use; the limit may be from 1 to 1000";
-        return Err(Problem::new(Sort::Invalid, detail).at("limit").into());
+        return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
     }
-    let wanted = Match::read(query.all(), "", &app.reading())?;
+    let wanted = Match::read(query.filter(), "", &app.reading())?;
     let after = cursor(query.after)?;
     let page = jobs_of_kind::list(&**app.store(), kind, &wanted, after, limit).await?;
     Ok(Json(page.into()))
@@ -221,7 +221,7 @@ pub(super) enum ChangedSome {
     /// Those of `ids`.
     Some(Results<ChangeDone>),
     /// Those of `all`.
-    All(AllChanged),
+    All(BulkChangeResult),
 }
 
 async fn change_some(
@@ -230,7 +230,7 @@ async fn change_some(
     action: ChangeKind,
     request: ChangeIds,
 ) -> Answered<Response> {
-    let wrong = |field: &str, detail: &str| Problem::new(Sort::Invalid, detail).at(field);
+    let wrong = |field: &str, detail: &str| Problem::new(ProblemType::Invalid, detail).at(field);
     match (request.ids, request.all) {
         (Some(ids), None) => {
             for (field, is_there) in

@@ -9,7 +9,7 @@ use crate::jobs_of_kind;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{
-    AfterQuery, KindDeleted, KindStats, Kinds, SettingsPatch, SettingsText, Upcoming, UpcomingQuery,
+    AfterQuery, KindDeleted, KindStats, Kinds, SettingsJson, SettingsPatch, Upcoming, UpcomingQuery,
 };
 use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
 
@@ -41,33 +41,33 @@ pub(super) async fn one(State(app): State<App>, OfKind(kind): OfKind) -> Answere
         fence: Default::default(),
     };
     let view = kinds.into_iter().find(|view| view.kind == kind).unwrap_or_else(unused);
-    let settings = Some(SettingsText::from(&settings));
+    let settings = Some(SettingsJson::from(&settings));
     Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
 }
 
 /// What is set for a kind; the default where nothing is.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/settings", tag = "kinds", params(("kind" = String, Path)),
-    operation_id = "settings", responses((status = 200, body = SettingsText), Problems)
+    operation_id = "settings", responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn settings(
     State(app): State<App>,
     OfKind(kind): OfKind,
-) -> Answered<Json<SettingsText>> {
-    Ok(Json(SettingsText::from(&app.store().settings(kind).await?)))
+) -> Answered<Json<SettingsJson>> {
+    Ok(Json(SettingsJson::from(&app.store().settings(kind).await?)))
 }
 
 /// Sets all settings of a kind. What is not said becomes the default.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
     params(OfKind),
-    request_body = SettingsPatch, responses((status = 200, body = SettingsText), Problems)
+    request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
     OfKind(kind): OfKind,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsText>> {
+) -> Answered<Json<SettingsJson>> {
     keep(&app, kind, Settings::default(), &settings).await
 }
 
@@ -77,10 +77,10 @@ async fn keep(
     kind: Kind,
     before: Settings,
     patch: &SettingsPatch,
-) -> Answered<Json<SettingsText>> {
+) -> Answered<Json<SettingsJson>> {
     let settings = patch.apply(before, &app.reading())?;
     app.store().set(kind, settings.clone()).await?;
-    Ok(Json(SettingsText::from(&settings)))
+    Ok(Json(SettingsJson::from(&settings)))
 }
 
 /// Sets some settings of a kind. What is not said stays.
@@ -89,13 +89,13 @@ async fn keep(
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
     params(OfKind),
-    request_body = SettingsPatch, responses((status = 200, body = SettingsText), Problems)
+    request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn change(
     State(app): State<App>,
     OfKind(kind): OfKind,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsText>> {
+) -> Answered<Json<SettingsJson>> {
     let now = app.store().settings(kind.clone()).await?;
     keep(&app, kind, now, &settings).await
 }

@@ -6,8 +6,8 @@ use crate::app::App;
 use crate::extract::{Json, OfJob, OfKind};
 use axum::extract::State;
 use axum::http::StatusCode;
-use requeue_http::wire::{ScheduleText, Schedules, TickRequest, TickResult};
-use requeue_http::{Problem, Sort};
+use requeue_http::wire::{ScheduleJson, Schedules, TickRequest, TickResult};
+use requeue_http::{Problem, ProblemType};
 
 /// The schedules of a kind, by id.
 #[utoipa::path(
@@ -17,22 +17,22 @@ use requeue_http::{Problem, Sort};
 )]
 pub(super) async fn all(State(app): State<App>, OfKind(kind): OfKind) -> Answered<Json<Schedules>> {
     let schedules = app.store().schedules(kind).await?;
-    Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleText::from).collect() }))
+    Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleJson::from).collect() }))
 }
 
 /// Keeps a schedule, in place of one of the same id.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
-    params(OfJob), request_body = ScheduleText,
+    params(OfJob), request_body = ScheduleJson,
     responses((status = 204, description = "It is kept."), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
     OfJob(kind, id): OfJob,
-    Json(schedule): Json<ScheduleText>,
+    Json(schedule): Json<ScheduleJson>,
 ) -> Answered<StatusCode> {
     if schedule.id.is_some() {
-        return Err(Problem::new(Sort::Invalid, "the path says it already").at("id").into());
+        return Err(Problem::new(ProblemType::Invalid, "the path says it already").at("id").into());
     }
     let schedule = schedule.read(id, &app.reading())?;
     app.store().set_schedule(kind, schedule).await?;
@@ -51,7 +51,7 @@ pub(super) async fn remove(State(app): State<App>, OfJob(kind, id): OfJob) -> An
         return Ok(StatusCode::NO_CONTENT);
     }
     let detail = format!("there is no schedule {id:?} of kind {kind}");
-    Err(Problem::new(Sort::Absent, detail).into())
+    Err(Problem::new(ProblemType::Absent, detail).into())
 }
 
 /// Puts a schedule's job and moves its next time on, if that is still the expected one.

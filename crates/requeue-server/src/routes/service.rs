@@ -8,7 +8,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Kind, StoreError};
 use serde::Serialize;
 use std::time::Duration;
@@ -66,14 +66,14 @@ pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
 )]
 pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> Answered<String> {
     let Path(name) = name.map_err(unreadable)?;
-    match Sort::named(&name) {
+    match ProblemType::by_name(&name) {
         Some(sort) => {
             let (title, status, advice) = (sort.title(), sort.status(), sort.advice());
             Ok(format!("{name}: {title} (status {status})\n\n{advice}\n"))
         }
         None => {
             let detail = format!("there is no problem that is called {name:?}");
-            Err(Problem::new(Sort::Absent, detail).into())
+            Err(Problem::new(ProblemType::Absent, detail).into())
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) async fn healthy() -> &'static str {
 )]
 pub(super) async fn ready(State(app): State<App>) -> Answered<&'static str> {
     if app.shutdown().is_ordered() {
-        return Err(Problem::new(Sort::Stopping, "the server is being shut down").into());
+        return Err(Problem::new(ProblemType::Stopping, "the server is being shut down").into());
     }
     // Any kind will do: nothing is made by looking.
     let kind = Kind::new("ready").expect("a valid kind");
@@ -107,7 +107,7 @@ pub(super) async fn ready(State(app): State<App>) -> Answered<&'static str> {
         Err(error) => {
             // Anybody may ask, and need not know where the store is, or what ails it.
             tracing::warn!(%error, "not ready");
-            Err(Problem::new(Sort::Unavailable, "the store does not answer").into())
+            Err(Problem::new(ProblemType::Unavailable, "the store does not answer").into())
         }
     }
 }

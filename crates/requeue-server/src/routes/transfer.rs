@@ -18,7 +18,7 @@ use futures_util::TryStreamExt;
 use requeue_http::wire::{
     BatchErrors as Unread, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results,
 };
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::transfer::{self, Progress, TransferError};
 use requeue_jobs::{Invalid, Restore};
 use serde::Serialize;
@@ -150,7 +150,7 @@ pub(super) async fn import(
         let mut input = BufReader::with_capacity(CHUNK, input);
         block_on(transfer::import(&*store, &mut input, |_| {}))
     });
-    let panicked = |_| Problem::new(Sort::Bug, "the import panicked");
+    let panicked = |_| Problem::new(ProblemType::Bug, "the import panicked");
     Ok(Json(imported.await.map_err(panicked)?.map_err(not_imported)?.into()))
 }
 
@@ -164,9 +164,9 @@ fn not_imported(error: TransferError) -> Problem {
     match error {
         TransferError::Store(error) => Problem { detail, ..error.into() },
         TransferError::Refused { source, .. } => Problem { detail, ..source.into() },
-        TransferError::Read { .. } | TransferError::Cut { .. } => {
-            Problem::new(Sort::Malformed, detail)
+        TransferError::Read { .. } | TransferError::Incomplete { .. } => {
+            Problem::new(ProblemType::Malformed, detail)
         }
-        _ => Problem::new(Sort::Invalid, detail),
+        _ => Problem::new(ProblemType::Invalid, detail),
     }
 }

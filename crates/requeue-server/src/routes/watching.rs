@@ -10,7 +10,7 @@ use crate::workers::Worker;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use requeue_http::{Problem, Sort};
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(super) async fn events(
     let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
     let kinds = kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))?;
     let listener = app.instrumented().events().listen(kinds);
-    let listener = listener.map_err(|full| Problem::new(Sort::Busy, full.to_string()))?;
+    let listener = listener.map_err(|full| Problem::new(ProblemType::Busy, full.to_string()))?;
     Ok(listener.stream(app.shutdown().clone()))
 }
 

@@ -57,22 +57,22 @@ fn text_and_bytes_are_kept_as_they_are() {
         (json!({"body_text": ""}), &b""[..], text, "body_text"),
         (json!({"body_text": "Grüße 😀\0\r\n"}), "Grüße 😀\0\r\n".as_bytes(), text, "body_text"),
         (json!({"body_text": "a,b", "content_type": "text/csv"}), b"a,b", "text/csv", "body_text"),
-        (json!({"body_text": "<a/>", "content_type": "x/xml"}), b"<a/>", "x/xml", "body_base64"),
+        (json!({"body_text": "<a/>", "content_type": "x/xml"}), b"<a/>", "x/xml", "body_text"),
         (json!({"body_base64": ""}), b"", octets, ""),
         (json!({"body_base64": "/wAB"}), b"\xff\0\x01", octets, "body_base64"),
         (json!({"body_base64": "/w==", "content_type": ""}), b"\xff", "", "body_base64"),
-        // What says that it is JSON or text, and is not.
+        // Not JSON or not text, in spite of the content type.
         (
             json!({"body_text": "{", "content_type": "application/json"}),
             b"{",
             "application/json",
-            "body_base64",
+            "body_text",
         ),
         (
             json!({"body_text": " 1", "content_type": "application/json"}),
             b" 1",
             "application/json",
-            "body_base64",
+            "body_text",
         ),
         (
             json!({"body_base64": "/w==", "content_type": "text/plain"}),

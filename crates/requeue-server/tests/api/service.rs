@@ -2,7 +2,7 @@
 
 use crate::samples::{self, Sample, places};
 use crate::support::Server;
-use requeue_http::Sort;
+use requeue_http::ProblemType;
 use requeue_jobs::{MemoryStore, WallClock};
 use requeue_server::auth::Access;
 use requeue_server::{App, Limits};
@@ -161,7 +161,7 @@ fn every_operation_of_the_document_is_there_and_no_other() {
 fn every_problem_is_explained() {
     let server = Server::start();
     let mut client = server.client();
-    for sort in Sort::all() {
+    for sort in ProblemType::all() {
         let page = client.get(&format!("/v1/problems/{}", sort.name()));
         assert_eq!(page.status, 200);
         assert!(page.header("content-type").unwrap().starts_with("text/plain"));

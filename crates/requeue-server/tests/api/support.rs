@@ -338,8 +338,8 @@ pub(crate) fn detail(problem: &Value) -> &str {
 
 /// What sort a problem is: one that is explained.
 #[track_caller]
-pub(crate) fn sort(problem: &Value) -> requeue_http::Sort {
+pub(crate) fn sort(problem: &Value) -> requeue_http::ProblemType {
     let name = problem["type"].as_str().and_then(|name| name.strip_prefix("/v1/problems/"));
-    let sort = name.and_then(requeue_http::Sort::named);
+    let sort = name.and_then(requeue_http::ProblemType::by_name);
     sort.unwrap_or_else(|| panic!("an unknown sort: {problem}"))
 }

@@ -1,49 +1,53 @@
-//! Files that are no exports, or not whole, or were mended by hand.
+//! Imports of files that are not exports, are incomplete, or were edited by hand.
 
-use super::{VERSION_1, imported, told};
+use super::{VERSION_1, error_chain, imported};
 use requeue_jobs::MemoryStore;
 use requeue_jobs::transfer::import;
 use requeue_testkit::{Fixture, MemoryFixture, block_on};
 use std::io;
 
 #[test]
-fn what_is_wrong_is_named_by_line_field_and_value() {
+fn errors_name_line_field_and_value() {
     let long = format!("\"id\":\"{}\"", "x".repeat(600));
     let large = format!("\"body\":\"{}\"", "x".repeat(1 << 20));
     let content_type = format!("\"content_type\":\"{}\"", "x".repeat(129));
     let table: &[(&str, &str, &str)] = &[
-        // The file.
+        // The file as a whole.
         ("requeue-export", "other", r#"line 1: type is "other": expected "requeue-export""#),
-        (r#""version":1"#, r#""version":2"#, "version 2, and versions up to 1 are known"),
+        (r#""version":1"#, r#""version":2"#, "format version 2; the newest supported version is 1"),
         (
             r#""version":1"#,
             r#""version":"1""#,
             r#"line 1: version is "1": invalid type: string "1", expected u64"#,
         ),
-        (r#"1,"jobs":3}"#, r#"1,"jobs":3"#, "line 1 is no JSON object: EOF"),
-        (r#"{"type":"schedule""#, r#"["schedule""#, "line 3 is no JSON object"),
-        (r#"{"type":"schedule""#, r#"{"kind":"mail"}"#, "line 3 is no JSON object"),
+        (r#"1,"jobs":3}"#, r#"1,"jobs":3"#, "line 1 is not a JSON object: EOF"),
+        (r#"{"type":"schedule""#, r#"["schedule""#, "line 3 is not a JSON object"),
+        (r#"{"type":"schedule""#, r#"{"kind":"mail"}"#, "line 3 is not a JSON object"),
         (
             r#""type":"schedule""#,
             r#""type":"timer""#,
             r#"line 3: type is "timer": expected kind, schedule, job or end"#,
         ),
-        (r#""type":"schedule""#, r#""colour":"red""#, "line 3 has no type"),
+        (r#""type":"schedule""#, r#""colour":"red""#, "line 3: field type is missing"),
         (
             "\"schedules\":1,\"jobs\":3}\n",
             "\"schedules\":1,\"jobs\":3}\n{\"type\":\"end\"}\n",
-            "line 9 is behind the one that ends the export",
+            "line 9 follows the end line",
         ),
         (
             r#""schedules":1,"jobs":3"#,
             r#""schedules":1,"jobs":4"#,
-            "line 8 says that there are 4 jobs, and there were 3",
+            "line 8 gives a total of 4 jobs, but the export contains 3",
         ),
-        (r#""kinds":2"#, r#""kinds":1"#, "line 8 says that there are 1 kinds, and there were 2"),
+        (
+            r#""kinds":2"#,
+            r#""kinds":1"#,
+            "line 8 gives a total of 1 kinds, but the export contains 2",
+        ),
         (
             r#""schedules":1"#,
             r#""schedules":0"#,
-            "line 8 says that there are 0 schedules, and there were 1",
+            "line 8 gives a total of 0 schedules, but the export contains 1",
         ),
         // Kinds.
         (
@@ -54,7 +58,7 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""kind":"sms","id""#,
             r#""kind":"fax","id""#,
-            r#"line 7: kind is "fax": expected "sms", whose lines these are"#,
+            r#"line 7: kind is "fax": expected "sms", the kind of the preceding lines"#,
         ),
         (
             r#""generation":12"#,
@@ -64,12 +68,12 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""generation":12"#,
             r#""generation":4503599627370497"#,
-            "what is in line 2: the kind's generation is 4503599627370497; the limit is 4503599627370496",
+            "the store rejected line 2: the kind's generation is 4503599627370497; the limit is 4503599627370496",
         ),
         (
             r#""secs":20,"#,
             r#""secs":0,"#,
-            "what is in line 2: the lease is 1ns; the range is 10ms to 86400s",
+            "the store rejected line 2: the lease is 1ns; the range is 10ms to 86400s",
         ),
         (
             r#""secs":20,"#,
@@ -81,16 +85,20 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
             r#""jitter_percent":256"#,
             "line 2: settings.backoff.jitter_percent is 256: ",
         ),
-        (r#""jitter_percent":7"#, r#""jitter":7"#, "line 2 has no settings.backoff.jitter_percent"),
+        (
+            r#""jitter_percent":7"#,
+            r#""jitter":7"#,
+            "line 2: field settings.backoff.jitter_percent is missing",
+        ),
         (
             r#""jitter_percent":7"#,
             r#""jitter_percent":7,"x":[1]"#,
-            "line 2 has a field settings.backoff.x, which is not known: [1]",
+            "line 2: unknown field settings.backoff.x with value [1]",
         ),
         (
             r#""paused":true"#,
             r#""paused":true,"priority":3"#,
-            "line 2 has a field settings.priority, which is not known: 3",
+            "line 2: unknown field settings.priority with value 3",
         ),
         // Schedules.
         (
@@ -114,15 +122,19 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""state":"dead""#,
             r#""state":"ready""#,
-            r#"what is in line 4: job "dead" is inconsistent"#,
+            r#"the store rejected line 4: job "dead" is inconsistent"#,
         ),
-        (r#""AP8=""#, r#""AP8""#, r#"line 4: body_base64 is "AP8": Invalid padding"#),
+        (
+            r#""AP8=""#,
+            r#""AP8""#,
+            r#"line 4: body_base64 is "AP8": not valid base64: Invalid padding"#,
+        ),
         (
             r#""body_base64":"AP8=""#,
             r#""body_base64":"AP8=","body":1"#,
-            "line 4 has a field body, which is not known: 1",
+            "line 4: body is 1: only one of body, body_text and body_base64 is allowed",
         ),
-        (r#""body_base64":"AP8=","#, "", "line 4 has no body"),
+        (r#""body_base64":"AP8=","#, "", "line 4: field body is missing"),
         (
             r#""body_base64":"AP8=""#,
             &large,
@@ -146,7 +158,7 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""error":null"#,
             r#""error":null,"code":1"#,
-            "line 4 has a field failures[1].code, which is not known: 1",
+            "line 4: unknown field failures[1].code with value 1",
         ),
         (
             r#""due_ms":1700000009000"#,
@@ -161,13 +173,13 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""due_ms":1700000009000"#,
             r#""due_ms":9700000009000"#,
-            "what is in line 5: the due time is ",
+            "the store rejected line 5: the due time is ",
         ),
-        (r#""due_ms":1700000009000,"#, "", "line 5 has no due_ms"),
+        (r#""due_ms":1700000009000,"#, "", "line 5: field due_ms is missing"),
         (
             r#""generation":8"#,
             r#""generation":8,"generation2":8"#,
-            "line 5 has a field generation2, which is not known: 8",
+            "line 5: unknown field generation2 with value 8",
         ),
         (
             r#""cancelled":false"#,
@@ -177,9 +189,9 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""cancelled":false}"#,
             r#""cancelled":false,"fence":1}"#,
-            "line 7 has a field lease.fence, which is not known: 1",
+            "line 7: unknown field lease.fence with value 1",
         ),
-        (r#""due_ms":1700000090000,"#, "", "line 7 has no next.due_ms"),
+        (r#""due_ms":1700000090000,"#, "", "line 7: field next.due_ms is missing"),
         (
             r#""next":{"#,
             r#""next":7,"was":{"#,
@@ -188,28 +200,28 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
     ];
     for (old, new, expected) in table {
         let file = VERSION_1.replacen(old, new, 1);
-        assert_ne!(file, VERSION_1, "{old} is nowhere");
+        assert_ne!(file, VERSION_1, "{old} is not in the fixture");
         let error = imported(&*MemoryFixture::new().store(), &file).expect_err(expected);
-        let error = told(error);
+        let error = error_chain(error);
         assert!(error.contains(expected), "\n{old} -> {new}\n{error}\n{expected}");
         assert!(error.len() < 400, "{error}");
     }
 }
 
 #[test]
-fn a_line_without_its_kind_before_it_is_refused() {
+fn a_schedule_or_job_before_its_kind_is_rejected() {
     let mut lines: Vec<&str> = VERSION_1.lines().collect();
     lines.remove(1);
     let error = imported(&MemoryStore::new(), &lines.join("\n")).unwrap_err().to_string();
-    assert_eq!(error, r#"line 2: kind is "mail": expected its line of type kind before"#);
+    assert_eq!(error, r#"line 2: kind is "mail": expected a line of type kind before this line"#);
 }
 
 #[test]
-fn a_line_is_not_read_without_end() {
+fn an_endless_line_and_invalid_utf8_are_rejected() {
     let header = VERSION_1.lines().next().unwrap();
     let mut endless = io::BufReader::new(io::Read::chain(header.as_bytes(), io::repeat(b' ')));
     let error = block_on(import(&MemoryStore::new(), &mut endless, |_| {})).unwrap_err();
-    assert_eq!(error.to_string(), "line 1 has more than 16777216 bytes");
+    assert_eq!(error.to_string(), "line 1 is longer than 16777216 bytes");
     let error = block_on(import(&MemoryStore::new(), &mut &b"{\"a\xff"[..], |_| {})).unwrap_err();
-    assert!(error.to_string().starts_with("line 1 is no JSON object: invalid utf-8"), "{error}");
+    assert!(error.to_string().starts_with("line 1 is not a JSON object: invalid utf-8"), "{error}");
 }

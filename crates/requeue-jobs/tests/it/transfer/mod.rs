@@ -1,4 +1,4 @@
-//! From one store to another, through a file.
+//! Export of a store to a file, and import into another store.
 
 mod bad_input;
 
@@ -21,7 +21,7 @@ fn kind() -> Kind {
 
 fn exported(store: &dyn Store) -> String {
     let mut file = Vec::new();
-    block_on(export(store, &mut file, |_| {})).expect("a store in memory does it");
+    block_on(export(store, &mut file, |_| {})).expect("the memory store does not fail");
     String::from_utf8(file).expect("JSON is UTF-8")
 }
 
@@ -29,46 +29,46 @@ fn imported(store: &dyn Store, file: &str) -> Result<Progress, TransferError> {
     block_on(import(store, &mut file.as_bytes(), |_| {}))
 }
 
-/// An error and its reasons, as a program prints them.
-fn told(error: TransferError) -> String {
-    let mut told = error.to_string();
+/// Returns the text of an error and of its sources.
+fn error_chain(error: TransferError) -> String {
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        told += &format!(": {error}");
+        text += &format!(": {error}");
         source = error.source();
     }
-    told
+    text
 }
 
-/// A store in which it is the same time as in the other.
-fn beside(other: &MemoryFixture) -> MemoryFixture {
+/// Returns an empty store with the same clock time as the other.
+fn new_at_the_time_of(other: &MemoryFixture) -> MemoryFixture {
     let fixture = MemoryFixture::new();
     fixture.advance(other.now().saturating_since(fixture.now()));
     fixture
 }
 
-/// All that can be seen of a store.
+/// Everything that a store returns about its content.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct Content {
     kinds: Vec<(Kind, Generation, Fence, Settings, Vec<Schedule>)>,
     jobs: Vec<JobView>,
 }
 
-fn seen(store: &dyn Store) -> Seen {
+fn content(store: &dyn Store) -> Content {
     let (mut kinds, mut jobs) = (Vec::new(), Vec::new());
-    for view in block_on(store.kinds()).expect("a store in memory does it") {
+    for view in block_on(store.kinds()).expect("the memory store does not fail") {
         let settings =
-            block_on(store.settings(view.kind.clone())).expect("a store in memory does it");
+            block_on(store.settings(view.kind.clone())).expect("the memory store does not fail");
         let schedules =
-            block_on(store.schedules(view.kind.clone())).expect("a store in memory does it");
+            block_on(store.schedules(view.kind.clone())).expect("the memory store does not fail");
         let query = Query { limit: 1000, ..Query::new(view.kind.clone()) };
-        jobs.extend(block_on(store.list(query)).expect("a store in memory does it").jobs);
+        jobs.extend(block_on(store.list(query)).expect("the memory store does not fail").jobs);
         kinds.push((view.kind, view.generation, view.fence, settings, schedules));
     }
-    Seen { kinds, jobs }
+    Content { kinds, jobs }
 }
 
-/// How a job arrives, as `docs/jobs.md` says.
+/// Returns how a job arrives after an import, as `docs/jobs.md` specifies; `None` if it does not.
 fn arrives(mut job: JobView, now: Timestamp) -> Option<JobView> {
     let lease = job.lease.take();
     let next = job.next.take();
@@ -87,24 +87,24 @@ fn arrives(mut job: JobView, now: Timestamp) -> Option<JobView> {
     Some(job)
 }
 
-fn after_the_way(mut seen: Seen, now: Timestamp) -> Seen {
-    seen.jobs = seen.jobs.into_iter().filter_map(|job| arrives(job, now)).collect();
-    // Of a kind of which nothing arrives there is nothing to see.
-    seen.kinds.retain(|(kind, _, _, settings, schedules)| {
-        seen.jobs.iter().any(|job| job.kind == *kind)
+fn after_import(mut content: Content, now: Timestamp) -> Content {
+    content.jobs = content.jobs.into_iter().filter_map(|job| arrives(job, now)).collect();
+    // A kind without jobs, settings and schedules is not listed.
+    content.kinds.retain(|(kind, _, _, settings, schedules)| {
+        content.jobs.iter().any(|job| job.kind == *kind)
             || *settings != Settings::default()
             || !schedules.is_empty()
     });
-    seen
+    content
 }
 
-/// A store in which there is something of everything.
+/// Returns a store with settings, schedules and jobs in every state.
 fn full() -> MemoryFixture {
     let fixture = MemoryFixture::new();
     let store = fixture.store();
     let jobs = Jobs::new(Arc::clone(&store));
     let put = async |id: &str| {
-        jobs.put("mail", id, "x").await.expect("a store in memory does it");
+        jobs.put("mail", id, "x").await.expect("the memory store does not fail");
     };
     let claim = async |max: usize, lease: Duration| {
         let claimed = jobs
@@ -112,7 +112,7 @@ fn full() -> MemoryFixture {
             .max(max)
             .lease(lease)
             .await
-            .expect("a store in memory does it")
+            .expect("the memory store does not fail")
             .jobs;
         assert_eq!(claimed.len(), max);
         claimed
@@ -120,7 +120,7 @@ fn full() -> MemoryFixture {
     let fail = async |delay: Duration| {
         let job = claim(1, SECOND).await.remove(0);
         let action = Settlement::Retry { delay: Some(delay), error: "\"it\"\nbroke".to_owned() };
-        jobs.settle(&job.receipt, action).await.expect("a store in memory does it")
+        jobs.settle(&job.receipt, action).await.expect("the memory store does not fail")
     };
     block_on(async {
         let mut settings = Settings::default();
@@ -128,18 +128,18 @@ fn full() -> MemoryFixture {
         settings.backoff = Backoff { base: SECOND, max: 9 * SECOND, jitter_percent: 7 };
         (settings.max_attempts, settings.concurrency) = (2, Some(40));
         settings.retention = Retention { age: Duration::MAX, count: usize::MAX };
-        store.set(kind(), settings).await.expect("a store in memory does it");
+        store.set(kind(), settings).await.expect("the memory store does not fail");
         let mut paused = Settings::default();
         paused.paused = true;
         store
             .set(Kind::new("sms").expect("a valid name"), paused)
             .await
-            .expect("a store in memory does it");
+            .expect("the memory store does not fail");
         for (id, missed) in [("nightly", Missed::Skip), ("hourly", Missed::One)] {
             store
                 .set_schedule(kind(), schedule(&fixture, id, missed))
                 .await
-                .expect("a store in memory does it");
+                .expect("the memory store does not fail");
         }
         for id in ["dead", "revived"] {
             put(id).await;
@@ -149,7 +149,7 @@ fn full() -> MemoryFixture {
         jobs.put("mail", "revived", "y")
             .after(60 * SECOND)
             .await
-            .expect("a store in memory does it");
+            .expect("the memory store does not fail");
         put("failed").await;
         fail(60 * SECOND).await;
         for id in ["leased", "leased, next", "cancelled", "cancelled, next"] {
@@ -160,19 +160,19 @@ fn full() -> MemoryFixture {
         claim(1, SECOND / 2).await;
         fixture.advance(SECOND);
         for id in ["cancelled", "cancelled, next"] {
-            jobs.cancel("mail", id).await.expect("a store in memory does it");
+            jobs.cancel("mail", id).await.expect("the memory store does not fail");
         }
         for id in ["leased, next", "cancelled, next"] {
             jobs.put("mail", id, "next")
                 .after(60 * SECOND)
                 .await
-                .expect("a store in memory does it");
+                .expect("the memory store does not fail");
         }
         put("ready").await;
         jobs.put("mail", "waiting \"ü\" \u{1F980}\n", [0, 255])
             .after(MAX_DELAY)
             .await
-            .expect("a store in memory does it");
+            .expect("the memory store does not fail");
     });
     fixture
 }
@@ -189,32 +189,33 @@ fn schedule(fixture: &MemoryFixture, id: &str, missed: Missed) -> Schedule {
 }
 
 #[test]
-fn what_arrives_is_what_was_there() {
+fn an_import_restores_what_was_exported() {
     let old = full();
-    let new = beside(&old);
+    let new = new_at_the_time_of(&old);
     let done = imported(&*new.store(), &exported(&*old.store())).unwrap();
-    let before = seen(&*old.store());
+    let before = content(&*old.store());
     let states: Vec<JobState> = before.jobs.iter().map(|job| job.state).collect();
     for state in [JobState::Waiting, JobState::Ready, JobState::Leased, JobState::Dead] {
         assert!(states.contains(&state), "{state:?}");
     }
     assert_eq!((done.kinds, done.schedules, done.jobs), (2, 2, before.jobs.len() as u64));
     assert_eq!((done.kept, done.ended, done.jobs_in_all), (0, 1, done.jobs));
-    assert_eq!(seen(&*new.store()), after_the_way(before, old.now()));
+    assert_eq!(content(&*new.store()), after_import(before, old.now()));
     new.check();
 }
 
 #[test]
-fn what_random_histories_leave_behind_arrives() {
+fn stores_after_random_histories_survive_export_and_import() {
     check_seeds(&[], "REQUEUE_TRANSFERS", 200, |seed| {
         let old = MemoryFixture::new();
         check_history(&old, seed)?;
-        let new = beside(&old);
+        let new = new_at_the_time_of(&old);
         let file = exported(&*old.store());
-        imported(&*new.store(), &file).map_err(|error| format!("{}\n{file}", told(error)))?;
+        imported(&*new.store(), &file)
+            .map_err(|error| format!("{}\n{file}", error_chain(error)))?;
         new.check();
-        let (found, expected) = (seen(&*new.store()), seen(&*old.store()));
-        let expected = after_the_way(expected, old.now());
+        let (found, expected) = (content(&*new.store()), content(&*old.store()));
+        let expected = after_import(expected, old.now());
         if found == expected {
             return Ok(());
         }
@@ -223,7 +224,7 @@ fn what_random_histories_leave_behind_arrives() {
 }
 
 #[test]
-fn a_body_arrives_as_the_very_bytes_that_it_was() {
+fn bodies_survive_byte_for_byte() {
     let json = "application/json";
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let bodies: &[(&str, &[u8], &str)] = &[
@@ -234,11 +235,11 @@ fn a_body_arrives_as_the_very_bytes_that_it_was() {
         (json, b"[1,\t2]", "body"),
         (json, deep.as_bytes(), "body"),
         (json, "\"\u{2028}\u{1F980}\"".as_bytes(), "body"),
-        // What would lose its spaces, or its line.
+        // JSON that would lose white space, or does not fit on one line.
         (json, b" 1", "body_text"),
         (json, b"1\n", "body_text"),
         (json, b"{\n  \"a\": 1\r\n}", "body_text"),
-        // What is said to be JSON, and is not.
+        // Not JSON, in spite of the content type.
         (json, b"", "body_text"),
         (json, b"{'a': 1}", "body_text"),
         (json, b"1 2", "body_text"),
@@ -257,19 +258,19 @@ fn a_body_arrives_as_the_very_bytes_that_it_was() {
     }
     let file = exported(&old);
     imported(&new, &file).unwrap();
-    assert_eq!(seen(&new), seen(&old));
+    assert_eq!(content(&new), content(&old));
     let lines = file.lines().filter(|line| line.contains("\"type\":\"job\""));
-    for (line, (_, bytes, way)) in lines.zip(bodies) {
+    for (line, (_, bytes, field)) in lines.zip(bodies) {
         let bytes = String::from_utf8_lossy(bytes);
-        assert!(line.contains(&format!("\"{way}\":")), "{way} for {bytes:?}: {line}");
+        assert!(line.contains(&format!("\"{field}\":")), "{field} for {bytes:?}: {line}");
     }
 }
 
 #[test]
-fn what_is_there_is_kept_and_an_import_can_be_repeated() {
+fn existing_jobs_are_kept_and_an_import_can_be_repeated() {
     let old = full();
     let file = exported(&*old.store());
-    let new = beside(&old);
+    let new = new_at_the_time_of(&old);
     let store = new.store();
     let mut settings = Settings::default();
     settings.max_attempts = 77;
@@ -281,7 +282,7 @@ fn what_is_there_is_kept_and_an_import_can_be_repeated() {
     block_on(store.put(vec![mine])).unwrap().remove(0).unwrap();
 
     assert_eq!(imported(&*store, &file).unwrap().kept, 3);
-    let once = seen(&*store);
+    let once = content(&*store);
     assert_eq!(once.kinds[0].3, settings);
     assert_eq!(once.kinds[0].4[1], other);
     let ready = once.jobs.iter().find(|job| job.id.as_str() == "ready");
@@ -289,52 +290,52 @@ fn what_is_there_is_kept_and_an_import_can_be_repeated() {
 
     let again = imported(&*store, &file).unwrap();
     assert_eq!(again.kept, 2 + 2 + again.jobs - again.ended);
-    assert_eq!(seen(&*store), once);
+    assert_eq!(content(&*store), once);
 }
 
 #[test]
-fn an_import_that_failed_anywhere_can_be_begun_again() {
+fn an_import_that_failed_at_any_call_can_be_repeated() {
     let old = full();
     let file = exported(&*old.store());
-    let whole = beside(&old);
+    let whole = new_at_the_time_of(&old);
     imported(&*whole.store(), &file).unwrap();
     for fault in [Fault::Refused, Fault::LostReply] {
         let mut calls = 0;
         loop {
             calls += 1;
-            let new = beside(&old);
+            let new = new_at_the_time_of(&old);
             let faulty = Faulty::new(new.store());
             faulty.at(calls, fault);
             match imported(&faulty, &file) {
                 Ok(_) => break,
-                Err(error) => assert!(told(error).contains("a fault was injected")),
+                Err(error) => assert!(error_chain(error).contains("a fault was injected")),
             }
             imported(&faulty, &file).unwrap();
-            assert_eq!(seen(&*new.store()), seen(&*whole.store()));
+            assert_eq!(content(&*new.store()), content(&*whole.store()));
         }
-        // Two kinds of four calls, two schedules, one batch of jobs.
+        // Four calls for each of two kinds, two schedules, one batch of jobs.
         assert_eq!(calls - 1, 2 * 4 + 2 + 1);
     }
 }
 
 #[test]
-fn an_export_that_was_cut_anywhere_is_seen_to_be() {
+fn an_export_that_is_cut_at_any_byte_is_detected() {
     let old = full();
     let file = exported(&*old.store()).into_bytes();
-    let new = beside(&old);
+    let new = new_at_the_time_of(&old);
     let store = new.store();
     for end in 0..file.len() - 1 {
         let error = block_on(import(&*store, &mut &file[..end], |_| {}));
-        let error = error.expect_err("it is not whole");
-        let cut = matches!(error, TransferError::Cut { .. } | TransferError::NotJson { .. });
+        let error = error.expect_err("the export is incomplete");
+        let cut = matches!(error, TransferError::Incomplete { .. } | TransferError::NotJson { .. });
         assert!(cut, "cut at {end}: {error}");
     }
-    // Only the end of the last line is missing.
+    // Only the line break of the last line is missing.
     block_on(import(&*store, &mut &file[..file.len() - 1], |_| {})).unwrap();
 }
 
 #[test]
-fn large_stores_go_in_pages_and_batches() {
+fn large_stores_are_transferred_in_pages_and_batches() {
     let old = MemoryStore::new();
     let put = |id: String, len: usize| {
         let body = Body::octets(vec![7; len]).unwrap();
@@ -355,14 +356,14 @@ fn large_stores_go_in_pages_and_batches() {
     let mut steps = Vec::new();
     let done = block_on(import(&new, &mut &file[..], |so_far| steps.push(so_far))).unwrap();
     assert_eq!((done.jobs, done.jobs_in_all, done.bytes), (1209, 1209, file.len() as u64));
-    // Four large ones, four more, and the last with 499 small ones; 500 and 201.
+    // Batches: four large jobs, four more, the last with 499 small jobs, 500, and 201.
     let sent: Vec<u64> = steps.iter().map(|step| step.jobs).collect();
     assert_eq!(sent, [0, 4, 8, 508, 1008, 1209, 1209]);
     assert_eq!(new.calls(), 4 + 5);
 }
 
 #[test]
-fn counters_go_on_also_of_a_kind_without_jobs() {
+fn counters_continue_also_for_a_kind_without_jobs() {
     let (old, new) = (MemoryStore::new(), MemoryStore::new());
     let jobs = Jobs::new(Arc::new(old.clone()));
     let claimed = block_on(async {
@@ -382,15 +383,15 @@ fn counters_go_on_also_of_a_kind_without_jobs() {
     assert_eq!(block_on(new.kinds()).unwrap()[0].fence, claimed.receipt.fence());
 }
 
-/// With every field that there is.
+/// An export of version 1 that contains every field.
 const VERSION_1: &str = include_str!("version-1.jsonl");
 
 #[test]
-fn version_1_is_read_for_ever_and_written_as_it_is() {
+fn version_1_is_read_and_written_unchanged() {
     let fixture = MemoryFixture::new();
     let store = fixture.store();
     assert_eq!(imported(&*store, VERSION_1).unwrap().jobs, 3);
-    // All but the lease comes out again as it went in.
+    // Everything but the lease is exported again unchanged.
     let line = |file: &str, n: usize| file.lines().nth(n).unwrap().to_owned();
     let file = exported(&*store);
     for n in [0, 1, 2, 3, 4, 5, 7] {
@@ -404,7 +405,7 @@ fn version_1_is_read_for_ever_and_written_as_it_is() {
 }
 
 #[test]
-fn the_longest_line_that_is_written_can_be_read() {
+fn the_longest_line_of_an_export_can_be_imported() {
     let fixture = MemoryFixture::new();
     let (store, jobs) = (fixture.store(), Jobs::new(fixture.store()));
     block_on(async {
@@ -421,11 +422,11 @@ fn the_longest_line_that_is_written_can_be_read() {
     });
     let file = exported(&*store);
     assert!(file.lines().any(|line| line.len() > 12 << 20));
-    imported(&*beside(&fixture).store(), &file).unwrap();
+    imported(&*new_at_the_time_of(&fixture).store(), &file).unwrap();
 }
 
 #[test]
-fn a_disk_that_is_full_and_a_cable_that_is_cut_are_told() {
+fn errors_of_reader_and_writer_are_returned() {
     struct Full;
     impl io::Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -436,7 +437,7 @@ fn a_disk_that_is_full_and_a_cable_that_is_cut_are_told() {
         }
     }
     let error = block_on(export(&MemoryStore::new(), &mut Full, |_| {})).unwrap_err();
-    assert_eq!(told(error), "the export cannot be written: no storage space");
+    assert_eq!(error_chain(error), "the export cannot be written: no storage space");
 
     struct CutOff;
     impl io::Read for CutOff {
@@ -447,11 +448,11 @@ fn a_disk_that_is_full_and_a_cable_that_is_cut_are_told() {
     let header = VERSION_1.split_inclusive('\n').next().unwrap();
     let mut input = io::BufReader::new(io::Read::chain(header.as_bytes(), CutOff));
     let error = block_on(import(&MemoryStore::new(), &mut input, |_| {})).unwrap_err();
-    assert_eq!(told(error), "line 2 cannot be read: connection reset");
+    assert_eq!(error_chain(error), "line 2 cannot be read: connection reset");
 }
 
 #[test]
-fn both_can_be_spawned() {
+fn the_futures_are_send() {
     fn is_send<T: Send>(_: T) {}
     let store = MemoryStore::new();
     is_send(export(&store, &mut Vec::new(), |_| {}));

@@ -1,4 +1,4 @@
-//! The words that times are made of: days, and what clocks show.
+//! The parts of a time: days and times of day.
 
 use jiff::Span;
 use jiff::civil::{Date, DateTime, Time, Weekday};
@@ -13,31 +13,32 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
     ("sunday", Weekday::Sunday),
 ];
 
-/// A day, as written.
+/// A day, as it is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Day {
     Date(Date),
-    /// So many days after today.
-    Ahead(i64),
+    /// This many days after today.
+    FromToday(i64),
     Weekday(Weekday),
 }
 
 impl Day {
-    /// The day that `text` begins with, and the rest. The error says what is wrong with the date.
+    /// Returns the day at the start of `text`, and the rest; `None` if the text starts with something
+    /// else. The error tells what is wrong with the date.
     pub(super) fn read(text: &str) -> Result<Option<(Day, &str)>, String> {
         if text.bytes().take_while(u8::is_ascii_digit).count() == 4 && text[4..].starts_with('-') {
             let (date, rest) = text.split_at(text.find(not_in_date).unwrap_or(text.len()));
             return match read_date(date) {
                 Some(date) => Ok(Some((Day::Date(date), rest))),
-                None => Err(format!("there is no date {date}; write year-month-day, 2026-12-01")),
+                None => Err(format!("{date} is not a date; write year-month-day, like 2026-12-01")),
             };
         }
         let (word, rest) = first_word(text);
         let word = word.to_ascii_lowercase();
         let day = match &*word {
-            "yesterday" => Day::Ahead(-1),
-            "today" => Day::Ahead(0),
-            "tomorrow" => Day::Ahead(1),
+            "yesterday" => Day::FromToday(-1),
+            "today" => Day::FromToday(0),
+            "tomorrow" => Day::FromToday(1),
             word => match WEEKDAYS.iter().find(|(name, _)| word == *name || word == &name[..3]) {
                 Some((_, weekday)) => Day::Weekday(*weekday),
                 None => return Ok(None),
@@ -47,29 +48,30 @@ impl Day {
     }
 }
 
-/// What a clock shows.
+/// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Clock {
+pub(super) struct TimeOfDay {
     time: Time,
-    /// Milliseconds past `time`, rounded up: 1000 at most, or 2000 in a leap second.
+    /// Milliseconds after `time`, rounded up: at most 1000, or 2000 in a leap second.
     pub(super) millis: u64,
-    /// Whether it shows the second 60, which is only one at the end of a day of UTC.
+    /// Whether the second is 60. Leap seconds exist only at the end of a day in UTC.
     pub(super) leap: bool,
 }
 
-impl Clock {
-    pub(super) const MIDNIGHT: Clock = Clock { time: Time::midnight(), millis: 0, leap: false };
+impl TimeOfDay {
+    pub(super) const MIDNIGHT: TimeOfDay =
+        TimeOfDay { time: Time::midnight(), millis: 0, leap: false };
 
-    /// The time of day that `text` begins with, and the rest; none if it begins with something
-    /// else.
-    pub(super) fn read(text: &str) -> Option<(Clock, &str)> {
+    /// Returns the time of day at the start of `text`, and the rest; `None` if the text starts with
+    /// something else.
+    pub(super) fn read(text: &str) -> Option<(TimeOfDay, &str)> {
         let end = text.find(|c: char| !matches!(c, '0'..='9' | ':' | '.')).unwrap_or(text.len());
-        let (clock, rest) = text.split_at(end);
-        let (clock, fraction) = match clock.split_once('.') {
-            Some((clock, fraction)) => (clock, Some(fraction)),
-            None => (clock, None),
+        let (time, rest) = text.split_at(end);
+        let (time, fraction) = match time.split_once('.') {
+            Some((time, fraction)) => (time, Some(fraction)),
+            None => (time, None),
         };
-        let mut parts = clock.split(':');
+        let mut parts = time.split(':');
         let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next());
         let short = minute.len() != 2 || second.is_some_and(|s| s.len() != 2);
         if short || parts.next().is_some() || fraction.is_some() && second.is_none() {
@@ -80,7 +82,7 @@ impl Clock {
         let leap = second == 60;
         let time = Time::new(hour, minute, if leap { 59 } else { second }, 0).ok()?;
         let millis = fraction.map_or(Some(0), millis_up)? + if leap { 1000 } else { 0 };
-        Some((Clock { time, millis, leap }, rest))
+        Some((TimeOfDay { time, millis, leap }, rest))
     }
 
     pub(super) fn on(self, date: Date) -> DateTime {
@@ -88,23 +90,23 @@ impl Clock {
     }
 }
 
-/// The day that is so many after `date`; none if that is after the year 9999.
+/// Returns the date `days` days after `date`; `None` if that is after the year 9999.
 pub(super) fn days_after(date: Date, days: i64) -> Option<Date> {
     date.checked_add(Span::new().try_days(days).ok()?).ok()
 }
 
-/// How many days after `date` the next such weekday is, 0 to 6.
+/// Returns the number of days from `date` to the next such weekday, 0 to 6.
 pub(super) fn days_until(weekday: Weekday, date: Date) -> i64 {
     let ahead = weekday.to_monday_zero_offset() - date.weekday().to_monday_zero_offset();
     i64::from(ahead.rem_euclid(7))
 }
 
-/// The word that `text` begins with, and the rest.
+/// Returns the first word of `text`, and the rest.
 pub(super) fn first_word(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| c.is_ascii_whitespace()).unwrap_or(text.len()))
 }
 
-/// A number of two digits or one.
+/// Parses a number of one or two digits.
 pub(super) fn number(digits: &str) -> Option<i8> {
     let plain = matches!(digits.len(), 1 | 2) && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
@@ -114,7 +116,7 @@ fn not_in_date(c: char) -> bool {
     !c.is_ascii_digit() && c != '-'
 }
 
-/// `2026-12-01`, with all the digits.
+/// Parses a date like `2026-12-01`, with all digits.
 fn read_date(text: &str) -> Option<Date> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -124,7 +126,7 @@ fn read_date(text: &str) -> Option<Date> {
     Date::new(year.parse().ok()?, number(month)?, number(day)?).ok()
 }
 
-/// The milliseconds of a fraction of a second, rounded up: nothing is early.
+/// Returns the milliseconds of a fraction of a second, rounded up, so that nothing is early.
 fn millis_up(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;

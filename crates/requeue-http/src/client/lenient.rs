@@ -1,39 +1,42 @@
-//! Jobs and schedules as a server tells them.
+//! Reads jobs and schedules of responses, and ignores unknown fields.
 //!
-//! What is also sent is read strictly, so that a slip of the pen is refused. An answer must not be:
-//! a newer server may tell more, and a client that cannot ask it any more is of no use.
+//! The types of [`wire`](crate::wire) that are also sent in requests reject unknown fields, so that a
+//! typing error is noticed. In a response, a newer server may send fields that this client does not
+//! know.
 
-use crate::wire::{Failure, Job, Lease, MissedText, Next, ScheduleText, State};
+use crate::wire::{
+    FailureJson, JobJson, LeaseJson, MissedJson, ScheduleJson, StateJson, SuccessorJson, any_json,
+};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A job, whatever else is told of it.
+/// A job, with unknown fields ignored.
 #[derive(Deserialize)]
-pub(super) struct ToldJob(#[serde(with = "AnyJob")] pub(super) Job);
+pub(super) struct LenientJob(#[serde(with = "AnyJob")] pub(super) JobJson);
 
-/// A page of them.
+/// A page of jobs, with unknown fields ignored.
 #[derive(Deserialize)]
-pub(super) struct ToldPage {
-    pub(super) jobs: Vec<ToldJob>,
+pub(super) struct LenientPage {
+    pub(super) jobs: Vec<LenientJob>,
     pub(super) cursor: Option<String>,
 }
 
-/// A schedule, whatever else is told of it.
+/// A schedule, with unknown fields ignored.
 #[derive(Deserialize)]
-pub(super) struct ToldSchedule(#[serde(with = "AnySchedule")] pub(super) ScheduleText);
+pub(super) struct LenientSchedule(#[serde(with = "AnySchedule")] pub(super) ScheduleJson);
 
-/// All of a kind.
+/// The schedules of a kind, with unknown fields ignored.
 #[derive(Deserialize)]
-pub(super) struct ToldSchedules {
-    pub(super) schedules: Vec<ToldSchedule>,
+pub(super) struct LenientSchedules {
+    pub(super) schedules: Vec<LenientSchedule>,
 }
 
 #[derive(Deserialize)]
-#[serde(remote = "Job")]
+#[serde(remote = "JobJson")]
 struct AnyJob {
     kind: String,
     id: String,
-    state: State,
+    state: StateJson,
     #[serde(default, deserialize_with = "any_json")]
     body: Option<Box<RawValue>>,
     #[serde(default)]
@@ -45,11 +48,11 @@ struct AnyJob {
     generation: u64,
     attempts: u32,
     #[serde(default, deserialize_with = "lease")]
-    lease: Option<Lease>,
+    lease: Option<LeaseJson>,
     #[serde(default, deserialize_with = "next")]
-    next: Option<Next>,
+    next: Option<SuccessorJson>,
     #[serde(default, deserialize_with = "failures")]
-    failures: Vec<Failure>,
+    failures: Vec<FailureJson>,
     #[serde(default)]
     deaths: u32,
     #[serde(default)]
@@ -59,7 +62,7 @@ struct AnyJob {
 }
 
 #[derive(Deserialize)]
-#[serde(remote = "Lease")]
+#[serde(remote = "LeaseJson")]
 struct AnyLease {
     worker: String,
     claimed_at: String,
@@ -69,8 +72,8 @@ struct AnyLease {
 }
 
 #[derive(Deserialize)]
-#[serde(remote = "Next")]
-struct AnyNext {
+#[serde(remote = "SuccessorJson")]
+struct AnySuccessor {
     #[serde(default, deserialize_with = "any_json")]
     body: Option<Box<RawValue>>,
     #[serde(default)]
@@ -83,7 +86,7 @@ struct AnyNext {
 }
 
 #[derive(Deserialize)]
-#[serde(remote = "Failure")]
+#[serde(remote = "FailureJson")]
 struct AnyFailure {
     worker: String,
     started_at: String,
@@ -92,7 +95,7 @@ struct AnyFailure {
 }
 
 #[derive(Deserialize)]
-#[serde(remote = "ScheduleText")]
+#[serde(remote = "ScheduleJson")]
 struct AnySchedule {
     #[serde(default)]
     id: Option<String>,
@@ -109,31 +112,26 @@ struct AnySchedule {
     #[serde(default)]
     content_type: Option<String>,
     #[serde(default)]
-    missed: MissedText,
+    missed: MissedJson,
     next: String,
 }
 
-/// `null` is a body, too.
-fn any_json<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(input).map(Some)
+fn lease<'de, D: Deserializer<'de>>(input: D) -> Result<Option<LeaseJson>, D::Error> {
+    #[derive(Deserialize)]
+    struct Lenient(#[serde(with = "AnyLease")] LeaseJson);
+    Ok(Option::<Lenient>::deserialize(input)?.map(|Lenient(lease)| lease))
 }
 
-fn lease<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Lease>, D::Error> {
+fn next<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SuccessorJson>, D::Error> {
     #[derive(Deserialize)]
-    struct Told(#[serde(with = "AnyLease")] Lease);
-    Ok(Option::<Told>::deserialize(input)?.map(|Told(lease)| lease))
+    struct Lenient(#[serde(with = "AnySuccessor")] SuccessorJson);
+    Ok(Option::<Lenient>::deserialize(input)?.map(|Lenient(next)| next))
 }
 
-fn next<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Next>, D::Error> {
+fn failures<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<FailureJson>, D::Error> {
     #[derive(Deserialize)]
-    struct Told(#[serde(with = "AnyNext")] Next);
-    Ok(Option::<Told>::deserialize(input)?.map(|Told(next)| next))
-}
-
-fn failures<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Failure>, D::Error> {
-    #[derive(Deserialize)]
-    struct Told(#[serde(with = "AnyFailure")] Failure);
-    Ok(Vec::<Told>::deserialize(input)?.into_iter().map(|Told(failure)| failure).collect())
+    struct Lenient(#[serde(with = "AnyFailure")] FailureJson);
+    Ok(Vec::<Lenient>::deserialize(input)?.into_iter().map(|Lenient(failure)| failure).collect())
 }
 
 #[cfg(test)]
@@ -141,21 +139,23 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// The same, of a server that tells more everywhere.
-    fn newer(mut value: Value) -> Value {
+    /// Adds an unknown field to every object.
+    fn with_unknown_fields(mut value: Value) -> Value {
         match &mut value {
             Value::Object(fields) => {
-                fields.values_mut().for_each(|field| *field = newer(field.take()));
-                fields.insert("of_tomorrow".to_owned(), json!({"a": [1]}));
+                fields.values_mut().for_each(|field| *field = with_unknown_fields(field.take()));
+                fields.insert("unknown_field".to_owned(), json!({"a": [1]}));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| *item = newer(item.take())),
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| *item = with_unknown_fields(item.take()))
+            }
             _ => {}
         }
         value
     }
 
     #[test]
-    fn what_a_newer_server_tells_besides_is_passed_over() {
+    fn unknown_fields_of_a_newer_server_are_ignored() {
         let job = json!({
             "kind": "mail", "id": "a", "state": "leased", "body_text": "hello",
             "content_type": "text/plain", "due": "2026-12-01T08:00:00.000Z", "generation": 1,
@@ -174,8 +174,8 @@ mod tests {
             }],
             "created_at": "2026-12-01T07:00:00.000Z", "updated_at": "2026-12-01T08:00:00.000Z",
         });
-        let page = newer(json!({"jobs": [job], "cursor": "a"})).to_string();
-        let page: ToldPage = serde_json::from_str(&page).unwrap();
+        let page = with_unknown_fields(json!({"jobs": [job], "cursor": "a"})).to_string();
+        let page: LenientPage = serde_json::from_str(&page).unwrap();
         assert_eq!(page.cursor.as_deref(), Some("a"));
         assert_eq!(serde_json::to_value(&page.jobs[0].0).unwrap(), job);
 
@@ -184,8 +184,8 @@ mod tests {
             "content_type": "application/json", "missed": "skip",
             "next": "2026-12-01T08:00:00.000Z",
         });
-        let told = newer(json!({"schedules": [schedule]})).to_string();
-        let told: ToldSchedules = serde_json::from_str(&told).unwrap();
-        assert_eq!(serde_json::to_value(&told.schedules[0].0).unwrap(), schedule);
+        let schedules = with_unknown_fields(json!({"schedules": [schedule]})).to_string();
+        let schedules: LenientSchedules = serde_json::from_str(&schedules).unwrap();
+        assert_eq!(serde_json::to_value(&schedules.schedules[0].0).unwrap(), schedule);
     }
 }

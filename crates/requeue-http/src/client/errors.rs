@@ -1,0 +1,276 @@
+//! Converts error responses to the errors of a store.
+
+use super::calls::CallError;
+use crate::problem::{Problem, ProblemType};
+use crate::times::parse_duration;
+use hyper::StatusCode;
+use requeue_jobs::{
+    Change, ChangeError, Condition, Generation, Invalid, Put, PutError, Receipt, SettleError,
+    StoreError,
+};
+use serde_json::Value;
+
+/// Converts the error of a call that changes something.
+pub(super) fn change_error(error: CallError) -> StoreError {
+    match error {
+        CallError::Problem(problem) => problem_error(*problem),
+        CallError::Unavailable { reason } => StoreError::Unavailable { reason },
+        CallError::Unknown { reason } => StoreError::Unknown { reason },
+        CallError::File(error) => StoreError::Unknown { reason: error.to_string() },
+    }
+}
+
+/// Converts the error of a call that only reads: nothing was done in any case.
+pub(super) fn read_error(error: CallError) -> StoreError {
+    match change_error(error) {
+        StoreError::Unknown { reason } => StoreError::Unavailable { reason },
+        other => other,
+    }
+}
+
+/// Converts the problem of a call, or of an entry of a batch.
+pub(super) fn problem_error(problem: Problem) -> StoreError {
+    // The detail is the text of the server's error, which adds a prefix to the reason. The error here
+    // adds it again.
+    let reason =
+        |without_reason: StoreError| match problem.detail.strip_prefix(&without_reason.to_string())
+        {
+            Some(rest) => rest.to_owned(),
+            None => problem.detail.clone(),
+        };
+    let empty = String::new;
+    match problem.problem_type() {
+        ProblemType::Busy
+        | ProblemType::Stopping
+        | ProblemType::Unavailable
+        | ProblemType::TooSlow => {
+            StoreError::Unavailable { reason: reason(StoreError::Unavailable { reason: empty() }) }
+        }
+        // Nothing was done, and the call itself is valid.
+        ProblemType::Unauthorized | ProblemType::Forbidden => {
+            StoreError::Unavailable { reason: format!("the token was refused: {}", problem.detail) }
+        }
+        ProblemType::Malformed
+        | ProblemType::Invalid
+        | ProblemType::TooLarge
+        | ProblemType::NotJson
+        | ProblemType::NoSuchPath
+        | ProblemType::WrongMethod
+        | ProblemType::NotAllowed => invalid(problem).into(),
+        _ => StoreError::Unknown { reason: reason(StoreError::Unknown { reason: empty() }) },
+    }
+}
+
+/// Converts the problem of a put.
+pub(super) fn put_error(problem: Problem, put: SentPut) -> PutError {
+    let SentPut { kind, id, condition } = put;
+    let generation = problem.generation.map(Generation);
+    match (problem.problem_type(), generation, condition) {
+        (ProblemType::Exists, Some(generation), _) => PutError::Exists { kind, id, generation },
+        (ProblemType::OtherGeneration, found, Some(Condition::IfGeneration(expected))) => {
+            PutError::Generation { kind, id, expected, found }
+        }
+        _ => problem_error(problem).into(),
+    }
+}
+
+/// The parts of a put that its error contains and the response does not repeat.
+pub(super) struct SentPut {
+    kind: requeue_jobs::Kind,
+    id: requeue_jobs::JobId,
+    condition: Option<Condition>,
+}
+
+impl From<&Put> for SentPut {
+    fn from(put: &Put) -> Self {
+        SentPut { kind: put.kind.clone(), id: put.id.clone(), condition: put.condition }
+    }
+}
+
+/// Converts the problem of a settlement.
+pub(super) fn settle_error(problem: Problem, receipt: Receipt) -> SettleError {
+    match problem.problem_type() {
+        ProblemType::LeaseLost => SettleError::LeaseLost { receipt },
+        _ => problem_error(problem).into(),
+    }
+}
+
+/// Converts the problem of a change to a job.
+pub(super) fn job_change_error(problem: Problem, change: Change) -> ChangeError {
+    let Change { kind, id, .. } = change;
+    match problem.problem_type() {
+        ProblemType::Absent => ChangeError::Absent { kind, id },
+        ProblemType::Leased => ChangeError::Leased { kind, id },
+        ProblemType::NotDead => ChangeError::NotDead { kind, id },
+        _ => problem_error(problem).into(),
+    }
+}
+
+/// Returns whether the server reports that the job or schedule does not exist. A 404 of a proxy does
+/// not count.
+pub(super) fn is_absent(error: &CallError) -> bool {
+    matches!(error, CallError::Problem(problem) if problem.problem_type() == ProblemType::Absent)
+}
+
+/// The path that the problem types of a requeue server contain.
+const TYPE_PREFIX: &str = "/v1/problems/";
+
+/// Characters of an invalid response that an error repeats.
+const SHOWN: usize = 200;
+
+/// Returns the problem of an error response. If the response is not from a requeue server, but for
+/// example from a proxy, its status determines the type.
+pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem {
+    if let Ok(problem) = serde_json::from_slice::<Problem>(bytes)
+        && problem.type_uri.contains(TYPE_PREFIX)
+    {
+        return problem;
+    }
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN * 4)]);
+    let words: Vec<_> = text.split_whitespace().collect();
+    let text: String = words.join(" ").chars().take(SHOWN).collect();
+    let (problem_type, hint) = match status.as_u16() {
+        300..=399 => (ProblemType::Unavailable, " (redirects are not followed)"),
+        401 => (ProblemType::Unauthorized, ""),
+        403 => (ProblemType::Forbidden, ""),
+        404 => (ProblemType::Unavailable, " (is this the URL of a requeue server?)"),
+        413 => (ProblemType::TooLarge, " (the limit of a proxy is lower than that of the server)"),
+        400..=499 => (ProblemType::Unavailable, ""),
+        // Also 502 and 503: a proxy returns these also after it has forwarded the request.
+        _ => (ProblemType::Unknown, ""),
+    };
+    Problem::new(problem_type, format!("{url} returned {status}{hint}: {text}"))
+}
+
+/// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
+/// response must be found here.
+const LENGTHS: [&str; 8] = [
+    "the kind",
+    "the id",
+    "the worker's name",
+    "the body",
+    "the content type",
+    "the bodies of a batch",
+    "the schedule",
+    "the time zone",
+];
+const COUNTS: [&str; 7] = [
+    "entries in a batch",
+    "kinds in a claim",
+    "jobs in a claim",
+    "kinds",
+    "spans",
+    "schedules of a kind",
+    "failed attempts of a job",
+];
+const NUMBERS: [&str; 3] = ["the kind's generation", "the kind's fence", "the generation"];
+const TIMES: [&str; 13] = [
+    "the lease",
+    "the delay",
+    "the backoff's first delay",
+    "the backoff's longest delay",
+    "the due time",
+    "the time of creation",
+    "the time of the last change",
+    "the time of death",
+    "the start of the lease",
+    "the end of the lease",
+    "the start of an attempt",
+    "its end",
+    "the successor's due time",
+];
+
+/// Returns the error that a local store would return, or else one with the detail of the response.
+fn invalid(problem: Problem) -> Invalid {
+    known_limit(&problem).unwrap_or(Invalid::Refused { reason: problem.detail })
+}
+
+fn known_limit(problem: &Problem) -> Option<Invalid> {
+    let Problem { what, value, min, limit, .. } = problem;
+    let known =
+        |texts: &[&'static str]| texts.iter().copied().find(|text| Some(*text) == what.as_deref());
+    let number = |value: &Option<Value>| value.as_ref()?.as_u64();
+    let size = |value: &Option<Value>| usize::try_from(number(value)?).ok();
+    let time = |value: &Option<Value>| parse_duration(value.as_ref()?.as_str()?).ok();
+    if let Some(field) = known(&LENGTHS) {
+        Some(Invalid::TooLong { field, len: size(value)?, limit: size(limit)? })
+    } else if let Some(what) = known(&COUNTS) {
+        Some(Invalid::TooMany { what, count: size(value)?, limit: size(limit)? })
+    } else if let Some(field) = known(&NUMBERS) {
+        Some(Invalid::TooHigh { field, value: number(value)?, limit: number(limit)? })
+    } else {
+        let field = known(&TIMES)?;
+        Some(Invalid::OutOfRange { field, value: time(value)?, min: time(min)?, max: time(limit)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use requeue_jobs::limits::MAX_DELAY;
+    use std::time::Duration;
+
+    #[test]
+    fn errors_of_a_store_survive_the_round_trip() {
+        for invalid in [
+            Invalid::TooLong { field: "the bodies of a batch", len: 7, limit: 5 },
+            Invalid::TooMany { what: "kinds", count: 10_001, limit: 10_000 },
+            Invalid::TooHigh { field: "the kind's fence", value: u64::MAX, limit: 1 << 52 },
+            Invalid::OutOfRange {
+                field: "the delay",
+                value: MAX_DELAY + Duration::from_millis(1),
+                min: Duration::ZERO,
+                max: MAX_DELAY,
+            },
+        ] {
+            let problem = Problem::from(invalid.clone()).at("jobs[3].delay");
+            assert_eq!(problem_error(problem), StoreError::Invalid(invalid));
+        }
+        for error in [
+            StoreError::Unavailable { reason: "no".into() },
+            StoreError::Unknown { reason: "who knows".into() },
+        ] {
+            assert_eq!(problem_error(error.clone().into()), error);
+        }
+    }
+
+    #[test]
+    fn an_unknown_limit_keeps_the_detail_of_the_response() {
+        let other = Invalid::TooMany { what: "unicorns", count: 3, limit: 2 };
+        let reason = other.to_string();
+        assert_eq!(problem_error(other.into()), Invalid::Refused { reason }.into());
+        let problem = Problem::new(ProblemType::NotJson, "send JSON");
+        assert_eq!(problem_error(problem), Invalid::Refused { reason: "send JSON".into() }.into());
+    }
+
+    #[test]
+    fn the_status_determines_the_error_of_a_proxy() {
+        let of = |status: u16, text: &str| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            problem_error(problem_of("http://q", status, text.as_bytes()))
+        };
+        for (status, not_done) in [
+            (301, true),
+            (401, true),
+            (403, true),
+            (404, true),
+            (429, true),
+            (500, false),
+            (502, false),
+            (503, false),
+            (504, false),
+        ] {
+            let error = of(status, "<h1>Nope</h1>\n<hr>");
+            assert_eq!(matches!(error, StoreError::Unavailable { .. }), not_done, "{error}");
+            assert_eq!(matches!(error, StoreError::Unknown { .. }), !not_done, "{error}");
+            assert!(error.to_string().contains("<h1>Nope</h1> <hr>"), "{error}");
+        }
+        assert!(of(401, "").to_string().contains("the token was refused"));
+        assert!(matches!(of(413, ""), StoreError::Invalid(Invalid::Refused { .. })));
+        // A problem document of another server.
+        let theirs = r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"absent"}"#;
+        let status = StatusCode::NOT_FOUND;
+        let problem = problem_of("http://q", status, theirs.as_bytes());
+        assert!(!is_absent(&CallError::Problem(Box::new(problem))));
+    }
+}
