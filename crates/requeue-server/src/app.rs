@@ -97,7 +97,7 @@ impl App {
     }
 
     /// What is answered at which path, to those who have access.
-    pub fn router(&self, access: &Access) -> Router {
+    pub(crate) fn router(&self, access: &Access) -> Router {
         requests::watch(self, access.protect(routes::router(self.clone())))
     }
 
@@ -115,6 +115,13 @@ impl App {
     pub async fn serve(&self, listener: Listener, access: &Access, limit: Duration) {
         let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.wall_clock);
         let reaping = tokio::spawn(reaper.run(self.shutdown().clone()));
+        self.serve_without_reaper(listener, access, limit).await;
+        let _ = reaping.await;
+    }
+
+    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`]: for programs that run their
+    /// own, or that must decide when expired leases are ended.
+    pub async fn serve_without_reaper(&self, listener: Listener, access: &Access, limit: Duration) {
         let metrics = Arc::clone(self.instrumented().metrics());
         let listener = listener.with_metrics(metrics);
         let ordered = async {
@@ -123,7 +130,6 @@ impl App {
         };
         let serving = listener.serve(self.router(access), self.shutdown().clone());
         let ((), ordered_at) = tokio::join!(serving, ordered);
-        let _ = reaping.await;
         self.tasks().close();
         // Also where connections took all of the time, what they held is given back.
         let left = limit.saturating_sub(ordered_at.elapsed()).max(LAST_MOMENT);

@@ -14,23 +14,6 @@
 //! | open files of the process | accepting pauses, and goes on |
 //!
 //! A handler that panics is answered for with a 500, and its connection goes on.
-//!
-//! ```
-//! use axum::{Router, routing::get};
-//! use requeue_server::listen::{Listener, Options, Shutdown};
-//! use tokio::net::TcpListener;
-//!
-//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let tcp = TcpListener::bind("127.0.0.1:0").await?;
-//! let shutdown = Shutdown::new();
-//! let router = Router::new().route("/", get(|| async { "hello" }));
-//! let server = tokio::spawn(Listener::new(tcp, Options::default()).serve(router, shutdown.clone()));
-//!
-//! shutdown.order();
-//! server.await?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
 
 mod connection;
 mod delivery;
@@ -41,8 +24,8 @@ mod shutdown;
 mod stream;
 mod tls;
 
-pub use delivery::Delivery;
-pub use intake::{Intake, Refused};
+pub(crate) use delivery::Delivery;
+pub(crate) use intake::Intake;
 pub use options::Options;
 pub use shutdown::Shutdown;
 pub use tls::{Tls, TlsError};
@@ -97,7 +80,7 @@ impl Listener {
     /// each answer was written, or what its handler gave to [`Delivery::or_else`] has run.
     ///
     /// Dropping the future cuts all connections, without waiting for them.
-    pub async fn serve(self, router: Router, shutdown: Shutdown) {
+    pub(crate) async fn serve(self, router: Router, shutdown: Shutdown) {
         let cut = CancellationToken::new();
         let _cut_if_dropped = cut.clone().drop_guard();
         let drain = self.options.drain;
@@ -195,3 +178,6 @@ impl Seats {
         seat.expect("this semaphore is never closed")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ impl Listener {
     /// `event:` is the name of the event, or `missed`; `data:` is it in JSON. There is no `id:`,
     /// for nothing is kept that could be sent again: a client that comes back hears what happens
     /// from then on.
-    pub fn stream(self, stop: Shutdown) -> Response {
+    pub(crate) fn stream(self, stop: Shutdown) -> Response {
         let events = unfold((self, stop), async |(mut listener, stop)| {
             let told = tokio::select! {
                 biased;
@@ -39,4 +39,44 @@ fn sent(told: &Told) -> Sent {
         Told::Missed(missed) => Sent::default().event("missed").json_data(missed),
     };
     written.expect("texts, numbers and times can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::InstrumentedStore;
+    use crate::listen::Shutdown;
+    use http_body_util::BodyExt;
+    use requeue::ManualClock;
+    use requeue_jobs::{Body, JobId, Kind, MemoryStore, Put, Store, Timestamp, WallClock};
+    use std::sync::Arc;
+
+    fn job(id: &str) -> Put {
+        let (kind, id) = (Kind::new("mail").unwrap(), JobId::new(id).unwrap());
+        Put::new(kind, id, Body::default())
+    }
+
+    #[tokio::test]
+    async fn events_are_sent_as_they_happen_until_the_server_stops() {
+        let start = Timestamp::from_millis(1_700_000_000_000);
+        let wall_clock = WallClock::manual(&ManualClock::new(), start);
+        let store = MemoryStore::with(wall_clock.clone());
+        let store = InstrumentedStore::new(Arc::new(store), wall_clock);
+        let stop = Shutdown::new();
+        let response = store.events().listen(vec![]).unwrap().stream(stop.clone());
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut body = response.into_body();
+        store.put(vec![job("a\n\nb")]).await.unwrap().remove(0).unwrap();
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let expected = "event: put\ndata: {\"event\":\"put\",\"kind\":\"mail\",\"id\":\"a\\n\\nb\",\"at\":\"2023-11-14T22:13:20.000Z\",\"generation\":1,\"outcome\":\"created\"}\n\n";
+        assert_eq!(std::str::from_utf8(&sent).unwrap(), expected);
+
+        for _ in 0..5 {
+            store.put((0..1000).map(|n| job(&n.to_string())).collect()).await.unwrap();
+        }
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(sent, "event: missed\ndata: {\"count\":904}\n\n");
+
+        stop.order();
+        assert!(body.frame().await.is_none(), "the stream ends although events are left");
+    }
 }

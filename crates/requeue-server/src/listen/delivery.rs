@@ -28,10 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A handle on the way of one answer, in the extensions of every request.
 ///
-/// ```
-/// use axum::Extension;
-/// use requeue_server::listen::Delivery;
-///
+/// ```ignore
 /// async fn claim(Extension(delivery): Extension<Delivery>) -> &'static str {
 ///     // Register in the same breath as taking: no await in between.
 ///     delivery.or_else(|| println!("give the job back"));
@@ -39,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Delivery(Arc<Mutex<State>>);
+pub(crate) struct Delivery(Arc<Mutex<State>>);
 
 type Undo = Box<dyn FnOnce() + Send>;
 
@@ -58,7 +55,7 @@ impl Delivery {
     ///
     /// It runs on the connection's task, within the runtime: it must not block, and may spawn.
     /// None runs after [`serve`](super::Listener::serve) has returned. One that panics harms no other.
-    pub fn or_else(&self, undo: impl FnOnce() + Send + 'static) {
+    pub(crate) fn or_else(&self, undo: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         match &mut *state {
             State::Pending(undos) => undos.push(Box::new(undo)),

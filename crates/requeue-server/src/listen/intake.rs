@@ -21,19 +21,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::PollSemaphore;
 
 /// A handle on the limits of one request's body, in the extensions of every request.
-///
-/// ```
-/// use axum::{Extension, body::Body};
-/// use requeue_server::listen::Intake;
-///
-/// async fn import(Extension(intake): Extension<Intake>, body: Body) {
-///     intake.streamed();
-///     // Read `body`, and keep only a line of it at a time.
-/// #   drop(body);
-/// }
-/// ```
 #[derive(Clone)]
-pub struct Intake(Arc<Mutex<State>>);
+pub(crate) struct Intake(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -59,8 +48,7 @@ pub(crate) enum Left {
 /// It is what a handler finds as the (source of the) error of its body. The client gets an answer
 /// that says so in place of whatever error the handler answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refused {
+pub(crate) enum Refused {
     /// 413.
     #[error("the request has more than {limit} bytes")]
     TooLarge {
@@ -93,7 +81,7 @@ impl Intake {
 
     /// This body is read piece by piece and nothing much of it is kept: it may be of any size, and does
     /// not count towards the memory of all. To be called before it is read.
-    pub fn streamed(&self) {
+    pub(crate) fn streamed(&self) {
         self.lock().streamed = true;
     }
 

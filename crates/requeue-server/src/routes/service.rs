@@ -120,3 +120,51 @@ pub(super) async fn about() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("requeue {version}\n\nThe API is described at /v1/openapi.json.\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Limits;
+    use crate::auth::Access;
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use requeue_jobs::{MemoryStore, Store, WallClock};
+    use requeue_testkit::{Fault, Faulty};
+    use std::sync::Arc;
+    use tower::ServiceExt;
+
+    fn app(store: impl Store) -> App {
+        App::new(Arc::new(store), WallClock::system(), Limits::default())
+    }
+
+    /// Returns the response to a GET request, without a socket.
+    async fn get(app: &App, path: &str) -> Response {
+        let access = Access::new([], None).expect("there is no token file");
+        let request = Request::get(path).body(Body::empty()).expect("a valid request");
+        app.router(&access).oneshot(request).await.expect("a router does not fail")
+    }
+
+    #[tokio::test]
+    async fn after_the_shutdown_order_the_server_is_healthy_and_not_ready() {
+        let app = app(MemoryStore::new());
+        assert_eq!(get(&app, "/readyz").await.status(), 200);
+        // The server accepts no connection any more, but open connections can still ask.
+        app.shutdown().order();
+        let response = get(&app, "/readyz").await;
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(get(&app, "/healthz").await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn readiness_without_a_token_does_not_reveal_the_store_error() {
+        let store = Faulty::new(Arc::new(MemoryStore::new()));
+        store.at(1, Fault::Refused);
+        let response = get(&app(store), "/readyz").await;
+        assert_eq!(response.status(), 503);
+        let body = to_bytes(response.into_body(), 10_000).await.expect("it is short");
+        let problem: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+        assert_eq!(problem["detail"], "the store does not answer");
+    }
+}

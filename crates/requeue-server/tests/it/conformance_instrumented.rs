@@ -1,0 +1,42 @@
+//! A store that is watched is a store: it keeps the whole contract.
+
+use requeue_jobs::{Store, Timestamp, WallClock};
+use requeue_server::{InstrumentedStore, Listener};
+use requeue_testkit::{Fixture, MemoryFixture};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct InstrumentedMemory {
+    inner: MemoryFixture,
+    store: Arc<InstrumentedStore>,
+    _listener: Listener,
+}
+
+impl InstrumentedMemory {
+    fn new() -> Self {
+        let inner = MemoryFixture::new();
+        let store = Arc::new(InstrumentedStore::new(inner.store(), WallClock::system()));
+        let _listener = store.events().listen(vec![]).expect("nobody else listens");
+        InstrumentedMemory { inner, store, _listener }
+    }
+}
+
+impl Fixture for InstrumentedMemory {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.inner.advance(by);
+    }
+
+    fn check(&self) {
+        self.inner.check();
+    }
+}
+
+requeue_testkit::conformance!(InstrumentedMemory::new);
