@@ -114,7 +114,7 @@ async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Sign
         () = signals.next() => {}
     }
     tracing::info!("stopping: no more requests are taken, those under way may end");
-    app.shutdown().order();
+    app.shutdown().request();
     tokio::select! {
         () = &mut serving => {
             tracing::info!("stopped");

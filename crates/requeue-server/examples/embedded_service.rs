@@ -57,7 +57,7 @@ async fn main() -> Result<(), BoxError> {
 
     let left = worker.shut_down(Duration::from_secs(10)).await;
     assert!(left.is_empty(), "all were done");
-    app.shutdown().order();
+    app.shutdown().request();
     service.await?;
     println!("the service has ended");
     Ok(())

@@ -16,24 +16,24 @@
 //! A handler that panics is answered for with a 500, and its connection goes on.
 
 mod connection;
+mod connection_state;
 mod delivery;
-mod exchange;
-mod intake;
 mod options;
+mod request_body;
+mod service;
 mod shutdown;
-mod stream;
 mod tls;
 
 pub(crate) use delivery::Delivery;
-pub(crate) use intake::Intake;
 pub use options::Options;
+pub(crate) use request_body::BodyHandle;
 pub use shutdown::Shutdown;
 pub use tls::{Tls, TlsError};
 
 use crate::metrics::Metrics;
 use axum::Router;
-use connection::House;
-use intake::Budget;
+use connection::ConnectionContext;
+use request_body::BodyMemory;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,9 +84,9 @@ impl Listener {
         let cut = CancellationToken::new();
         let _cut_if_dropped = cut.clone().drop_guard();
         let drain = self.options.drain;
-        let house = Arc::new(House {
+        let context = Arc::new(ConnectionContext {
             router,
-            budget: Budget::new(&self.options),
+            body_memory: BodyMemory::new(&self.options),
             options: Arc::new(self.options),
             tls: self.tls,
             shutdown: shutdown.clone(),
@@ -94,8 +94,8 @@ impl Listener {
         });
         let connections = TaskTracker::new();
         tokio::select! {
-            () = shutdown.ordered() => {}
-            never = accept(&self.tcp, &house, &connections, self.metrics.as_deref()) => match never {},
+            () = shutdown.requested() => {}
+            never = accept(&self.tcp, &context, &connections, self.metrics.as_deref()) => match never {},
         }
         drop(self.tcp);
         connections.close();
@@ -109,18 +109,18 @@ impl Listener {
 
 async fn accept(
     tcp: &TcpListener,
-    house: &Arc<House>,
+    context: &Arc<ConnectionContext>,
     connections: &TaskTracker,
     metrics: Option<&Metrics>,
 ) -> std::convert::Infallible {
-    let mut seats = Seats::new(house.options.max_connections);
+    let mut slots = ConnectionSlots::new(context.options.max_connections);
     loop {
-        let seat = seats.take().await;
+        let slot = slots.take().await;
         let (stream, peer) = connection(tcp).await;
-        let (house, counted) = (house.clone(), metrics.map(Metrics::connection));
+        let (context, counted) = (context.clone(), metrics.map(Metrics::connection));
         connections.spawn(async move {
-            house.serve(stream, peer).await;
-            drop((seat, counted));
+            context.serve(stream, peer).await;
+            drop((slot, counted));
         });
     }
 }
@@ -149,14 +149,14 @@ fn is_about_the_client(error: &io::Error) -> bool {
 }
 
 /// Room for so many connections.
-struct Seats {
+struct ConnectionSlots {
     free: Arc<Semaphore>,
     all: usize,
     /// It was said that there is none, and not yet that there is some again.
     full: bool,
 }
 
-impl Seats {
+impl ConnectionSlots {
     fn new(all: usize) -> Self {
         let all = all.clamp(1, Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(all)), all, full: false }
@@ -167,7 +167,7 @@ impl Seats {
             self.full = true;
             tracing::warn!(max = self.all, "no room for more connections: new ones wait");
         }
-        let seat = self.free.clone().acquire_owned().await;
+        let slot = self.free.clone().acquire_owned().await;
         // A tenth, lest it be said with every connection that comes and goes.
         if self.full && self.free.available_permits() >= self.all / 10 {
             self.full = self.free.available_permits() == 0;
@@ -175,7 +175,7 @@ impl Seats {
                 tracing::info!("room for connections again");
             }
         }
-        seat.expect("this semaphore is never closed")
+        slot.expect("this semaphore is never closed")
     }
 }
 

@@ -5,17 +5,17 @@ mod claim;
 mod document;
 mod jobs;
 mod kinds;
-mod lines;
+mod monitoring;
 mod schedules;
 mod service;
 mod settle;
+mod streaming;
 mod transfer;
-mod watching;
 
 pub use backups::{BackedUp, Backup};
 
-use crate::answer::Failure;
 use crate::app::App;
+use crate::response::ProblemResponse;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
@@ -86,9 +86,9 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(transfer::export))
         .routes(routes!(transfer::import))
         .routes(routes!(backups::backup))
-        .routes(routes!(watching::events))
-        .routes(routes!(watching::workers))
-        .routes(routes!(watching::metrics))
+        .routes(routes!(monitoring::events))
+        .routes(routes!(monitoring::workers))
+        .routes(routes!(monitoring::metrics))
         .routes(routes!(service::stats))
         .routes(routes!(service::problem))
         .routes(routes!(service::healthy))
@@ -102,11 +102,11 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/openapi.json", get(move || service::document(document.clone())))
         .route("/", get(service::about))
         .method_not_allowed_fallback(async || {
-            Failure(Problem::new(Sort::WrongMethod, "this path has no such method"))
+            ProblemResponse(Problem::new(Sort::WrongMethod, "this path has no such method"))
         })
         .fallback(async |uri: axum::http::Uri| {
             let detail = format!("there is nothing at {}", uri.path());
-            Failure(Problem::new(Sort::NoSuchPath, detail))
+            ProblemResponse(Problem::new(Sort::NoSuchPath, detail))
         })
         // The connection has a limit of its own, which answers as we do.
         .layer(DefaultBodyLimit::disable())

@@ -1,4 +1,4 @@
-//! Who gets in.
+//! Access checks, with a router of their own.
 
 use super::*;
 use axum::body::Body;
@@ -21,7 +21,7 @@ fn router() -> Router {
 
 fn restricted() -> Access {
     let tokens = [(Right::Full, FULL.to_owned()), (Right::Read, READ.to_owned())];
-    Access::new(tokens, None).expect("they are tokens")
+    Access::new(tokens, None).expect("the tokens are valid")
 }
 
 async fn ask(access: &Access, method: &str, path: &str, value: Option<&str>) -> Response<Body> {
@@ -39,7 +39,7 @@ async fn status(access: &Access, method: &str, path: &str, token: Option<&str>) 
 }
 
 #[tokio::test]
-async fn without_tokens_everybody_may_do_everything() {
+async fn without_tokens_every_request_is_allowed() {
     let access = Access::new([], None).unwrap();
     assert!(!access.is_restricted());
     assert_eq!(status(&access, "POST", "/v1/put", None).await, 200);
@@ -47,7 +47,7 @@ async fn without_tokens_everybody_may_do_everything() {
 }
 
 #[tokio::test]
-async fn with_tokens_nothing_but_health_is_open() {
+async fn with_tokens_only_the_health_paths_are_open() {
     let access = restricted();
     assert!(access.is_restricted());
     for path in ["/healthz", "/readyz"] {
@@ -63,7 +63,7 @@ async fn with_tokens_nothing_but_health_is_open() {
 }
 
 #[tokio::test]
-async fn a_full_token_may_do_everything_and_a_read_token_may_read() {
+async fn a_full_token_allows_everything_and_a_read_token_allows_reading() {
     let access = restricted();
     assert_eq!(status(&access, "POST", "/v1/put", Some(FULL)).await, 200);
     assert_eq!(status(&access, "GET", "/v1/kinds", Some(FULL)).await, 200);
@@ -95,7 +95,7 @@ impl Drop for File {
 }
 
 #[tokio::test]
-async fn tokens_are_read_from_a_file_and_read_again_when_told() {
+async fn the_token_file_is_read_again_on_reload() {
     let file = File::new("again", &format!("# ours\n\nfull {FULL}\n  read\t{READ}  \r\n"));
     let given = (Right::Full, "given-token-0123456789".to_owned());
     let access = Access::new([given], Some(file.0.clone())).unwrap();
@@ -112,7 +112,7 @@ async fn tokens_are_read_from_a_file_and_read_again_when_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_lost_its_tokens_opens_nothing() {
+async fn a_file_that_lost_its_tokens_keeps_the_current_ones() {
     let file = File::new("lost", &format!("full {FULL}\n"));
     let access = Access::new([], Some(file.0.clone())).unwrap();
     for text in ["", "# full gone\n", "full short\n"] {
@@ -126,22 +126,22 @@ async fn a_file_that_lost_its_tokens_opens_nothing() {
 
 #[test]
 fn errors_name_the_file_and_the_line_and_never_the_token() {
-    for (wrong, said) in [
-        ("secret-secret-secret", "neither \"full TOKEN\" nor \"read TOKEN\""),
+    for (invalid, expected) in [
+        ("secret-secret-secret", "the line is neither \"full TOKEN\" nor \"read TOKEN\""),
         ("write secret-secret-secret", "neither"),
-        ("full secret", "a token of 6 bytes: it takes 16 to 512"),
-        ("full secret-secret-secret two", "something else in it than visible ASCII"),
+        ("full secret", "the token has 6 bytes; 16 to 512 are required"),
+        ("full secret-secret-secret two", "characters other than visible ASCII"),
     ] {
-        let file = File::new("wrong", &format!("# a comment\nfull {FULL}\n{wrong}\n"));
+        let file = File::new("wrong", &format!("# a comment\nfull {FULL}\n{invalid}\n"));
         let error = Access::new([], Some(file.0.clone())).unwrap_err();
         assert!(matches!(error, TokenError::Line { line: 3, .. }), "{error}");
         let text = error.to_string();
         let place = format!("{}, line 3: ", file.0.display());
-        assert!(text.starts_with(&place) && text.contains(said), "{text}");
+        assert!(text.starts_with(&place) && text.contains(expected), "{text}");
         assert!(!format!("{text}{error:?}").contains("secret"), "{text}");
     }
     let missing = Access::new([], Some("/nowhere/tokens".into())).unwrap_err();
-    assert_eq!(missing.to_string(), "could not read the tokens in /nowhere/tokens");
+    assert_eq!(missing.to_string(), "could not read the token file /nowhere/tokens");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A connection, from its first byte to its last.
 
-use super::exchange::Exchanges;
-use super::intake::Budget;
-use super::stream::{Conversation, Overdue, Stream};
+use super::connection_state::{ConnectionState, Stream, TimeoutReason};
+use super::request_body::BodyMemory;
+use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -18,61 +18,61 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// What all connections of a server have in common.
-pub(super) struct House {
+pub(super) struct ConnectionContext {
     pub(super) router: Router,
     pub(super) options: Arc<Options>,
-    pub(super) budget: Budget,
+    pub(super) body_memory: BodyMemory,
     pub(super) tls: Option<Tls>,
     pub(super) shutdown: Shutdown,
     /// Time is up for what has not ended by itself.
     pub(super) cut: CancellationToken,
 }
 
-impl House {
+impl ConnectionContext {
     /// Serves one client until it is gone.
     pub(super) async fn serve(&self, tcp: TcpStream, peer: SocketAddr) {
         // An answer is written as a whole: there is nothing to collect.
         let _ = tcp.set_nodelay(true);
         match &self.tls {
-            None => self.converse(tcp, peer).await,
+            None => self.serve_http(tcp, peer).await,
             // Apart, because it is large, and a connection without TLS would carry it, too.
-            Some(tls) => Box::pin(self.secured(tls, tcp, peer)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls, tcp, peer)).await,
         }
     }
 
-    async fn secured(&self, tls: &Tls, tcp: TcpStream, peer: SocketAddr) {
+    async fn serve_tls(&self, tls: &Tls, tcp: TcpStream, peer: SocketAddr) {
         let handshake = timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp));
         let result = tokio::select! {
             // Nobody has asked for anything yet.
-            () = self.shutdown.ordered() => return,
+            () = self.shutdown.requested() => return,
             result = handshake => result,
         };
         match result {
-            Ok(Ok(stream)) => self.converse(stream, peer).await,
+            Ok(Ok(stream)) => self.serve_http(stream, peer).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
+    async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
         // Declared first, so that it is dropped last: by then the handler is gone.
-        let conversation = Losing(Conversation::new());
-        let exchanges = Exchanges {
+        let state = LostOnDrop(ConnectionState::new());
+        let pending = RequestService {
             router: self.router.clone(),
-            conversation: conversation.0.clone(),
+            state: state.0.clone(),
             options: self.options.clone(),
-            budget: self.budget.clone(),
+            body_memory: self.body_memory.clone(),
             peer,
         };
-        let stream = Stream::new(stream, conversation.0.clone());
+        let stream = Stream::new(stream, state.0.clone());
         let mut connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
-            // It would start late after a request that was waited for: see `Patience`.
+            // It would start late after a request that was waited for: see `TimeoutTimer`.
             .header_read_timeout(None)
             .max_header_size(self.options.max_head)
-            .serve_connection(TokioIo::new(stream), exchanges);
-        let mut patience = Patience::new(&conversation.0, &self.options);
+            .serve_connection(TokioIo::new(stream), pending);
+        let mut timeouts = TimeoutTimer::new(&state.0, &self.options);
         // Its own, as each look at one takes a lock, and there is one look for every wake-up.
         let (shutdown, cut) = (self.shutdown.child(), self.cut.child_token());
         let mut stopping = false;
@@ -86,17 +86,17 @@ impl House {
                     return;
                 }
                 result = &mut connection => break result,
-                () = shutdown.ordered(), if !stopping => {
+                () = shutdown.requested(), if !stopping => {
                     stopping = true;
-                    conversation.0.closing();
+                    state.0.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
-                why = patience.ends() => {
+                why = timeouts.ends() => {
                     tracing::debug!(%peer, ?why, "connection overdue");
-                    if why != Overdue::Idle {
+                    if why != TimeoutReason::Idle {
                         return;
                     }
-                    conversation.0.closing();
+                    state.0.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
             }
@@ -106,8 +106,8 @@ impl House {
         }
         // Without the handler, if it still ran.
         let stream = connection.into_parts().io.into_inner().into_inner();
-        conversation.0.lost();
-        if conversation.0.is_unread() {
+        state.0.lost();
+        if state.0.is_unread() {
             self.linger(stream).await;
         }
     }
@@ -127,9 +127,9 @@ impl House {
 }
 
 /// Whatever ends a connection, a panic included, its answers are settled.
-struct Losing(Arc<Conversation>);
+struct LostOnDrop(Arc<ConnectionState>);
 
-impl Drop for Losing {
+impl Drop for LostOnDrop {
     fn drop(&mut self) {
         self.0.lost();
     }
@@ -139,25 +139,25 @@ impl Drop for Losing {
 ///
 /// The deadline moves with nearly every byte. The timer does not: it is set when the deadline comes
 /// nearer, and looks again when it has fired.
-struct Patience<'a> {
-    conversation: &'a Conversation,
+struct TimeoutTimer<'a> {
+    state: &'a ConnectionState,
     options: &'a Options,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<'a> Patience<'a> {
-    fn new(conversation: &'a Conversation, options: &'a Options) -> Self {
-        Self { conversation, options, timer: None }
+impl<'a> TimeoutTimer<'a> {
+    fn new(state: &'a ConnectionState, options: &'a Options) -> Self {
+        Self { state, options, timer: None }
     }
 
-    async fn ends(&mut self) -> Overdue {
+    async fn ends(&mut self) -> TimeoutReason {
         let mut ends = pin!(poll_fn(|cx| self.poll(cx)));
         ends.as_mut().await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Overdue> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TimeoutReason> {
         loop {
-            let Some((at, why)) = self.conversation.deadline(self.options) else {
+            let Some((at, why)) = self.state.deadline(self.options) else {
                 return Poll::Pending;
             };
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// ```ignore
 /// async fn claim(Extension(delivery): Extension<Delivery>) -> &'static str {
 ///     // Register in the same breath as taking: no await in between.
-///     delivery.or_else(|| println!("give the job back"));
+///     delivery.on_lost(|| println!("give the job back"));
 ///     "a job"
 /// }
 /// ```
@@ -55,7 +55,7 @@ impl Delivery {
     ///
     /// It runs on the connection's task, within the runtime: it must not block, and may spawn.
     /// None runs after [`serve`](super::Listener::serve) has returned. One that panics harms no other.
-    pub(crate) fn or_else(&self, undo: impl FnOnce() + Send + 'static) {
+    pub(crate) fn on_lost(&self, undo: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         match &mut *state {
             State::Pending(undos) => undos.push(Box::new(undo)),
@@ -131,7 +131,7 @@ mod tests {
     fn counted(delivery: &Delivery) -> Arc<AtomicUsize> {
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = runs.clone();
-        delivery.or_else(move || {
+        delivery.on_lost(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         runs
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn one_that_panics_does_not_keep_the_next_from_running() {
         let delivery = Delivery::new();
-        delivery.or_else(|| panic!("on purpose"));
+        delivery.on_lost(|| panic!("on purpose"));
         let runs = counted(&delivery);
         delivery.lost();
         assert_eq!(runs.load(Ordering::Relaxed), 1);

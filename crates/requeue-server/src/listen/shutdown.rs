@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let shutdown = Shutdown::new();
 /// let handler = shutdown.clone();
-/// let long_poll = tokio::spawn(async move { handler.ordered().await });
-/// shutdown.order();
+/// let long_poll = tokio::spawn(async move { handler.requested().await });
+/// shutdown.request();
 /// long_poll.await.unwrap();
-/// assert!(shutdown.is_ordered());
+/// assert!(shutdown.is_requested());
 /// # });
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -26,17 +26,17 @@ impl Shutdown {
     }
 
     /// Orders it. There is no way back; ordering twice changes nothing.
-    pub fn order(&self) {
+    pub fn request(&self) {
         self.0.cancel();
     }
 
     /// Whether it was ordered.
-    pub fn is_ordered(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
     /// Waits until it is ordered. May be dropped at any time.
-    pub async fn ordered(&self) {
+    pub async fn requested(&self) {
         self.0.cancelled().await;
     }
 

@@ -1,9 +1,9 @@
 //! Copies of the store, where the operator allowed them.
 
 use super::Problems;
-use super::lines::Sink;
-use crate::answer::Answered;
+use super::streaming::BodyWriter;
 use crate::app::App;
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -28,7 +28,7 @@ pub struct BackedUp {
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(title = "BackupLine")]
-pub(super) enum Line {
+pub(super) enum BackupLine {
     /// So far: bytes that were copied, and about how many there are.
     Copied {
         /// Copied.
@@ -48,27 +48,27 @@ pub(super) enum Line {
 /// where the server was started with a directory for backups; one at a time.
 #[utoipa::path(
     post, path = "/v1/backups", tag = "service", operation_id = "make_backup",
-    responses((status = 200, body = Line, content_type = "application/jsonl"), Problems)
+    responses((status = 200, body = BackupLine, content_type = "application/jsonl"), Problems)
 )]
-pub(super) async fn backup(State(app): State<App>) -> Answered<Response> {
+pub(super) async fn backup(State(app): State<App>) -> ApiResult<Response> {
     let Some(backup) = app.backup() else {
         let detail = "this server makes no backups: start it with --backups DIRECTORY, on the \
                       disk store";
         return Err(Problem::new(Sort::NotAllowed, detail).into());
     };
-    let Ok(alone) = app.backing_up().try_lock_owned() else {
+    let Ok(alone) = app.backup_lock().try_lock_owned() else {
         return Err(Problem::new(Sort::Busy, "another backup is under way").into());
     };
-    let (sink, body) = Sink::new();
+    let (writer, body) = BodyWriter::new();
     app.tasks().spawn_blocking(move || {
         let _alone = alone;
         // Whoever asked for it may go away: it is made all the same.
-        let made = backup(&mut |bytes, of| sink.maybe_line(&Line::Copied { bytes, of }));
-        sink.line(&match made {
-            Ok(done) => Line::Done(done),
+        let made = backup(&mut |bytes, of| writer.maybe_line(&BackupLine::Copied { bytes, of }));
+        writer.line(&match made {
+            Ok(done) => BackupLine::Done(done),
             Err(reason) => {
                 tracing::error!(%reason, "a backup was not made");
-                Line::Error(Box::new(Problem::new(Sort::Unavailable, reason)))
+                BackupLine::Error(Box::new(Problem::new(Sort::Unavailable, reason)))
             }
         });
     });

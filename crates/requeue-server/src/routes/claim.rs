@@ -1,11 +1,11 @@
 //! Claiming jobs.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
 use crate::claims;
 use crate::extract::Json;
 use crate::listen::Delivery;
+use crate::response::ApiResult;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -28,7 +28,7 @@ pub(super) async fn claim(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
     Json(request): Json<ClaimRequest>,
-) -> Answered<Json<ClaimAnswer>> {
+) -> ApiResult<Json<ClaimAnswer>> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     check_wait(&app, wait)?;
     Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
@@ -45,13 +45,13 @@ pub(super) async fn claim(
 pub(super) async fn wait(
     State(app): State<App>,
     Json(request): Json<WaitRequest>,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     let (kinds, wait) = request.read(&app.reading())?;
     check_wait(&app, wait)?;
-    let _place = app.wait()?;
+    let _slot = app.wait_slot()?;
     tokio::select! {
         waited = app.store().wait(kinds, wait) => waited?,
-        () = app.shutdown().ordered() => {}
+        () = app.shutdown().requested() => {}
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -2,10 +2,10 @@
 
 use super::Problems;
 use super::jobs::cursor;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Asked, Json, OfKind};
-use crate::jobs_of_kind;
+use crate::bulk;
+use crate::extract::{Json, KindPath, QueryParams};
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{
@@ -18,7 +18,7 @@ use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
     responses((status = 200, body = Kinds), Problems)
 )]
-pub(super) async fn all(State(app): State<App>) -> Answered<Json<Kinds>> {
+pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<Kinds>> {
     let kinds = app.store().kinds().await?;
     Ok(Json(Kinds { kinds: kinds.iter().map(KindStats::from).collect() }))
 }
@@ -26,10 +26,13 @@ pub(super) async fn all(State(app): State<App>) -> Answered<Json<Kinds>> {
 /// One kind: its counts and its settings. One that was never used has none, and the default ones.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
-    params(OfKind),
+    params(KindPath),
     responses((status = 200, body = KindStats), Problems)
 )]
-pub(super) async fn one(State(app): State<App>, OfKind(kind): OfKind) -> Answered<Json<KindStats>> {
+pub(super) async fn one(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<Json<KindStats>> {
     let settings = app.store().settings(kind.clone()).await?;
     let kinds = app.store().kinds().await?;
     let unused = || KindView {
@@ -52,22 +55,22 @@ pub(super) async fn one(State(app): State<App>, OfKind(kind): OfKind) -> Answere
 )]
 pub(super) async fn settings(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-) -> Answered<Json<SettingsText>> {
+    KindPath(kind): KindPath,
+) -> ApiResult<Json<SettingsText>> {
     Ok(Json(SettingsText::from(&app.store().settings(kind).await?)))
 }
 
 /// Sets all settings of a kind. What is not said becomes the default.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
-    params(OfKind),
+    params(KindPath),
     request_body = SettingsPatch, responses((status = 200, body = SettingsText), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsText>> {
+) -> ApiResult<Json<SettingsText>> {
     keep(&app, kind, Settings::default(), &settings).await
 }
 
@@ -77,7 +80,7 @@ async fn keep(
     kind: Kind,
     before: Settings,
     patch: &SettingsPatch,
-) -> Answered<Json<SettingsText>> {
+) -> ApiResult<Json<SettingsText>> {
     let settings = patch.apply(before, &app.reading())?;
     app.store().set(kind, settings.clone()).await?;
     Ok(Json(SettingsText::from(&settings)))
@@ -88,14 +91,14 @@ async fn keep(
 /// It is read and then written: of two that are sent at the same time, one may be lost.
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
-    params(OfKind),
+    params(KindPath),
     request_body = SettingsPatch, responses((status = 200, body = SettingsText), Problems)
 )]
 pub(super) async fn change(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsText>> {
+) -> ApiResult<Json<SettingsText>> {
     let now = app.store().settings(kind.clone()).await?;
     keep(&app, kind, now, &settings).await
 }
@@ -106,35 +109,41 @@ pub(super) async fn change(
 /// that are leased end with their leases. What is put meanwhile may stay.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
-    params(OfKind, AfterQuery),
+    params(KindPath, AfterQuery),
     responses((status = 200, body = KindDeleted), Problems)
 )]
 pub(super) async fn delete(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-    Asked(query): Asked<AfterQuery>,
-) -> Answered<Json<KindDeleted>> {
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<AfterQuery>,
+) -> ApiResult<Json<KindDeleted>> {
     let after = cursor(query.after)?;
-    Ok(Json(jobs_of_kind::delete(&**app.store(), kind, after).await?))
+    Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
 }
 
 /// Lets no job of a kind be claimed. What is leased goes on.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/pause", tag = "kinds", operation_id = "pause_kind",
-    params(OfKind),
+    params(KindPath),
     responses((status = 204, description = "It is paused."), Problems)
 )]
-pub(super) async fn pause(State(app): State<App>, OfKind(kind): OfKind) -> Answered<StatusCode> {
+pub(super) async fn pause(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<StatusCode> {
     Ok(set_paused(&app, kind, true).await?)
 }
 
 /// Lets jobs of a kind be claimed again.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/resume", tag = "kinds", operation_id = "resume_kind",
-    params(OfKind),
+    params(KindPath),
     responses((status = 204, description = "It is not paused."), Problems)
 )]
-pub(super) async fn resume(State(app): State<App>, OfKind(kind): OfKind) -> Answered<StatusCode> {
+pub(super) async fn resume(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<StatusCode> {
     Ok(set_paused(&app, kind, false).await?)
 }
 
@@ -150,14 +159,14 @@ async fn set_paused(app: &App, kind: Kind, paused: bool) -> Result<StatusCode, S
 /// How many pending jobs fall due when.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/upcoming", tag = "kinds", operation_id = "upcoming_jobs",
-    params(OfKind, UpcomingQuery),
+    params(KindPath, UpcomingQuery),
     responses((status = 200, body = Upcoming), Problems)
 )]
 pub(super) async fn upcoming(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-    Asked(query): Asked<UpcomingQuery>,
-) -> Answered<Json<Upcoming>> {
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<UpcomingQuery>,
+) -> ApiResult<Json<Upcoming>> {
     let spans = query.read(&app.reading())?;
     let counts = app.store().upcoming(kind, spans).await?;
     Ok(Json(Upcoming::new(spans, counts)))

@@ -1,9 +1,9 @@
 //! Schedules, as the store keeps them: whoever ticks says when the next time is.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Json, OfJob, OfKind};
+use crate::extract::{JobPath, Json, KindPath};
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{ScheduleText, Schedules, TickRequest, TickResult};
@@ -12,10 +12,13 @@ use requeue_http::{Problem, Sort};
 /// The schedules of a kind, by id.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/schedules", tag = "schedules", operation_id = "list_schedules",
-    params(OfKind),
+    params(KindPath),
     responses((status = 200, body = Schedules), Problems)
 )]
-pub(super) async fn all(State(app): State<App>, OfKind(kind): OfKind) -> Answered<Json<Schedules>> {
+pub(super) async fn all(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<Json<Schedules>> {
     let schedules = app.store().schedules(kind).await?;
     Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleText::from).collect() }))
 }
@@ -23,14 +26,14 @@ pub(super) async fn all(State(app): State<App>, OfKind(kind): OfKind) -> Answere
 /// Keeps a schedule, in place of one of the same id.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
-    params(OfJob), request_body = ScheduleText,
+    params(JobPath), request_body = ScheduleText,
     responses((status = 204, description = "It is kept."), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
-    OfJob(kind, id): OfJob,
+    JobPath(kind, id): JobPath,
     Json(schedule): Json<ScheduleText>,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     if schedule.id.is_some() {
         return Err(Problem::new(Sort::Invalid, "the path says it already").at("id").into());
     }
@@ -43,10 +46,13 @@ pub(super) async fn set(
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules",
     operation_id = "remove_schedule",
-    params(OfJob),
+    params(JobPath),
     responses((status = 204, description = "It is removed."), Problems)
 )]
-pub(super) async fn remove(State(app): State<App>, OfJob(kind, id): OfJob) -> Answered<StatusCode> {
+pub(super) async fn remove(
+    State(app): State<App>,
+    JobPath(kind, id): JobPath,
+) -> ApiResult<StatusCode> {
     if app.store().remove_schedule(kind.clone(), id.clone()).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
@@ -60,14 +66,14 @@ pub(super) async fn remove(State(app): State<App>, OfJob(kind, id): OfJob) -> An
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/schedules/{id}/tick", tag = "schedules",
     operation_id = "tick_schedule",
-    params(OfJob), request_body = TickRequest,
+    params(JobPath), request_body = TickRequest,
     responses((status = 200, body = TickResult), Problems)
 )]
 pub(super) async fn tick(
     State(app): State<App>,
-    OfJob(kind, id): OfJob,
+    JobPath(kind, id): JobPath,
     Json(request): Json<TickRequest>,
-) -> Answered<Json<TickResult>> {
+) -> ApiResult<Json<TickResult>> {
     let tick = request.read(kind, id, &app.reading())?;
     Ok(Json(app.store().tick(tick).await?.into()))
 }

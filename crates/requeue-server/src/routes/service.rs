@@ -1,9 +1,9 @@
 //! Running it.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Json, unreadable};
+use crate::extract::{Json, invalid_path};
+use crate::response::ApiResult;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -41,7 +41,7 @@ pub(super) struct Stats {
 #[utoipa::path(
     get, path = "/v1/stats", tag = "service", responses((status = 200, body = Stats), Problems)
 )]
-pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
+pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
     let kinds = app.store().kinds().await?;
     let sum = |count: fn(&requeue_jobs::Counts) -> u64| {
         kinds.iter().map(|kind| count(&kind.counts)).sum()
@@ -64,8 +64,8 @@ pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
     params(("name" = String, Path)),
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
-pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> Answered<String> {
-    let Path(name) = name.map_err(unreadable)?;
+pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiResult<String> {
+    let Path(name) = name.map_err(invalid_path)?;
     match Sort::named(&name) {
         Some(sort) => {
             let (title, status, advice) = (sort.title(), sort.status(), sort.advice());
@@ -92,8 +92,8 @@ pub(super) async fn healthy() -> &'static str {
     get, path = "/readyz", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
-pub(super) async fn ready(State(app): State<App>) -> Answered<&'static str> {
-    if app.shutdown().is_ordered() {
+pub(super) async fn ready(State(app): State<App>) -> ApiResult<&'static str> {
+    if app.shutdown().is_requested() {
         return Err(Problem::new(Sort::Stopping, "the server is being shut down").into());
     }
     // Any kind will do: nothing is made by looking.
@@ -149,7 +149,7 @@ mod tests {
         let app = app(MemoryStore::new());
         assert_eq!(get(&app, "/readyz").await.status(), 200);
         // The server accepts no connection any more, but open connections can still ask.
-        app.shutdown().order();
+        app.shutdown().request();
         let response = get(&app, "/readyz").await;
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["content-type"], "application/problem+json");

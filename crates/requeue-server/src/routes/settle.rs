@@ -2,13 +2,13 @@
 
 use super::Problems;
 use super::jobs::entries;
-use crate::answer::Answered;
 use crate::app::App;
 use crate::extract::Json;
+use crate::response::ApiResult;
 use axum::extract::State;
-use requeue_http::wire::{BatchErrors as Unread, Results, SettleBatch, SettleDone, SettleVerb};
+use requeue_http::wire::{BatchErrors, Results, SettleBatch, SettleDone, SettleVerb};
 
-type Settling = Answered<Json<Results<SettleDone>>>;
+type Settling = ApiResult<Json<Results<SettleDone>>>;
 
 /// Settles leases, each in its own way.
 #[utoipa::path(
@@ -78,7 +78,7 @@ async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> 
     let reading = app.reading();
     let leases = batch.leases.into_iter().enumerate();
     let read = leases.map(|(n, lease)| lease.read(&format!("leases[{n}]."), verb, &reading));
-    let (mut settlements, unread) = Unread::split(read);
+    let (mut settlements, errors) = BatchErrors::split(read);
     let settled = match settlements.len() {
         0 => Vec::new(),
         // Those that come alone go to the store together.
@@ -88,5 +88,5 @@ async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> 
         }
         _ => app.store().settle(settlements).await?,
     };
-    Ok(Json(unread.join(settled.into_iter().map(|settled| settled.map(SettleDone::from)))))
+    Ok(Json(errors.join(settled.into_iter().map(|settled| settled.map(SettleDone::from)))))
 }

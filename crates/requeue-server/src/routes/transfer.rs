@@ -2,11 +2,11 @@
 
 use super::Problems;
 use super::jobs::entries;
-use super::lines::Sink;
-use crate::answer::Answered;
+use super::streaming::BodyWriter;
 use crate::app::App;
-use crate::extract::{Json, OfKind};
-use crate::listen::Intake;
+use crate::extract::{Json, KindPath};
+use crate::listen::BodyHandle;
+use crate::response::ApiResult;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -15,9 +15,7 @@ use axum::response::{IntoResponse, Response};
 // Not tokio's: under that one a thread may not block, and these are to.
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
-use requeue_http::wire::{
-    BatchErrors as Unread, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results,
-};
+use requeue_http::wire::{BatchErrors, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results};
 use requeue_http::{Problem, Sort};
 use requeue_jobs::transfer::{self, Progress, TransferError};
 use requeue_jobs::{Invalid, Restore};
@@ -34,18 +32,18 @@ const CHUNK: usize = 64 << 10;
 /// Jobs that are here already are not touched. For whole stores there is `/v1/import`.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/restore", tag = "service", operation_id = "restore_jobs",
-    params(OfKind),
+    params(KindPath),
     request_body = RestoreRequest,
     responses((status = 200, body = Results<RestoreDone>), Problems)
 )]
 pub(super) async fn restore(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(request): Json<RestoreRequest>,
-) -> Answered<Json<Results<RestoreDone>>> {
+) -> ApiResult<Json<Results<RestoreDone>>> {
     entries("jobs", request.jobs.len())?;
     let (generation, fence, read) = request.read(&kind, &app.reading());
-    let (jobs, unread) = Unread::split(read);
+    let (jobs, errors) = BatchErrors::split(read);
     let restore = Restore { kind, generation, fence, jobs };
     restore.check().map_err(|invalid| {
         let field = match invalid {
@@ -56,7 +54,7 @@ pub(super) async fn restore(
         Problem::from(invalid).at(field)
     })?;
     let restored = app.store().restore(restore).await?;
-    Ok(Json(unread.join(restored.into_iter().map(|restored| restored.map(RestoreDone::from)))))
+    Ok(Json(errors.join(restored.into_iter().map(|restored| restored.map(RestoreDone::from)))))
 }
 
 /// Ends leases that expired, and drops dead jobs that are not kept.
@@ -69,7 +67,7 @@ pub(super) async fn restore(
 pub(super) async fn reap(
     State(app): State<App>,
     Json(request): Json<ReapRequest>,
-) -> Answered<Json<Reaped>> {
+) -> ApiResult<Json<Reaped>> {
     Ok(Json(Reaped { reaped: app.store().reap(request.max).await? }))
 }
 
@@ -80,24 +78,24 @@ pub(super) async fn reap(
     get, path = "/v1/export", tag = "service",
     responses((status = 200, body = String, content_type = "application/jsonl"), Problems)
 )]
-pub(super) async fn export(State(app): State<App>) -> Answered<Response> {
-    let place = app.transfer()?;
-    let (sink, body) = Sink::new();
+pub(super) async fn export(State(app): State<App>) -> ApiResult<Response> {
+    let slot = app.transfer_slot()?;
+    let (writer, body) = BodyWriter::new();
     app.tasks().clone().spawn_blocking(move || {
-        let _place = place;
-        let mut out = BufWriter::with_capacity(CHUNK, sink.clone());
+        let _slot = slot;
+        let mut out = BufWriter::with_capacity(CHUNK, writer.clone());
         let stopped = || io::Error::other("the server is being shut down");
         let exported = block_on(async {
             tokio::select! {
                 exported = transfer::export(&**app.store(), &mut out, |_| {}) => exported.map(drop),
-                () = app.shutdown().ordered() => Err(TransferError::Write(stopped())),
+                () = app.shutdown().requested() => Err(TransferError::Write(stopped())),
             }
         });
         if let Err(error) = exported {
             // What is left in the buffer is not sent.
             drop(out.into_parts());
             tracing::warn!(%error, "an export was cut");
-            sink.cut(io::Error::other(error));
+            writer.cut(io::Error::other(error));
         }
     });
     Ok(([(header::CONTENT_TYPE, "application/jsonl")], body).into_response())
@@ -136,16 +134,16 @@ impl From<Progress> for Imported {
 )]
 pub(super) async fn import(
     State(app): State<App>,
-    Extension(intake): Extension<Intake>,
+    Extension(body_handle): Extension<BodyHandle>,
     body: Body,
-) -> Answered<Json<Imported>> {
-    let place = app.transfer()?;
-    intake.streamed();
+) -> ApiResult<Json<Imported>> {
+    let slot = app.transfer_slot()?;
+    body_handle.streamed();
     let stream = body.into_data_stream().map_err(io::Error::other);
     let runtime = Handle::current();
     let store = app.store().clone();
     let imported = app.tasks().spawn_blocking(move || {
-        let _place = place;
+        let _slot = slot;
         let input = SyncIoBridge::new_with_handle(StreamReader::new(stream), runtime);
         let mut input = BufReader::with_capacity(CHUNK, input);
         block_on(transfer::import(&*store, &mut input, |_| {}))

@@ -1,7 +1,7 @@
 //! A store that is watched is a store: it keeps the whole contract.
 
 use requeue_jobs::{Store, Timestamp, WallClock};
-use requeue_server::{InstrumentedStore, Listener};
+use requeue_server::{EventListener, InstrumentedStore};
 use requeue_testkit::{Fixture, MemoryFixture};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 struct InstrumentedMemory {
     inner: MemoryFixture,
     store: Arc<InstrumentedStore>,
-    _listener: Listener,
+    _listener: EventListener,
 }
 
 impl InstrumentedMemory {

@@ -2,13 +2,13 @@
 
 use crate::support::instrumented::{InstrumentedFixture, LEASE, job, kind, retry};
 use requeue_jobs::{ChangeKind, Condition, Put, Settings, Settlement, Store};
-use requeue_server::{Listener, Told};
+use requeue_server::{EventItem, EventListener};
 use requeue_testkit::block_on;
 use std::time::Duration;
 
-fn heard(listener: &mut Listener) -> String {
+fn heard(listener: &mut EventListener) -> String {
     match block_on(listener.next()) {
-        Some(Told::Event(event)) => {
+        Some(EventItem::Event(event)) => {
             serde_json::to_string(&*event).expect("an event can be written")
         }
         other => panic!("no event: {other:?}"),
@@ -99,7 +99,9 @@ fn who_is_too_slow_is_told_once_how_much_was_missed_and_hears_the_rest() {
     for n in 0..5000 {
         fixture.put(job("mail", &n.to_string())).unwrap();
     }
-    let Some(Told::Missed(missed)) = block_on(listener.next()) else { panic!("none was missed") };
+    let Some(EventItem::Missed(missed)) = block_on(listener.next()) else {
+        panic!("none was missed")
+    };
     for n in missed.count..5000 {
         assert!(heard(&mut listener).contains(&format!(r#""id":"{n}""#)), "{n}");
     }
@@ -111,7 +113,7 @@ fn who_is_too_slow_is_told_once_how_much_was_missed_and_hears_the_rest() {
 fn a_hundred_may_listen_and_another_once_one_has_left() {
     let fixture = InstrumentedFixture::new();
     let listen = || fixture.store.events().listen(vec![]);
-    let mut listeners: Vec<Listener> = (0..100).map(|_| listen().unwrap()).collect();
+    let mut listeners: Vec<EventListener> = (0..100).map(|_| listen().unwrap()).collect();
     let error = listen().unwrap_err();
     assert_eq!(error.to_string(), "100 clients listen to events already, and that is the limit");
     listeners.pop();

@@ -349,10 +349,10 @@ fn requests_are_counted_by_route_and_what_is_open_while_it_is() {
     let fixture = InstrumentedFixture::new();
     let metrics = fixture.store.metrics();
     let took = Duration::from_millis(20);
-    metrics.answered("/v1/kinds/{kind}", "GET", 200, took);
-    metrics.answered("/v1/kinds/{kind}", "GET", 204, took);
-    metrics.answered("/v1/kinds/{kind}", "GET", 404, took);
-    metrics.answered("", "BREW", 405, took);
+    metrics.request_finished("/v1/kinds/{kind}", "GET", 200, took);
+    metrics.request_finished("/v1/kinds/{kind}", "GET", 204, took);
+    metrics.request_finished("/v1/kinds/{kind}", "GET", 404, took);
+    metrics.request_finished("", "BREW", 405, took);
     let connections = [metrics.connection(), metrics.connection()];
     let worker = WorkerName::new("w").unwrap();
     let waiting = fixture.store.waiting(&worker, &[kind("mail")]);
@@ -381,7 +381,7 @@ fn requests_are_counted_by_route_and_what_is_open_while_it_is() {
 #[test]
 fn prometheus_has_nothing_to_say_against_it() {
     let fixture = busy();
-    fixture.store.metrics().answered("/v1/claim", "POST", 200, LEASE);
+    fixture.store.metrics().request_finished("/v1/claim", "POST", 200, LEASE);
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -6,7 +6,7 @@ use requeue_server::Worker;
 use std::time::Duration;
 
 fn worker(fixture: &InstrumentedFixture, name: &str) -> Worker {
-    let workers = fixture.store.workers().seen();
+    let workers = fixture.store.workers().list();
     workers.into_iter().find(|worker| worker.name.as_str() == name).expect("it is known")
 }
 
@@ -52,7 +52,7 @@ fn a_worker_is_known_by_what_it_was_given_and_has_done() {
         )
     );
     let names: Vec<_> =
-        fixture.store.workers().seen().into_iter().map(|known| known.name).collect();
+        fixture.store.workers().list().into_iter().map(|known| known.name).collect();
     assert_eq!(names, ["idle", "w"].map(|name| WorkerName::new(name).unwrap()));
 }
 
@@ -88,7 +88,7 @@ fn claims_that_wait_are_counted_while_they_do() {
     drop(waiting);
     assert_eq!(worker(&fixture, "w").waiting, 0);
     fixture.advance(600);
-    assert_eq!(fixture.store.workers().seen(), []);
+    assert_eq!(fixture.store.workers().list(), []);
 }
 
 #[test]
@@ -99,5 +99,5 @@ fn who_holds_something_is_not_forgotten_until_the_lease_ends() {
     fixture.advance(650);
     assert_eq!(held(&fixture, "w"), 1);
     fixture.advance(50);
-    assert_eq!(fixture.store.workers().seen(), []);
+    assert_eq!(fixture.store.workers().list(), []);
 }

@@ -23,7 +23,7 @@ struct Told {
 
 fn promise(told: &Told, delivery: &Delivery) {
     let seen = told.seen.clone();
-    delivery.or_else(move || seen.send("undone").unwrap_or(()));
+    delivery.on_lost(move || seen.send("undone").unwrap_or(()));
     told.seen.send("taken").unwrap_or(());
 }
 

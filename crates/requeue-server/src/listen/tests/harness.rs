@@ -47,7 +47,7 @@ impl Server {
 
     /// Stops it, and waits for it.
     pub(crate) async fn stop(self) {
-        self.shutdown.order();
+        self.shutdown.request();
         within(self.task).await.expect("serving does not panic");
     }
 }

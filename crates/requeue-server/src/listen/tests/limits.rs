@@ -1,7 +1,7 @@
 //! What one client may not do to the others.
 
 use super::harness::{Client, FOREVER, LATER, SOON, start, within};
-use crate::listen::{Intake, Options};
+use crate::listen::{BodyHandle, Options};
 use axum::body::Body;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -13,8 +13,8 @@ use tokio::net::TcpSocket;
 use tokio::sync::Notify;
 
 fn router() -> Router {
-    let stream = |Extension(intake): Extension<Intake>, body: Body| async move {
-        intake.streamed();
+    let stream = |Extension(body_handle): Extension<BodyHandle>, body: Body| async move {
+        body_handle.streamed();
         body.collect()
             .await
             .map(|all| all.to_bytes().len().to_string())

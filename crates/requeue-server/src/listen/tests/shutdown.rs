@@ -28,7 +28,7 @@ async fn idle_connections_close_and_requests_under_way_finish() {
     busy.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
     within(arrived.notified()).await;
 
-    server.shutdown.order();
+    server.shutdown.request();
     assert_eq!(silent.rest().await, "");
     assert_eq!(idle.rest().await, "");
     within(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
@@ -49,14 +49,14 @@ async fn a_handler_that_knows_of_the_order_ends_early() {
     let here = arrived.clone();
     let poll = || async move {
         here.notify_one();
-        told.ordered().await;
+        told.requested().await;
         "nothing yet"
     };
     let server = start(Router::new().route("/", get(poll)), Options::default()).await;
     let mut client = server.client().await;
     client.send("GET / HTTP/1.1\r\nhost: test\r\n\r\n").await;
     within(arrived.notified()).await;
-    shutdown.order();
+    shutdown.request();
     assert_eq!(client.answer().await.body, "nothing yet");
     server.stop().await;
 }

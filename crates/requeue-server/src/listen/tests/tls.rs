@@ -91,7 +91,7 @@ async fn requests_are_served_over_tls() {
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(hello(&mut client).await, "hello");
     assert_eq!(hello(&mut client).await, "hello");
-    server.shutdown.order();
+    server.shutdown.request();
     // Closed as TLS closes: an end that was not announced would be an error.
     assert_eq!(within(client.read_to_end(&mut Vec::new())).await.unwrap(), 0);
     server.stop().await;
@@ -104,7 +104,7 @@ async fn an_answer_over_tls_is_delivered_or_undone_too() {
     let (seen, mut received) = mpsc::unbounded_channel();
     let claim = |Parameter(size): Parameter<usize>, Extension(delivery): Extension<Delivery>| async move {
         let undone = seen.clone();
-        delivery.or_else(move || undone.send("undone").unwrap_or(()));
+        delivery.on_lost(move || undone.send("undone").unwrap_or(()));
         seen.send("taken").unwrap_or(());
         "x".repeat(size)
     };

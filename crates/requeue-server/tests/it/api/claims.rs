@@ -250,7 +250,7 @@ fn claims_that_wait_are_answered_when_the_server_stops() {
     waiting.start("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}));
     let mut claiming = waits(&server, claim("1m"));
     server.until_waiting(2);
-    server.app.shutdown().order();
+    server.app.shutdown().request();
     assert_eq!(claiming.answer().json(), json!({"jobs": []}));
     waiting.answer().nothing();
 }

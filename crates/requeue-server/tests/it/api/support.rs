@@ -110,7 +110,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.app.shutdown().order();
+        self.app.shutdown().request();
         let served = self.served.take().expect("only taken here");
         let ended = self.runtime.block_on(async { tokio::time::timeout(FOREVER, served).await });
         if !std::thread::panicking() {

@@ -1,9 +1,8 @@
 //! Stores behind a server, as a client has them.
 
-mod counted;
 pub(crate) mod instrumented;
+mod wait_counter;
 
-use counted::Counted;
 use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
@@ -23,6 +22,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use wait_counter::WaitCounter;
 
 /// All servers of the process run on it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("there are threads"));
@@ -76,7 +76,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shutdown.order();
+        self.shutdown.request();
     }
 }
 
@@ -128,7 +128,7 @@ impl Served {
 
     fn new(store: Arc<dyn Store>, clock: ManualClock, wall_clock: WallClock) -> Self {
         let waits = [Arc::default(), Arc::default()];
-        let store = Arc::new(Counted { store, waits: Arc::clone(&waits[1]) });
+        let store = Arc::new(WaitCounter { store, waits: Arc::clone(&waits[1]) });
         let app = App::new(store, wall_clock.clone(), Limits::default());
         let server = Server::start(&app, &open(), None);
         let client = server.client();
@@ -171,7 +171,7 @@ fn time() -> (ManualClock, WallClock) {
 impl Fixture for Served {
     fn store(&self) -> Arc<dyn Store> {
         let (store, waits) = (Arc::new(self.client.clone()), Arc::clone(&self.waits[0]));
-        Arc::new(Counted { store, waits })
+        Arc::new(WaitCounter { store, waits })
     }
 
     fn now(&self) -> Timestamp {

@@ -1,11 +1,11 @@
-//! Watching it: events, workers, metrics.
+//! Monitoring: events, workers, metrics.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
 use crate::events::Event;
-use crate::extract::{Asked, Json};
+use crate::extract::{Json, QueryParams};
 use crate::metrics::CONTENT_TYPE;
+use crate::response::ApiResult;
 use crate::workers::Worker;
 use axum::extract::State;
 use axum::http::header;
@@ -33,8 +33,8 @@ pub(super) struct EventsQuery {
 )]
 pub(super) async fn events(
     State(app): State<App>,
-    Asked(query): Asked<EventsQuery>,
-) -> Answered<Response> {
+    QueryParams(query): QueryParams<EventsQuery>,
+) -> ApiResult<Response> {
     let kinds = query.kinds.iter().flat_map(|kinds| kinds.split(','));
     let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
     let kinds = kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))?;
@@ -45,17 +45,17 @@ pub(super) async fn events(
 
 /// Who has claimed through this node lately.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(super) struct Seen {
+pub(super) struct WorkerList {
     /// By name.
     workers: Vec<Worker>,
 }
 
 /// Who has claimed through this node lately, and what they hold.
 #[utoipa::path(
-    get, path = "/v1/workers", tag = "service", responses((status = 200, body = Seen), Problems)
+    get, path = "/v1/workers", tag = "service", responses((status = 200, body = WorkerList), Problems)
 )]
-pub(super) async fn workers(State(app): State<App>) -> Json<Seen> {
-    Json(Seen { workers: app.instrumented().workers().seen() })
+pub(super) async fn workers(State(app): State<App>) -> Json<WorkerList> {
+    Json(WorkerList { workers: app.instrumented().workers().list() })
 }
 
 /// What was counted, for Prometheus.

@@ -1,23 +1,23 @@
-//! What is answered when something went wrong.
+//! Error responses.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, Sort};
 
-/// A problem, as an answer.
-pub(crate) struct Failure(pub(crate) Problem);
+/// A problem document as an HTTP response.
+pub(crate) struct ProblemResponse(pub(crate) Problem);
 
-impl<E: Into<Problem>> From<E> for Failure {
+impl<E: Into<Problem>> From<E> for ProblemResponse {
     fn from(error: E) -> Self {
-        Failure(error.into())
+        ProblemResponse(error.into())
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
-        let Failure(problem) = self;
-        let text = serde_json::to_vec(&problem).expect("a problem can be written");
+        let ProblemResponse(problem) = self;
+        let text = serde_json::to_vec(&problem).expect("a problem can be serialized");
         let mut response = Response::new(Body::from(text));
         *response.status_mut() =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -31,5 +31,5 @@ impl IntoResponse for Failure {
     }
 }
 
-/// What a handler answers.
-pub(crate) type Answered<T> = Result<T, Failure>;
+/// The result of a request handler.
+pub(crate) type ApiResult<T> = Result<T, ProblemResponse>;

@@ -6,7 +6,7 @@
 //! with the one that is true.
 
 use super::Options;
-use crate::answer::Failure;
+use crate::response::ProblemResponse;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -22,25 +22,25 @@ use tokio_util::sync::PollSemaphore;
 
 /// A handle on the limits of one request's body, in the extensions of every request.
 #[derive(Clone)]
-pub(crate) struct Intake(Arc<Mutex<State>>);
+pub(crate) struct BodyHandle(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     streamed: bool,
     /// All of the body was read.
     read: bool,
-    refused: Option<Refused>,
+    refused: Option<BodyError>,
     /// Its share of the memory for all bodies, until the handler and what it answers are through.
     held: Option<OwnedSemaphorePermit>,
 }
 
 /// What a handler has left of its body.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Left {
+pub(crate) enum BodyRest {
     Nothing,
     /// It did not care. If the rest is here already, hyper reads it away and goes on.
     Unread,
-    Refused,
+    BodyError,
 }
 
 /// Why a body could not be read to its end.
@@ -48,7 +48,7 @@ pub(crate) enum Left {
 /// It is what a handler finds as the (source of the) error of its body. The client gets an answer
 /// that says so in place of whatever error the handler answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum BodyError {
     /// 413.
     #[error("the request has more than {limit} bytes")]
     TooLarge {
@@ -74,7 +74,7 @@ pub(crate) enum Refused {
     Broken,
 }
 
-impl Intake {
+impl BodyHandle {
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
@@ -85,16 +85,16 @@ impl Intake {
         self.lock().streamed = true;
     }
 
-    pub(crate) fn refused(&self) -> Option<Refused> {
+    pub(crate) fn refused(&self) -> Option<BodyError> {
         self.lock().refused
     }
 
-    pub(crate) fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> BodyRest {
         let state = self.lock();
         match (state.read, state.refused) {
-            (true, _) => Left::Nothing,
-            (false, None) => Left::Unread,
-            (false, Some(_)) => Left::Refused,
+            (true, _) => BodyRest::Nothing,
+            (false, None) => BodyRest::Unread,
+            (false, Some(_)) => BodyRest::BodyError,
         }
     }
 
@@ -103,13 +103,15 @@ impl Intake {
     }
 }
 
-impl std::fmt::Debug for Intake {
+impl std::fmt::Debug for BodyHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Intake").field("streamed", &self.lock().streamed).finish_non_exhaustive()
+        f.debug_struct("BodyHandle")
+            .field("streamed", &self.lock().streamed)
+            .finish_non_exhaustive()
     }
 }
 
-impl Refused {
+impl BodyError {
     pub(crate) fn answer(self) -> Response {
         let (sort, limit, value) = match self {
             Self::TooLarge { limit, announced } => (Sort::TooLarge, Some(limit), announced),
@@ -119,18 +121,18 @@ impl Refused {
         };
         let (limit, value) = (limit.map(Into::into), value.map(Into::into));
         let problem = Problem { limit, value, ..Problem::new(sort, self.to_string()) };
-        Failure(problem).into_response()
+        ProblemResponse(problem).into_response()
     }
 }
 
 /// The memory for the bodies of all requests.
 #[derive(Clone)]
-pub(crate) struct Budget {
+pub(crate) struct BodyMemory {
     free: Arc<Semaphore>,
     limit: u64,
 }
 
-impl Budget {
+impl BodyMemory {
     pub(crate) fn new(options: &Options) -> Self {
         // A request that may be read must fit.
         let limit = options.max_buffered.max(options.max_request);
@@ -142,9 +144,9 @@ impl Budget {
 /// The body of a request, as its handler reads it.
 pub(crate) struct RequestBody {
     inner: Incoming,
-    intake: Intake,
+    body_handle: BodyHandle,
     options: Arc<Options>,
-    budget: Budget,
+    body_memory: BodyMemory,
     /// Bytes that came.
     seen: u64,
     /// A piece that waits for room, and the queue it waits in.
@@ -157,20 +159,29 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     pub(crate) fn new(
         inner: Incoming,
-        intake: Intake,
+        body_handle: BodyHandle,
         options: Arc<Options>,
-        budget: Budget,
+        body_memory: BodyMemory,
     ) -> Self {
         if inner.is_end_stream() {
-            intake.lock().read = true;
+            body_handle.lock().read = true;
         }
-        Self { inner, intake, options, budget, seen: 0, waiting: None, limit: None, over: false }
+        Self {
+            inner,
+            body_handle,
+            options,
+            body_memory,
+            seen: 0,
+            waiting: None,
+            limit: None,
+            over: false,
+        }
     }
 
-    fn refuse(&mut self, why: Refused) -> Poll<Option<Result<Frame<Bytes>, Refused>>> {
+    fn refuse(&mut self, why: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.over = true;
         self.waiting = None;
-        let mut state = self.intake.lock();
+        let mut state = self.body_handle.lock();
         state.refused = Some(why);
         // It will not be used, and others wait for the room.
         state.held = None;
@@ -184,7 +195,7 @@ impl RequestBody {
     }
 
     /// Takes the memory for the piece that waits.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Refused>>> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let (piece, queue) = self.waiting.as_mut().expect("called with a piece that waits");
         let size = u32::try_from(piece.len()).unwrap_or(u32::MAX);
         match queue.poll_acquire_many(cx, size) {
@@ -192,7 +203,7 @@ impl RequestBody {
                 let permit = permit.expect("this semaphore is never closed");
                 let (piece, _) = self.waiting.take().expect("seen above");
                 self.limit = None;
-                let mut state = self.intake.lock();
+                let mut state = self.body_handle.lock();
                 match &mut state.held {
                     Some(held) => held.merge(permit),
                     none => *none = Some(permit),
@@ -201,7 +212,7 @@ impl RequestBody {
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Poll::Pending if self.is_over(cx, self.options.room_timeout) => {
-                self.refuse(Refused::Crowded { limit: self.budget.limit })
+                self.refuse(BodyError::Crowded { limit: self.body_memory.limit })
             }
             Poll::Pending => Poll::Pending,
         }
@@ -210,12 +221,12 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = Refused;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Refused>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         if this.over {
             return Poll::Ready(None);
@@ -223,30 +234,30 @@ impl Body for RequestBody {
         if this.waiting.is_some() {
             return this.poll_room(cx);
         }
-        let streamed = this.intake.lock().streamed;
+        let streamed = this.body_handle.lock().streamed;
         let limit = this.options.max_request;
         // Before the first byte is read: a client that asks whether to go on is told no.
         let announced = this.inner.size_hint().lower();
         if !streamed && this.seen == 0 && announced > limit {
-            return this.refuse(Refused::TooLarge { limit, announced: Some(announced) });
+            return this.refuse(BodyError::TooLarge { limit, announced: Some(announced) });
         }
         let frame = match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Pending if this.is_over(cx, this.options.body_timeout) => {
-                return this.refuse(Refused::Stalled { after: this.options.body_timeout });
+                return this.refuse(BodyError::Stalled { after: this.options.body_timeout });
             }
             Poll::Pending => return Poll::Pending,
             Poll::Ready(frame) => frame,
         };
         this.limit = None;
         if this.inner.is_end_stream() || frame.is_none() {
-            this.intake.lock().read = true;
+            this.body_handle.lock().read = true;
         }
         let piece = match frame {
             None => {
                 this.over = true;
                 return Poll::Ready(None);
             }
-            Some(Err(_)) => return this.refuse(Refused::Broken),
+            Some(Err(_)) => return this.refuse(BodyError::Broken),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => piece,
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
@@ -257,9 +268,9 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
         if this.seen > limit {
-            return this.refuse(Refused::TooLarge { limit, announced: None });
+            return this.refuse(BodyError::TooLarge { limit, announced: None });
         }
-        this.waiting = Some((piece, PollSemaphore::new(this.budget.free.clone())));
+        this.waiting = Some((piece, PollSemaphore::new(this.body_memory.free.clone())));
         let room = ready!(this.poll_room(cx));
         Poll::Ready(room)
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Counts who waits, once they do: whatever the time is from then on, it counts for them.
-pub(crate) struct Counted {
+pub(crate) struct WaitCounter {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) waits: Arc<AtomicU64>,
 }
 
-impl Layered for Counted {
+impl Layered for WaitCounter {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }

@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 const PIECES: usize = 16;
 
 /// Where a thread writes an answer. Writing blocks where the client is slow.
-pub(super) struct Sink(mpsc::Sender<io::Result<Bytes>>);
+pub(super) struct BodyWriter(mpsc::Sender<io::Result<Bytes>>);
 
-impl Sink {
+impl BodyWriter {
     /// And the answer that it is written to.
     pub(super) fn new() -> (Self, Body) {
         let (sender, mut receiver) = mpsc::channel(PIECES);
         let pieces = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
-        (Sink(sender), Body::from_stream(pieces))
+        (BodyWriter(sender), Body::from_stream(pieces))
     }
 
     /// A line of JSON. Where the client is gone, nothing happens.
@@ -41,13 +41,13 @@ fn written(line: &impl Serialize) -> Bytes {
     text.into()
 }
 
-impl Clone for Sink {
+impl Clone for BodyWriter {
     fn clone(&self) -> Self {
-        Sink(self.0.clone())
+        BodyWriter(self.0.clone())
     }
 }
 
-impl Write for Sink {
+impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))?;

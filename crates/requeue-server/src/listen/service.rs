@@ -1,9 +1,9 @@
 //! One request, and its answer.
 
-use super::intake::{Budget, Intake, Left, RequestBody};
-use super::stream::Conversation;
+use super::connection_state::ConnectionState;
+use super::request_body::{BodyHandle, BodyMemory, BodyRest, RequestBody};
 use super::{Delivery, Options};
-use crate::answer::Failure;
+use crate::response::ProblemResponse;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -23,55 +23,59 @@ use std::task::{Context, Poll};
 use tower::Service;
 
 /// The service of one connection: gives its requests to the router.
-pub(crate) struct Exchanges {
+pub(crate) struct RequestService {
     pub(crate) router: Router,
-    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) state: Arc<ConnectionState>,
     pub(crate) options: Arc<Options>,
-    pub(crate) budget: Budget,
+    pub(crate) body_memory: BodyMemory,
     pub(crate) peer: SocketAddr,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Exchanges {
-    type Response = Response<AnswerBody>;
+impl hyper::service::Service<Request<Incoming>> for RequestService {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let conversation = self.conversation.clone();
-        let (number, delivery) = conversation.begin();
-        let intake = Intake::new();
+        let state = self.state.clone();
+        let (number, delivery) = state.begin();
+        let body_handle = BodyHandle::new();
         let (mut parts, body) = request.into_parts();
-        let body =
-            RequestBody::new(body, intake.clone(), self.options.clone(), self.budget.clone());
+        let body = RequestBody::new(
+            body,
+            body_handle.clone(),
+            self.options.clone(),
+            self.body_memory.clone(),
+        );
         parts.extensions.insert(delivery.clone());
-        parts.extensions.insert(intake.clone());
+        parts.extensions.insert(body_handle.clone());
         parts.extensions.insert(ConnectInfo(self.peer));
         let handler = self.router.clone().call(Request::from_parts(parts, Body::new(body)));
         Box::pin(async move {
             let mut answer = handled(handler, &delivery).await;
             if answer.status().is_client_error() || answer.status().is_server_error() {
-                if let Some(why) = intake.refused() {
+                if let Some(why) = body_handle.refused() {
                     answer = why.answer();
                 }
                 // An error is not what was promised, and takes nothing to the client.
                 delivery.lost();
             }
-            let left = intake.left();
-            if left == Left::Refused {
+            let left = body_handle.left();
+            if left == BodyRest::BodyError {
                 // hyper closes, and would notice that it does after it has written the head.
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
-            if left != Left::Nothing {
-                conversation.leave_unread();
+            if left != BodyRest::Nothing {
+                state.leave_unread();
             }
             // hyper asks for no body where there is none, or where there must not be one. (HEAD: axum
             // takes the body away.)
             let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
             if answer.body().is_end_stream() || bodiless.contains(&answer.status()) {
-                conversation.complete(number);
+                state.complete(number);
             }
-            Ok(answer.map(|inner| AnswerBody { inner, conversation, number }))
+            Ok(answer.map(|inner| ResponseBody { inner, state, number }))
         })
     }
 }
@@ -94,19 +98,19 @@ async fn handled(
             tracing::error!("a request's handler has panicked");
             delivery.lost();
             let detail = "handling this request has failed in a way nobody thought of";
-            Failure(Problem::new(Sort::Bug, detail)).into_response()
+            ProblemResponse(Problem::new(Sort::Bug, detail)).into_response()
         }
     }
 }
 
 /// The body of an answer, which tells when it has ended.
-pub(crate) struct AnswerBody {
+pub(crate) struct ResponseBody {
     inner: Body,
-    conversation: Arc<Conversation>,
+    state: Arc<ConnectionState>,
     number: u64,
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -126,7 +130,7 @@ impl http_body::Body for AnswerBody {
             }
         };
         if last {
-            self.conversation.complete(self.number);
+            self.state.complete(self.number);
         }
         frame
     }

@@ -1,4 +1,4 @@
-//! A stream that knows how far its conversation is.
+//! A stream that knows how far its state is.
 //!
 //! ```text
 //!          first byte            head complete
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// What one connection's stream, service and bodies know together.
-pub(crate) struct Conversation(Mutex<State>);
+pub(crate) struct ConnectionState(Mutex<State>);
 
 struct State {
     phase: Phase,
@@ -34,7 +34,7 @@ struct State {
     unread: bool,
     /// Requests that were handed to the service and not settled, oldest first. More than one only
     /// where a client sends the next before it has the answer to the last.
-    exchanges: Vec<Exchange>,
+    pending: Vec<PendingResponse>,
     next: u64,
 }
 
@@ -45,7 +45,7 @@ enum Phase {
     Busy,
 }
 
-struct Exchange {
+struct PendingResponse {
     number: u64,
     delivery: Delivery,
     /// hyper has all of the answer.
@@ -54,7 +54,7 @@ struct Exchange {
 
 /// Why a connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Overdue {
+pub(crate) enum TimeoutReason {
     /// It has been quiet between two requests.
     Idle,
     /// A request's head has not come.
@@ -63,7 +63,7 @@ pub(crate) enum Overdue {
     Write,
 }
 
-impl Conversation {
+impl ConnectionState {
     /// A new client is to send a head soon.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
@@ -71,7 +71,7 @@ impl Conversation {
             stalled: None,
             ended: false,
             unread: false,
-            exchanges: Vec::new(),
+            pending: Vec::new(),
             next: 0,
         })))
     }
@@ -84,7 +84,7 @@ impl Conversation {
         state.next += 1;
         state.phase = Phase::Busy;
         state.unread = false;
-        state.exchanges.push(Exchange { number, delivery: delivery.clone(), complete: false });
+        state.pending.push(PendingResponse { number, delivery: delivery.clone(), complete: false });
         (number, delivery)
     }
 
@@ -96,17 +96,17 @@ impl Conversation {
     /// The last of an answer is about to be handed to hyper.
     pub(crate) fn complete(&self, number: u64) {
         let mut state = self.lock();
-        let mut exchanges = state.exchanges.iter_mut();
-        if let Some(exchange) = exchanges.find(|exchange| exchange.number == number) {
-            exchange.complete = true;
+        let mut pending = state.pending.iter_mut();
+        if let Some(response) = pending.find(|response| response.number == number) {
+            response.complete = true;
         }
     }
 
     /// The connection is no more.
     pub(crate) fn lost(&self) {
-        let exchanges = std::mem::take(&mut self.lock().exchanges);
-        for exchange in exchanges {
-            exchange.delivery.lost();
+        let pending = std::mem::take(&mut self.lock().pending);
+        for response in pending {
+            response.delivery.lost();
         }
     }
 
@@ -117,14 +117,15 @@ impl Conversation {
     }
 
     /// When this connection is to be closed if nothing happens, and why.
-    pub(crate) fn deadline(&self, options: &Options) -> Option<(Instant, Overdue)> {
+    pub(crate) fn deadline(&self, options: &Options) -> Option<(Instant, TimeoutReason)> {
         let state = self.lock();
         let phase = match state.phase {
-            Phase::Idle(since) => Some((since + options.idle_timeout, Overdue::Idle)),
-            Phase::Head(since) => Some((since + options.head_timeout, Overdue::Head)),
+            Phase::Idle(since) => Some((since + options.idle_timeout, TimeoutReason::Idle)),
+            Phase::Head(since) => Some((since + options.head_timeout, TimeoutReason::Head)),
             Phase::Busy => None,
         };
-        let write = state.stalled.map(|since| (since + options.write_timeout, Overdue::Write));
+        let write =
+            state.stalled.map(|since| (since + options.write_timeout, TimeoutReason::Write));
         phase.into_iter().chain(write).min_by_key(|(at, _)| *at)
     }
 
@@ -159,19 +160,19 @@ impl Conversation {
     }
 
     fn flushed(&self) {
-        let delivered: Vec<Exchange> = {
+        let delivered: Vec<PendingResponse> = {
             let mut state = self.lock();
-            if state.exchanges.is_empty() {
+            if state.pending.is_empty() {
                 return;
             }
-            let delivered = state.exchanges.extract_if(.., |exchange| exchange.complete).collect();
-            if state.exchanges.is_empty() {
+            let delivered = state.pending.extract_if(.., |response| response.complete).collect();
+            if state.pending.is_empty() {
                 state.phase = Phase::Idle(Instant::now());
             }
             delivered
         };
-        for exchange in delivered {
-            exchange.delivery.delivered();
+        for response in delivered {
+            response.delivery.delivered();
         }
     }
 
@@ -180,15 +181,15 @@ impl Conversation {
     }
 }
 
-/// A connection's bytes, on their way past its [`Conversation`].
+/// A connection's bytes, on their way past its [`ConnectionState`].
 pub(crate) struct Stream<S> {
     inner: S,
-    conversation: Arc<Conversation>,
+    state: Arc<ConnectionState>,
 }
 
 impl<S> Stream<S> {
-    pub(crate) fn new(inner: S, conversation: Arc<Conversation>) -> Self {
-        Self { inner, conversation }
+    pub(crate) fn new(inner: S, state: Arc<ConnectionState>) -> Self {
+        Self { inner, state }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -205,7 +206,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stream<S> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if let Poll::Ready(Ok(())) = result {
-            self.conversation.read(buffer.filled().len() - before);
+            self.state.read(buffer.filled().len() - before);
         }
         result
     }
@@ -218,7 +219,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.conversation.wrote(&result);
+        self.state.wrote(&result);
         result
     }
 
@@ -228,7 +229,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.conversation.wrote(&result);
+        self.state.wrote(&result);
         result
     }
 
@@ -238,16 +239,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_flush(cx);
-        self.conversation.wrote(&result);
+        self.state.wrote(&result);
         if let Poll::Ready(Ok(())) = result {
-            self.conversation.flushed();
+            self.state.flushed();
         }
         result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.conversation.wrote(&result);
+        self.state.wrote(&result);
         result
     }
 }
@@ -258,13 +259,13 @@ mod tests {
 
     #[test]
     fn who_reads_slowly_is_not_taken_for_one_who_does_not_read() {
-        let conversation = Conversation::new();
-        conversation.begin();
-        let overdue = || conversation.deadline(&Options::default()).map(|(_, why)| why);
+        let state = ConnectionState::new();
+        state.begin();
+        let overdue = || state.deadline(&Options::default()).map(|(_, why)| why);
         assert_eq!(overdue(), None);
-        conversation.wrote::<()>(&Poll::Pending);
-        assert_eq!(overdue(), Some(Overdue::Write));
-        conversation.wrote(&Poll::Ready(Ok(())));
+        state.wrote::<()>(&Poll::Pending);
+        assert_eq!(overdue(), Some(TimeoutReason::Write));
+        state.wrote(&Poll::Ready(Ok(())));
         assert_eq!(overdue(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is done without being asked: the reaper.
+//! The background task that ends expired leases and drops old dead jobs.
 
 use crate::listen::Shutdown;
 use requeue::Clock;
@@ -6,37 +6,36 @@ use requeue_jobs::{Store, WallClock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often leases that expired are looked for.
-const EVERY: Duration = Duration::from_secs(1);
+/// Pause between two runs.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// At most so many of a kind at once: others want the store too.
-const AT_ONCE: usize = 1000;
+/// Maximum number of jobs per kind and call, so that other calls are not delayed for long.
+const BATCH_SIZE: usize = 1000;
 
-/// So many full batches follow each other at once. Then the store has a second's rest.
-const BATCHES: usize = 20;
+/// Maximum number of full batches without a pause in between.
+const MAX_BATCHES: usize = 20;
 
-/// The longest pause between attempts while the store fails.
+/// Longest pause between attempts while the store fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Ends leases that expired and that no claim has met, and drops dead jobs that are not to be
-/// kept: once a second, on every node, for whoever is first does it.
+/// Ends expired leases that no claim has ended, and drops dead jobs whose retention is over.
 ///
-/// A store that fails is asked again, ever more rarely, at the least every half minute. That it
-/// fails is logged once, and once that it does no longer.
+/// It runs once a second, on every node; the nodes need no coordination. While the store fails, it
+/// retries with growing pauses of up to 30 seconds. It logs the first failure, and the recovery.
 pub struct Reaper {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// How often in a row it has failed.
+    /// Number of failures in a row.
     failures: u32,
 }
 
 impl Reaper {
-    /// A reaper of this store, that waits on this wall_clock's clock.
+    /// Creates a reaper for `store`. The clock of `wall_clock` measures its pauses.
     pub fn new(store: Arc<dyn Store>, wall_clock: &WallClock) -> Self {
         Reaper { store, clock: wall_clock.clock().clone(), failures: 0 }
     }
 
-    /// Reaps until `stop`. A reap that is under way then is not waited for.
+    /// Runs until `stop` is requested. A call in flight is abandoned.
     pub async fn run(mut self, stop: Shutdown) {
         let work = async {
             loop {
@@ -46,35 +45,35 @@ impl Reaper {
         };
         tokio::select! {
             biased;
-            () = stop.ordered() => {}
+            () = stop.requested() => {}
             () = work => {}
         }
     }
 
-    /// Reaps what there is, up to a bound, and answers how long to wait until the next time.
+    /// Reaps up to [`MAX_BATCHES`] batches and returns the pause until the next step.
     async fn step(&mut self) -> Duration {
-        for _ in 0..BATCHES {
-            match self.store.reap(AT_ONCE).await {
+        for _ in 0..MAX_BATCHES {
+            match self.store.reap(BATCH_SIZE).await {
                 Ok(reaped) => {
                     if self.failures > 0 {
-                        tracing::info!(failures = self.failures, "the store reaps again");
+                        tracing::info!(failures = self.failures, "the reaper works again");
                     }
                     self.failures = 0;
-                    if reaped < AT_ONCE {
+                    if reaped < BATCH_SIZE {
                         break;
                     }
                 }
                 Err(error) => {
                     if self.failures == 0 {
-                        tracing::warn!(%error, "leases that expired cannot be ended");
+                        tracing::warn!(%error, "the reaper failed: expired leases are not ended by it until the store recovers");
                     }
                     self.failures = self.failures.saturating_add(1);
                     let times = 2u32.saturating_pow(self.failures - 1);
-                    return EVERY.saturating_mul(times).min(LONGEST_PAUSE);
+                    return INTERVAL.saturating_mul(times).min(LONGEST_PAUSE);
                 }
             }
         }
-        EVERY
+        INTERVAL
     }
 }
 
@@ -89,14 +88,14 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    struct World {
+    struct ReaperFixture {
         clock: ManualClock,
         store: Arc<Faulty>,
         reaper: Reaper,
     }
 
-    /// With so many leased jobs.
-    fn world(jobs: usize) -> World {
+    /// Creates a store with this many leased jobs.
+    fn fixture(jobs: usize) -> ReaperFixture {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(0));
         let store = Arc::new(Faulty::new(Arc::new(MemoryStore::with(wall_clock.clone()))));
@@ -109,53 +108,53 @@ mod tests {
         let claim = Claim { kinds: vec![kind], max: 1000, lease: Some(LEASE), worker, nonce: 1 };
         while block_on(store.claim(claim.clone())).is_ok_and(|claimed| !claimed.jobs.is_empty()) {}
         let reaper = Reaper::new(store.clone(), &wall_clock);
-        World { clock, store, reaper }
+        ReaperFixture { clock, store, reaper }
     }
 
     fn leased(store: &Faulty) -> u64 {
-        block_on(store.kinds()).expect("the store is well")[0].counts.leased
+        block_on(store.kinds()).expect("the store works")[0].counts.leased
     }
 
     #[test]
-    fn full_batches_follow_each_other_at_once_up_to_a_bound() {
-        let mut world = world(AT_ONCE * BATCHES + 1);
-        assert_eq!(block_on(world.reaper.step()), EVERY);
-        assert_eq!(leased(&world.store), 20_001, "they have not expired");
-        world.clock.advance(LEASE);
-        assert_eq!(block_on(world.reaper.step()), EVERY);
-        assert_eq!(leased(&world.store), 1);
-        assert_eq!(block_on(world.reaper.step()), EVERY);
-        assert_eq!(leased(&world.store), 0);
+    fn full_batches_follow_without_a_pause_up_to_a_limit() {
+        let mut fixture = fixture(BATCH_SIZE * MAX_BATCHES + 1);
+        assert_eq!(block_on(fixture.reaper.step()), INTERVAL);
+        assert_eq!(leased(&fixture.store), 20_001, "the leases have not expired");
+        fixture.clock.advance(LEASE);
+        assert_eq!(block_on(fixture.reaper.step()), INTERVAL);
+        assert_eq!(leased(&fixture.store), 1);
+        assert_eq!(block_on(fixture.reaper.step()), INTERVAL);
+        assert_eq!(leased(&fixture.store), 0);
     }
 
     #[test]
-    fn a_store_that_fails_is_asked_ever_more_rarely_until_it_does_not() {
-        let mut world = world(1);
-        world.clock.advance(LEASE);
+    fn pauses_grow_while_the_store_fails() {
+        let mut fixture = fixture(1);
+        fixture.clock.advance(LEASE);
         for n in (1..=7).chain([10, 11]) {
-            world.store.at(n, Fault::Refused);
+            fixture.store.at(n, Fault::Refused);
         }
-        let pauses: Vec<u64> = (0..11).map(|_| block_on(world.reaper.step()).as_secs()).collect();
+        let pauses: Vec<u64> = (0..11).map(|_| block_on(fixture.reaper.step()).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 1, 1, 1, 2]);
-        assert_eq!(leased(&world.store), 0);
-        world.reaper.failures = u32::MAX;
-        world.store.at(1, Fault::Refused);
-        assert_eq!(block_on(world.reaper.step()), LONGEST_PAUSE);
+        assert_eq!(leased(&fixture.store), 0);
+        fixture.reaper.failures = u32::MAX;
+        fixture.store.at(1, Fault::Refused);
+        assert_eq!(block_on(fixture.reaper.step()), LONGEST_PAUSE);
     }
 
     #[test]
-    fn it_reaps_every_second_until_it_is_stopped() {
-        let World { clock, store, reaper } = world(1);
+    fn it_reaps_every_second_until_the_shutdown() {
+        let ReaperFixture { clock, store, reaper } = fixture(1);
         let stop = Shutdown::new();
         let mut run = pin!(reaper.run(stop.clone()));
         let mut context = Context::from_waker(Waker::noop());
         clock.advance(LEASE - Duration::from_millis(1));
         assert!(run.as_mut().poll(&mut context).is_pending());
         assert_eq!(leased(&store), 1);
-        clock.advance(EVERY);
+        clock.advance(INTERVAL);
         assert!(run.as_mut().poll(&mut context).is_pending());
         assert_eq!(leased(&store), 0);
-        stop.order();
+        stop.request();
         assert!(run.as_mut().poll(&mut context).is_ready());
     }
 }

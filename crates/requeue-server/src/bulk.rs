@@ -1,4 +1,4 @@
-//! Going through the jobs of a kind: those that match, in bounded steps.
+//! Listing, changing and deleting the jobs of a kind by filter, in steps of bounded size.
 
 use requeue_http::Problem;
 use requeue_http::wire::{All, AllChanged, KindDeleted, Reading};
@@ -8,26 +8,26 @@ use requeue_jobs::{
     Settings, Store, StoreError, Timestamp,
 };
 
-/// Jobs that one call looks at, at most: with what it costs to read them from a disk, some tenths
-/// of a second. Who wants more calls again.
-pub(crate) const MAX_LOOKS: usize = 10_000;
+/// Maximum number of jobs that one call scans. Reading that many from disk takes some tenths of a
+/// second. Clients call again for more.
+pub(crate) const MAX_SCANNED: usize = 10_000;
 
-/// Jobs that are asked of the store at a time: all of their bodies are in memory.
+/// Number of jobs per query to the store: all of their bodies are in memory.
 const PAGE: usize = 100;
 
-/// What a job must be.
-pub(crate) struct Match {
+/// Which jobs a request applies to.
+pub(crate) struct JobFilter {
     state: Option<JobState>,
     prefix: String,
-    /// In lower case.
+    /// Text that the last error must contain, in lower case.
     error: Option<String>,
     died_before: Option<Timestamp>,
 }
 
-impl Match {
-    /// `path` is what the names of fields begin with.
+impl JobFilter {
+    /// Reads the filter of a request. `path` is the prefix of field names in problems.
     pub(crate) fn read(all: All, path: &str, reading: &Reading) -> Result<Self, Problem> {
-        Ok(Match {
+        Ok(JobFilter {
             died_before: all.died_before(&format!("{path}died_before"), reading)?,
             state: all.state.map(JobState::from),
             prefix: all.prefix.unwrap_or_default(),
@@ -35,8 +35,8 @@ impl Match {
         })
     }
 
-    /// Whether a job that the store has listed is one.
-    fn fits(&self, job: &JobView) -> bool {
+    /// Returns whether a job that the store listed matches the rest of the filter.
+    fn matches(&self, job: &JobView) -> bool {
         let last_error = || job.failures.last().and_then(|failure| failure.error.as_deref());
         let has_error = |text: &String| {
             last_error().is_some_and(|error| error.to_lowercase().contains(text.as_str()))
@@ -45,90 +45,90 @@ impl Match {
         self.error.as_ref().is_none_or(has_error) && self.died_before.is_none_or(died)
     }
 
-    /// Whether the store cannot list them by itself.
-    fn sifts(&self) -> bool {
+    /// Returns whether some conditions are checked here, because stores cannot filter by them.
+    fn needs_scan(&self) -> bool {
         self.error.is_some() || self.died_before.is_some()
     }
 }
 
-/// Jobs that match, behind `after`: at most `limit`, and fewer where they are large or hard to
-/// find. Where there may be more there is a cursor.
+/// Returns matching jobs whose ids come after `after`: at most `limit`, and fewer if they are large
+/// or if few jobs match. If there may be more, the page has a cursor.
 pub(crate) async fn list(
     store: &dyn Store,
     kind: Kind,
-    wanted: &Match,
+    filter: &JobFilter,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Page, StoreError> {
-    let mut looks = MAX_LOOKS;
-    list_within(store, kind, wanted, after, limit, &mut looks).await
+    let mut scans = MAX_SCANNED;
+    list_within(store, kind, filter, after, limit, &mut scans).await
 }
 
-/// The same, with so many looks left.
+/// Does the same and scans at most `scans` jobs, which it counts down.
 async fn list_within(
     store: &dyn Store,
     kind: Kind,
-    wanted: &Match,
+    filter: &JobFilter,
     after: Option<JobId>,
     limit: usize,
-    looks: &mut usize,
+    scans: &mut usize,
 ) -> Result<Page, StoreError> {
     let mut page = Page { jobs: Vec::new(), cursor: after };
     let mut bytes = 0;
     loop {
-        // What is not sifted out is wanted: no more is asked for.
+        // If the store does the filtering, every job that it returns is needed: query no more.
         let left = limit - page.jobs.len();
-        let at_a_time = if wanted.sifts() { PAGE } else { left.min(PAGE) };
+        let page_size = if filter.needs_scan() { PAGE } else { left.min(PAGE) };
         let query = Query {
             kind: kind.clone(),
-            state: wanted.state,
-            prefix: wanted.prefix.clone(),
+            state: filter.state,
+            prefix: filter.prefix.clone(),
             after: page.cursor.take(),
-            limit: at_a_time,
+            limit: page_size,
         };
         let found = store.list(query).await?;
-        *looks = looks.saturating_sub(found.jobs.len());
+        *scans = scans.saturating_sub(found.jobs.len());
         page.cursor = found.cursor;
-        let mut fitting = found.jobs.into_iter().filter(|job| wanted.fits(job));
-        for job in fitting.by_ref().take(left) {
+        let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job));
+        for job in matching.by_ref().take(left) {
             bytes += job.body.len();
             page.jobs.push(job);
         }
-        if fitting.next().is_some() {
-            // It begins the next page.
+        if matching.next().is_some() {
+            // The next page begins with this job.
             page.cursor = page.jobs.last().map(|job| job.id.clone());
         }
-        let is_full = page.jobs.len() >= limit || bytes > MAX_BATCH_BYTES || *looks == 0;
+        let is_full = page.jobs.len() >= limit || bytes > MAX_BATCH_BYTES || *scans == 0;
         if is_full || page.cursor.is_none() {
             return Ok(page);
         }
     }
 }
 
-/// Changes jobs that match, behind `after`, at most `limit` of them.
+/// Changes matching jobs whose ids come after `after`, at most `limit` of them.
 pub(crate) async fn change(
     store: &dyn Store,
     kind: Kind,
     action: ChangeKind,
-    wanted: &Match,
+    filter: &JobFilter,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<AllChanged, StoreError> {
     let mut done = AllChanged::default();
     let mut cursor = after;
-    // Of all pages together: where few match, they are far apart.
-    let mut looks = MAX_LOOKS;
+    // For all pages together, because few jobs may match.
+    let mut scans = MAX_SCANNED;
     loop {
         let left = limit.saturating_sub(done.matched as usize).min(PAGE);
-        let page = list_within(store, kind.clone(), wanted, cursor.take(), left, &mut looks).await;
+        let page = list_within(store, kind.clone(), filter, cursor.take(), left, &mut scans).await;
         let page = page.map_err(|error| after_some(error, done.changed))?;
         let matched = page.jobs.len();
         let change = |job: JobView| Change { kind: kind.clone(), id: job.id, action };
-        let answers = store.change(page.jobs.into_iter().map(change).collect()).await;
-        let answers = answers.map_err(|error| after_some(error, done.changed))?;
-        let changed = answers.iter().filter(|answer| answer.is_ok()).count();
-        // Which is no fault of the job, and would be passed over.
-        let failed = answers.into_iter().find_map(|answer| match answer {
+        let results = store.change(page.jobs.into_iter().map(change).collect()).await;
+        let results = results.map_err(|error| after_some(error, done.changed))?;
+        let changed = results.iter().filter(|result| result.is_ok()).count();
+        // A failure of the store says nothing about the job: it must not count as a failed change.
+        let failed = results.into_iter().find_map(|result| match result {
             Err(ChangeError::Store(error)) => Some(error),
             _ => None,
         });
@@ -139,15 +139,15 @@ pub(crate) async fn change(
         done.changed += changed as u64;
         done.failed += (matched - changed) as u64;
         cursor = page.cursor;
-        if cursor.is_none() || done.matched as usize >= limit || looks == 0 {
+        if cursor.is_none() || done.matched as usize >= limit || scans == 0 {
             done.cursor = cursor.map(|id| id.as_str().to_owned());
             return Ok(done);
         }
     }
 }
 
-/// Deletes a kind, or as much of it as one call does, behind `after`: its schedules, its jobs,
-/// and in the end its settings.
+/// Deletes a kind: its schedules, its jobs whose ids come after `after`, and at last its settings.
+/// If one call does not finish, the result has a cursor.
 pub(crate) async fn delete(
     store: &dyn Store,
     kind: Kind,
@@ -158,7 +158,7 @@ pub(crate) async fn delete(
     deleted.map_err(|error| after_some(error, done))
 }
 
-/// The same; `done` counts what was.
+/// Does the same; `done` counts what was deleted so far.
 async fn delete_some(
     store: &dyn Store,
     kind: Kind,
@@ -171,26 +171,26 @@ async fn delete_some(
     }
     let mut deleted = KindDeleted::default();
     let mut query = Query { limit: PAGE, after, ..Query::new(kind.clone()) };
-    let mut looks = 0;
+    let mut scans = 0;
     loop {
         let page = store.list(query.clone()).await?;
-        looks += page.jobs.len();
+        scans += page.jobs.len();
         let cancel =
             |job: JobView| Change { kind: kind.clone(), id: job.id, action: ChangeKind::Cancel };
-        let answers = store.change(page.jobs.into_iter().map(cancel).collect()).await?;
-        for answer in answers {
-            *done += u64::from(answer.is_ok());
-            match answer {
+        let results = store.change(page.jobs.into_iter().map(cancel).collect()).await?;
+        for result in results {
+            *done += u64::from(result.is_ok());
+            match result {
                 Ok(Changed::Ending) => deleted.ending += 1,
                 Ok(_) => deleted.removed += 1,
                 Err(ChangeError::Store(error)) => return Err(error),
-                // It was done meanwhile.
+                // The job ended in the meantime.
                 Err(_) => {}
             }
         }
         match page.cursor {
             None => break,
-            Some(cursor) if looks < MAX_LOOKS => query.after = Some(cursor),
+            Some(cursor) if scans < MAX_SCANNED => query.after = Some(cursor),
             Some(cursor) => {
                 deleted.cursor = Some(cursor.as_str().to_owned());
                 return Ok(deleted);
@@ -201,12 +201,13 @@ async fn delete_some(
     Ok(deleted)
 }
 
-/// What is unavailable now was not before: "nothing was done" would not be true.
+/// Turns `Unavailable`, which means that nothing was done, into `Unknown` if something was done
+/// before.
 fn after_some(error: StoreError, done: u64) -> StoreError {
     match error {
-        StoreError::Unavailable { reason } if done > 0 => {
-            StoreError::Unknown { reason: format!("{done} were changed, and then: {reason}") }
-        }
+        StoreError::Unavailable { reason } if done > 0 => StoreError::Unknown {
+            reason: format!("{done} changes were made before the store failed: {reason}"),
+        },
         error => error,
     }
 }
@@ -214,7 +215,7 @@ fn after_some(error: StoreError, done: u64) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::tests::Half;
+    use crate::claims::tests::PartlyFailingStore;
     use requeue_jobs::{Body, Claim, MemoryStore, Put, Settle, Settlement, WorkerName};
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::sync::Arc;
@@ -230,7 +231,7 @@ mod tests {
     fn put(store: &MemoryStore, jobs: impl Iterator<Item = usize>) {
         let puts: Vec<Put> = jobs.map(|n| Put::new(mail(), id(n), Body::default())).collect();
         for puts in puts.chunks(1000) {
-            block_on(store.put(puts.to_vec())).expect("it is answered");
+            block_on(store.put(puts.to_vec())).expect("the store works");
         }
     }
 
@@ -243,25 +244,25 @@ mod tests {
             let action = Settlement::Bury { error: "refused".to_owned() };
             store.settle(vec![Settle { receipt, action }]).await
         })
-        .expect("it is buried");
+        .expect("the job is buried");
     }
 
-    fn refused() -> Match {
+    fn refused() -> JobFilter {
         let error = Some("refused".to_owned());
-        Match { state: None, prefix: String::new(), error, died_before: None }
+        JobFilter { state: None, prefix: String::new(), error, died_before: None }
     }
 
     #[test]
-    fn one_call_looks_at_no_more_jobs_where_few_match() {
+    fn a_call_scans_a_bounded_number_of_jobs_if_few_match() {
         let store = MemoryStore::new();
         let few = [0, 9_000, 18_000, 27_000];
         few.into_iter().for_each(|n| bury(&store, n));
         put(&store, (0..30_000).filter(|n| !few.contains(n)));
         let (mut after, mut found) = (None, Vec::new());
         loop {
-            let wanted = refused();
-            let done = change(&store, mail(), ChangeKind::Revive, &wanted, after, MAX_LOOKS);
-            let done = block_on(done).expect("the store is well");
+            let filter = refused();
+            let done = change(&store, mail(), ChangeKind::Revive, &filter, after, MAX_SCANNED);
+            let done = block_on(done).expect("the store works");
             found.push(done.changed);
             match done.cursor {
                 Some(cursor) => after = Some(JobId::new(cursor).expect("an id")),
@@ -272,21 +273,22 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_is_not_taken_for_a_job_that_cannot_be_changed() {
-        let all = Match { state: None, prefix: String::new(), error: None, died_before: None };
-        let half = Half::default();
+    fn a_store_failure_does_not_count_as_a_failed_change() {
+        let all = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let failing = PartlyFailingStore::default();
         for (id, done) in [("xa", false), ("a", true)] {
             let id = JobId::new(id).expect("a valid id");
-            block_on(half.store.put(vec![Put::new(mail(), id, Body::default())])).expect("well");
-            let change = change(&half, mail(), ChangeKind::RunNow, &all, None, MAX_LOOKS);
+            block_on(failing.store.put(vec![Put::new(mail(), id, Body::default())]))
+                .expect("the store works");
+            let change = change(&failing, mail(), ChangeKind::RunNow, &all, None, MAX_SCANNED);
             let error = block_on(change).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unknown { .. }), done, "{error}");
         }
     }
 
     #[test]
-    fn what_fails_in_the_middle_does_not_say_that_nothing_was_done() {
-        let none = Match { state: None, prefix: String::new(), error: None, died_before: None };
+    fn a_failure_after_some_changes_does_not_report_that_nothing_was_done() {
+        let none = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
         let failing = |call| {
             let store = MemoryStore::new();
             put(&store, 0..300);
@@ -296,10 +298,10 @@ mod tests {
         };
         for call in 1..=6 {
             let store = failing(call);
-            let done = change(&store, mail(), ChangeKind::Cancel, &none, None, MAX_LOOKS);
+            let done = change(&store, mail(), ChangeKind::Cancel, &none, None, MAX_SCANNED);
             let error = block_on(done).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
-            // It asks for schedules first.
+            // The first call reads the schedules.
             let store = failing(call + 1);
             let error = block_on(delete(&store, mail(), None)).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");

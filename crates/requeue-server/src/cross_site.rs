@@ -1,35 +1,37 @@
-//! Pages of other sites may not use the API behind their visitor's back.
+//! Protection against cross-site requests and DNS rebinding.
 //!
-//! A browser sends what any page tells it to, also to 127.0.0.1, where no token is needed. It says so:
-//! such requests are refused. What is no browser says nothing of the kind, and is not asked.
+//! A browser lets any web page send requests, also to 127.0.0.1, where the server needs no token.
+//! Browsers mark such requests with the headers `Sec-Fetch-Site` and `Origin`: they are rejected.
+//! Other clients do not send these headers and are not affected.
 
-use crate::answer::Failure;
+use crate::response::ProblemResponse;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, Sort};
 use std::net::IpAddr;
 
-/// What such a request is answered. `local_names`: one that was sent to any name but `localhost`
-/// is taken for one, too.
-pub(crate) fn refused(request: &Request, local_names: bool) -> Option<Response> {
+/// Returns the response to a request that must be rejected, or `None` if it is allowed. If
+/// `local_names` is set, requests to a host name other than `localhost` are rejected, too.
+pub(crate) fn rejection(request: &Request, local_names: bool) -> Option<Response> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let detail = if !reads && is_foreign(request.headers()) {
-        "a page of another site has sent this; the API is not for pages of others".to_owned()
-    } else if local_names && let Some(name) = name_of_another(request.headers()) {
+    let detail = if !reads && is_cross_site(request.headers()) {
+        "a web page of another site sent this request; cross-site requests are rejected".to_owned()
+    } else if local_names && let Some(name) = foreign_host(request.headers()) {
         format!(
-            "this was sent to {name:?}: without tokens only 127.0.0.1, other addresses of digits \
-             and localhost are served; set a token, or say --allow-anyone"
+            "this request was sent to the host {name:?}: a server without tokens only accepts \
+             requests to localhost and to IP addresses; set a token, or start it with \
+             --allow-anyone"
         )
     } else {
         return None;
     };
-    Some(Failure(Problem::new(Sort::Forbidden, detail)).into_response())
+    Some(ProblemResponse(Problem::new(Sort::Forbidden, detail)).into_response())
 }
 
-/// The name that the request was sent to, where it is not of this machine. What sends none is no
-/// browser.
-fn name_of_another(headers: &HeaderMap) -> Option<&str> {
+/// Returns the `Host` of the request if it is neither an IP address nor `localhost`. Browsers always
+/// send this header.
+fn foreign_host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(header::HOST)?.to_str().unwrap_or("?");
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
@@ -39,7 +41,8 @@ fn name_of_another(headers: &HeaderMap) -> Option<&str> {
     (!is_local).then_some(host)
 }
 
-fn is_foreign(headers: &HeaderMap) -> bool {
+/// Returns whether a web page of another origin sent the request.
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site")) {
         return !matches!(site, "same-origin" | "none");
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pages_of_other_sites_are_foreign() {
+    fn only_requests_of_other_sites_are_cross_site() {
         let cases: [(&[(&str, &str)], bool); 8] = [
             (&[("host", "127.0.0.1:7654")], false),
             (&[("host", "127.0.0.1:7654"), ("origin", "http://127.0.0.1:7654")], false),
@@ -66,21 +69,21 @@ mod tests {
             (&[("sec-fetch-site", "cross-site")], true),
             (&[("sec-fetch-site", "same-site")], true),
         ];
-        for (headers, foreign) in cases {
+        for (headers, cross_site) in cases {
             let mut map = HeaderMap::new();
             for (name, value) in headers {
                 map.insert(*name, value.parse().unwrap());
             }
-            assert_eq!(is_foreign(&map), foreign, "{headers:?}");
+            assert_eq!(is_cross_site(&map), cross_site, "{headers:?}");
         }
     }
 
     #[test]
-    fn names_that_are_not_of_this_machine_are_of_another() {
+    fn only_localhost_and_ip_addresses_are_local_hosts() {
         let other = |host: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
-            name_of_another(&headers).is_some()
+            foreign_host(&headers).is_some()
         };
         for host in
             ["127.0.0.1", "127.0.0.1:7654", "[::1]:7654", "[::1]", "LocalHost:80", "10.0.0.1"]
@@ -97,6 +100,6 @@ mod tests {
         ] {
             assert!(other(host), "{host}");
         }
-        assert!(name_of_another(&HeaderMap::new()).is_none());
+        assert!(foreign_host(&HeaderMap::new()).is_none());
     }
 }
