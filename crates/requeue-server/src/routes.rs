@@ -1,4 +1,4 @@
-//! The HTTP API, by path.
+//! The routes of the HTTP API, and its OpenAPI document.
 
 mod backups;
 mod claim;
@@ -28,33 +28,35 @@ use utoipa_axum::routes;
 #[openapi(
     info(
         title = "requeue",
-        description = "Durable jobs: put a job, and it is done when it is due, by one worker at a \
-                       time, again when that fails, and never lost in between.",
+        description = "Durable jobs over HTTP. Clients put jobs; workers claim the jobs that are \
+                       due and settle them. Each job is identified by kind and id, is leased to \
+                       one worker at a time, and is retried with backoff when it fails.",
         license(name = "MIT OR Apache-2.0")
     ),
     tags(
-        (name = "jobs", description = "Putting, looking at and changing jobs"),
-        (name = "work", description = "Claiming jobs, and settling their leases"),
-        (name = "kinds", description = "Settings and counts"),
-        (name = "schedules", description = "Schedules, as the store keeps them"),
-        (name = "service", description = "Running it")
+        (name = "jobs", description = "Put, read, list and change jobs"),
+        (name = "work", description = "Claim jobs and settle their leases"),
+        (name = "kinds", description = "Settings and job counts of kinds"),
+        (name = "schedules", description = "Recurring jobs, as stored; clients tick them"),
+        (name = "service", description = "Health, metrics, events, export, import and backups")
     )
 )]
 struct Api;
 
-/// What goes wrong: problem documents.
+/// Error responses: problem documents.
 #[derive(utoipa::IntoResponses)]
 #[allow(dead_code, reason = "only its documentation is used")]
 pub(crate) enum Problems {
-    /// The request has to be mended, or what it asks for cannot be.
+    /// The request is invalid, or it conflicts with the current state. Nothing was done.
     #[response(status = "4XX", content_type = "application/problem+json")]
     Refused(Problem),
-    /// Nothing was done, or that is not known: `type` says which.
+    /// The server or the store failed. `type` specifies whether nothing was done or the outcome is
+    /// unknown.
     #[response(status = "5XX", content_type = "application/problem+json")]
     Failed(Problem),
 }
 
-fn documented() -> OpenApiRouter<App> {
+fn documented_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(jobs::put, jobs::get, jobs::cancel))
         .routes(routes!(jobs::put_batch, jobs::list))
@@ -96,19 +98,22 @@ fn documented() -> OpenApiRouter<App> {
 }
 
 pub(crate) fn router(app: App) -> Router {
-    let (router, document) = documented().split_for_parts();
+    let (router, document) = documented_routes().split_for_parts();
     let document = document::text(&document);
     router
         .route("/v1/openapi.json", get(move || service::document(document.clone())))
         .route("/", get(service::about))
         .method_not_allowed_fallback(async || {
-            ProblemResponse(Problem::new(Sort::WrongMethod, "this path has no such method"))
+            ProblemResponse(Problem::new(
+                Sort::WrongMethod,
+                "this path does not support the method of the request",
+            ))
         })
         .fallback(async |uri: axum::http::Uri| {
-            let detail = format!("there is nothing at {}", uri.path());
+            let detail = format!("there is no endpoint at {}", uri.path());
             ProblemResponse(Problem::new(Sort::NoSuchPath, detail))
         })
-        // The connection has a limit of its own, which answers as we do.
+        // The listener has its own limit, which responds with a problem document.
         .layer(DefaultBodyLimit::disable())
         .with_state(app)
 }

@@ -1,16 +1,16 @@
-//! A stream that knows how far its state is.
+//! The state of a connection, and a stream that updates it.
 //!
 //! ```text
 //!          first byte            head complete
 //!   idle -------------> head -------------------> busy
 //!    ^                                              |
-//!    +---- the answer is written, to its end -------+
+//!    +------ the response is written completely ----+
 //! ```
 //!
-//! hyper asks the stream to flush only when it holds no more bytes itself, and it takes the last piece
-//! of a body and puts it into its buffer in one go. So a flush that succeeds after a body has ended
-//! means that all of that answer is with the kernel (with TLS too: the flush of a TLS stream writes its
-//! records out). This is what [`Delivery`] is told.
+//! hyper flushes the stream only when its own buffer is empty, and it moves the last piece of a body
+//! into that buffer in one step. So if a flush succeeds after a body has ended, the kernel has the
+//! complete response (also with TLS: flushing a TLS stream writes its records). Then the response
+//! counts as delivered: see [`Delivery`].
 
 use super::Delivery;
 use super::Options;
@@ -21,19 +21,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// What one connection's stream, service and bodies know together.
+/// State shared by the stream, the service and the response bodies of one connection.
 pub(crate) struct ConnectionState(Mutex<State>);
 
 struct State {
     phase: Phase,
-    /// Since when the client has taken nothing of what waits to be written.
+    /// Since when the client has not read any of the data to be written.
     stalled: Option<Instant>,
-    /// The client has ended its half.
+    /// The client has closed its half of the connection.
     ended: bool,
-    /// An answer went out before all of its request was read.
+    /// A response was sent before its request was read completely.
     unread: bool,
-    /// Requests that were handed to the service and not settled, oldest first. More than one only
-    /// where a client sends the next before it has the answer to the last.
+    /// Responses that are neither delivered nor lost, oldest first. More than one only if the client
+    /// pipelines requests.
     pending: Vec<PendingResponse>,
     next: u64,
 }
@@ -48,23 +48,23 @@ enum Phase {
 struct PendingResponse {
     number: u64,
     delivery: Delivery,
-    /// hyper has all of the answer.
+    /// hyper has the complete response.
     complete: bool,
 }
 
-/// Why a connection is to be closed.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TimeoutReason {
-    /// It has been quiet between two requests.
+    /// No request came for too long.
     Idle,
-    /// A request's head has not come.
+    /// The head of a request did not arrive in time.
     Head,
-    /// The client does not read.
+    /// The client does not read the response.
     Write,
 }
 
 impl ConnectionState {
-    /// A new client is to send a head soon.
+    /// Creates the state of a new connection: the client must send the head of a request.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             phase: Phase::Head(Instant::now()),
@@ -76,7 +76,7 @@ impl ConnectionState {
         })))
     }
 
-    /// A request's head has come.
+    /// Records that the head of a request has arrived. Returns the number of the request.
     pub(crate) fn begin(&self) -> (u64, Delivery) {
         let delivery = Delivery::new();
         let mut state = self.lock();
@@ -88,12 +88,12 @@ impl ConnectionState {
         (number, delivery)
     }
 
-    /// A request is about to be answered of which not all was read.
+    /// Records that the response is sent before the request was read completely.
     pub(crate) fn leave_unread(&self) {
         self.lock().unread = true;
     }
 
-    /// The last of an answer is about to be handed to hyper.
+    /// Records that hyper gets the last part of a response.
     pub(crate) fn complete(&self, number: u64) {
         let mut state = self.lock();
         let mut pending = state.pending.iter_mut();
@@ -102,7 +102,7 @@ impl ConnectionState {
         }
     }
 
-    /// The connection is no more.
+    /// Marks all pending responses as lost: the connection has ended.
     pub(crate) fn lost(&self) {
         let pending = std::mem::take(&mut self.lock().pending);
         for response in pending {
@@ -110,13 +110,13 @@ impl ConnectionState {
         }
     }
 
-    /// The client may still be sending what nobody is going to read.
+    /// Returns whether the client may still be sending a request that is not read.
     pub(crate) fn is_unread(&self) -> bool {
         let state = self.lock();
         state.unread && !state.ended
     }
 
-    /// When this connection is to be closed if nothing happens, and why.
+    /// Returns when this connection is to be closed if nothing happens, and why.
     pub(crate) fn deadline(&self, options: &Options) -> Option<(Instant, TimeoutReason)> {
         let state = self.lock();
         let phase = match state.phase {
@@ -129,12 +129,13 @@ impl ConnectionState {
         phase.into_iter().chain(write).min_by_key(|(at, _)| *at)
     }
 
-    /// It is about to be told to close. If it is idle, it gets as long for this as for a head.
+    /// Records that the connection is being closed. If it is idle, closing may take as long as the
+    /// head of a request.
     pub(crate) fn closing(&self) {
         let mut state = self.lock();
         if let Phase::Idle(_) = state.phase {
             state.phase = Phase::Head(Instant::now());
-            // It has gone on after its last answer: hyper has read away what was left.
+            // The connection became idle after its last response, so hyper has read the rest.
             state.unread = false;
         }
     }
@@ -148,7 +149,7 @@ impl ConnectionState {
         }
     }
 
-    /// The stream was asked to take something.
+    /// Records the result of a write or flush.
     fn wrote<T>(&self, progress: &Poll<io::Result<T>>) {
         let mut state = self.lock();
         match progress {
@@ -181,7 +182,7 @@ impl ConnectionState {
     }
 }
 
-/// A connection's bytes, on their way past its [`ConnectionState`].
+/// A stream that updates the [`ConnectionState`] as it reads and writes.
 pub(crate) struct Stream<S> {
     inner: S,
     state: Arc<ConnectionState>,
@@ -258,14 +259,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reads_slowly_is_not_taken_for_one_who_does_not_read() {
+    fn a_slow_reader_does_not_time_out() {
         let state = ConnectionState::new();
         state.begin();
-        let overdue = || state.deadline(&Options::default()).map(|(_, why)| why);
-        assert_eq!(overdue(), None);
+        let reason = || state.deadline(&Options::default()).map(|(_, reason)| reason);
+        assert_eq!(reason(), None);
         state.wrote::<()>(&Poll::Pending);
-        assert_eq!(overdue(), Some(TimeoutReason::Write));
+        assert_eq!(reason(), Some(TimeoutReason::Write));
         state.wrote(&Poll::Ready(Ok(())));
-        assert_eq!(overdue(), None);
+        assert_eq!(reason(), None);
     }
 }

@@ -1,9 +1,8 @@
-//! Request bodies, within limits.
+//! Request bodies and their limits.
 //!
-//! A handler reads its body as it likes. What it reads has passed here, and counts: towards the size
-//! of this request, and towards the memory of all requests that are being handled. A body that goes
-//! past a limit ends in an error, and whatever error the handler makes of it, the client is answered
-//! with the one that is true.
+//! What a handler reads of a body counts towards the size of this request and towards the memory for
+//! all requests that are being handled. If a body exceeds a limit, reading it fails; whatever error
+//! the handler returns then, the client gets the response for the limit.
 
 use super::Options;
 use crate::response::ProblemResponse;
@@ -20,57 +19,60 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::PollSemaphore;
 
-/// A handle on the limits of one request's body, in the extensions of every request.
+/// A handle on the body of one request, in the extensions of every request.
 #[derive(Clone)]
 pub(crate) struct BodyHandle(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     streamed: bool,
-    /// All of the body was read.
+    /// The body was read completely.
     read: bool,
-    refused: Option<BodyError>,
-    /// Its share of the memory for all bodies, until the handler and what it answers are through.
+    error: Option<BodyError>,
+    /// Its share of the memory for all bodies, held until the handler and the response are done.
     held: Option<OwnedSemaphorePermit>,
 }
 
-/// What a handler has left of its body.
+/// What is left of a body when the handler returns.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum BodyRest {
     Nothing,
-    /// It did not care. If the rest is here already, hyper reads it away and goes on.
+    /// The handler did not read it. If the rest has arrived already, hyper discards it and keeps the
+    /// connection.
     Unread,
-    BodyError,
+    Failed,
 }
 
-/// Why a body could not be read to its end.
+/// Why a body could not be read completely.
 ///
-/// It is what a handler finds as the (source of the) error of its body. The client gets an answer
-/// that says so in place of whatever error the handler answers.
+/// The error of the body, or its source, as the handler sees it. The client gets the response for
+/// this error instead of the error that the handler returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
     /// 413.
-    #[error("the request has more than {limit} bytes")]
+    #[error("the request body is larger than {limit} bytes")]
     TooLarge {
-        /// What is allowed.
+        /// The allowed number of bytes.
         limit: u64,
-        /// What it was going to be, where it said so.
+        /// The content length, if the request has one.
         announced: Option<u64>,
     },
     /// 408.
-    #[error("nothing came of the request's body for {after:?}")]
+    #[error("no data of the request body arrived for {after:?}")]
     Stalled {
-        /// For how long.
+        /// How long the server waited.
         after: std::time::Duration,
     },
     /// 503.
-    #[error("requests that are being read hold all of the {limit} bytes there are for them")]
+    #[error(
+        "the request bodies in flight use all {limit} bytes of memory for them; try again later"
+    )]
     Crowded {
-        /// What all of them may hold together.
+        /// The memory for the bodies of all requests.
         limit: u64,
     },
-    /// 400. It would be for a client that is gone, if the client were not sending nonsense.
-    #[error("the request's body is cut short, or is not framed as announced")]
+    /// 400. Usually the client is gone, and nobody gets this response.
+    #[error("the request body is incomplete or malformed")]
     Broken,
 }
 
@@ -79,22 +81,22 @@ impl BodyHandle {
         Self(Arc::default())
     }
 
-    /// This body is read piece by piece and nothing much of it is kept: it may be of any size, and does
-    /// not count towards the memory of all. To be called before it is read.
+    /// Declares that the handler streams the body and keeps little of it: the body may have any size
+    /// and does not count towards the memory for all bodies. Call it before reading.
     pub(crate) fn streamed(&self) {
         self.lock().streamed = true;
     }
 
-    pub(crate) fn refused(&self) -> Option<BodyError> {
-        self.lock().refused
+    pub(crate) fn error(&self) -> Option<BodyError> {
+        self.lock().error
     }
 
-    pub(crate) fn left(&self) -> BodyRest {
+    pub(crate) fn rest(&self) -> BodyRest {
         let state = self.lock();
-        match (state.read, state.refused) {
+        match (state.read, state.error) {
             (true, _) => BodyRest::Nothing,
             (false, None) => BodyRest::Unread,
-            (false, Some(_)) => BodyRest::BodyError,
+            (false, Some(_)) => BodyRest::Failed,
         }
     }
 
@@ -112,7 +114,7 @@ impl std::fmt::Debug for BodyHandle {
 }
 
 impl BodyError {
-    pub(crate) fn answer(self) -> Response {
+    pub(crate) fn response(self) -> Response {
         let (sort, limit, value) = match self {
             Self::TooLarge { limit, announced } => (Sort::TooLarge, Some(limit), announced),
             Self::Stalled { .. } => (Sort::TooSlow, None, None),
@@ -134,24 +136,24 @@ pub(crate) struct BodyMemory {
 
 impl BodyMemory {
     pub(crate) fn new(options: &Options) -> Self {
-        // A request that may be read must fit.
+        // A request of the maximum size must fit.
         let limit = options.max_buffered.max(options.max_request);
         let permits = usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(permits)), limit }
     }
 }
 
-/// The body of a request, as its handler reads it.
+/// The body of a request, as the handler reads it.
 pub(crate) struct RequestBody {
     inner: Incoming,
     body_handle: BodyHandle,
     options: Arc<Options>,
     body_memory: BodyMemory,
-    /// Bytes that came.
-    seen: u64,
-    /// A piece that waits for room, and the queue it waits in.
+    /// Bytes received so far.
+    received: u64,
+    /// A piece that waits for memory, and the queue that it waits in.
     waiting: Option<(Bytes, PollSemaphore)>,
-    /// When waiting, for the client or for room, is over. Made when there is a wait.
+    /// Timer of a wait for the client or for memory. Created when a wait begins.
     limit: Option<Pin<Box<Sleep>>>,
     over: bool,
 }
@@ -171,37 +173,40 @@ impl RequestBody {
             body_handle,
             options,
             body_memory,
-            seen: 0,
+            received: 0,
             waiting: None,
             limit: None,
             over: false,
         }
     }
 
-    fn refuse(&mut self, why: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn fail(&mut self, error: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.over = true;
         self.waiting = None;
         let mut state = self.body_handle.lock();
-        state.refused = Some(why);
-        // It will not be used, and others wait for the room.
+        state.error = Some(error);
+        // The body is not used, and other requests wait for the memory.
         state.held = None;
-        Poll::Ready(Some(Err(why)))
+        Poll::Ready(Some(Err(error)))
     }
 
-    /// Whether a wait that began at the first of these calls has taken `limit`.
+    /// Returns whether the current wait has taken `limit`. The first call starts the wait.
     fn is_over(&mut self, cx: &mut Context<'_>, limit: std::time::Duration) -> bool {
         let sleep = self.limit.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
         sleep.as_mut().poll(cx).is_ready()
     }
 
-    /// Takes the memory for the piece that waits.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let (piece, queue) = self.waiting.as_mut().expect("called with a piece that waits");
+    /// Acquires the memory for the waiting piece.
+    fn poll_memory(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let (piece, queue) = self.waiting.as_mut().expect("only called while a piece waits");
         let size = u32::try_from(piece.len()).unwrap_or(u32::MAX);
         match queue.poll_acquire_many(cx, size) {
             Poll::Ready(permit) => {
                 let permit = permit.expect("this semaphore is never closed");
-                let (piece, _) = self.waiting.take().expect("seen above");
+                let (piece, _) = self.waiting.take().expect("checked above");
                 self.limit = None;
                 let mut state = self.body_handle.lock();
                 match &mut state.held {
@@ -212,7 +217,7 @@ impl RequestBody {
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Poll::Pending if self.is_over(cx, self.options.room_timeout) => {
-                self.refuse(BodyError::Crowded { limit: self.body_memory.limit })
+                self.fail(BodyError::Crowded { limit: self.body_memory.limit })
             }
             Poll::Pending => Poll::Pending,
         }
@@ -232,18 +237,19 @@ impl Body for RequestBody {
             return Poll::Ready(None);
         }
         if this.waiting.is_some() {
-            return this.poll_room(cx);
+            return this.poll_memory(cx);
         }
         let streamed = this.body_handle.lock().streamed;
         let limit = this.options.max_request;
-        // Before the first byte is read: a client that asks whether to go on is told no.
+        // Before the first byte is read, so that a client that sent `Expect: 100-continue` does not
+        // send the body.
         let announced = this.inner.size_hint().lower();
-        if !streamed && this.seen == 0 && announced > limit {
-            return this.refuse(BodyError::TooLarge { limit, announced: Some(announced) });
+        if !streamed && this.received == 0 && announced > limit {
+            return this.fail(BodyError::TooLarge { limit, announced: Some(announced) });
         }
         let frame = match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Pending if this.is_over(cx, this.options.body_timeout) => {
-                return this.refuse(BodyError::Stalled { after: this.options.body_timeout });
+                return this.fail(BodyError::Stalled { after: this.options.body_timeout });
             }
             Poll::Pending => return Poll::Pending,
             Poll::Ready(frame) => frame,
@@ -257,22 +263,22 @@ impl Body for RequestBody {
                 this.over = true;
                 return Poll::Ready(None);
             }
-            Some(Err(_)) => return this.refuse(BodyError::Broken),
+            Some(Err(_)) => return this.fail(BodyError::Broken),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => piece,
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             },
         };
-        this.seen += piece.len() as u64;
+        this.received += piece.len() as u64;
         if streamed || piece.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        if this.seen > limit {
-            return this.refuse(BodyError::TooLarge { limit, announced: None });
+        if this.received > limit {
+            return this.fail(BodyError::TooLarge { limit, announced: None });
         }
         this.waiting = Some((piece, PollSemaphore::new(this.body_memory.free.clone())));
-        let room = ready!(this.poll_room(cx));
-        Poll::Ready(room)
+        let frame = ready!(this.poll_memory(cx));
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -281,7 +287,7 @@ impl Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.waiting {
-            // What waits is no longer counted by the other.
+            // `inner` no longer counts the waiting piece.
             Some(_) => SizeHint::default(),
             None => self.inner.size_hint(),
         }

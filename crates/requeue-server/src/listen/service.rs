@@ -1,4 +1,4 @@
-//! One request, and its answer.
+//! Handling one request of a connection.
 
 use super::connection_state::ConnectionState;
 use super::request_body::{BodyHandle, BodyMemory, BodyRest, RequestBody};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower::Service;
 
-/// The service of one connection: gives its requests to the router.
+/// The hyper service of one connection: passes its requests to the router.
 pub(crate) struct RequestService {
     pub(crate) router: Router,
     pub(crate) state: Arc<ConnectionState>,
@@ -52,58 +52,58 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         parts.extensions.insert(ConnectInfo(self.peer));
         let handler = self.router.clone().call(Request::from_parts(parts, Body::new(body)));
         Box::pin(async move {
-            let mut answer = handled(handler, &delivery).await;
-            if answer.status().is_client_error() || answer.status().is_server_error() {
-                if let Some(why) = body_handle.refused() {
-                    answer = why.answer();
+            let mut response = handle(handler, &delivery).await;
+            if response.status().is_client_error() || response.status().is_server_error() {
+                if let Some(error) = body_handle.error() {
+                    response = error.response();
                 }
-                // An error is not what was promised, and takes nothing to the client.
+                // An error response carries no jobs to the client.
                 delivery.lost();
             }
-            let left = body_handle.left();
-            if left == BodyRest::BodyError {
-                // hyper closes, and would notice that it does after it has written the head.
+            let rest = body_handle.rest();
+            if rest == BodyRest::Failed {
+                // hyper closes the connection, but decides so after it has written the head.
                 let close = HeaderValue::from_static("close");
-                answer.headers_mut().insert(header::CONNECTION, close);
+                response.headers_mut().insert(header::CONNECTION, close);
             }
-            if left != BodyRest::Nothing {
+            if rest != BodyRest::Nothing {
                 state.leave_unread();
             }
-            // hyper asks for no body where there is none, or where there must not be one. (HEAD: axum
-            // takes the body away.)
+            // hyper does not poll the body if it is empty or not allowed. (For HEAD, axum removes the
+            // body.)
             let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-            if answer.body().is_end_stream() || bodiless.contains(&answer.status()) {
+            if response.body().is_end_stream() || bodiless.contains(&response.status()) {
                 state.complete(number);
             }
-            Ok(answer.map(|inner| ResponseBody { inner, state, number }))
+            Ok(response.map(|inner| ResponseBody { inner, state, number }))
         })
     }
 }
 
-/// What the handler answers; if it panics, that it did.
-async fn handled(
+/// Returns the response of the handler, or a 500 if it panics.
+async fn handle(
     handler: impl Future<Output = Result<Response<Body>, Infallible>>,
     delivery: &Delivery,
 ) -> Response<Body> {
     let mut handler = pin!(handler);
-    // It is not polled again after a panic, so nobody sees what it has left behind.
+    // The handler is not polled again after a panic, so its broken state is not observed.
     let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Some(answer)),
+        Ok(Poll::Ready(Ok(response))) => Poll::Ready(Some(response)),
         Err(_) => Poll::Ready(None),
     });
     match polled.await {
-        Some(answer) => answer,
+        Some(response) => response,
         None => {
-            tracing::error!("a request's handler has panicked");
+            tracing::error!("a request handler panicked");
             delivery.lost();
-            let detail = "handling this request has failed in a way nobody thought of";
+            let detail = "the request handler panicked; see the log of the server";
             ProblemResponse(Problem::new(Sort::Bug, detail)).into_response()
         }
     }
 }
 
-/// The body of an answer, which tells when it has ended.
+/// The body of a response. It records when its last part is taken.
 pub(crate) struct ResponseBody {
     inner: Body,
     state: Arc<ConnectionState>,
@@ -122,7 +122,7 @@ impl http_body::Body for ResponseBody {
         let last = match &frame {
             Poll::Pending | Poll::Ready(Some(Err(_))) => false,
             Poll::Ready(None) => true,
-            // hyper does not ask again where the length says that this was all.
+            // hyper does not poll again if the content length is reached.
             Poll::Ready(Some(Ok(frame))) => {
                 frame.is_trailers()
                     || self.inner.is_end_stream()

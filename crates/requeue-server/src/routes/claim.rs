@@ -15,10 +15,10 @@ use requeue_jobs::{Invalid, StoreError};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Leases jobs that are due.
+/// Claim jobs that are due.
 ///
-/// Where there is none it waits for one, as long as it is told to. What was claimed for a client that
-/// has gone away is released.
+/// If there are none, the request waits up to `wait` (long polling). If the client disconnects before
+/// it gets the response, the claimed jobs are released.
 #[utoipa::path(
     post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
     request_body = ClaimRequest,
@@ -34,13 +34,13 @@ pub(super) async fn claim(
     Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
 }
 
-/// Waits until a claim may get something.
+/// Wait until there may be jobs to claim.
 ///
-/// It takes nothing: whether there is something, a claim tells. It may end sooner, for no reason.
+/// It claims nothing: only a claim shows whether there are jobs. It may return early without a reason.
 #[utoipa::path(
     post, path = "/v1/wait", tag = "work", operation_id = "wait_for_jobs",
     request_body = WaitRequest,
-    responses((status = 204, description = "There may be something, or the time is over."), Problems)
+    responses((status = 204, description = "There may be jobs, or the time is over."), Problems)
 )]
 pub(super) async fn wait(
     State(app): State<App>,
@@ -65,7 +65,7 @@ fn check_wait(app: &App, value: Duration) -> Result<(), Problem> {
     Err(Problem::from(StoreError::from(invalid)).at("wait"))
 }
 
-/// At random: a hash under a key that the system made up.
+/// Returns a random number: the hash of nothing under a random key.
 fn nonce() -> u64 {
     RandomState::new().hash_one(())
 }

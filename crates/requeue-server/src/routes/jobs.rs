@@ -1,4 +1,4 @@
-//! Putting, looking at and changing jobs.
+//! Putting, reading, listing and changing jobs.
 
 use super::Problems;
 use crate::app::App;
@@ -15,9 +15,9 @@ use requeue_http::{Problem, Sort};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 
-/// Puts a job.
+/// Put a job.
 ///
-/// There is one job per kind and id: putting it again changes its body and its time.
+/// A job is identified by kind and id. If it exists, its body and due time are replaced.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "put_job",
     params(JobPath), request_body = PutRequest,
@@ -32,7 +32,7 @@ pub(super) async fn put(
     Ok(Json(app.jobs().place(put).await?.into()))
 }
 
-/// What is known of a job.
+/// Get a job.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
     params(JobPath),
@@ -48,9 +48,9 @@ pub(super) async fn get(
     }
 }
 
-/// Cancels a job.
+/// Cancel a job.
 ///
-/// One that is leased ends with its lease, and has no successor.
+/// A leased job is removed when its lease ends, and its successor is dropped.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
@@ -63,9 +63,9 @@ pub(super) async fn cancel(
     Ok(Json(app.jobs().cancel(kind.as_str(), id.as_str()).await?.into()))
 }
 
-/// Puts jobs of one kind.
+/// Put jobs of one kind.
 ///
-/// Each is put by itself, in order; the answer has one result for each.
+/// The jobs are put in order, each on its own. The response contains one result per job.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "put_jobs",
     params(KindPath),
@@ -79,9 +79,9 @@ pub(super) async fn put_batch(
     put_all(&app, Some(&kind), batch).await
 }
 
-/// Puts jobs of any kinds.
+/// Put jobs of several kinds.
 ///
-/// Each is put by itself, in order; the answer has one result for each.
+/// The jobs are put in order, each on its own. The response contains one result per job.
 #[utoipa::path(
     post, path = "/v1/put", tag = "jobs", operation_id = "put_jobs_of_any_kind",
     request_body = PutBatch,
@@ -99,7 +99,7 @@ async fn put_all(
     kind: Option<&Kind>,
     batch: PutBatch,
 ) -> ApiResult<Json<Results<PutDone>>> {
-    entries("jobs", batch.jobs.len())?;
+    check_entries("jobs", batch.jobs.len())?;
     let reading = app.reading();
     let jobs = batch.jobs.into_iter().enumerate();
     let read = jobs.map(|(n, job)| job.read(&format!("jobs[{n}]."), kind, None, &reading));
@@ -108,10 +108,10 @@ async fn put_all(
     Ok(Json(errors.join(placed.into_iter().map(|placed| placed.map(PutDone::from)))))
 }
 
-/// Lists jobs of a kind, by id.
+/// List jobs of a kind, sorted by id.
 ///
-/// Where jobs are sifted by error or time of death, one call looks at 10,000 jobs at most: a page
-/// may have few jobs, or none, and a cursor.
+/// With the filters `error` and `died_before`, one call scans at most 10,000 jobs: a page may contain
+/// few jobs or none, and still have a cursor.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
     params(KindPath, JobsQuery),
@@ -125,7 +125,7 @@ pub(super) async fn list(
     let limit = query.limit.unwrap_or(100);
     check_count("jobs in a list", limit).map_err(|invalid| Problem::from(invalid).at("limit"))?;
     if limit == 0 {
-        let detail = "a list of no jobs is of no use; the limit may be from 1 to 1000";
+        let detail = "the limit must be from 1 to 1000";
         return Err(Problem::new(Sort::Invalid, detail).at("limit").into());
     }
     let filter = JobFilter::read(query.all(), "", &app.reading())?;
@@ -134,18 +134,19 @@ pub(super) async fn list(
     Ok(Json(page.into()))
 }
 
-/// Whether a batch does not have too many entries.
-pub(super) fn entries(field: &str, count: usize) -> Result<(), Problem> {
+/// Checks the number of entries in a batch.
+pub(super) fn check_entries(field: &str, count: usize) -> Result<(), Problem> {
     let checked = check_count("entries in a batch", count);
     checked.map_err(|invalid| Problem::from(invalid).at(field))
 }
 
+/// Parses the cursor `after`.
 pub(super) fn cursor(after: Option<String>) -> Result<Option<JobId>, Problem> {
     let after = after.map(JobId::new).transpose();
     after.map_err(|invalid| Problem::from(invalid).at("after"))
 }
 
-/// Changes jobs of any kinds.
+/// Change jobs of several kinds.
 #[utoipa::path(
     post, path = "/v1/change", tag = "jobs", operation_id = "change_jobs_of_any_kind",
     request_body = ChangeBatch,
@@ -155,7 +156,7 @@ pub(super) async fn change_any(
     State(app): State<App>,
     Json(batch): Json<ChangeBatch>,
 ) -> ApiResult<Json<Results<ChangeDone>>> {
-    entries("jobs", batch.jobs.len())?;
+    check_entries("jobs", batch.jobs.len())?;
     let jobs = batch.jobs.into_iter().enumerate();
     change_all(&app, jobs.map(|(n, job)| job.read(&format!("jobs[{n}].")))).await
 }
@@ -169,7 +170,7 @@ async fn change_all(
     Ok(Json(errors.join(changed.into_iter().map(|changed| changed.map(ChangeDone::from)))))
 }
 
-/// Cancels jobs: some by id, or all that match.
+/// Cancel jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/cancel", tag = "jobs", operation_id = "cancel_jobs",
     params(KindPath),
@@ -184,7 +185,7 @@ pub(super) async fn cancel_some(
     change_some(&app, kind, ChangeKind::Cancel, request).await
 }
 
-/// Makes jobs due now: some by id, or all that match.
+/// Make jobs due now, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/run-now", tag = "jobs", operation_id = "run_jobs_now",
     params(KindPath),
@@ -199,7 +200,7 @@ pub(super) async fn run_some_now(
     change_some(&app, kind, ChangeKind::RunNow, request).await
 }
 
-/// Lets dead jobs start again: some by id, or all that match.
+/// Revive dead jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/revive", tag = "jobs", operation_id = "revive_jobs",
     params(KindPath),
@@ -214,16 +215,16 @@ pub(super) async fn revive_some(
     change_some(&app, kind, ChangeKind::Revive, request).await
 }
 
-/// One result for each id, or how many matched.
+/// One result per id, or counts for a filter.
 #[derive(utoipa::ToSchema)]
 #[schema(title = "ChangedSome")]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
 #[derive(serde::Serialize)]
 pub(super) enum ChangedSome {
-    /// Those of `ids`.
+    /// The results for `ids`.
     Some(Results<ChangeDone>),
-    /// Those of `all`.
+    /// The counts for `all`.
     All(AllChanged),
 }
 
@@ -233,17 +234,19 @@ async fn change_some(
     action: ChangeKind,
     request: ChangeIds,
 ) -> ApiResult<Response> {
-    let wrong = |field: &str, detail: &str| Problem::new(Sort::Invalid, detail).at(field);
+    let invalid = |field: &str, detail: &str| Problem::new(Sort::Invalid, detail).at(field);
     match (request.ids, request.all) {
         (Some(ids), None) => {
             for (field, is_there) in
                 [("after", request.after.is_some()), ("limit", request.limit.is_some())]
             {
                 if is_there {
-                    return Err(wrong(field, "only with all").into());
+                    return Err(
+                        invalid(field, "this field is only allowed together with all").into()
+                    );
                 }
             }
-            entries("ids", ids.len())?;
+            check_entries("ids", ids.len())?;
             let read = ids.into_iter().enumerate().map(|(n, id)| {
                 let id = JobId::new(id);
                 let id = id.map_err(|invalid| Problem::from(invalid).at(format!("ids[{n}]")))?;
@@ -254,11 +257,11 @@ async fn change_some(
         (None, Some(all)) => {
             let limit = request.limit.unwrap_or(MAX_SCANNED);
             if limit == 0 {
-                let detail = "to change no jobs is of no use; the limit may be from 1 to 10000";
-                return Err(wrong("limit", detail).into());
+                let detail = "the limit must be from 1 to 10000";
+                return Err(invalid("limit", detail).into());
             }
             if limit > MAX_SCANNED {
-                let (what, count) = ("jobs to be changed at once", limit);
+                let (what, count) = ("jobs to change in one request", limit);
                 let invalid = Invalid::TooMany { what, count, limit: MAX_SCANNED };
                 return Err(Problem::from(invalid).at("limit").into());
             }
@@ -268,7 +271,9 @@ async fn change_some(
             let done = bulk::change(store, kind, action, &filter, after, limit).await?;
             Ok(Json(done).into_response())
         }
-        (Some(_), Some(_)) => Err(wrong("ids", "only one of ids and all may be there").into()),
-        (None, None) => Err(wrong("ids", "ids or all must be there").into()),
+        (Some(_), Some(_)) => {
+            Err(invalid("ids", "ids and all exclude each other; send one of them").into())
+        }
+        (None, None) => Err(invalid("ids", "ids or all is required").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Kinds: settings and counts.
+//! Settings and job counts of kinds.
 
 use super::Problems;
 use super::jobs::cursor;
@@ -13,7 +13,7 @@ use requeue_http::wire::{
 };
 use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
 
-/// All kinds that have jobs, settings or schedules.
+/// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
     responses((status = 200, body = Kinds), Problems)
@@ -23,7 +23,8 @@ pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<Kinds>> {
     Ok(Json(Kinds { kinds: kinds.iter().map(KindStats::from).collect() }))
 }
 
-/// One kind: its counts and its settings. One that was never used has none, and the default ones.
+/// Get the counts and settings of a kind. A kind that was never used has zero counts and the default
+/// settings.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
     params(KindPath),
@@ -48,7 +49,7 @@ pub(super) async fn one(
     Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
 }
 
-/// What is set for a kind; the default where nothing is.
+/// Get the settings of a kind, or the defaults.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/settings", tag = "kinds", params(("kind" = String, Path)),
     operation_id = "settings", responses((status = 200, body = SettingsText), Problems)
@@ -60,7 +61,7 @@ pub(super) async fn settings(
     Ok(Json(SettingsText::from(&app.store().settings(kind).await?)))
 }
 
-/// Sets all settings of a kind. What is not said becomes the default.
+/// Set all settings of a kind. Omitted settings become the defaults.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
     params(KindPath),
@@ -71,11 +72,11 @@ pub(super) async fn set(
     KindPath(kind): KindPath,
     Json(settings): Json<SettingsPatch>,
 ) -> ApiResult<Json<SettingsText>> {
-    keep(&app, kind, Settings::default(), &settings).await
+    store_settings(&app, kind, Settings::default(), &settings).await
 }
 
-/// Sets what these settings are with the patch, and answers them.
-async fn keep(
+/// Applies the patch to `before`, stores the settings and returns them.
+async fn store_settings(
     app: &App,
     kind: Kind,
     before: Settings,
@@ -86,9 +87,9 @@ async fn keep(
     Ok(Json(SettingsText::from(&settings)))
 }
 
-/// Sets some settings of a kind. What is not said stays.
+/// Change some settings of a kind. Omitted settings stay.
 ///
-/// It is read and then written: of two that are sent at the same time, one may be lost.
+/// The settings are read and then written, not atomically: of two concurrent changes, one may be lost.
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
     params(KindPath),
@@ -100,13 +101,13 @@ pub(super) async fn change(
     Json(settings): Json<SettingsPatch>,
 ) -> ApiResult<Json<SettingsText>> {
     let now = app.store().settings(kind.clone()).await?;
-    keep(&app, kind, now, &settings).await
+    store_settings(&app, kind, now, &settings).await
 }
 
-/// Deletes a kind: its schedules, its jobs, its settings.
+/// Delete a kind: its schedules, jobs and settings.
 ///
-/// One call deletes 10,000 jobs at most: call it again with the cursor as long as there is one. Jobs
-/// that are leased end with their leases. What is put meanwhile may stay.
+/// One call deletes at most 10,000 jobs: while the response has a cursor, call again with it. Leased
+/// jobs are removed when their leases end. Jobs that are put in the meantime may remain.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
     params(KindPath, AfterQuery),
@@ -121,11 +122,11 @@ pub(super) async fn delete(
     Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
 }
 
-/// Lets no job of a kind be claimed. What is leased goes on.
+/// Pause a kind: its jobs cannot be claimed. Leased jobs are not affected.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/pause", tag = "kinds", operation_id = "pause_kind",
     params(KindPath),
-    responses((status = 204, description = "It is paused."), Problems)
+    responses((status = 204, description = "The kind is paused."), Problems)
 )]
 pub(super) async fn pause(
     State(app): State<App>,
@@ -134,11 +135,11 @@ pub(super) async fn pause(
     Ok(set_paused(&app, kind, true).await?)
 }
 
-/// Lets jobs of a kind be claimed again.
+/// Resume a kind: its jobs can be claimed again.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/resume", tag = "kinds", operation_id = "resume_kind",
     params(KindPath),
-    responses((status = 204, description = "It is not paused."), Problems)
+    responses((status = 204, description = "The kind is not paused."), Problems)
 )]
 pub(super) async fn resume(
     State(app): State<App>,
@@ -156,7 +157,7 @@ async fn set_paused(app: &App, kind: Kind, paused: bool) -> Result<StatusCode, S
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How many pending jobs fall due when.
+/// Count pending jobs by due time.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/upcoming", tag = "kinds", operation_id = "upcoming_jobs",
     params(KindPath, UpcomingQuery),

@@ -14,19 +14,19 @@ use requeue_http::{Problem, Sort};
 use requeue_jobs::Kind;
 use serde::{Deserialize, Serialize};
 
-/// Which events.
+/// Selects events.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Of these kinds, with commas in between. Default: of all.
+    /// Only events of these kinds, separated by commas. Default: all kinds.
     kinds: Option<String>,
 }
 
-/// What happens, as it happens: server-sent events.
+/// Stream events as they happen (server-sent events).
 ///
-/// They are of what this node does, from now on; nothing is kept. A client that is too slow is told
-/// by `missed` how many it has missed.
+/// The stream contains the events of this node from now on; events are not stored. A client that is
+/// too slow gets the event `missed` with the number of events that it missed.
 #[utoipa::path(
     get, path = "/v1/events", tag = "service", params(EventsQuery),
     responses((status = 200, body = Event, content_type = "text/event-stream"), Problems)
@@ -43,14 +43,14 @@ pub(super) async fn events(
     Ok(listener.stream(app.shutdown().clone()))
 }
 
-/// Who has claimed through this node lately.
+/// The workers that recently claimed through this node.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct WorkerList {
-    /// By name.
+    /// The workers, sorted by name.
     workers: Vec<Worker>,
 }
 
-/// Who has claimed through this node lately, and what they hold.
+/// List the workers that recently claimed through this node, and how many leases they hold.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "service", responses((status = 200, body = WorkerList), Problems)
 )]
@@ -58,7 +58,7 @@ pub(super) async fn workers(State(app): State<App>) -> Json<WorkerList> {
     Json(WorkerList { workers: app.instrumented().workers().list() })
 }
 
-/// What was counted, for Prometheus.
+/// Metrics in the text format of Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"), Problems)

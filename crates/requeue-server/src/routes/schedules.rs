@@ -1,4 +1,4 @@
-//! Schedules, as the store keeps them: whoever ticks says when the next time is.
+//! Schedules, as the store keeps them. The client that ticks a schedule computes its next time.
 
 use super::Problems;
 use crate::app::App;
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use requeue_http::wire::{ScheduleText, Schedules, TickRequest, TickResult};
 use requeue_http::{Problem, Sort};
 
-/// The schedules of a kind, by id.
+/// List the schedules of a kind, sorted by id.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/schedules", tag = "schedules", operation_id = "list_schedules",
     params(KindPath),
@@ -23,11 +23,11 @@ pub(super) async fn all(
     Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleText::from).collect() }))
 }
 
-/// Keeps a schedule, in place of one of the same id.
+/// Set a schedule. It replaces a schedule with the same id.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
     params(JobPath), request_body = ScheduleText,
-    responses((status = 204, description = "It is kept."), Problems)
+    responses((status = 204, description = "The schedule is set."), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
@@ -35,19 +35,21 @@ pub(super) async fn set(
     Json(schedule): Json<ScheduleText>,
 ) -> ApiResult<StatusCode> {
     if schedule.id.is_some() {
-        return Err(Problem::new(Sort::Invalid, "the path says it already").at("id").into());
+        return Err(Problem::new(Sort::Invalid, "the id is part of the path; omit this field")
+            .at("id")
+            .into());
     }
     let schedule = schedule.read(id, &app.reading())?;
     app.store().set_schedule(kind, schedule).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a schedule. Its jobs stay.
+/// Remove a schedule. Its jobs stay.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules",
     operation_id = "remove_schedule",
     params(JobPath),
-    responses((status = 204, description = "It is removed."), Problems)
+    responses((status = 204, description = "The schedule is removed."), Problems)
 )]
 pub(super) async fn remove(
     State(app): State<App>,
@@ -60,9 +62,9 @@ pub(super) async fn remove(
     Err(Problem::new(Sort::Absent, detail).into())
 }
 
-/// Puts a schedule's job and moves its next time on, if that is still the expected one.
+/// Tick a schedule: put its job and set its next time, if its next time is the expected one.
 ///
-/// In one step: any number of clients may try, and one succeeds.
+/// This is atomic: any number of clients may try, and one succeeds.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/schedules/{id}/tick", tag = "schedules",
     operation_id = "tick_schedule",

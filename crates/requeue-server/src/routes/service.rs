@@ -1,4 +1,4 @@
-//! Running it.
+//! Statistics, problem documentation, health and readiness.
 
 use super::Problems;
 use crate::app::App;
@@ -13,31 +13,31 @@ use requeue_jobs::{Kind, StoreError};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long the store may take to answer a server that is asked whether it is ready.
-const READY_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit of the store call that checks readiness.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The service in numbers.
+/// Statistics of the service.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Stats {
-    /// Of this program.
+    /// Version of the server.
     version: &'static str,
-    /// Since this node was started.
+    /// Seconds since this node was started.
     uptime_seconds: u64,
-    /// Kinds that there are.
+    /// Number of kinds.
     kinds: usize,
-    /// Jobs that are waiting or ready.
+    /// Number of waiting and ready jobs.
     pending: u64,
-    /// Jobs that are ready, counted up to 10,000 of each kind.
+    /// Number of ready jobs, counted up to 10,000 per kind.
     ready: u64,
-    /// Jobs that are leased.
+    /// Number of leased jobs.
     leased: u64,
-    /// Jobs that are dead.
+    /// Number of dead jobs.
     dead: u64,
-    /// Requests that wait for work, at this node.
+    /// Number of requests that wait for work at this node.
     waiting_claims: usize,
 }
 
-/// The service in numbers.
+/// Get statistics of the service.
 #[utoipa::path(
     get, path = "/v1/stats", tag = "service", responses((status = 200, body = Stats), Problems)
 )]
@@ -58,7 +58,7 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
     }))
 }
 
-/// What a sort of problem means, and what to do about it.
+/// Explain a problem type: what it means, and what to do about it.
 #[utoipa::path(
     get, path = "/v1/problems/{name}", tag = "service", operation_id = "explain_problem",
     params(("name" = String, Path)),
@@ -72,13 +72,13 @@ pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiRes
             Ok(format!("{name}: {title} (status {status})\n\n{advice}\n"))
         }
         None => {
-            let detail = format!("there is no problem that is called {name:?}");
+            let detail = format!("there is no problem type {name:?}");
             Err(Problem::new(Sort::Absent, detail).into())
         }
     }
 }
 
-/// Whether the process answers.
+/// Check that the process responds.
 #[utoipa::path(
     get, path = "/healthz", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"))
@@ -87,27 +87,26 @@ pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// Whether work can be sent here: the store answers, and the server is not being shut down.
+/// Check that the node can serve requests: the store responds, and no shutdown was requested.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
 pub(super) async fn ready(State(app): State<App>) -> ApiResult<&'static str> {
     if app.shutdown().is_requested() {
-        return Err(Problem::new(Sort::Stopping, "the server is being shut down").into());
+        return Err(Problem::new(Sort::Stopping, "the server is shutting down").into());
     }
-    // Any kind will do: nothing is made by looking.
+    // Any kind works: reading settings creates nothing.
     let kind = Kind::new("ready").expect("a valid kind");
-    let asked = tokio::time::timeout(READY_WITHIN, app.store().settings(kind)).await;
-    let late = || StoreError::Unavailable {
-        reason: format!("it has not answered within {READY_WITHIN:?}"),
-    };
-    match asked.unwrap_or_else(|_| Err(late())) {
+    let settings = tokio::time::timeout(READY_TIMEOUT, app.store().settings(kind)).await;
+    let late =
+        || StoreError::Unavailable { reason: format!("no response within {READY_TIMEOUT:?}") };
+    match settings.unwrap_or_else(|_| Err(late())) {
         Ok(_) => Ok("ready\n"),
         Err(error) => {
-            // Anybody may ask, and need not know where the store is, or what ails it.
-            tracing::warn!(%error, "not ready");
-            Err(Problem::new(Sort::Unavailable, "the store does not answer").into())
+            // This path needs no token: the response must not reveal details of the store.
+            tracing::warn!(%error, "readiness check failed: the store does not respond");
+            Err(Problem::new(Sort::Unavailable, "the store does not respond").into())
         }
     }
 }
@@ -165,6 +164,6 @@ mod tests {
         assert_eq!(response.status(), 503);
         let body = to_bytes(response.into_body(), 10_000).await.expect("it is short");
         let problem: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
-        assert_eq!(problem["detail"], "the store does not answer");
+        assert_eq!(problem["detail"], "the store does not respond");
     }
 }

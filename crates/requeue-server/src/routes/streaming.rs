@@ -1,42 +1,42 @@
-//! Answers that are written by a thread, piece by piece, as fast as the client reads them.
+//! Response bodies that a blocking thread writes, with backpressure from the client.
 
 use axum::body::{Body, Bytes};
 use serde::Serialize;
 use std::io::{self, Write};
 use tokio::sync::mpsc;
 
-/// Pieces that are on their way at a time.
+/// Maximum number of pieces in flight.
 const PIECES: usize = 16;
 
-/// Where a thread writes an answer. Writing blocks where the client is slow.
+/// Writes a response body from a blocking thread. Writes block while the client is slow.
 pub(super) struct BodyWriter(mpsc::Sender<io::Result<Bytes>>);
 
 impl BodyWriter {
-    /// And the answer that it is written to.
+    /// Returns a writer and the body that it writes to.
     pub(super) fn new() -> (Self, Body) {
         let (sender, mut receiver) = mpsc::channel(PIECES);
         let pieces = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
         (BodyWriter(sender), Body::from_stream(pieces))
     }
 
-    /// A line of JSON. Where the client is gone, nothing happens.
+    /// Writes a line of JSON. Does nothing if the client is gone.
     pub(super) fn line(&self, line: &impl Serialize) {
-        let _ = self.0.blocking_send(Ok(written(line)));
+        let _ = self.0.blocking_send(Ok(json_line(line)));
     }
 
-    /// The same, but left out where the client is slow: it is not waited for.
+    /// Writes a line of JSON, or skips it if the client is slow.
     pub(super) fn maybe_line(&self, line: &impl Serialize) {
-        let _ = self.0.try_send(Ok(written(line)));
+        let _ = self.0.try_send(Ok(json_line(line)));
     }
 
-    /// Cuts the answer, so that the client sees that it is not whole.
+    /// Aborts the response, so that the client notices that it is incomplete.
     pub(super) fn cut(&self, error: io::Error) {
         let _ = self.0.blocking_send(Err(error));
     }
 }
 
-fn written(line: &impl Serialize) -> Bytes {
-    let mut text = serde_json::to_vec(line).expect("our own types can be written");
+fn json_line(line: &impl Serialize) -> Bytes {
+    let mut text = serde_json::to_vec(line).expect("our own types can be serialized");
     text.push(b'\n');
     text.into()
 }

@@ -115,7 +115,10 @@ fn a_hundred_may_listen_and_another_once_one_has_left() {
     let listen = || fixture.store.events().listen(vec![]);
     let mut listeners: Vec<EventListener> = (0..100).map(|_| listen().unwrap()).collect();
     let error = listen().unwrap_err();
-    assert_eq!(error.to_string(), "100 clients listen to events already, and that is the limit");
+    assert_eq!(
+        error.to_string(),
+        "100 clients already listen to events, which is the limit; try again later"
+    );
     listeners.pop();
     listeners.push(listen().unwrap());
     assert!(listen().is_err());

@@ -196,9 +196,9 @@ fn errors_name_the_file_and_what_is_wrong_with_it() {
     let missing = folder.path("missing.crt");
     assert_eq!(error(&missing, &key), format!("could not read {}", missing.display()));
     let said = error(&key, &key);
-    assert!(said.contains("a.key has no certificate in it"), "{said}");
+    assert!(said.contains("a.key contains no certificate"), "{said}");
     let said = error(&certificate, &certificate);
-    assert!(said.contains("a.crt has no private key in it"), "{said}");
+    assert!(said.contains("a.crt contains no private key"), "{said}");
     let said = error(&certificate, &folder.path("b.key"));
     assert!(said.contains("b.key does not belong to the first certificate in"), "{said}");
     let half = folder.path("half.key");
@@ -208,5 +208,5 @@ fn errors_name_the_file_and_what_is_wrong_with_it() {
     assert!(said.contains("half.key"), "{said}");
     let empty = folder.path("empty.crt");
     fs::write(&empty, "").unwrap();
-    assert!(error(&empty, &key).contains("empty.crt has no certificate in it"));
+    assert!(error(&empty, &key).contains("empty.crt contains no certificate"));
 }
