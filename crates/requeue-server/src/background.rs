@@ -60,7 +60,7 @@ impl Reaper {
                         tracing::info!(failures = self.failures, "the store reaps again");
                     }
                     self.failures = 0;
-                    if reaped < AT_ONCE {
+                    if reaped.count < AT_ONCE {
                         break;
                     }
                 }

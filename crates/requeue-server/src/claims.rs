@@ -186,7 +186,7 @@ pub(crate) mod tests {
                 return self.store.claim(claim);
             }
             let errors = vec![(claim.kinds[0].clone(), down())];
-            Box::pin(async { Ok(Claimed { jobs: Vec::new(), errors }) })
+            Box::pin(async { Ok(Claimed { errors, ..Claimed::default() }) })
         }
 
         fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
@@ -226,7 +226,7 @@ pub(crate) mod tests {
             self.store.restore(restore)
         }
 
-        fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+        fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
             self.store.reap(max)
         }
 

@@ -8,8 +8,8 @@ use crate::metrics::{Counted, Metrics, Verb};
 use crate::workers::{Waiting, Workers};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Receipt, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, WallClock,
+    Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, WallClock,
     WorkerName,
 };
 use std::fmt;
@@ -139,10 +139,10 @@ impl Store for InstrumentedStore {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let reaped = self.asked(Verb::Reap, self.store.reap(max)).await?;
-            self.metrics.reaped(reaped);
+            self.metrics.reaped(reaped.count);
             Ok(reaped)
         })
     }

@@ -142,7 +142,7 @@ fn restored_jobs_those_of_schedules_and_what_was_reaped_are_counted() {
 
     assert_eq!(world.claim("report", "w", None).len(), 1);
     world.advance(30);
-    assert_eq!(block_on(world.store.reap(10)), Ok(1));
+    assert_eq!(block_on(world.store.reap(10)).unwrap().count, 1);
     has_lines(
         &world.text(),
         &[
@@ -171,7 +171,7 @@ fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     world.advance(10);
     world.settle(&jobs[2], Settlement::Extend(Some(LEASE))).unwrap();
     world.advance(20);
-    assert_eq!(block_on(world.store.reap(1)), Ok(1));
+    assert_eq!(block_on(world.store.reap(1)).unwrap().count, 1);
     has_lines(&world.text(), &[r#"requeue_lapses_total{kind="mail"} 0"#]);
     let again = world.claim("mail", "w", Some(LEASE));
     assert_eq!(again.len(), 3, "not the one that was extended");

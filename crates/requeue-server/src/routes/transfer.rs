@@ -70,7 +70,7 @@ pub(super) async fn reap(
     State(app): State<App>,
     Json(request): Json<ReapRequest>,
 ) -> Answered<Json<Reaped>> {
-    Ok(Json(Reaped { reaped: app.store().reap(request.max).await? }))
+    Ok(Json(Reaped { reaped: app.store().reap(request.max).await?.count }))
 }
 
 /// All kinds, schedules and jobs, as JSON Lines.
