@@ -69,7 +69,8 @@ pub mod transfer;
 mod worker;
 
 pub use claim::{
-    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Settle, Settled, Settlement,
+    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease, Reaped, Settle, Settled,
+    Settlement,
 };
 pub use client::{ClaimJobs, Jobs, Placing, PutJob};
 pub use cron::{Missed, Schedule, Ticked};

@@ -1,6 +1,6 @@
 //! What every store does.
 
-use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -62,9 +62,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends leases that expired and that no claim has met, and drops dead jobs that are not to
     /// be kept, at most `max` of each kind, and at most [`MAX_BATCH`](crate::limits::MAX_BATCH).
-    /// Answers how many there were. Where there is much to do, a store may leave some kinds for
+    /// Returns how many there were, and the expired leases. Where there is much to do, a store may leave some kinds for
     /// the next call, which begins with them.
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize>;
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped>;
 
     /// What is known of a job.
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>>;

@@ -10,8 +10,8 @@ use crate::workers::{WaitingWorker, Workers};
 use outcomes::SettleAction;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Layered, Placed, Put,
-    PutError, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, Store,
-    StoreError, StoreFuture, StoreMethod, Tick, Ticked, WallClock, WorkerName,
+    PutError, Reaped, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
+    Store, StoreError, StoreFuture, StoreMethod, Tick, Ticked, WallClock, WorkerName,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -151,10 +151,10 @@ impl Layered for InstrumentedStore {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let reaped = self.timed(StoreMethod::Reap, self.store.reap(max)).await?;
-            self.metrics.reaped(reaped);
+            self.metrics.reaped(reaped.count);
             Ok(reaped)
         })
     }

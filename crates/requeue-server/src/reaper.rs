@@ -59,7 +59,7 @@ impl Reaper {
                         tracing::info!(failures = self.failures, "the reaper works again");
                     }
                     self.failures = 0;
-                    if reaped < BATCH_SIZE {
+                    if reaped.count < BATCH_SIZE {
                         break;
                     }
                 }

@@ -140,7 +140,7 @@ impl Layered for FaultyStore {
         if faults.pop_front_if(|fault| *fault == Some(Fault::RefuseKind)).is_some() {
             let error = StoreError::Unavailable { reason: "told to".to_owned() };
             let errors = vec![(claim.kinds[0].clone(), error)];
-            return Box::pin(async move { Ok(Claimed { jobs: Vec::new(), errors }) });
+            return Box::pin(async move { Ok(Claimed { errors, ..Claimed::default() }) });
         }
         drop(faults);
         self.fail(&self.claim, self.inner.claim(claim))

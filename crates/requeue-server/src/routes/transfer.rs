@@ -68,7 +68,7 @@ pub(super) async fn reap(
     State(app): State<App>,
     Json(request): Json<ReapRequest>,
 ) -> ApiResult<Json<Reaped>> {
-    Ok(Json(Reaped { reaped: app.store().reap(request.max).await? }))
+    Ok(Json(Reaped { reaped: app.store().reap(request.max).await?.count }))
 }
 
 /// Export all kinds, schedules and jobs as JSON Lines.

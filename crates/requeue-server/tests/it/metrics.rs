@@ -148,7 +148,7 @@ fn restored_jobs_those_of_schedules_and_what_was_reaped_are_counted() {
 
     assert_eq!(fixture.claim("report", "w", None).len(), 1);
     fixture.advance(30);
-    assert_eq!(block_on(fixture.store.reap(10)), Ok(1));
+    assert_eq!(block_on(fixture.store.reap(10)).unwrap().count, 1);
     has_lines(
         &fixture.text(),
         &[
@@ -177,7 +177,7 @@ fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     fixture.advance(10);
     fixture.settle(&jobs[2], Settlement::Extend(Some(LEASE))).unwrap();
     fixture.advance(20);
-    assert_eq!(block_on(fixture.store.reap(1)), Ok(1));
+    assert_eq!(block_on(fixture.store.reap(1)).unwrap().count, 1);
     has_lines(&fixture.text(), &[r#"requeue_lapses_total{kind="mail"} 0"#]);
     let again = fixture.claim("mail", "w", Some(LEASE));
     assert_eq!(again.len(), 3, "not the one that was extended");

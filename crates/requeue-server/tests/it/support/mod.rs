@@ -191,6 +191,10 @@ impl Fixture for Served {
         self.orders_ties
     }
 
+    fn reports_expired_leases(&self) -> bool {
+        false
+    }
+
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
