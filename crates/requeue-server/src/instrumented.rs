@@ -155,6 +155,7 @@ impl Layered for InstrumentedStore {
         Box::pin(async move {
             let reaped = self.timed(StoreMethod::Reap, self.store.reap(max)).await?;
             self.metrics.reaped(reaped.count);
+            self.record_expired(&reaped.expired);
             Ok(reaped)
         })
     }

@@ -7,21 +7,14 @@
 //! that it has jobs or settings of it, never because a request named it, and there are at most
 //! [`MAX_KINDS`](requeue_jobs::limits::MAX_KINDS). Everything else is counted with an empty `kind`.
 //!
-//! # Lapses
+//! # Expired leases
 //!
-//! A lease expires where nobody looks: a claim or a reap ends it, and neither says so.
-//! `requeue_lapses_total` counts those that can be told for certain: this node leased a job, has
-//! seen no settlement of that lease, and now leases it again, as the next attempt, due when that
-//! lease ended. It is a lower bound. It misses expires by which a job died, those of jobs that were
-//! put or run anew meanwhile, and leases of other nodes, or of this one before it was started
-//! again.
-//!
-//! All of them are what is left over, on all nodes together: every lease that was given out was
-//! settled, is still held, or expired.
+//! A lease expires without an operation. The next claim or reap that finds it ends it and reports it
+//! to the node that called: `requeue_lapses_total` counts these. Each expired lease is counted once,
+//! by one node, unless the result of that call is lost on the way. So over all nodes:
 //!
 //! ```text
-//! sum by (kind) (increase(requeue_claimed_total[1h])) - sum by (kind) (increase(requeue_settled_total[1h]))
-//!     - max by (kind) (delta(requeue_jobs{state="leased"}[1h]))
+//! requeue_claimed_total = requeue_settled_total + requeue_lapses_total + requeue_jobs{state="leased"}
 //! ```
 
 mod calls;

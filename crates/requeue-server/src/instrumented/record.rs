@@ -7,9 +7,9 @@ use super::outcomes::{self, LeaseEnd, SettleAction};
 use crate::events::{Event, EventName};
 use crate::metrics::ByKind;
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, ChangeKind, Changed, Claimed, Generation, JobId, Kind,
-    Placed, PutError, Receipt, Restored, SettleError, Settled, StoreError, StoreMethod, Timestamp,
-    WorkerName,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claimed, ExpiredLease, Generation,
+    JobId, Kind, Placed, PutError, Receipt, Restored, SettleError, Settled, StoreError,
+    StoreMethod, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -52,11 +52,9 @@ impl InstrumentedStore {
         for (_, error) in &claimed.errors {
             self.metrics.failed(StoreMethod::Claim, error);
         }
-        let expired = self.workers.claimed(worker, kinds, &claimed.jobs);
+        self.workers.claimed(worker, kinds, &claimed.jobs);
+        self.record_expired(&claimed.expired);
         let mut meters = self.metrics.by_kind();
-        for kind in &expired {
-            meters.of(kind).expired.inc();
-        }
         let node_now = self.wall_clock.now();
         for job in &claimed.jobs {
             // The claim was made at this time by the store's clock, if the lease length is known.
@@ -72,6 +70,14 @@ impl InstrumentedStore {
                 until: Some(job.lease_ends_at),
                 ..self.event(EventName::Claimed, job.kind(), Some(job.id()))
             });
+        }
+    }
+
+    /// Counts expired leases that a claim or a reap ended.
+    pub(super) fn record_expired(&self, leases: &[ExpiredLease]) {
+        let mut meters = self.metrics.by_kind();
+        for lease in leases {
+            meters.of(&lease.kind).expired.inc();
         }
     }
 

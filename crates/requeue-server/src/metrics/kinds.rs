@@ -42,10 +42,7 @@ const PLAIN: [(&str, &str); 5] = [
         "requeue_lease_lost_total",
         "Settlements rejected because the lease had expired or was settled before.",
     ),
-    (
-        "requeue_lapses_total",
-        "Jobs that were leased anew because their lease had expired, as far as this node can tell for certain: a lower bound.",
-    ),
+    ("requeue_lapses_total", "Expired leases that claims and reaps on this node ended."),
 ];
 
 /// The counters of all kinds.

@@ -1,6 +1,6 @@
 //! The table of workers, and when a worker is removed from it.
 
-use super::lease::{Lease, Leases};
+use super::leases::{LeaseTable, TrackedLease};
 use super::{FORGOTTEN_AFTER, MAX_KINDS_SHOWN, MAX_WORKERS, Worker};
 use crate::instrumented::outcomes::LeaseEnd;
 use requeue_jobs::{ClaimedJob, Kind, Receipt, Timestamp, WorkerName};
@@ -11,7 +11,7 @@ use std::sync::MutexGuard;
 pub(super) struct State {
     /// Invariant: at most [`MAX_WORKERS`] entries.
     workers: HashMap<WorkerName, WorkerRecord>,
-    leases: Leases,
+    leases: LeaseTable,
 }
 
 /// A worker. The number of leases that it holds is in [`State::leases`].
@@ -58,16 +58,18 @@ impl State {
         }
     }
 
+    /// Records the jobs that a worker claimed.
     pub(super) fn claimed(
         &mut self,
         name: &WorkerName,
         kinds: &[Kind],
         jobs: &[ClaimedJob],
         now: Timestamp,
-    ) -> Vec<Kind> {
+    ) {
         self.worker(name, kinds, now).claimed += jobs.len() as u64;
-        let expired = jobs.iter().filter(|job| self.leases.given(job, name, now));
-        expired.map(|job| job.kind().clone()).collect()
+        for job in jobs {
+            self.leases.add(job, name, now);
+        }
     }
 
     /// Returns all workers, sorted by name.
@@ -143,8 +145,8 @@ pub(crate) struct SettlementRecorder<'a> {
 impl SettlementRecorder<'_> {
     /// Records that a settlement ended a lease. Returns the lease if it was claimed through this
     /// node.
-    pub(crate) fn ended(&mut self, receipt: &Receipt, end: LeaseEnd) -> Option<Lease> {
-        let lease = self.state.leases.take(receipt)?;
+    pub(crate) fn ended(&mut self, receipt: &Receipt, end: LeaseEnd) -> Option<TrackedLease> {
+        let lease = self.state.leases.remove(receipt)?;
         if let Some(record) = self.seen(&lease) {
             match end {
                 LeaseEnd::Acked | LeaseEnd::Requeued => record.acked += 1,
@@ -156,7 +158,11 @@ impl SettlementRecorder<'_> {
     }
 
     /// Records that a lease was extended. Returns the lease if it was claimed through this node.
-    pub(crate) fn extended(&mut self, receipt: &Receipt, ends_at: Timestamp) -> Option<Lease> {
+    pub(crate) fn extended(
+        &mut self,
+        receipt: &Receipt,
+        ends_at: Timestamp,
+    ) -> Option<TrackedLease> {
         let lease = self.state.leases.extend(receipt, ends_at)?;
         self.seen(&lease);
         Some(lease)
@@ -164,11 +170,11 @@ impl SettlementRecorder<'_> {
 
     /// Records that a receipt is no longer valid.
     pub(crate) fn lost(&mut self, receipt: &Receipt) {
-        self.state.leases.lose(receipt);
+        self.state.leases.remove(receipt);
     }
 
     /// Updates the time at which the holder of the lease was last seen.
-    fn seen(&mut self, lease: &Lease) -> Option<&mut WorkerRecord> {
+    fn seen(&mut self, lease: &TrackedLease) -> Option<&mut WorkerRecord> {
         let record = self.state.workers.get_mut(&lease.worker)?;
         record.last_seen = self.now;
         Some(record)

@@ -1,4 +1,4 @@
-//! What a scrape answers, for jobs whose every move is known.
+//! The text of a scrape after known operations.
 
 use crate::support::instrumented::{
     InstrumentedFixture, LEASE, START, WELL, has_lines, id, job, kind, retry,
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Something of everything.
+/// Runs every operation at least once.
 fn busy() -> InstrumentedFixture {
     let fixture = InstrumentedFixture::new();
     for name in ["a", "b", "c", "d", "e", "f"] {
@@ -61,16 +61,16 @@ fn busy() -> InstrumentedFixture {
 }
 
 #[test]
-fn a_kind_that_is_set_to_the_default_gets_no_name() {
+fn default_settings_do_not_add_a_kind() {
     let fixture = InstrumentedFixture::new();
-    // As deleting one does that was never there.
+    // Deleting a kind that never existed does this.
     block_on(fixture.store.set(kind("never"), Settings::default())).expect(WELL);
     let text = block_on(fixture.store.metrics().render(&fixture.store));
     assert!(!text.contains("never"), "{text}");
 }
 
 #[test]
-fn every_move_of_a_job_is_in_the_text() {
+fn every_operation_is_counted() {
     let fixture = busy();
     fixture.advance(3);
     has_lines(
@@ -117,7 +117,7 @@ fn every_move_of_a_job_is_in_the_text() {
 }
 
 #[test]
-fn restored_jobs_those_of_schedules_and_what_was_reaped_are_counted() {
+fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
     let fixture = InstrumentedFixture::new();
     let next = fixture.store_now();
     let schedule = Schedule {
@@ -167,7 +167,7 @@ impl InstrumentedFixture {
 }
 
 #[test]
-fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
+fn each_expired_lease_is_counted_once_by_the_claim_or_reap_that_ends_it() {
     let fixture = InstrumentedFixture::new();
     for name in ["met", "reaped", "extended", "retried"] {
         fixture.put(job("mail", name)).unwrap();
@@ -178,9 +178,9 @@ fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     fixture.settle(&jobs[2], Settlement::Extend(Some(LEASE))).unwrap();
     fixture.advance(20);
     assert_eq!(block_on(fixture.store.reap(1)).unwrap().count, 1);
-    has_lines(&fixture.text(), &[r#"requeue_lapses_total{kind="mail"} 0"#]);
+    has_lines(&fixture.text(), &[r#"requeue_lapses_total{kind="mail"} 1"#]);
     let again = fixture.claim("mail", "w", Some(LEASE));
-    assert_eq!(again.len(), 3, "not the one that was extended");
+    assert_eq!(again.len(), 3, "all but the extended one");
     has_lines(&fixture.text(), &[r#"requeue_lapses_total{kind="mail"} 2"#]);
     for job in &again {
         fixture.settle(job, Settlement::Ack).unwrap();
@@ -189,7 +189,7 @@ fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
     let last = fixture.claim("mail", "w", None);
     fixture.settle(&last[0], Settlement::Ack).unwrap();
 
-    // What is left over of all leases, as the documentation says.
+    // Every lease was settled or has expired.
     let text = fixture.text();
     has_lines(
         &text,
@@ -203,7 +203,7 @@ fn an_expiry_is_counted_once_the_job_is_leased_again_whoever_ended_the_lease() {
 }
 
 #[test]
-fn lateness_is_by_the_stores_clock_where_the_claim_says_for_how_long() {
+fn lateness_uses_the_clock_of_the_store_if_the_claim_specifies_its_lease() {
     let clock = ManualClock::new();
     let ahead = START.saturating_add(Duration::from_secs(100));
     let store = MemoryStore::with(WallClock::manual(&clock, START));
@@ -241,7 +241,7 @@ fn each_entry_of_a_batch_counts_for_its_own_kind() {
 }
 
 #[test]
-fn a_kind_that_only_a_request_has_named_is_not_told_of() {
+fn a_kind_that_only_requests_named_gets_no_label() {
     let fixture = InstrumentedFixture::new();
     let made_up = kind("made.up");
     fixture.claim("made.up", "w", None);
@@ -284,7 +284,7 @@ fn faulty() -> (Arc<Faulty>, InstrumentedFixture) {
 }
 
 #[test]
-fn calls_that_fail_are_counted_by_sort_and_those_that_last_by_how_long() {
+fn failed_calls_are_counted_by_reason_and_durations_are_measured() {
     let (faults, fixture) = faulty();
     faults.at(1, Fault::Refused);
     faults.at(2, Fault::LostReply);
@@ -319,14 +319,14 @@ fn calls_that_fail_are_counted_by_sort_and_those_that_last_by_how_long() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_does_not_keep_the_counters_back() {
+fn a_store_that_does_not_respond_does_not_block_a_scrape() {
     let (faults, fixture) = faulty();
     fixture.put(job("mail", "a")).unwrap();
     faults.at(1, Fault::SlowCall);
     let mut scrape = pin!(fixture.store.metrics().render(&fixture.store));
     assert!(polled(scrape.as_mut()).is_pending());
     fixture.advance(5);
-    let Poll::Ready(text) = polled(scrape) else { panic!("it waits on") };
+    let Poll::Ready(text) = polled(scrape) else { panic!("the scrape still waits") };
     has_lines(&text, &[r#"requeue_puts_total{kind="mail",outcome="created"} 1"#]);
     assert!(!text.contains("requeue_jobs"), "{text}");
 
@@ -345,7 +345,7 @@ fn a_store_that_does_not_answer_does_not_keep_the_counters_back() {
 }
 
 #[test]
-fn requests_are_counted_by_route_and_what_is_open_while_it_is() {
+fn requests_are_counted_by_route_and_gauges_while_their_guards_live() {
     let fixture = InstrumentedFixture::new();
     let metrics = fixture.store.metrics();
     let took = Duration::from_millis(20);
@@ -377,9 +377,9 @@ fn requests_are_counted_by_route_and_what_is_open_while_it_is() {
     );
 }
 
-/// Also on what its linter has to say of a name, a type or a help text.
+/// Includes its linter for names, types and help texts.
 #[test]
-fn prometheus_has_nothing_to_say_against_it() {
+fn promtool_accepts_the_metrics() {
     let fixture = busy();
     fixture.store.metrics().request_finished("/v1/claim", "POST", 200, LEASE);
     let promtool = Command::new("promtool")
@@ -397,6 +397,6 @@ fn prometheus_has_nothing_to_say_against_it() {
     input.write_all(fixture.text().as_bytes()).unwrap();
     drop(input);
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
-    assert!(output.status.success() && said.iter().all(String::is_empty), "{said:?}");
+    let messages = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success() && messages.iter().all(String::is_empty), "{messages:?}");
 }
