@@ -1,5 +1,5 @@
-//! The client and the server together: odd names, tokens, TLS, whole stores, and a network that
-//! fails.
+//! The HTTP client against the server: unusual ids, tokens, TLS, export and import, and network
+//! failures.
 
 use crate::support::{Server, client};
 use requeue_http::HttpStore;
@@ -27,7 +27,7 @@ fn id(id: &str) -> JobId {
     JobId::new(id).expect("a valid id")
 }
 
-/// What means something in paths, in queries, in JSON, or to somebody.
+/// Ids with a special meaning in paths, queries or JSON.
 const ODD: [&str; 18] = [
     ".",
     "..",
@@ -112,7 +112,7 @@ fn any_text_is_the_id_of_a_schedule() {
 }
 
 #[test]
-fn times_that_nobody_writes_are_answered_all_the_same() {
+fn extreme_times_are_rejected_or_handled() {
     let server = Server::of(MemoryStore::new());
     let store = server.client();
     block_on(async {
@@ -133,7 +133,7 @@ fn times_that_nobody_writes_are_answered_all_the_same() {
     });
 }
 
-/// A folder that is gone with the test.
+/// A temporary folder that is deleted after the test.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -168,7 +168,7 @@ fn certificate(folder: &Path) {
 }
 
 #[test]
-fn with_tls_and_a_token_it_is_the_same() {
+fn the_client_works_with_tls_and_a_token() {
     let folder = Folder::new("tls");
     certificate(&folder.0);
     let tls = Tls::load(folder.path("server.crt"), folder.path("server.key")).unwrap();
@@ -205,7 +205,7 @@ fn with_tls_and_a_token_it_is_the_same() {
     });
 }
 
-/// Reads that much, and then fails.
+/// A reader that fails after its data.
 struct Fails<'a>(&'a [u8]);
 
 impl Read for Fails<'_> {
@@ -218,11 +218,11 @@ impl Read for Fails<'_> {
 }
 
 #[test]
-fn a_whole_store_goes_out_and_in() {
+fn a_whole_store_is_exported_and_imported() {
     let (old, new) = (Server::of(MemoryStore::new()), Server::of(MemoryStore::new()));
     let (old, new) = ((old.client(), old), (new.client(), new));
     block_on(async {
-        // More than is on its way at a time.
+        // More than is in flight at a time.
         let body = Body::octets(vec![7; 100_000]).unwrap();
         let puts = (0..100).map(|n| Put::new(kind(), id(&n.to_string()), body.clone())).collect();
         assert!(old.0.put(puts).await.unwrap().iter().all(Result::is_ok));
@@ -240,13 +240,13 @@ fn a_whole_store_goes_out_and_in() {
         let done = new.0.import(&file[..]).await.unwrap();
         assert_eq!(done["jobs"], 100);
         let job = new.0.get(kind(), id("99")).await.unwrap();
-        assert_eq!(job.expect("it has arrived").body, body);
+        assert_eq!(job.expect("the job was imported").body, body);
         assert_eq!(new.0.stats().await.unwrap()["pending"], 100);
     });
 }
 
 #[test]
-fn a_backup_is_made_where_the_operator_wants_them() {
+fn a_backup_is_made_if_the_operator_enabled_backups() {
     let app = || App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let server = Server::start(&app(), &crate::support::open(), None);
     let error = block_on(server.client().backup(|_, _| {})).unwrap_err();
@@ -257,9 +257,9 @@ fn a_backup_is_made_where_the_operator_wants_them() {
         Ok(BackedUp { directory: "there".to_owned(), bytes: 10, files: 1 })
     };
     let server = Server::start(&app().with_backup(Arc::new(made)), &crate::support::open(), None);
-    let mut told = Vec::new();
-    let done = block_on(server.client().backup(|bytes, of| told.push((bytes, of)))).unwrap();
-    assert_eq!((&*told, &done["directory"]), (&[(5, 10)][..], &"there".into()));
+    let mut progress = Vec::new();
+    let done = block_on(server.client().backup(|bytes, of| progress.push((bytes, of)))).unwrap();
+    assert_eq!((&*progress, &done["directory"]), (&[(5, 10)][..], &"there".into()));
 
     let failed = |_: &mut dyn FnMut(u64, u64)| Err("the disk is full".to_owned());
     let server = Server::start(&app().with_backup(Arc::new(failed)), &crate::support::open(), None);
@@ -268,7 +268,7 @@ fn a_backup_is_made_where_the_operator_wants_them() {
 }
 
 #[test]
-fn what_is_put_through_a_server_is_claimed_and_acked_through_it() {
+fn jobs_are_put_claimed_and_acked_through_a_server() {
     let server = Server::of(MemoryStore::new());
     let jobs = Jobs::new(Arc::new(server.client()));
     block_on(async {
@@ -293,7 +293,7 @@ fn as_stores(clients: &[HttpStore]) -> Vec<Arc<dyn Store>> {
 }
 
 #[test]
-fn clients_that_meet_at_a_server_see_what_is_promised() {
+fn concurrent_clients_see_the_guarantees() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = Server::of(MemoryStore::new());
         let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
@@ -302,7 +302,7 @@ fn clients_that_meet_at_a_server_see_what_is_promised() {
 }
 
 #[test]
-fn a_network_that_cuts_connections_now_and_then_loses_nothing() {
+fn cut_connections_lose_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = Server::of(MemoryStore::new());
         let proxy = Proxy::to(server.address).unwrap();
@@ -322,7 +322,7 @@ fn a_network_that_cuts_connections_now_and_then_loses_nothing() {
 }
 
 #[test]
-fn a_network_that_hangs_for_a_while_does_late_what_was_given_up() {
+fn requests_that_arrive_after_their_timeout_break_no_guarantee() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = Server::of(MemoryStore::new());
         let proxy = Proxy::to(server.address).unwrap();
@@ -334,7 +334,7 @@ fn a_network_that_hangs_for_a_while_does_late_what_was_given_up() {
         let mut times = 0;
         Concurrent::default().check(&as_stores(&clients), seed, || {
             proxy.hold();
-            // It is given up after a while, and so is what the clients have asked before.
+            // This call times out, and so do the calls in flight.
             times += u32::from(block_on(clients[0].kinds()).is_err());
             proxy.release();
         })?;

@@ -1,4 +1,4 @@
-//! A store on disk keeps the contract behind a server, too.
+//! The store contract, on a store on disk behind a server.
 
 use crate::support::Served;
 

@@ -1,4 +1,4 @@
-//! A store that is watched is a store: it keeps the whole contract.
+//! The store contract, on an instrumented store.
 
 use requeue_jobs::{Store, Timestamp, WallClock};
 use requeue_server::{EventListener, InstrumentedStore};
@@ -16,7 +16,7 @@ impl InstrumentedMemory {
     fn new() -> Self {
         let inner = MemoryFixture::new();
         let store = Arc::new(InstrumentedStore::new(inner.store(), WallClock::system()));
-        let _listener = store.events().listen(vec![]).expect("nobody else listens");
+        let _listener = store.events().listen(vec![]).expect("there is no other listener");
         InstrumentedMemory { inner, store, _listener }
     }
 }

@@ -1,4 +1,4 @@
-//! A store in memory keeps the contract behind a server, too.
+//! The store contract, on a store in memory behind a server.
 
 use crate::support::Served;
 

@@ -1,4 +1,4 @@
-//! A store on Redis keeps the contract behind a server, too.
+//! The store contract, on a store on Redis behind a server.
 
 use crate::support::Served;
 

@@ -1,4 +1,4 @@
-//! What listeners are told, and over HTTP.
+//! What listeners receive.
 
 use crate::support::instrumented::{InstrumentedFixture, LEASE, job, kind, retry};
 use requeue_jobs::{ChangeKind, Condition, Put, Settings, Settlement, Store};
@@ -6,17 +6,17 @@ use requeue_server::{EventItem, EventListener};
 use requeue_testkit::block_on;
 use std::time::Duration;
 
-fn heard(listener: &mut EventListener) -> String {
+fn next_event(listener: &mut EventListener) -> String {
     match block_on(listener.next()) {
         Some(EventItem::Event(event)) => {
-            serde_json::to_string(&*event).expect("an event can be written")
+            serde_json::to_string(&*event).expect("an event can be serialized")
         }
         other => panic!("no event: {other:?}"),
     }
 }
 
 #[test]
-fn everything_that_happens_is_told_and_nothing_that_does_not() {
+fn every_completed_operation_is_an_event_and_no_rejected_one() {
     let fixture = InstrumentedFixture::new();
     let mut listener = fixture.store.events().listen(vec![]).unwrap();
     fixture.put(job("mail", "a")).unwrap();
@@ -74,43 +74,43 @@ fn everything_that_happens_is_told_and_nothing_that_does_not() {
         format!(r#"{{"event":"cancelled",{a},{s22},{third}}}"#),
         format!(r#"{{"event":"settings",{mail},{s22},"paused":true}}"#),
     ] {
-        assert_eq!(heard(&mut listener), expected);
+        assert_eq!(next_event(&mut listener), expected);
     }
     drop(fixture);
     assert_eq!(block_on(listener.next()), None);
 }
 
 #[test]
-fn a_listener_hears_of_the_kinds_it_asked_for() {
+fn a_listener_receives_events_of_its_kinds_only() {
     let fixture = InstrumentedFixture::new();
     let mut listener = fixture.store.events().listen(vec![kind("sms"), kind("fax")]).unwrap();
     for name in ["mail", "sms", "mail", "fax"] {
         fixture.put(job(name, "a")).unwrap();
     }
     for name in ["sms", "fax"] {
-        assert!(heard(&mut listener).contains(name));
+        assert!(next_event(&mut listener).contains(name));
     }
 }
 
 #[test]
-fn who_is_too_slow_is_told_once_how_much_was_missed_and_hears_the_rest() {
+fn a_slow_listener_learns_how_many_events_it_missed_and_receives_the_rest() {
     let fixture = InstrumentedFixture::new();
     let mut listener = fixture.store.events().listen(vec![]).unwrap();
     for n in 0..5000 {
         fixture.put(job("mail", &n.to_string())).unwrap();
     }
     let Some(EventItem::Missed(missed)) = block_on(listener.next()) else {
-        panic!("none was missed")
+        panic!("no event was missed")
     };
     for n in missed.count..5000 {
-        assert!(heard(&mut listener).contains(&format!(r#""id":"{n}""#)), "{n}");
+        assert!(next_event(&mut listener).contains(&format!(r#""id":"{n}""#)), "{n}");
     }
     fixture.put(job("mail", "last")).unwrap();
-    assert!(heard(&mut listener).contains("last"));
+    assert!(next_event(&mut listener).contains("last"));
 }
 
 #[test]
-fn a_hundred_may_listen_and_another_once_one_has_left() {
+fn the_number_of_listeners_is_limited() {
     let fixture = InstrumentedFixture::new();
     let listen = || fixture.store.events().listen(vec![]);
     let mut listeners: Vec<EventListener> = (0..100).map(|_| listen().unwrap()).collect();
@@ -125,12 +125,12 @@ fn a_hundred_may_listen_and_another_once_one_has_left() {
 }
 
 #[test]
-fn without_listeners_jobs_are_worked_on_all_the_same() {
+fn events_before_the_first_listener_are_not_kept() {
     let fixture = InstrumentedFixture::new();
     fixture.put(job("mail", "a")).unwrap();
     let a = fixture.claim("mail", "w", Some(LEASE)).remove(0);
     fixture.settle(&a, retry()).unwrap();
     let mut listener = fixture.store.events().listen(vec![]).unwrap();
     fixture.put(job("mail", "b")).unwrap();
-    assert!(heard(&mut listener).contains(r#""id":"b""#), "what was before is not told");
+    assert!(next_event(&mut listener).contains(r#""id":"b""#), "earlier events are not received");
 }

@@ -1,4 +1,4 @@
-//! Who has claimed, and what they hold.
+//! The list of workers.
 
 use crate::support::instrumented::{InstrumentedFixture, LEASE, START, job, kind, retry};
 use requeue_jobs::{Kind, Settlement, WorkerName};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 fn worker(fixture: &InstrumentedFixture, name: &str) -> Worker {
     let workers = fixture.store.workers().list();
-    workers.into_iter().find(|worker| worker.name.as_str() == name).expect("it is known")
+    workers.into_iter().find(|worker| worker.name.as_str() == name).expect("the worker is listed")
 }
 
 fn held(fixture: &InstrumentedFixture, name: &str) -> u64 {
@@ -15,7 +15,7 @@ fn held(fixture: &InstrumentedFixture, name: &str) -> u64 {
 }
 
 #[test]
-fn a_worker_is_known_by_what_it_was_given_and_has_done() {
+fn a_worker_has_counts_of_claimed_acked_failed_and_held_jobs() {
     let fixture = InstrumentedFixture::new();
     for name in ["a", "b", "c", "d", "e"] {
         fixture.put(job("mail", name)).unwrap();
@@ -30,7 +30,7 @@ fn a_worker_is_known_by_what_it_was_given_and_has_done() {
     fixture.settle(&jobs[3], Settlement::Release).unwrap();
     fixture.claim("sms", "idle", None);
     let at = |seconds| START.saturating_add(Duration::from_secs(seconds));
-    let known = worker(&fixture, "w");
+    let listed = worker(&fixture, "w");
     let expected = Worker {
         name: WorkerName::new("w").unwrap(),
         kinds: vec!["mail".into()],
@@ -42,9 +42,9 @@ fn a_worker_is_known_by_what_it_was_given_and_has_done() {
         failed: 2,
         held: 1,
     };
-    assert_eq!(known, expected);
+    assert_eq!(listed, expected);
     assert_eq!(
-        serde_json::to_string(&known).unwrap(),
+        serde_json::to_string(&listed).unwrap(),
         concat!(
             r#"{"name":"w","kinds":["mail"],"first_seen":"2023-11-14T22:13:21.000Z","#,
             r#""last_seen":"2023-11-14T22:13:22.000Z","waiting":0,"claimed":5,"acked":1,"#,
@@ -52,12 +52,12 @@ fn a_worker_is_known_by_what_it_was_given_and_has_done() {
         )
     );
     let names: Vec<_> =
-        fixture.store.workers().list().into_iter().map(|known| known.name).collect();
+        fixture.store.workers().list().into_iter().map(|worker| worker.name).collect();
     assert_eq!(names, ["idle", "w"].map(|name| WorkerName::new(name).unwrap()));
 }
 
 #[test]
-fn a_lease_is_held_until_it_ends_or_another_has_it() {
+fn a_lease_is_held_until_it_expires_or_is_settled() {
     let fixture = InstrumentedFixture::new();
     fixture.put(job("mail", "a")).unwrap();
     let first = fixture.claim("mail", "w", Some(LEASE)).remove(0);
@@ -66,7 +66,7 @@ fn a_lease_is_held_until_it_ends_or_another_has_it() {
     fixture.advance(29);
     assert_eq!(held(&fixture, "w"), 1);
     fixture.advance(1);
-    assert_eq!(held(&fixture, "w"), 0, "its time is over");
+    assert_eq!(held(&fixture, "w"), 0, "the lease has expired");
     let second = fixture.claim("mail", "other", Some(LEASE)).remove(0);
     assert_eq!((held(&fixture, "w"), held(&fixture, "other")), (0, 1));
     fixture.settle(&first, Settlement::Ack).unwrap_err();
@@ -76,15 +76,15 @@ fn a_lease_is_held_until_it_ends_or_another_has_it() {
 }
 
 #[test]
-fn claims_that_wait_are_counted_while_they_do() {
+fn waiting_claims_are_counted() {
     let fixture = InstrumentedFixture::new();
     let name = WorkerName::new("w").unwrap();
     let kinds: Vec<Kind> = (0..150).map(|n| kind(&format!("k{n}"))).collect();
     let waiting = [fixture.store.waiting(&name, &kinds), fixture.store.waiting(&name, &kinds)];
-    let known = worker(&fixture, "w");
-    assert_eq!((known.waiting, known.claimed, known.kinds.len()), (2, 0, 100));
+    let listed = worker(&fixture, "w");
+    assert_eq!((listed.waiting, listed.claimed, listed.kinds.len()), (2, 0, 100));
     fixture.advance(3600);
-    assert_eq!(worker(&fixture, "w").waiting, 2, "however long that is");
+    assert_eq!(worker(&fixture, "w").waiting, 2, "a waiting worker stays listed");
     drop(waiting);
     assert_eq!(worker(&fixture, "w").waiting, 0);
     fixture.advance(600);
@@ -92,7 +92,7 @@ fn claims_that_wait_are_counted_while_they_do() {
 }
 
 #[test]
-fn who_holds_something_is_not_forgotten_until_the_lease_ends() {
+fn a_worker_that_holds_a_lease_stays_listed() {
     let fixture = InstrumentedFixture::new();
     fixture.put(job("mail", "a")).unwrap();
     fixture.claim("mail", "w", Some(Duration::from_secs(700)));

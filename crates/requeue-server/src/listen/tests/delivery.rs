@@ -1,4 +1,4 @@
-//! What was taken for an answer that does not get out is given back.
+//! Callbacks of lost responses run, and those of delivered responses do not.
 
 use super::harness::{SOON, Server, start, within};
 use crate::listen::{Delivery, Options};
@@ -12,81 +12,102 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 
-/// What handlers have done, in order.
-type Seen = mpsc::UnboundedSender<&'static str>;
+/// What handlers and callbacks did, in order.
+type Log = mpsc::UnboundedSender<&'static str>;
 
 #[derive(Clone)]
-struct Told {
-    seen: Seen,
+struct HandlerState {
+    log: Log,
     go: Arc<Notify>,
 }
 
-fn promise(told: &Told, delivery: &Delivery) {
-    let seen = told.seen.clone();
-    delivery.on_lost(move || seen.send("undone").unwrap_or(()));
-    told.seen.send("taken").unwrap_or(());
+fn register(state: &HandlerState, delivery: &Delivery) {
+    let log = state.log.clone();
+    delivery.on_lost(move || log.send("undone").unwrap_or(()));
+    state.log.send("taken").unwrap_or(());
 }
 
-async fn quick(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> String {
-    promise(&told, &delivery);
+async fn quick(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> String {
+    register(&state, &delivery);
     "a job".into()
 }
 
-async fn slow(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> String {
-    promise(&told, &delivery);
-    told.go.notified().await;
+async fn slow(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> String {
+    register(&state, &delivery);
+    state.go.notified().await;
     "a job".into()
 }
 
-async fn huge(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> String {
-    promise(&told, &delivery);
+async fn huge(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> String {
+    register(&state, &delivery);
     // More than the kernel takes for a client that does not read.
     "x".repeat(64 << 20)
 }
 
-async fn chunked(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> Body {
-    promise(&told, &delivery);
+async fn chunked(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> Body {
+    register(&state, &delivery);
     let pieces = ["a ", "job"].map(Ok::<_, std::convert::Infallible>);
     Body::from_stream(futures_util::stream::iter(pieces))
 }
 
-async fn pauses(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> Body {
-    promise(&told, &delivery);
+async fn pauses(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> Body {
+    register(&state, &delivery);
     let first = futures_util::stream::iter([Ok::<_, std::convert::Infallible>("a ")]);
     Body::from_stream(first.chain(futures_util::stream::pending()))
 }
 
-async fn breaks(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> Body {
-    promise(&told, &delivery);
+async fn breaks(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> Body {
+    register(&state, &delivery);
     let pieces = [Ok("a "), Err(std::io::Error::other("no more"))];
     Body::from_stream(futures_util::stream::iter(pieces))
 }
 
 async fn fails(
-    State(told): State<Told>,
+    State(state): State<HandlerState>,
     Extension(delivery): Extension<Delivery>,
 ) -> (StatusCode, &'static str) {
-    promise(&told, &delivery);
-    (StatusCode::INTERNAL_SERVER_ERROR, "could not be put into words")
+    register(&state, &delivery);
+    (StatusCode::INTERNAL_SERVER_ERROR, "an error")
 }
 
-async fn panics(State(told): State<Told>, Extension(delivery): Extension<Delivery>) -> String {
-    promise(&told, &delivery);
+async fn panics(
+    State(state): State<HandlerState>,
+    Extension(delivery): Extension<Delivery>,
+) -> String {
+    register(&state, &delivery);
     panic!("on purpose")
 }
 
 async fn nothing(
-    State(told): State<Told>,
+    State(state): State<HandlerState>,
     Extension(delivery): Extension<Delivery>,
 ) -> (StatusCode, &'static str) {
-    promise(&told, &delivery);
-    (StatusCode::NO_CONTENT, "words that are not sent")
+    register(&state, &delivery);
+    (StatusCode::NO_CONTENT, "a body that is not sent")
 }
 
 async fn claiming(
     options: Options,
 ) -> (Server, mpsc::UnboundedReceiver<&'static str>, Arc<Notify>) {
-    let (seen, received) = mpsc::unbounded_channel();
+    let (log, received) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let router = Router::new()
         .route("/quick", get(quick))
@@ -98,33 +119,33 @@ async fn claiming(
         .route("/fails", get(fails))
         .route("/panics", get(panics))
         .route("/nothing", get(nothing))
-        .with_state(Told { seen, go: go.clone() });
+        .with_state(HandlerState { log, go: go.clone() });
     (start(router, options).await, received, go)
 }
 
-/// All that is seen until the server is gone. It holds the last sender, so that there is an end.
+/// Stops the server and returns what was logged until then.
 async fn after(
     server: Server,
     mut received: mpsc::UnboundedReceiver<&'static str>,
 ) -> Vec<&'static str> {
     server.stop().await;
     let mut all = Vec::new();
-    // Without waiting: what is not here now came after `serve` had returned.
-    while let Ok(seen) = received.try_recv() {
-        all.push(seen);
+    // Without waiting: everything must have happened before `serve` returned.
+    while let Ok(entry) = received.try_recv() {
+        all.push(entry);
     }
     all
 }
 
 #[tokio::test]
-async fn an_answer_that_was_written_is_not_undone() {
+async fn a_written_response_is_not_undone() {
     let (server, received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     for path in ["/quick", "/quick", "/nothing"] {
         client.get(path).await;
     }
     client.send("HEAD /quick HTTP/1.1\r\nhost: test\r\n\r\n").await;
-    // An answer to HEAD says how long the body would be, and has none.
+    // A response to HEAD has a content length and no body.
     let mut head = [0; 15];
     within(client.0.read_exact(&mut head)).await.unwrap();
     client.send("GET /chunked HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
@@ -133,7 +154,7 @@ async fn an_answer_that_was_written_is_not_undone() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_the_handler_runs_is_noticed() {
+async fn a_disconnect_while_the_handler_runs_is_noticed() {
     let (server, mut received, _) = claiming(Options::default()).await;
     for request in [
         "GET /slow HTTP/1.1\r\nhost: test\r\n\r\n",
@@ -149,7 +170,7 @@ async fn a_client_that_leaves_while_the_handler_runs_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_client_that_resets_the_connection_is_noticed() {
+async fn a_connection_reset_is_noticed() {
     let (server, mut received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     client.send("GET /slow HTTP/1.1\r\nhost: test\r\n\r\n").await;
@@ -161,7 +182,7 @@ async fn a_client_that_resets_the_connection_is_noticed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_written_in_part_is_undone() {
+async fn a_partly_written_response_is_undone() {
     let (server, mut received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     client.send("GET /huge HTTP/1.1\r\nhost: test\r\n\r\n").await;
@@ -174,7 +195,7 @@ async fn an_answer_that_was_written_in_part_is_undone() {
 }
 
 #[tokio::test]
-async fn an_answer_of_which_all_so_far_was_written_is_undone() {
+async fn an_unfinished_chunked_response_is_undone() {
     let (server, mut received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     client.send("GET /pauses HTTP/1.1\r\nhost: test\r\n\r\n").await;
@@ -189,7 +210,7 @@ async fn an_answer_of_which_all_so_far_was_written_is_undone() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_its_answer_does_not_get_it() {
+async fn a_response_that_the_client_does_not_read_is_undone() {
     let options = Options { write_timeout: SOON, ..Options::default() };
     let (server, mut received, _) = claiming(options).await;
     let mut client = server.client().await;
@@ -200,13 +221,13 @@ async fn a_client_that_does_not_read_its_answer_does_not_get_it() {
 }
 
 #[tokio::test]
-async fn an_error_in_place_of_the_answer_undoes_it() {
+async fn an_error_response_undoes_it() {
     let (server, received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     assert_eq!(client.get("/fails").await.status, 500);
     let panicked = client.get("/panics").await;
     assert_eq!((panicked.status, panicked.problem().as_str()), (500, "bug"));
-    // And the connection goes on.
+    // The connection stays open.
     assert_eq!(client.get("/quick").await.body, "a job");
     client.send("GET /breaks HTTP/1.1\r\nhost: test\r\n\r\n").await;
     client.rest().await;
@@ -215,7 +236,7 @@ async fn an_error_in_place_of_the_answer_undoes_it() {
 }
 
 #[tokio::test]
-async fn answers_to_requests_sent_at_once_are_each_their_own() {
+async fn pipelined_requests_have_separate_deliveries() {
     let (server, mut received, go) = claiming(Options::default()).await;
     let mut client = server.client().await;
     let requests =
@@ -230,7 +251,7 @@ async fn answers_to_requests_sent_at_once_are_each_their_own() {
 }
 
 #[tokio::test]
-async fn what_is_cut_when_the_server_stops_is_undone_before_it_has_stopped() {
+async fn requests_cut_by_the_shutdown_are_undone_before_it_ends() {
     let (server, mut received, _) = claiming(Options { drain: SOON, ..Options::default() }).await;
     let mut client = server.client().await;
     client.send("GET /slow HTTP/1.1\r\nhost: test\r\n\r\n").await;
@@ -241,7 +262,7 @@ async fn what_is_cut_when_the_server_stops_is_undone_before_it_has_stopped() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_undoes_what_it_has_not_answered() {
+async fn dropping_the_server_undoes_pending_responses() {
     let (server, mut received, _) = claiming(Options::default()).await;
     let mut client = server.client().await;
     client.send("GET /slow HTTP/1.1\r\nhost: test\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! A server, and clients that say exactly what they are told to.
+//! A server, and clients that send raw bytes.
 
 use crate::listen::{Listener, Options, Shutdown, Tls};
 use axum::Router;
@@ -9,13 +9,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Nothing here takes as long, unless it never comes.
+/// Longer than anything here takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(20);
 
-/// A limit that is to be reached, in tests where nothing else has to happen before it.
+/// A timeout that the test reaches, if nothing else has to happen before.
 pub(crate) const SOON: Duration = Duration::from_millis(150);
 
-/// One that others must not reach by being slow, as everything is on a machine that is busy.
+/// A timeout that other requests must not reach, even on a busy machine.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Server {
@@ -45,7 +45,7 @@ impl Server {
         Client(TcpStream::connect(self.address).await.expect("the server listens"))
     }
 
-    /// Stops it, and waits for it.
+    /// Stops the server and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         within(self.task).await.expect("serving does not panic");
@@ -59,16 +59,16 @@ impl Client {
         self.0.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> TestResponse {
         self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n")).await;
         self.answer().await
     }
 
-    pub(crate) async fn answer(&mut self) -> Answer {
+    pub(crate) async fn answer(&mut self) -> TestResponse {
         answer(&mut self.0).await
     }
 
-    /// Whatever comes until the server closes, however it does.
+    /// Returns everything until the server closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = within(self.0.read_to_end(&mut bytes)).await;
@@ -76,14 +76,14 @@ impl Client {
     }
 }
 
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
-    /// The name of the problem that the body is about.
+impl TestResponse {
+    /// Returns the type of the problem in the body.
     pub(crate) fn problem(&self) -> String {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let document: serde_json::Value = serde_json::from_str(&self.body).expect("it is JSON");
@@ -93,8 +93,8 @@ impl Answer {
     }
 }
 
-/// Reads one answer that says how long it is.
-pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Answer {
+/// Reads one response with a content length.
+pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> TestResponse {
     let mut bytes = Vec::new();
     let head = loop {
         bytes.push(within(stream.read_u8()).await.expect("there is more of the head"));
@@ -104,15 +104,15 @@ pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Answer {
     };
     let status: u16 = head[9..12].parse().expect("it begins with HTTP/1.1 and a status");
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    // That has no body, whatever it says of its length.
+    // A 204 has no body, whatever its content length.
     let length = length.filter(|_| status != 204);
     let length = length.map_or(0, |length| length.parse().expect("a length is a number"));
     let mut body = vec![0; length];
     within(stream.read_exact(&mut body)).await.expect("there is more of the body");
-    Answer { status, head, body: String::from_utf8(body).expect("bodies are text") }
+    TestResponse { status, head, body: String::from_utf8(body).expect("bodies are text") }
 }
 
-/// Waits for what is sure to come.
+/// Waits, and panics if it takes too long.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
-    timeout(FOREVER, future).await.expect("this does not take forever")
+    timeout(FOREVER, future).await.expect("it ends in time")
 }

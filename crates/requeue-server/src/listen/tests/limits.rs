@@ -1,4 +1,4 @@
-//! What one client may not do to the others.
+//! Limits: one client cannot harm others.
 
 use super::harness::{Client, FOREVER, LATER, SOON, start, within};
 use crate::listen::{BodyHandle, Options};
@@ -25,7 +25,7 @@ fn router() -> Router {
         .route("/length", post(|body: Bytes| async move { body.len().to_string() }))
         .route("/stream", post(stream))
         .route("/ignore", post(|| async { "whatever" }))
-        // Lets nothing of axum's own get in the way.
+        // Disables axum's own limit.
         .layer(axum::extract::DefaultBodyLimit::disable())
 }
 
@@ -46,20 +46,20 @@ async fn requests_follow_one_another_on_one_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_before_or_as_it_comes() {
+async fn a_body_that_is_too_large_is_rejected_before_or_while_it_is_read() {
     let options = Options { max_request: 10, ..Options::default() };
     let server = start(router(), options).await;
     let mut client = server.client().await;
     client.send(head("/length", 10) + "0123456789").await;
     assert_eq!(client.answer().await.body, "10");
-    // Announced: not a byte of it need come.
+    // The content length is enough: no byte of the body is needed.
     client.send(head("/length", 11)).await;
     let refused = client.answer().await;
     assert_eq!((refused.status, refused.problem().as_str()), (413, "too-large"));
     assert!(refused.body.contains(r#""limit":10"#) && refused.body.contains(r#""value":11"#));
     assert!(refused.head.contains("connection: close"), "{}", refused.head);
     drop(client);
-    // In chunks, without a word about how many.
+    // Chunked, without a content length.
     let mut client = server.client().await;
     let chunked = "POST /length HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
     client.send(format!("{chunked}8\r\n01234567\r\n8\r\n01234567\r\n0\r\n\r\n")).await;
@@ -69,7 +69,7 @@ async fn a_body_that_is_too_large_is_refused_before_or_as_it_comes() {
 }
 
 #[tokio::test]
-async fn who_asks_before_sending_too_much_is_told_not_to() {
+async fn a_client_that_expects_100_continue_gets_413_before_sending() {
     let options = Options { max_request: 10, ..Options::default() };
     let server = start(router(), options).await;
     let expecting =
@@ -86,7 +86,7 @@ async fn who_asks_before_sending_too_much_is_told_not_to() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_all_before_it_reads_gets_the_refusal() {
+async fn a_client_that_sends_everything_before_reading_gets_the_response() {
     let options = Options { max_request: 10, ..Options::default() };
     let server = start(router(), options).await;
     for path in ["/length", "/ignore"] {
@@ -102,7 +102,7 @@ async fn a_client_that_sends_all_before_it_reads_gets_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_does_not_cost_the_connection() {
+async fn an_unread_body_does_not_close_the_connection() {
     let options = Options { linger: 2 * FOREVER, drain: 2 * FOREVER, ..Options::default() };
     let server = start(router(), options).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
@@ -114,7 +114,7 @@ async fn a_body_that_nobody_reads_does_not_cost_the_connection() {
             assert_eq!(client.answer().await.body, "whatever");
         }
     }
-    // Nor is there anything to linger for, or to hold up stopping.
+    // Nothing is left that would delay closing or stopping.
     first.send("GET /hello HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
     assert!(first.rest().await.ends_with("hello"));
     server.stop().await;
@@ -132,7 +132,7 @@ async fn a_streamed_body_may_be_of_any_size() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_coming_is_not_waited_for() {
+async fn a_stalled_body_times_out() {
     let server = start(router(), Options { body_timeout: SOON, ..Options::default() }).await;
     for path in ["/length", "/stream"] {
         let mut client = server.client().await;
@@ -144,7 +144,7 @@ async fn a_body_that_stops_coming_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_and_harms_nobody_else() {
+async fn malformed_requests_are_rejected_and_do_not_affect_others() {
     let server = start(router(), Options::default()).await;
     let mut other = server.client().await;
     other.send("GET /hello HTTP/1.1\r\n").await;
@@ -169,7 +169,7 @@ async fn nonsense_is_refused_and_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_short_is_never_taken_for_a_whole_one() {
+async fn an_incomplete_body_is_never_handled() {
     let read = Arc::new(Notify::new());
     let whole = read.clone();
     let handler = |body: Bytes| async move {
@@ -187,11 +187,11 @@ async fn a_body_that_is_cut_short_is_never_taken_for_a_whole_one() {
     }
     server.stop().await;
     let seen = tokio::time::timeout(std::time::Duration::ZERO, read.notified()).await;
-    assert!(seen.is_err(), "a handler was given half a body");
+    assert!(seen.is_err(), "a handler got an incomplete body");
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn a_head_that_is_too_large_is_rejected() {
     let server = start(router(), Options { max_head: 1000, ..Options::default() }).await;
     let mut client = server.client().await;
     client.send(format!("GET /hello HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(1000))).await;
@@ -203,7 +203,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_closes_the_connection() {
+async fn a_missing_head_closes_the_connection() {
     let server = start(router(), Options { head_timeout: LATER, ..Options::default() }).await;
     let mut silent = server.client().await;
     assert_eq!(silent.rest().await, "");
@@ -215,7 +215,7 @@ async fn a_head_that_does_not_come_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_without_requests_is_closed_and_one_that_waits_is_not() {
+async fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
     let go = Arc::new(Notify::new());
     let handler = {
         let go = go.clone();
@@ -230,7 +230,7 @@ async fn a_connection_without_requests_is_closed_and_one_that_waits_is_not() {
     waiting.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
     let mut busy = server.client().await;
     assert_eq!(busy.get("/hello").await.status, 200);
-    // Long enough for the others to be closed, were they idle: this one was.
+    // When this idle connection is closed, the others would be closed, too, if they were idle.
     let mut idle = server.client().await;
     assert_eq!(idle.get("/hello").await.status, 200);
     let mut closed = std::pin::pin!(idle.rest());
@@ -244,19 +244,19 @@ async fn a_connection_without_requests_is_closed_and_one_that_waits_is_not() {
     assert_eq!(busy.get("/hello").await.status, 200);
     go.notify_one();
     assert_eq!(waiting.answer().await.body, "done");
-    // After a request that was waited for, too.
+    // Also after a request that waited.
     assert_eq!(waiting.rest().await, "");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn no_more_connections_are_accepted_than_there_is_room_for() {
+async fn the_number_of_connections_is_limited() {
     let server = start(router(), Options { max_connections: 1, ..Options::default() }).await;
     let mut first = server.client().await;
     assert_eq!(first.get("/hello").await.status, 200);
     let mut second = server.client().await;
     second.send("GET /hello HTTP/1.1\r\nhost: test\r\n\r\n").await;
-    // As long as the first is there, and it answers, the second is not heard.
+    // While the first is open, the second is not served.
     for _ in 0..20 {
         assert_eq!(first.get("/hello").await.status, 200);
     }
@@ -288,7 +288,7 @@ async fn bodies_in_memory_are_bounded_over_all_requests() {
     second.send(head("/length", 80) + &"x".repeat(80)).await;
     let refused = second.answer().await;
     assert_eq!((refused.status, refused.problem().as_str()), (503, "busy"));
-    // What fits goes on, and so does what was in the way, once it is through.
+    // A request that fits is served, and so is a large one once there is room.
     let mut small = server.client().await;
     small.send(head("/length", 20) + &"x".repeat(20)).await;
     assert_eq!(small.answer().await.status, 200);
@@ -309,13 +309,13 @@ async fn a_client_that_does_not_read_is_cut() {
     socket.set_recv_buffer_size(4096).unwrap();
     let mut client = Client(socket.connect(server.address).await.unwrap());
     client.send("GET / HTTP/1.1\r\nhost: test\r\n\r\n").await;
-    // Stopping waits for it: without the limit, for as long as `drain`, which is longer.
+    // Stopping waits for it: without the timeout, for as long as `drain`, which is longer.
     server.stop().await;
     assert!(client.rest().await.len() < 64 << 20);
 }
 
 #[test]
-fn running_out_of_files_is_survived() {
+fn the_server_survives_running_out_of_files() {
     let this = std::env::current_exe().unwrap();
     let output = std::process::Command::new("sh")
         .args([
@@ -325,18 +325,18 @@ fn running_out_of_files_is_survived() {
         .arg(this)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && output_text.contains("1 passed"), "{output_text}");
 }
 
 #[tokio::test]
-#[ignore = "to be run by the test above, in a process of its own"]
+#[ignore = "run by the test above, in a separate process"]
 async fn with_few_files() {
     let server = start(router(), Options::default()).await;
     let mut clients = Vec::new();
     while let Ok(stream) = tokio::net::TcpStream::connect(server.address).await {
         clients.push(Client(stream));
-        assert!(clients.len() < 100, "there is no limit");
+        assert!(clients.len() < 100, "the limit has no effect");
     }
     // Client and server are one process: the server cannot have accepted the last ones.
     let mut last = clients.pop().unwrap();

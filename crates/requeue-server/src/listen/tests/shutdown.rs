@@ -1,4 +1,4 @@
-//! Nothing that is under way is lost by stopping.
+//! Shutdown: requests in flight finish.
 
 use super::harness::{SOON, start, within};
 use crate::listen::{Options, Shutdown};
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 #[tokio::test]
-async fn idle_connections_close_and_requests_under_way_finish() {
+async fn idle_connections_close_and_requests_in_flight_finish() {
     let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
         let (arrived, go) = (arrived.clone(), go.clone());
@@ -42,14 +42,14 @@ async fn idle_connections_close_and_requests_under_way_finish() {
 }
 
 #[tokio::test]
-async fn a_handler_that_knows_of_the_order_ends_early() {
+async fn a_handler_that_watches_the_shutdown_ends_early() {
     let shutdown = Shutdown::new();
-    let told = shutdown.clone();
+    let requested = shutdown.clone();
     let arrived = Arc::new(Notify::new());
     let here = arrived.clone();
     let poll = || async move {
         here.notify_one();
-        told.requested().await;
+        requested.requested().await;
         "nothing yet"
     };
     let server = start(Router::new().route("/", get(poll)), Options::default()).await;
@@ -62,7 +62,7 @@ async fn a_handler_that_knows_of_the_order_ends_early() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut() {
+async fn requests_that_do_not_end_are_cut() {
     let arrived = Arc::new(Notify::new());
     let here = arrived.clone();
     let never = || async move {

@@ -1,4 +1,4 @@
-//! TLS: who it is for, and what is said when it cannot be had.
+//! TLS connections, reloading, and errors in certificate files.
 
 use super::harness::{FOREVER, LATER, Server, answer, start_with, within};
 use crate::listen::{Delivery, Options, Tls, TlsError};
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A folder with certificates in it, gone with the test.
+/// A temporary folder with certificates, deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +33,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Makes `name.crt`, which signs itself, and `name.key`.
+    /// Creates the self-signed `name.crt` and `name.key`.
     fn certificate(&self, name: &str) {
         let output = Command::new("openssl")
             .args(["req", "-x509", "-days", "2", "-nodes", "-newkey", "ec"])

@@ -1,10 +1,10 @@
-//! Bad input: each is refused with a problem that says what is wrong, and nothing is lost.
+//! Invalid input: each request is rejected with a problem that names the error, and nothing is lost.
 
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::{Answer, Client, JSON, Server, detail, request, sort};
 use serde_json::{Value, json};
 
-/// A server, and a job that has to be there to the end.
+/// A server with a job that must still exist at the end.
 struct Trial {
     server: Server,
     client: Client,
@@ -18,7 +18,7 @@ impl Trial {
         Trial { server, client }
     }
 
-    /// Sends these bytes: a 4xx with a document, and the server goes on.
+    /// Sends these bytes, and asserts that the response is a 4xx with a problem.
     #[track_caller]
     fn refused(&mut self, bytes: &[u8]) -> Value {
         self.client.send(bytes);
@@ -40,7 +40,7 @@ impl Trial {
         self.refused(&request(method, path, JSON, body.to_string().as_bytes()))
     }
 
-    /// A good request after it: what was put before is still there.
+    /// Asserts that the server still works and that the job still exists.
     #[track_caller]
     fn goes_on(&mut self, answer: &Answer) {
         if answer.header("connection") == Some("close") {
@@ -52,7 +52,7 @@ impl Trial {
 }
 
 #[track_caller]
-fn says(problem: &Value, name: &str, words: &[&str]) {
+fn assert_problem(problem: &Value, name: &str, words: &[&str]) {
     assert_eq!(sort(problem).name(), name, "{problem}");
     for word in words {
         assert!(detail(problem).contains(word), "{word:?} is not in {problem}");
@@ -60,7 +60,7 @@ fn says(problem: &Value, name: &str, words: &[&str]) {
 }
 
 #[test]
-fn what_is_no_json_of_the_right_shape_is_refused_by_every_endpoint() {
+fn every_endpoint_rejects_json_of_the_wrong_shape() {
     let mut trial = Trial::new();
     let deep = "[".repeat(100_000);
     let deep_field = format!(r#"{{"nonsense":{deep}"#);
@@ -98,10 +98,10 @@ fn what_is_no_json_of_the_right_shape_is_refused_by_every_endpoint() {
             (twice(&sample).as_bytes(), &["duplicate field"]),
         ] {
             let problem = trial.refused(&request(method, path, JSON, bytes));
-            says(&problem, "malformed", words);
+            assert_problem(&problem, "malformed", words);
         }
         let array = trial.refused(&request(method, path, JSON, b"[]"));
-        says(&array, "malformed", &[]);
+        assert_problem(&array, "malformed", &[]);
         for (content_type, word) in [
             ("", "no Content-Type"),
             ("text/plain", r#""text/plain""#),
@@ -111,7 +111,7 @@ fn what_is_no_json_of_the_right_shape_is_refused_by_every_endpoint() {
             ("multipart/form-data; boundary=x", "multipart"),
         ] {
             let problem = trial.refused(&request(method, path, content_type, text.as_bytes()));
-            says(&problem, "not-json", &[word, "application/json"]);
+            assert_problem(&problem, "not-json", &[word, "application/json"]);
         }
         for content_type in
             ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json ;x"]
@@ -140,7 +140,7 @@ fn a_field_of_the_wrong_type_is_named() {
                 Value::String(_) => wrong.extend([json!(true), json!(7)]),
                 Value::Number(_) => wrong.extend([json!("7"), json!("nonsense"), json!(false)]),
                 Value::Bool(_) => wrong.extend([json!("true"), json!(0)]),
-                // Not said here.
+                // Omitted here.
                 Value::Null => continue,
                 _ => wrong.extend([json!("x"), json!(7)]),
             }
@@ -148,8 +148,8 @@ fn a_field_of_the_wrong_type_is_named() {
                 let mut body = body.clone();
                 *body.pointer_mut(&pointer).unwrap() = value.clone();
                 let problem = trial.json(method, path, &body);
-                says(&problem, "malformed", &[&name]);
-                // Or what is inside of it.
+                assert_problem(&problem, "malformed", &[&name]);
+                // Or a field inside of it.
                 let field = problem["field"].as_str().unwrap_or_default();
                 assert!(field.starts_with(&name), "{method} {path} {name} = {value}: {problem}");
             }
@@ -159,27 +159,27 @@ fn a_field_of_the_wrong_type_is_named() {
                 fields.remove(key);
                 if required.contains(&&*name) {
                     let problem = trial.json(method, path, &lacking);
-                    says(&problem, "malformed", &[&format!("missing field `{key}`")]);
+                    assert_problem(&problem, "malformed", &[&format!("missing field `{key}`")]);
                 }
                 let mut null = body.clone();
                 *null.pointer_mut(&pointer).unwrap() = Value::Null;
                 if required.contains(&&*name) && !name.ends_with("error") {
                     let problem = trial.json(method, path, &null);
-                    says(&problem, "malformed", &[&name]);
+                    assert_problem(&problem, "malformed", &[&name]);
                 }
             }
             if body.pointer(&pointer).unwrap().is_object() {
                 let mut more = body.clone();
                 more.pointer_mut(&pointer).unwrap()["nonsense"] = json!(1);
                 let problem = trial.json(method, path, &more);
-                says(&problem, "malformed", &["unknown field `nonsense`", &name]);
+                assert_problem(&problem, "malformed", &["unknown field `nonsense`", &name]);
             }
         }
     }
 }
 
 #[test]
-fn a_value_that_cannot_be_is_named_with_its_limit() {
+fn an_invalid_value_is_named_with_its_limit() {
     let mut trial = Trial::new();
     let (id, kind, worker) = ("i".repeat(513), "k".repeat(129), "w".repeat(129));
     let job = "/v1/kinds/mail/jobs/a";
@@ -208,7 +208,7 @@ fn a_value_that_cannot_be_is_named_with_its_limit() {
         ("PUT", job, json!({"due": "@99999999999999999999s"}), "due", &["too late"]),
         ("PUT", job, json!({"due": "\u{0}"}), "due", &["\\0"]),
         ("PUT", job, json!({"due": "now", "delay": "1s"}), "due", &["only one of due and delay"]),
-        // The rest of a put.
+        // Other fields of a put.
         ("PUT", job, json!({"mode": "debounce"}), "max_wait", &["needs max_wait"]),
         ("PUT", job, json!({"mode": "keep", "max_wait": "1s"}), "max_wait", &["debounce"]),
         ("PUT", job, json!({"if_absent": true, "if_generation": 1}), "if_absent", &["only one"]),
@@ -256,7 +256,7 @@ fn a_value_that_cannot_be_is_named_with_its_limit() {
         ),
         ("POST", "/v1/ack", json!({"leases": many(json!({"receipt": ""}))}), "leases", &["1000"]),
         ("POST", "/v1/kinds/mail/cancel", json!({"ids": many(json!("a"))}), "ids", &["1001"]),
-        // All that match.
+        // Changes by filter.
         ("POST", "/v1/kinds/mail/cancel", json!({}), "ids", &["ids or all"]),
         (
             "POST",
@@ -330,7 +330,7 @@ fn a_value_that_cannot_be_is_named_with_its_limit() {
             &["\"x\""],
         ),
         ("POST", tick, json!({"expected": "now", "next": "1s", "put": true}), "next", &["in 1s"]),
-        // The rest.
+        // Other requests.
         (
             "POST",
             "/v1/kinds/mail/restore",
@@ -349,15 +349,15 @@ fn a_value_that_cannot_be_is_named_with_its_limit() {
         let problem = trial.json(method, path, &body);
         let shown: String = body.to_string().chars().take(100).collect();
         assert_eq!(problem["field"], field, "{method} {path} {shown}: {problem}");
-        says(&problem, "invalid", words);
+        assert_problem(&problem, "invalid", words);
     }
-    // None of it has done anything.
+    // None of the requests changed anything.
     let kinds = trial.server.get("/v1/kinds").json();
     assert_eq!(kinds["kinds"].as_array().map(Vec::len), Some(1), "{kinds}");
 }
 
 #[test]
-fn a_bad_entry_is_named_with_its_number() {
+fn an_invalid_entry_is_named_with_its_index() {
     let server = Server::start();
     let mut client = server.client();
     let id = "i".repeat(513);
@@ -424,7 +424,7 @@ fn a_bad_entry_is_named_with_its_number() {
     ] {
         let results = client.call("POST", path, json!({list: [entry]})).results();
         let problem = &results[0]["error"];
-        says(problem, "invalid", words);
+        assert_problem(problem, "invalid", words);
         let dot = if field.is_empty() { "" } else { "." };
         assert_eq!(problem["field"], format!("{list}[0]{dot}{field}"), "{entry}: {problem}");
     }
@@ -432,7 +432,7 @@ fn a_bad_entry_is_named_with_its_number() {
 }
 
 #[test]
-fn bad_paths_and_questions_are_refused() {
+fn invalid_paths_and_query_parameters_are_rejected() {
     let mut trial = Trial::new();
     let (id, kind) = ("i".repeat(513), "k".repeat(129));
     let jobs = |rest: &str| format!("/v1/kinds/kept/jobs{rest}");
@@ -496,16 +496,16 @@ fn bad_paths_and_questions_are_refused() {
         let problem = trial.refused(&request(method, &path, "", b""));
         let shown: String = path.chars().take(60).collect();
         assert_eq!(sort(&problem).name(), name, "{method} {shown}: {problem}");
-        says(&problem, name, words);
+        assert_problem(&problem, name, words);
     }
-    // Not wrong, only odd.
+    // Unusual but valid.
     for path in ["/v1/kinds/..", "/v1/kinds/%2e%2e/jobs", "/v1/kinds?x=y", "/healthz?%ff"] {
         assert_eq!(trial.client.get(path).status, 200, "{path}");
     }
 }
 
 #[test]
-fn what_is_repeated_of_a_request_is_not_longer_than_people_read() {
+fn a_problem_repeats_only_a_short_part_of_the_request() {
     let mut trial = Trial::new();
     let long = "\u{1}".repeat(1 << 20);
     for (path, body) in [

@@ -1,5 +1,5 @@
-//! Requests that are broken as HTTP, and clients that do not keep to it: they are refused or cut,
-//! nothing of them is done, and all others are served.
+//! Requests that violate HTTP, and slow clients: they are rejected or disconnected, have no effect,
+//! and do not affect other clients.
 
 use crate::api::support::{Answer, JSON, Server, detail, request};
 use requeue_server::Limits;
@@ -7,33 +7,33 @@ use requeue_server::listen::Options;
 use serde_json::json;
 use std::time::Duration;
 
-/// A limit that is to be reached.
+/// A timeout that the test reaches.
 const SOON: Duration = Duration::from_millis(100);
 
-/// With a job that has to be there to the end.
+/// A server with a job that must still exist at the end.
 fn server(options: Options) -> Server {
     let server = Server::with(Limits::default(), options);
     server.call("PUT", "/v1/kinds/kept/jobs/kept", json!({"body": "kept"})).json();
     server
 }
 
-/// It serves, and has nothing that was not put.
+/// Asserts that the server still works and that only the job exists.
 #[track_caller]
-fn goes_on(server: &Server) {
+fn assert_unaffected(server: &Server) {
     assert_eq!(server.get("/v1/kinds/kept/jobs/kept").json()["body"], "kept");
     let kinds = server.get("/v1/kinds").json();
     assert_eq!(kinds["kinds"].as_array().map(Vec::len), Some(1), "{kinds}");
     assert_eq!(kinds["kinds"][0]["pending"], 1);
 }
 
-/// What is answered to these bytes, until the server closes by itself.
+/// Sends these bytes, and returns all responses until the server closes the connection.
 fn answers(server: &Server, bytes: &[u8]) -> Vec<Answer> {
     let mut client = server.client();
     client.send(bytes);
     std::iter::from_fn(|| client.try_answer("GET")).collect()
 }
 
-/// The same, if nothing follows.
+/// Does the same, and closes the sending half of the connection.
 fn cut(server: &Server, bytes: &[u8]) -> Vec<Answer> {
     let mut client = server.client();
     client.send(bytes);
@@ -42,7 +42,7 @@ fn cut(server: &Server, bytes: &[u8]) -> Vec<Answer> {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_connection_closed() {
+fn invalid_requests_are_rejected_and_the_connection_closed() {
     let server = server(Options::default());
     let put = "PUT /v1/kinds/mail/jobs/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
     let (fields, long) = ("x: y\r\n".repeat(101), "x".repeat(40_000));
@@ -84,14 +84,14 @@ fn what_is_no_request_is_refused_and_the_connection_closed() {
             "{shown:?}: {got:?}"
         );
         assert_eq!(got.is_empty(), statuses.is_empty(), "{shown:?}");
-        goes_on(&server);
+        assert_unaffected(&server);
     }
 }
 
 #[test]
-fn a_request_with_two_lengths_is_not_read_in_two_ways() {
+fn a_request_with_two_lengths_is_rejected() {
     let server = server(Options::default());
-    // Whoever believes the length sees a second request in the first one's body.
+    // By its content length, the body of the first request contains a second one.
     let hidden = "PUT /v1/kinds/hidden/jobs/a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
                   content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
     let two = |length: &str| {
@@ -103,16 +103,16 @@ fn a_request_with_two_lengths_is_not_read_in_two_ways() {
     let statuses = |text: String| -> Vec<u16> {
         answers(&server, text.as_bytes()).iter().map(|one| one.status).collect()
     };
-    // As chunks it is a request and one that follows. That must not be served, as somebody in
-    // front may have read it as something else.
+    // By its chunks, it is a request and a second one. The second must not be served: a proxy in
+    // front may have read the bytes in the other way (request smuggling).
     let got = statuses(two("content-length: 5\r\n"));
     assert!(matches!(*got, [200] | [400]), "{got:?}");
-    goes_on(&server);
+    assert_unaffected(&server);
     assert_eq!(statuses(two("")), [200, 200], "without the length it is served");
 }
 
 #[test]
-fn half_a_request_does_nothing() {
+fn an_incomplete_request_has_no_effect() {
     let server = server(Options::default());
     let whole = request("PUT", "/v1/kinds/mail/jobs/a", JSON, br#"{"body": 1}"#);
     for length in 1..whole.len() {
@@ -125,20 +125,20 @@ fn half_a_request_does_nothing() {
         let got = cut(&server, &chunked.as_bytes()[..length]);
         assert!(got.iter().all(|one| one.status == 400), "{length}: {got:?}");
     }
-    // Cut where the client is gone altogether.
+    // The client closes the whole connection.
     for length in [10, whole.len() - 11, whole.len() - 1] {
         let mut client = server.client();
         client.send(&whole[..length]);
         drop(client);
     }
-    goes_on(&server);
+    assert_unaffected(&server);
     let mut client = server.client();
     client.send(chunked.as_bytes());
     assert_eq!(client.answer().status, 200, "the whole of it is one");
 }
 
 #[test]
-fn what_follows_a_good_request_may_be_garbage() {
+fn garbage_after_a_valid_request_is_rejected() {
     let server = server(Options::default());
     let mut bytes = request("GET", "/healthz", "", b"");
     bytes.extend(request("GET", "/v1/kinds/kept/jobs/kept", "", b""));
@@ -146,18 +146,18 @@ fn what_follows_a_good_request_may_be_garbage() {
     bytes.extend(request("DELETE", "/v1/kinds/kept/jobs/kept", "", b""));
     let got: Vec<u16> = answers(&server, &bytes).iter().map(|one| one.status).collect();
     assert_eq!(got, [200, 200, 400], "nothing behind it is done");
-    goes_on(&server);
-    // A body where none is expected is read over, or ends the connection; it is never a request.
+    assert_unaffected(&server);
+    // An unexpected body is skipped or ends the connection; it is never taken for a request.
     let mut bytes =
         request("GET", "/healthz", JSON, b"DELETE /v1/kinds/kept/jobs/kept HTTP/1.1\r\n\r\n");
     bytes.extend(b"GET /v1/kinds HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     let got: Vec<u16> = answers(&server, &bytes).iter().map(|one| one.status).collect();
     assert!(got == [200, 200] || got == [200], "{got:?}");
-    goes_on(&server);
+    assert_unaffected(&server);
 }
 
 #[test]
-fn old_clients_are_served() {
+fn http_1_0_clients_are_served() {
     let server = server(Options::default());
     let got = answers(&server, b"GET /v1/kinds/kept/jobs/kept HTTP/1.0\r\n\r\n");
     assert_eq!(got.len(), 1);
@@ -165,41 +165,41 @@ fn old_clients_are_served() {
     let put = "PUT /v1/kinds/kept/jobs/kept HTTP/1.0\r\ncontent-type: application/json\r\n\
                content-length: 15\r\n\r\n{\"body\":\"kept\"}";
     assert_eq!(answers(&server, put.as_bytes())[0].json()["outcome"], "updated");
-    // An export has no length, and there were no chunks then.
+    // An export has no content length, and HTTP/1.0 has no chunks.
     let got = answers(&server, b"GET /v1/export HTTP/1.0\r\n\r\n");
     assert!(got[0].text().trim_end().lines().last().is_some_and(|line| line.contains("end")));
-    // Without a length there is no body.
+    // Without a content length there is no body.
     let got = answers(
         &server,
         b"POST /v1/reap HTTP/1.0\r\ncontent-type: application/json\r\n\r\n{\"max\":1}",
     );
     assert_eq!(got[0].status, 400);
-    goes_on(&server);
+    assert_unaffected(&server);
 }
 
-/// What a request that was not read to its end is told.
+/// Asserts the response to a request that was not read completely.
 #[track_caller]
-fn is_told(answer: &Answer, name: &str, word: &str) {
+fn assert_rejected(answer: &Answer, name: &str, word: &str) {
     let problem = answer.is(name);
     assert!(detail(&problem).contains(word), "{word}: {problem}");
 }
 
 #[test]
-fn a_request_that_is_too_large_is_refused_before_it_is_read() {
+fn a_request_that_is_too_large_is_rejected_before_it_is_read() {
     let server = server(Options { max_request: 1000, ..Options::default() });
     let large = vec![b' '; 1001];
     let path = "/v1/kinds/mail/jobs/a";
     let mut client = server.client();
     client.send(&request("PUT", path, JSON, &large));
-    is_told(&client.answer(), "too-large", "1000 bytes");
+    assert_rejected(&client.answer(), "too-large", "1000 bytes");
     let mut client = server.client();
     let head = format!(
         "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
          transfer-encoding: chunked\r\n\r\n3e9\r\n"
     );
     client.send(&[head.as_bytes(), &large, b"\r\n0\r\n\r\n"].concat());
-    is_told(&client.answer(), "too-large", "1000 bytes");
-    // As large as it may be.
+    assert_rejected(&client.answer(), "too-large", "1000 bytes");
+    // The maximum size.
     let mut client = server.client();
     let fits = [&b"{}"[..], &large[..998]].concat();
     assert_eq!(
@@ -207,24 +207,24 @@ fn a_request_that_is_too_large_is_refused_before_it_is_read() {
         "updated"
     );
     client.call("PUT", "/v1/kinds/kept/jobs/kept", json!({"body": "kept"})).json();
-    goes_on(&server);
+    assert_unaffected(&server);
 }
 
 #[test]
-fn a_client_that_is_too_slow_is_not_waited_for() {
+fn a_client_that_is_too_slow_times_out() {
     let options = Options { body_timeout: SOON, head_timeout: SOON, ..Options::default() };
     let server = server(options);
     let whole = request("PUT", "/v1/kinds/mail/jobs/a", JSON, br#"{"body": 1}"#);
     let mut client = server.client();
     client.send(&whole[..whole.len() - 1]);
-    is_told(&client.answer(), "too-slow", "100ms");
-    // An import, too, which may be of any size.
+    assert_rejected(&client.answer(), "too-slow", "100ms");
+    // Also for imports, which may have any size.
     let mut client = server.client();
     client.send(b"POST /v1/import HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{\"");
-    is_told(&client.answer(), "too-slow", "100ms");
-    // A head that never ends gets no answer.
+    assert_rejected(&client.answer(), "too-slow", "100ms");
+    // An unfinished head gets no response.
     let mut client = server.client();
     client.send(b"GET /v1/kinds HTTP/1.1\r\nhost: x\r\nx: ");
     assert!(client.try_answer("GET").is_none());
-    goes_on(&server);
+    assert_unaffected(&server);
 }

@@ -1,11 +1,11 @@
-//! Bodies arrive as they were sent, to the byte.
+//! Job bodies are stored byte for byte.
 
 use crate::api::support::Server;
 use requeue_jobs::{JobId, Kind};
 use serde_json::{Value, json};
 
-/// The body of the only job, as the store has it.
-fn kept(server: &Server, id: &str) -> (Vec<u8>, String) {
+/// Returns the body and content type of a job in the store.
+fn stored(server: &Server, id: &str) -> (Vec<u8>, String) {
     let kind = Kind::new("mail").expect("a valid kind");
     let id = JobId::new(id).expect("a valid id");
     let job = server.ask(async |store| store.get(kind, id).await).expect("the store is well");
@@ -14,7 +14,7 @@ fn kept(server: &Server, id: &str) -> (Vec<u8>, String) {
 }
 
 #[test]
-fn json_is_kept_as_it_is_written() {
+fn json_is_stored_unchanged() {
     let server = Server::start();
     let mut client = server.client();
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
@@ -36,8 +36,8 @@ fn json_is_kept_as_it_is_written() {
         let text = format!(r#"{{"body": {json} }}"#);
         let put = client.send_json("PUT", "/v1/kinds/mail/jobs/a", text.as_bytes());
         assert_eq!(put.status, 200, "{}", put.text());
-        assert_eq!(kept(&server, "a"), (json.as_bytes().to_vec(), "application/json".to_owned()));
-        // And so it is told.
+        assert_eq!(stored(&server, "a"), (json.as_bytes().to_vec(), "application/json".to_owned()));
+        // Responses contain it unchanged.
         let got = client.get("/v1/kinds/mail/jobs/a");
         assert!(got.text().contains(&format!(r#""body":{json},"#)), "{}", got.text());
         let listed = client.get("/v1/kinds/mail/jobs");
@@ -48,12 +48,12 @@ fn json_is_kept_as_it_is_written() {
 }
 
 #[test]
-fn text_and_bytes_are_kept_as_they_are() {
+fn text_and_bytes_are_stored_unchanged() {
     let server = Server::start();
     let mut client = server.client();
     let text = "text/plain; charset=utf-8";
     let octets = "application/octet-stream";
-    for (fields, bytes, content_type, told) in [
+    for (fields, bytes, content_type, field) in [
         (json!({"body_text": ""}), &b""[..], text, "body_text"),
         (json!({"body_text": "Grüße 😀\0\r\n"}), "Grüße 😀\0\r\n".as_bytes(), text, "body_text"),
         (json!({"body_text": "a,b", "content_type": "text/csv"}), b"a,b", "text/csv", "body_text"),
@@ -61,7 +61,7 @@ fn text_and_bytes_are_kept_as_they_are() {
         (json!({"body_base64": ""}), b"", octets, ""),
         (json!({"body_base64": "/wAB"}), b"\xff\0\x01", octets, "body_base64"),
         (json!({"body_base64": "/w==", "content_type": ""}), b"\xff", "", "body_base64"),
-        // What says that it is JSON or text, and is not.
+        // The content type is JSON or text, but the bytes are not.
         (
             json!({"body_text": "{", "content_type": "application/json"}),
             b"{",
@@ -80,7 +80,7 @@ fn text_and_bytes_are_kept_as_they_are() {
             "text/plain",
             "body_base64",
         ),
-        // And is.
+        // The bytes match the content type.
         (
             json!({"body_base64": "MQ==", "content_type": "application/json"}),
             b"1",
@@ -97,24 +97,24 @@ fn text_and_bytes_are_kept_as_they_are() {
     ] {
         client.call("PUT", "/v1/kinds/mail/jobs/a", fields.clone()).json();
         let expected = (bytes.to_vec(), content_type.to_owned());
-        assert_eq!(kept(&server, "a"), expected, "{fields}");
+        assert_eq!(stored(&server, "a"), expected, "{fields}");
         let got = client.get("/v1/kinds/mail/jobs/a").json();
         let fields = ["body", "body_text", "body_base64"];
         let ways: Vec<&str> = fields.into_iter().filter(|way| got.get(way).is_some()).collect();
-        let expected: Vec<&str> = Some(told).into_iter().filter(|way| !way.is_empty()).collect();
+        let expected: Vec<&str> = Some(field).into_iter().filter(|way| !way.is_empty()).collect();
         assert_eq!(ways, expected, "{got}");
-        // What is told can be put again.
+        // The fields of a response can be put again.
         let mut again = json!({"content_type": got["content_type"]});
         for way in ways {
             again[way] = got[way].clone();
         }
         client.call("PUT", "/v1/kinds/mail/jobs/b", again).json();
-        assert_eq!(kept(&server, "b"), kept(&server, "a"));
+        assert_eq!(stored(&server, "b"), stored(&server, "a"));
     }
 }
 
 #[test]
-fn the_largest_body_is_as_large_as_it_may_be_and_no_larger() {
+fn the_size_of_a_body_is_limited() {
     let server = Server::start();
     let mut client = server.client();
     let text = "x".repeat(1 << 20);
@@ -125,7 +125,7 @@ fn the_largest_body_is_as_large_as_it_may_be_and_no_larger() {
     let problem = larger.is("invalid");
     assert_eq!(problem["field"], "body_text");
     assert_eq!((&problem["value"], &problem["limit"]), (&json!(1_048_577), &json!(1_048_576)));
-    // The batch is larger than it may be, though none of its jobs is.
+    // The batch is too large, although none of its jobs is.
     let job = |n: usize| json!({"id": n.to_string(), "body_text": "x".repeat(1 << 20)});
     let batch: Vec<Value> = (0..17).map(job).collect();
     let problem = client.call("POST", "/v1/kinds/mail/jobs", json!({"jobs": batch})).is("invalid");

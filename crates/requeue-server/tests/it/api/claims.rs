@@ -1,4 +1,4 @@
-//! Claiming: what is there, what comes while the claim waits, and for clients that go away.
+//! Claims: ready jobs, long polling, and clients that disconnect.
 
 use crate::api::support::{Client, Server, until};
 use requeue_server::Limits;
@@ -15,14 +15,14 @@ fn claim(wait: &str) -> Value {
     json!({"kinds": ["mail"], "worker": "me", "wait": wait})
 }
 
-fn waits(server: &Server, body: Value) -> Client {
+fn start_claim(server: &Server, body: Value) -> Client {
     let mut client = server.client();
     client.start("POST", "/v1/claim", body);
     client
 }
 
 #[test]
-fn a_claim_leases_what_is_due() {
+fn a_claim_leases_due_jobs() {
     let server = Server::start();
     let mut client = server.client();
     let none = client.call("POST", "/v1/claim", json!({"kinds": ["mail"]}));
@@ -47,7 +47,7 @@ fn a_claim_leases_what_is_due() {
     );
     assert_eq!(claimed["jobs"][1]["id"], "b");
     assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(2));
-    // Without a name, a number and a length.
+    // With the defaults of worker, max and lease.
     let claimed = client.call("POST", "/v1/claim", json!({"kinds": ["mail", "mail"]})).json();
     assert_eq!(claimed["jobs"][0]["lease_ends_at"], "2026-12-01T08:00:30.003Z");
     assert_eq!(client.get("/v1/kinds/mail/jobs/c").json()["lease"]["worker"], "nameless");
@@ -57,13 +57,13 @@ fn a_claim_leases_what_is_due() {
 }
 
 #[test]
-fn a_claim_that_waits_ends_when_a_job_comes() {
+fn a_waiting_claim_returns_when_a_job_is_ready() {
     let server = Server::start();
-    let mut client = waits(&server, claim("1m"));
+    let mut client = start_claim(&server, claim("1m"));
     server.until_waiting(1);
     put(&server, "a");
     assert_eq!(client.answer().json()["jobs"][0]["id"], "a");
-    // On the same connection, for one that falls due.
+    // On the same connection, for a job that becomes due.
     server.call("PUT", "/v1/kinds/mail/jobs/b", json!({"delay": "5s"})).json();
     client.start("POST", "/v1/claim", claim("1m"));
     server.until_waiting(1);
@@ -73,7 +73,7 @@ fn a_claim_that_waits_ends_when_a_job_comes() {
 }
 
 #[test]
-fn a_claim_that_waits_in_vain_ends_with_nothing() {
+fn a_waiting_claim_returns_without_jobs_when_its_time_is_over() {
     let server = Server::start();
     let mut client = server.client();
     assert_eq!(client.call("POST", "/v1/claim", claim("20ms")).json(), json!({"jobs": []}));
@@ -82,9 +82,9 @@ fn a_claim_that_waits_in_vain_ends_with_nothing() {
 }
 
 #[test]
-fn one_of_many_who_wait_gets_the_job() {
+fn one_of_many_waiting_claims_gets_the_job() {
     let server = Server::start();
-    let mut clients: Vec<Client> = (0..50).map(|_| waits(&server, claim("1m"))).collect();
+    let mut clients: Vec<Client> = (0..50).map(|_| start_claim(&server, claim("1m"))).collect();
     server.until_waiting(50);
     put(&server, "a");
     server.until_waiting(49);
@@ -103,12 +103,12 @@ fn one_of_many_who_wait_gets_the_job() {
 }
 
 #[test]
-fn no_more_claims_wait_than_may() {
+fn the_number_of_waiting_claims_is_limited() {
     let mut limits = Limits::default();
     limits.waiting = 2;
     let server = Server::with(limits, Options::default());
-    let mut first = waits(&server, claim("1m"));
-    let second = waits(&server, claim("1m"));
+    let mut first = start_claim(&server, claim("1m"));
+    let second = start_claim(&server, claim("1m"));
     server.until_waiting(2);
     for (path, body) in
         [("/v1/claim", claim("1m")), ("/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}))]
@@ -117,11 +117,11 @@ fn no_more_claims_wait_than_may() {
         assert_eq!(answer.header("retry-after"), Some("1"));
         assert_eq!(answer.is("busy")["limit"], 2);
     }
-    // What need not wait is served all the same, and whoever leaves makes room.
+    // Claims that need not wait are served, and a claim that ends makes room.
     server.call("POST", "/v1/claim", claim("0s")).json();
     drop(second);
     server.until_waiting(1);
-    let mut third = waits(&server, claim("1m"));
+    let mut third = start_claim(&server, claim("1m"));
     server.until_waiting(2);
     put(&server, "a");
     put(&server, "b");
@@ -130,21 +130,21 @@ fn no_more_claims_wait_than_may() {
 }
 
 #[test]
-fn any_number_may_be_the_limit_of_those_who_wait() {
+fn the_limit_of_waiting_claims_may_be_any_number() {
     let mut limits = Limits::default();
     limits.waiting = usize::MAX;
     let server = Server::with(limits, Options::default());
-    let mut client = waits(&server, claim("1m"));
+    let mut client = start_claim(&server, claim("1m"));
     server.until_waiting(1);
     put(&server, "a");
     client.answer().json();
 }
 
 #[test]
-fn a_job_is_not_lost_on_a_client_that_has_gone_away() {
+fn a_disconnected_client_gets_no_job() {
     let server = Server::start();
-    let gone = waits(&server, claim("1m"));
-    let mut stays = waits(&server, claim("1m"));
+    let gone = start_claim(&server, claim("1m"));
+    let mut stays = start_claim(&server, claim("1m"));
     server.until_waiting(2);
     drop(gone);
     server.until_waiting(1);
@@ -155,15 +155,15 @@ fn a_job_is_not_lost_on_a_client_that_has_gone_away() {
 }
 
 #[test]
-fn what_was_not_wholly_sent_is_released() {
+fn jobs_of_an_incomplete_response_are_released() {
     let server = Server::start();
-    // More than fits into any buffer on the way.
+    // More than all buffers on the way hold.
     let body = "x".repeat(1 << 20);
     for n in 0..16 {
         let path = format!("/v1/kinds/mail/jobs/{n}");
         server.call("PUT", &path, json!({"body_text": body})).json();
     }
-    let gone = waits(&server, json!({"kinds": ["mail"], "max": 16}));
+    let gone = start_claim(&server, json!({"kinds": ["mail"], "max": 16}));
     let leased = || server.get("/v1/kinds/mail").json()["leased"].as_u64();
     until("they are claimed", || leased() == Some(16));
     drop(gone);
@@ -175,19 +175,19 @@ fn what_was_not_wholly_sent_is_released() {
 }
 
 #[test]
-fn a_job_that_comes_as_its_client_goes_is_done_by_another() {
+fn a_job_that_arrives_as_its_client_disconnects_is_done_by_another() {
     let server = Server::start();
     for round in 0..50 {
         let id = format!("a{round}");
-        let gone = waits(&server, claim("1m"));
+        let gone = start_claim(&server, claim("1m"));
         server.until_waiting(1);
-        let mut stays = waits(&server, claim("1m"));
+        let mut stays = start_claim(&server, claim("1m"));
         server.until_waiting(2);
-        // It goes as the job comes: before, meanwhile or after.
+        // The client disconnects before, while or after the job is put.
         let leaves = std::thread::spawn(move || drop(gone));
         put(&server, &id);
         leaves.join().expect("it has not panicked");
-        // Where the answer was on its way, it counts as received until the lease expires.
+        // If the response was already written, the job stays leased until the lease expires.
         let path = format!("/v1/kinds/mail/jobs/{id}");
         let mut expires = false;
         until("one of them has it", || {
@@ -208,14 +208,14 @@ fn a_job_that_comes_as_its_client_goes_is_done_by_another() {
 }
 
 #[test]
-fn kinds_that_are_paused_or_full_give_nothing() {
+fn paused_and_full_kinds_return_no_jobs() {
     let server = Server::start();
     put(&server, "a");
     put(&server, "b");
     server.call("PATCH", "/v1/kinds/mail", json!({"concurrency": 1})).json();
     let claimed = server.call("POST", "/v1/claim", json!({"kinds": ["mail"], "max": 9})).json();
     assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1));
-    let mut client = waits(&server, claim("1m"));
+    let mut client = start_claim(&server, claim("1m"));
     server.until_waiting(1);
     server.call("POST", "/v1/kinds/mail/pause", json!(null)).nothing();
     let leases = json!({"leases": [{"receipt": claimed["jobs"][0]["receipt"]}]});
@@ -226,7 +226,7 @@ fn kinds_that_are_paused_or_full_give_nothing() {
 }
 
 #[test]
-fn who_waits_without_claiming_takes_nothing() {
+fn a_wait_claims_nothing() {
     let server = Server::start();
     let mut client = server.client();
     client.start("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}));
@@ -234,9 +234,9 @@ fn who_waits_without_claiming_takes_nothing() {
     put(&server, "a");
     client.answer().nothing();
     assert_eq!(server.get("/v1/kinds/mail/jobs/a").json()["state"], "ready");
-    // There is something already.
+    // A job is ready.
     client.call("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"})).nothing();
-    // The time of the store passes.
+    // The wait ends by the clock of the store.
     client.start("POST", "/v1/wait", json!({"kinds": ["other"], "wait": "500ms"}));
     server.until_waiting(1);
     server.clock.advance(Duration::from_millis(500));
@@ -244,11 +244,11 @@ fn who_waits_without_claiming_takes_nothing() {
 }
 
 #[test]
-fn claims_that_wait_are_answered_when_the_server_stops() {
+fn waiting_claims_return_when_the_server_stops() {
     let server = Server::start();
     let mut waiting = server.client();
     waiting.start("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}));
-    let mut claiming = waits(&server, claim("1m"));
+    let mut claiming = start_claim(&server, claim("1m"));
     server.until_waiting(2);
     server.app.shutdown().request();
     assert_eq!(claiming.answer().json(), json!({"jobs": []}));

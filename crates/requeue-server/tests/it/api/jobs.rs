@@ -1,4 +1,4 @@
-//! Putting, looking at and cancelling jobs.
+//! Putting, reading and cancelling jobs.
 
 use crate::api::support::Server;
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::time::Duration;
 const JOB: &str = "/v1/kinds/mail/jobs/a";
 
 #[test]
-fn a_job_is_put_told_and_cancelled() {
+fn a_job_is_put_read_and_cancelled() {
     let server = Server::start();
     let mut client = server.client();
     let put = client.call("PUT", JOB, json!({"body": {"to": "x"}, "delay": "5m"}));
@@ -55,7 +55,7 @@ fn ids_are_any_text() {
 }
 
 #[test]
-fn times_are_read_as_people_write_them() {
+fn times_and_durations_are_parsed() {
     let server = Server::start();
     let mut client = server.client();
     for (fields, due) in [
@@ -69,7 +69,7 @@ fn times_are_read_as_people_write_them() {
         (json!({"due": "2026-12-01T10:00:00+01:00"}), "2026-12-01T09:00:00.000Z"),
         (json!({"due": "tomorrow 09:00 Europe/Berlin"}), "2026-12-02T08:00:00.000Z"),
         (json!({"due": "in 5m"}), "2026-12-01T08:05:00.000Z"),
-        // It has passed: it is due now.
+        // In the past: the job is due now.
         (json!({"due": "1971-01-01"}), "2026-12-01T08:00:00.000Z"),
     ] {
         client.call("PUT", JOB, fields.clone()).json();
@@ -79,7 +79,7 @@ fn times_are_read_as_people_write_them() {
 }
 
 #[test]
-fn modes_say_what_becomes_of_a_job_that_is_there() {
+fn modes_decide_what_happens_to_an_existing_job() {
     let server = Server::start();
     let mut client = server.client();
     for (fields, outcome, body, due) in [
@@ -104,7 +104,7 @@ fn modes_say_what_becomes_of_a_job_that_is_there() {
 }
 
 #[test]
-fn conditions_hold_or_nothing_happens() {
+fn a_put_whose_condition_does_not_hold_changes_nothing() {
     let server = Server::start();
     let mut client = server.client();
     let none = client.call("PUT", JOB, json!({"body": 0, "if_generation": 1}));
@@ -123,7 +123,7 @@ fn conditions_hold_or_nothing_happens() {
 }
 
 #[test]
-fn what_is_put_on_a_leased_job_is_its_successor() {
+fn a_put_on_a_leased_job_is_its_successor() {
     let server = Server::start();
     let mut client = server.client();
     client.call("PUT", JOB, json!({"body": 1})).json();
@@ -196,7 +196,7 @@ fn each_entry_of_a_batch_has_its_own_result() {
     assert_eq!(results[2]["error"]["field"], "jobs[2].kind");
     assert_eq!(client.get("/v1/kinds/x/jobs/1").json()["kind"], "x");
 
-    // None of them can be sent to the store, or there are none.
+    // All entries are invalid, or there are none.
     let results = client.call("POST", "/v1/put", json!({"jobs": [{"id": "1"}]})).results();
     assert_eq!(results.len(), 1);
     assert_eq!(client.call("POST", "/v1/put", json!({"jobs": []})).results().len(), 0);
@@ -222,12 +222,12 @@ fn jobs_of_any_kinds_are_changed_in_one_call() {
         {"kind": "z z", "id": "2", "what": "cancel"},
     ]});
     let results = client.call("POST", "/v1/change", changes).results();
-    let told = results.iter().map(|result| match result["error"]["type"].as_str() {
+    let outcomes = results.iter().map(|result| match result["error"]["type"].as_str() {
         Some(name) => name.strip_prefix("/v1/problems/").expect("it has a type"),
         None => result["result"].as_str().expect("it has a result"),
     });
     let expected = ["removed", "ready", "not-dead", "leased", "ending", "absent", "invalid"];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(outcomes.collect::<Vec<_>>(), expected);
     assert_eq!(results[6]["error"]["field"], "jobs[6].kind");
     assert_eq!(client.get("/v1/kinds/y/jobs/1").json()["state"], "ready");
 }

@@ -1,4 +1,4 @@
-//! Kinds: settings, counts, and their end.
+//! Kinds: settings, counts, deletion.
 
 use crate::api::support::Server;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn a_kind_that_was_never_used_has_the_default_settings() {
 }
 
 #[test]
-fn put_sets_all_settings_and_patch_those_that_are_said() {
+fn put_sets_all_settings_and_patch_sets_some() {
     let server = Server::start();
     let mut client = server.client();
     let all = json!({
@@ -53,7 +53,7 @@ fn put_sets_all_settings_and_patch_those_that_are_said() {
 }
 
 #[test]
-fn counts_are_told() {
+fn counts_are_reported() {
     let server = Server::start();
     let mut client = server.client();
     let mut put = |id: &str, fields: Value| {
@@ -92,7 +92,7 @@ fn counts_are_told() {
 }
 
 #[test]
-fn pause_and_resume_touch_no_other_setting() {
+fn pause_and_resume_change_no_other_setting() {
     let server = Server::start();
     server.call("PATCH", KIND, json!({"max_attempts": 3})).json();
     for (verb, paused) in [("pause", true), ("pause", true), ("resume", false), ("resume", false)] {
@@ -126,7 +126,7 @@ fn upcoming_load_is_counted_by_span() {
 }
 
 #[test]
-fn a_kind_is_deleted_with_all_that_it_has() {
+fn a_kind_is_deleted_with_jobs_schedules_and_settings() {
     let server = Server::start();
     server.call("PATCH", KIND, json!({"max_attempts": 3})).json();
     server.call("PUT", &format!("{KIND}/schedules/s"), json!({"next": "tomorrow"})).nothing();
@@ -147,7 +147,7 @@ fn a_kind_is_deleted_with_all_that_it_has() {
 }
 
 #[test]
-fn tidying_up_ends_what_has_expired() {
+fn reap_ends_expired_leases() {
     let server = Server::start();
     for id in ["a", "b"] {
         server.call("PUT", &format!("{KIND}/jobs/{id}"), json!({})).json();

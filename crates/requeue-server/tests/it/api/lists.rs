@@ -1,11 +1,11 @@
-//! Lists, page by page, and changing all that match.
+//! Lists with pages and filters, and changes by filter.
 
 use crate::api::support::{Client, Server};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Ten waiting (w), ten ready (r), one leased (l), and ten dead ones (d), of which each has died a
-/// minute after the one before.
+/// Ten waiting jobs (w), ten ready (r), one leased (l) and ten dead (d), which died one minute
+/// after the other.
 fn filled() -> Server {
     let server = Server::start();
     let mut client = server.client();
@@ -32,12 +32,12 @@ fn filled() -> Server {
     server
 }
 
-/// All ids of a list, page by page.
-fn ids(client: &mut Client, question: &str, limit: usize) -> Vec<String> {
+/// Returns all ids of a list, read page by page.
+fn ids(client: &mut Client, query: &str, limit: usize) -> Vec<String> {
     let mut ids = Vec::new();
     let mut after = String::new();
     loop {
-        let path = format!("/v1/kinds/mail/jobs?limit={limit}{question}{after}");
+        let path = format!("/v1/kinds/mail/jobs?limit={limit}{query}{after}");
         let page = client.get(&path).json();
         let jobs = page["jobs"].as_array().expect("there are jobs");
         assert!(jobs.len() <= limit);
@@ -50,10 +50,10 @@ fn ids(client: &mut Client, question: &str, limit: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_list_has_what_was_asked_for_in_pages_of_any_size() {
+fn a_list_has_all_matching_jobs_in_pages_of_any_size() {
     let server = filled();
     let mut client = server.client();
-    for (question, expected) in [
+    for (query, expected) in [
         ("", 31),
         ("&state=waiting", 10),
         ("&state=ready", 10),
@@ -74,15 +74,15 @@ fn a_list_has_what_was_asked_for_in_pages_of_any_size() {
         ("&state=ready&error=refused", 0),
     ] {
         for limit in [1, 3, 10, 1000] {
-            let ids = ids(&mut client, question, limit);
-            assert_eq!(ids.len(), expected, "{question} {limit}: {ids:?}");
+            let ids = ids(&mut client, query, limit);
+            assert_eq!(ids.len(), expected, "{query} {limit}: {ids:?}");
             assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
         }
     }
     let page = client.get("/v1/kinds/mail/jobs").json();
     assert_eq!(page["jobs"].as_array().map(Vec::len), Some(31));
     assert_eq!(page["cursor"], Value::Null);
-    // A kind that nobody has used.
+    // An unused kind.
     let none = client.get("/v1/kinds/other/jobs?state=dead").json();
     assert_eq!(none, json!({"jobs": [], "cursor": null}));
 }
@@ -107,11 +107,11 @@ fn jobs_are_changed_by_id() {
     let mut change = |verb: &str, ids: Value| {
         let path = format!("/v1/kinds/mail/{verb}");
         let results = client.call("POST", &path, json!({"ids": ids})).results();
-        let told = results.iter().map(|result| match result["error"]["type"].as_str() {
+        let outcomes = results.iter().map(|result| match result["error"]["type"].as_str() {
             Some(name) => name.to_owned(),
             None => result["result"].as_str().unwrap().to_owned(),
         });
-        told.collect::<Vec<String>>().join(" ").replace("/v1/problems/", "")
+        outcomes.collect::<Vec<String>>().join(" ").replace("/v1/problems/", "")
     };
     assert_eq!(
         change("cancel", json!(["w0", "l", "d0", "none", ""])),
@@ -124,7 +124,7 @@ fn jobs_are_changed_by_id() {
 }
 
 #[test]
-fn all_that_match_are_changed_a_bounded_number_at_a_time() {
+fn matching_jobs_are_changed_in_bounded_steps() {
     let server = filled();
     let mut client = server.client();
     let mut change = |verb: &str, all: Value, limit: usize| {
@@ -151,7 +151,7 @@ fn all_that_match_are_changed_a_bounded_number_at_a_time() {
     let before = json!({"died_before": "2026-12-01T08:04:00Z"});
     assert_eq!(change("run-now", before, 10_000), ([2, 2, 0], 1));
     assert_eq!(change("run-now", json!({"state": "waiting", "prefix": "w"}), 3).0, [10, 10, 0]);
-    // The leased one cannot be revived, nor what is not dead.
+    // Only dead jobs can be revived.
     assert_eq!(change("revive", json!({}), 7).0, [31, 3, 28]);
     assert_eq!(change("cancel", json!({}), 100).0, [31, 31, 0]);
     let left = client.get("/v1/kinds/mail/jobs").json();

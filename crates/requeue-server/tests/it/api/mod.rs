@@ -1,4 +1,4 @@
-//! The HTTP API, over real sockets: what each endpoint does, and what it does not put up with.
+//! The HTTP API over real sockets: what each endpoint does, and what it rejects.
 
 mod bad_input;
 mod bad_requests;

@@ -1,19 +1,19 @@
-//! Good requests of every endpoint, with something changed at random: none is answered with an
-//! error of the server, each that is refused says why, and the server goes on.
+//! Valid requests of every endpoint, mutated at random: none causes a 5xx, each rejected one gets a
+//! problem, and the server keeps working.
 
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::{JSON, Server, request};
 use requeue_testkit::{Random, check_seeds};
 use serde_json::{Map, Value, json};
 
-/// Requests of one seed.
+/// Number of requests per seed.
 const ROUNDS: usize = 300;
 
 #[test]
-fn requests_that_were_changed_at_random_do_no_harm() {
+fn random_mutations_of_requests_do_no_harm() {
     check_seeds(&[], "REQUEUE_MUTATIONS", 5, |seed| {
         let mut random = Random::new(seed);
-        let server = Server::of_this_time();
+        let server = Server::in_real_time();
         server.call("PUT", "/v1/kinds/kept/jobs/kept", json!({"body": "kept"})).json();
         let mut client = server.client();
         let samples = samples::all();
@@ -23,7 +23,8 @@ fn requests_that_were_changed_at_random_do_no_harm() {
             for _ in 0..random.below(3) {
                 mutate(&mut body, &mut random);
             }
-            let path = if random.chance(10) { bent(path, &mut random) } else { path.to_owned() };
+            let path =
+                if random.chance(10) { mutated_path(path, &mut random) } else { path.to_owned() };
             let mut bytes = body.to_string().into_bytes();
             if random.chance(10) {
                 break_bytes(&mut bytes, &mut random);
@@ -42,7 +43,7 @@ fn requests_that_were_changed_at_random_do_no_harm() {
                 }
             }
             accepted += usize::from(answer.status < 300);
-            // What is refused before it was read, and is not there yet, is not waited for.
+            // If a request is rejected before it was read, the rest of it is not awaited.
             if answer.status >= 400 && bytes.len() > 4000 {
                 client = server.client();
             }
@@ -51,12 +52,12 @@ fn requests_that_were_changed_at_random_do_no_harm() {
                 return Err(format!("{method} {path} {text}: {kept}"));
             }
         }
-        // As long as some are good, the bad ones are near to good ones.
+        // If some are valid, the invalid ones are close to valid ones.
         if accepted < ROUNDS / 10 { Err(format!("only {accepted} were accepted")) } else { Ok(()) }
     });
 }
 
-/// Changes something somewhere.
+/// Changes a random part of the body.
 fn mutate(body: &mut Value, random: &mut Random) {
     let all = places(body);
     if all.is_empty() {
@@ -91,7 +92,7 @@ fn replace(parent: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// A value that is seldom meant.
+/// Returns an unusual value.
 fn odd(random: &mut Random) -> Value {
     match random.below(12) {
         0 => Value::Null,
@@ -107,7 +108,7 @@ fn odd(random: &mut Random) -> Value {
     }
 }
 
-/// Texts that mean something somewhere, and such as mean nothing.
+/// Returns a text with or without a special meaning.
 fn text(random: &mut Random) -> String {
     let known = [
         "",
@@ -155,8 +156,8 @@ fn text(random: &mut Random) -> String {
     (0..length).map(|_| character(random)).collect()
 }
 
-/// Another path, that is like it.
-fn bent(path: &str, random: &mut Random) -> String {
+/// Returns a mutated path.
+fn mutated_path(path: &str, random: &mut Random) -> String {
     let escaped: String =
         text(random).bytes().take(600).map(|byte| format!("%{byte:02x}")).collect();
     let parts: Vec<&str> = path.split('/').collect();
@@ -166,7 +167,7 @@ fn bent(path: &str, random: &mut Random) -> String {
     if random.chance(50) { path } else { format!("{path}?{escaped}={escaped}") }
 }
 
-/// Bytes are lost, doubled or changed.
+/// Removes, doubles or changes random bytes.
 fn break_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
     let at = random.below(bytes.len());
     match random.below(4) {

@@ -1,4 +1,4 @@
-//! A good request of every endpoint that reads JSON, with every field that it has.
+//! A valid request with all fields for every endpoint that reads JSON.
 
 use crate::api::support::Server;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ pub(crate) struct Sample {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) body: Value,
-    /// Fields without which there is no request.
+    /// Required fields.
     pub(crate) required: &'static [&'static str],
 }
 
-/// One that can be sent, as nothing of it contradicts itself.
+/// Valid requests, without contradictory fields.
 pub(crate) fn all() -> Vec<Sample> {
     let put = json!({
         "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "mode": "debounce",
@@ -37,7 +37,7 @@ pub(crate) fn all() -> Vec<Sample> {
         "missed": "one", "next": "tomorrow",
     });
     let time = "2026-12-01T08:00:00.000Z";
-    let told = json!({
+    let job = json!({
         "kind": "samples", "id": "told", "state": "leased", "body": 1,
         "content_type": "application/json", "due": time, "generation": 1, "attempts": 1,
         "lease": {"worker": "w", "claimed_at": time, "ends_at": time, "cancelled": false},
@@ -45,7 +45,7 @@ pub(crate) fn all() -> Vec<Sample> {
         "failures": [{"worker": "w", "started_at": time, "ended_at": time, "error": "e"}],
         "deaths": 0, "created_at": time, "updated_at": time,
     });
-    let restore = json!({"generation": 2, "fence": 2, "jobs": [told]});
+    let restore = json!({"generation": 2, "fence": 2, "jobs": [job]});
     let restored = &[
         "generation",
         "fence",
@@ -115,7 +115,7 @@ pub(crate) fn all() -> Vec<Sample> {
     ]
 }
 
-/// Each place in a value: how it is written, as problems write it, and how it is reached.
+/// Returns each field in a value: its name in problems, and its JSON pointer.
 pub(crate) fn places(value: &Value) -> Vec<(String, String)> {
     let mut places = Vec::new();
     walk(value, "", "", &mut places);
@@ -141,20 +141,20 @@ fn walk(value: &Value, name: &str, pointer: &str, places: &mut Vec<(String, Stri
     };
     for (name, pointer, value) in inner {
         places.push((name.clone(), pointer.clone()));
-        // A body is any JSON: nothing of it is looked at.
+        // A body is any JSON: its fields are not checked.
         if !pointer.ends_with("/body") {
             walk(value, &name, &pointer, places);
         }
     }
 }
 
-/// As a pointer has it.
+/// Escapes a key for a JSON pointer.
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
 #[test]
-fn the_samples_are_good_and_of_every_endpoint() {
+fn the_samples_are_valid_and_cover_every_endpoint() {
     let server = Server::start();
     let document = server.get("/v1/openapi.json").json();
     let mut missing = Vec::new();

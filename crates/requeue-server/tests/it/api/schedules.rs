@@ -1,4 +1,4 @@
-//! Schedules, as the store keeps them.
+//! Schedules.
 
 use crate::api::support::Server;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 const SCHEDULES: &str = "/v1/kinds/mail/schedules";
 
 #[test]
-fn a_schedule_is_kept_told_and_removed() {
+fn a_schedule_is_set_read_and_removed() {
     let server = Server::start();
     let mut client = server.client();
     let schedule = json!({
@@ -37,7 +37,7 @@ fn a_schedule_is_kept_told_and_removed() {
 }
 
 #[test]
-fn of_those_who_tick_one_succeeds() {
+fn one_of_several_ticks_succeeds() {
     let server = Server::start();
     let mut client = server.client();
     let at = "2026-12-01T09:00:00.000Z";

@@ -1,4 +1,4 @@
-//! The service itself: its document, its problems, whether it is well.
+//! The OpenAPI document, problem explanations, health and readiness.
 
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::Server;
@@ -12,7 +12,7 @@ fn document() -> Value {
     Server::start().get("/v1/openapi.json").json()
 }
 
-/// Every operation of the document: path, method, and what is said of it.
+/// Returns every operation of the document: path, method, description.
 fn operations(document: &Value) -> Vec<(String, &'static str, &Value)> {
     let paths = document["paths"].as_object().expect("there are paths");
     let each = paths.iter().flat_map(|(path, item)| {
@@ -22,7 +22,7 @@ fn operations(document: &Value) -> Vec<(String, &'static str, &Value)> {
 }
 
 #[test]
-fn the_document_is_sound() {
+fn the_document_is_valid() {
     let document = document();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
     let mut ids = BTreeSet::new();
@@ -30,13 +30,13 @@ fn the_document_is_sound() {
         let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path}"));
         assert!(ids.insert(id), "{id} twice: {method} {path}");
         assert!(operation["summary"].is_string(), "{method} {path}");
-        // What is in the path is a parameter, and the other way round.
+        // Path templates and path parameters match.
         let of_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let of_path: BTreeSet<&str> = of_path.collect();
         let parameters = operation["parameters"].as_array().into_iter().flatten();
-        let said = parameters.filter(|parameter| parameter["in"] == "path");
-        let said: BTreeSet<&str> = said.map(|one| one["name"].as_str().unwrap()).collect();
-        assert_eq!(of_path, said, "{method} {path}");
+        let declared = parameters.filter(|parameter| parameter["in"] == "path");
+        let declared: BTreeSet<&str> = declared.map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(of_path, declared, "{method} {path}");
         let responses = operation["responses"].as_object().expect("it is answered");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path}");
     }
@@ -58,7 +58,7 @@ fn references(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_document_says_of_requests_what_they_have() {
+fn the_document_describes_all_fields_of_requests() {
     let document = document();
     for Sample { method, path, body, .. } in samples::all() {
         let path = path.replace("/kinds/samples", "/kinds/{kind}");
@@ -81,7 +81,7 @@ fn the_document_says_of_requests_what_they_have() {
     }
 }
 
-/// Whether a value has the fields that a schema asks for, and no others.
+/// Returns whether a value has the required fields of a schema and no unknown ones.
 fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = document.pointer(&name[1..]).expect("it is in the document");
@@ -116,7 +116,7 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
 }
 
 #[test]
-fn every_operation_of_the_document_is_there_and_no_other() {
+fn the_document_and_the_routes_match() {
     let server = Server::start();
     let document = document();
     let mut client = server.client();
@@ -124,7 +124,7 @@ fn every_operation_of_the_document_is_there_and_no_other() {
         let sample = path.replace("{kind}", "k").replace("{id}", "i").replace("{name}", "bug");
         let item = &document["paths"][&path];
         for method in METHODS {
-            // Streams do not end by themselves.
+            // An event stream does not end.
             if sample == "/v1/events" && method == "get" {
                 continue;
             }
@@ -137,7 +137,7 @@ fn every_operation_of_the_document_is_there_and_no_other() {
                 assert_ne!(answer.status, 405, "{method} {path}");
             } else {
                 answer.is("wrong-method");
-                let allowed = answer.header("allow").expect("it says what is allowed");
+                let allowed = answer.header("allow").expect("the allowed methods are listed");
                 let allowed: BTreeSet<String> =
                     allowed.split(',').map(|method| method.trim().to_lowercase()).collect();
                 let mut expected: BTreeSet<String> =
@@ -172,7 +172,7 @@ fn every_problem_is_explained() {
 }
 
 #[test]
-fn paths_that_are_not_there_are_named() {
+fn unknown_paths_are_named() {
     let server = Server::start();
     for path in ["/v1", "/v1/", "/v2/kinds", "/v1/kinds/", "/v1/kinds/mail/", "/v1/kinds//jobs"] {
         let problem = server.get(path).problem();
@@ -183,7 +183,7 @@ fn paths_that_are_not_there_are_named() {
 }
 
 #[test]
-fn whoever_asks_for_the_head_gets_the_head() {
+fn head_requests_get_no_body() {
     let server = Server::start();
     let mut client = server.client();
     server.call("PUT", "/v1/kinds/mail/jobs/a", json!({})).json();
@@ -206,7 +206,7 @@ fn whoever_asks_for_the_head_gets_the_head() {
 }
 
 #[test]
-fn it_says_whether_it_is_well_and_whether_it_is_ready() {
+fn health_and_readiness_are_reported() {
     let server = Server::start();
     let mut client = server.client();
     assert_eq!(client.get("/healthz").text(), "ok\n");
@@ -214,5 +214,5 @@ fn it_says_whether_it_is_well_and_whether_it_is_ready() {
     assert!(client.get("/").text().contains("/v1/openapi.json"));
     assert!(client.get("/metrics").text().contains("# TYPE"));
     assert_eq!(client.get("/v1/workers").json(), json!({"workers": []}));
-    assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}), "looking makes nothing");
+    assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}), "reading creates nothing");
 }

@@ -4,7 +4,7 @@ use crate::api::support::{Server, sort};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Puts a job and claims it: its receipt.
+/// Puts a job, claims it and returns the receipt.
 fn leased(server: &Server, id: &str) -> Value {
     server.call("PUT", &format!("/v1/kinds/mail/jobs/{id}"), json!({"body": 1})).json();
     let claimed = server.call("POST", "/v1/claim", json!({"kinds": ["mail"]})).json();
@@ -13,7 +13,7 @@ fn leased(server: &Server, id: &str) -> Value {
 }
 
 #[test]
-fn each_verb_does_what_it_says() {
+fn each_action_settles_the_lease() {
     let server = Server::start();
     server.call("PATCH", "/v1/kinds/mail", json!({"backoff": {"jitter_percent": 0}})).json();
     for (verb, fields, expected, state) in [
@@ -46,7 +46,7 @@ fn each_verb_does_what_it_says() {
         ),
         ("requeue", json!({"delay": "1h"}), json!({"result": "done"}), "waiting"),
     ] {
-        // By its own path, and by that for all.
+        // By its own path, and by /v1/settle.
         for path in [format!("/v1/{verb}"), "/v1/settle".to_owned()] {
             let mut lease = fields.clone();
             lease["receipt"] = leased(&server, "a");
@@ -61,7 +61,7 @@ fn each_verb_does_what_it_says() {
                 state => assert_eq!(job.json()["state"], state, "{verb} {fields}"),
             }
             server.call("DELETE", "/v1/kinds/mail/jobs/a", json!(null));
-            // Its lease is over, whatever was wanted.
+            // The lease has ended.
             server.call(
                 "POST",
                 "/v1/settle",
@@ -72,7 +72,7 @@ fn each_verb_does_what_it_says() {
 }
 
 #[test]
-fn failures_are_told() {
+fn failures_are_recorded() {
     let server = Server::start();
     let lease = json!({"receipt": leased(&server, "a"), "error": "no such address"});
     server.clock.advance(Duration::from_secs(2));
@@ -87,7 +87,7 @@ fn failures_are_told() {
     );
     assert_eq!((&job["attempts"], &job["deaths"]), (&json!(1), &json!(1)));
     assert_eq!(job["died_at"], "2026-12-01T08:00:02.000Z");
-    // What is too long is cut, and it is still text.
+    // A long error is truncated and stays valid UTF-8.
     let lease = json!({"receipt": leased(&server, "b"), "error": "é".repeat(3000)});
     server.call("POST", "/v1/retry", json!({"leases": [lease]})).json();
     let job = server.get("/v1/kinds/mail/jobs/b").json();
@@ -112,7 +112,7 @@ fn each_lease_of_a_batch_has_its_own_result() {
         {"receipt": receipts[2], "how": "retry", "error": "no"},
     ]});
     let results = server.call("POST", "/v1/settle", leases).results();
-    let told = results.iter().map(|result| match result.get("error") {
+    let outcomes = results.iter().map(|result| match result.get("error") {
         Some(problem) => (sort(problem).name(), problem["field"].as_str().unwrap_or_default()),
         None => (result["result"].as_str().unwrap(), ""),
     });
@@ -128,12 +128,12 @@ fn each_lease_of_a_batch_has_its_own_result() {
         ("invalid", "leases[8].delay"),
         ("retry", ""),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(outcomes.collect::<Vec<_>>(), expected);
     assert_eq!(server.call("POST", "/v1/ack", json!({"leases": []})).results().len(), 0);
 }
 
 #[test]
-fn a_lease_that_another_has_taken_over_is_lost() {
+fn a_job_that_was_claimed_again_has_lost_its_first_lease() {
     let server = Server::start();
     let receipt = leased(&server, "a");
     server.clock.advance(Duration::from_secs(31));

@@ -1,5 +1,4 @@
-//! A server in this process, on a clock that the test moves, and clients that say what they are
-//! told to.
+//! A server in this process with a manual clock, and clients that send raw requests.
 
 use requeue::ManualClock;
 use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
@@ -16,13 +15,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// Nothing takes as long, unless it never comes.
+/// Longer than anything here takes.
 const FOREVER: Duration = Duration::from_secs(20);
 
-/// When the clock of a server begins: 2026-12-01T08:00:00Z.
+/// Start time of the manual clock: 2026-12-01T08:00:00Z.
 pub(crate) const BEGAN_AT: Timestamp = Timestamp::from_millis(1_796_112_000_000);
 
-/// A server, which ends with its test.
+/// A server. Dropping it stops the server and checks that it did not panic.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) clock: ManualClock,
@@ -41,15 +40,15 @@ impl Server {
         Server::of(limits, options, |app| app)
     }
 
-    /// With what the test wants to add to the service.
+    /// Starts a server with additions to the service.
     pub(crate) fn of(limits: Limits, options: Options, add: impl FnOnce(App) -> App) -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, BEGAN_AT);
         Server::at(wall_clock, clock, limits, options, add)
     }
 
-    /// One whose time passes, and that waits for no more than some milliseconds.
-    pub(crate) fn of_this_time() -> Self {
+    /// Starts a server in real time, with short waits.
+    pub(crate) fn in_real_time() -> Self {
         let mut limits = Limits::default();
         limits.wait = Duration::from_millis(20);
         let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
@@ -71,7 +70,7 @@ impl Server {
         count_panics();
         let tcp = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = tcp.local_addr().expect("it is bound");
-        // Without the reaper: leases expire and are ended when a test says so.
+        // Without the reaper: tests decide when expired leases are ended.
         let access = Access::new([], None).expect("nobody needs a token");
         let (listener, service) = (Listener::new(tcp, options), app.clone());
         let serve = async move { service.serve_without_reaper(listener, &access, FOREVER).await };
@@ -83,7 +82,7 @@ impl Server {
         Client::new(self.address)
     }
 
-    /// One request, on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) fn call(&self, method: &str, path: &str, body: Value) -> Answer {
         self.client().call(method, path, body)
     }
@@ -92,17 +91,17 @@ impl Server {
         self.client().get(path)
     }
 
-    /// What the store itself says.
+    /// Reads the store directly.
     pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&dyn Store) -> T) -> T {
         self.runtime.block_on(question(&self.store))
     }
 
-    /// How many requests wait for work.
+    /// Returns how many requests wait for work.
     pub(crate) fn waiting(&self) -> u64 {
         self.get("/v1/stats").json()["waiting_claims"].as_u64().expect("a number")
     }
 
-    /// Comes back when so many requests wait for work.
+    /// Returns when this many requests wait for work.
     pub(crate) fn until_waiting(&self, count: u64) {
         until(&format!("{count} wait"), || self.waiting() == count);
     }
@@ -114,17 +113,17 @@ impl Drop for Server {
         let served = self.served.take().expect("only taken here");
         let ended = self.runtime.block_on(async { tokio::time::timeout(FOREVER, served).await });
         if !std::thread::panicking() {
-            ended.expect("it ends when it is told to").expect("serving does not panic");
+            ended.expect("it ends after the shutdown request").expect("serving does not panic");
             self.store.check();
             assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a server has panicked");
         }
     }
 }
 
-/// What the threads of servers are called.
+/// Name of the servers' threads.
 const THREADS: &str = "server";
 
-/// Panics of all servers: one that is caught is one too many.
+/// Number of panics in all servers, including caught ones.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -140,33 +139,33 @@ fn count_panics() {
     });
 }
 
-/// Comes back when it is so: for what other threads do, and nobody tells.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Polls until the condition holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < FOREVER, "this never came: {what}");
+    while !condition() {
+        assert!(began.elapsed() < FOREVER, "timed out: {what}");
         std::thread::yield_now();
     }
 }
 
-/// A connection that is kept.
+/// A client with a keep-alive connection.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_read_timeout(Some(FOREVER)).expect("a timeout can be set");
-        stream.set_nodelay(true).expect("a socket can be told so");
+        stream.set_nodelay(true).expect("the option can be set");
         Client(BufReader::new(stream))
     }
 
-    /// Sends JSON, or no body where it is null.
+    /// Sends JSON, or no body if it is null.
     pub(crate) fn call(&mut self, method: &str, path: &str, body: Value) -> Answer {
         self.start(method, path, body);
         self.answer_to(method)
     }
 
-    /// The same, without waiting for the answer.
+    /// Sends a request without waiting for the response.
     pub(crate) fn start(&mut self, method: &str, path: &str, body: Value) {
         match body {
             Value::Null => self.send(&request(method, path, "", b"")),
@@ -174,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Sends these very bytes as JSON.
+    /// Sends these bytes as JSON.
     pub(crate) fn send_json(&mut self, method: &str, path: &str, body: &[u8]) -> Answer {
         self.send(&request(method, path, JSON, body));
         self.answer_to(method)
@@ -184,12 +183,12 @@ impl Client {
         self.call("GET", path, Value::Null)
     }
 
-    /// Bytes. Where the server has closed meanwhile, what it said before is still to be read.
+    /// Sends bytes. If the server has closed the connection, its response can still be read.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.get_ref().write_all(bytes);
     }
 
-    /// Nothing more is sent.
+    /// Closes the sending half of the connection.
     pub(crate) fn end(&mut self) {
         let _ = self.0.get_ref().shutdown(Shutdown::Write);
     }
@@ -202,7 +201,7 @@ impl Client {
         self.try_answer(method).expect("the server answers before it closes")
     }
 
-    /// An answer, or none where the connection is closed.
+    /// Reads a response, or returns `None` if the connection is closed.
     pub(crate) fn try_answer(&mut self, method: &str) -> Option<Answer> {
         let first = self.line()?;
         let status = first.get(9..12).and_then(|text| text.parse().ok());
@@ -248,10 +247,10 @@ impl Client {
     }
 }
 
-/// The content type of what is sent.
+/// The content type of requests.
 pub(crate) const JSON: &str = "application/json";
 
-/// A request. Without a body where it has no content type.
+/// Returns the bytes of a request. Without a content type it has no body.
 pub(crate) fn request(method: &str, path: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
     if !content_type.is_empty() {
@@ -279,7 +278,7 @@ impl Answer {
         str::from_utf8(&self.body).expect("answers are UTF-8")
     }
 
-    /// What a request that succeeded was answered.
+    /// Returns the JSON of a 200 response.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
@@ -287,7 +286,7 @@ impl Answer {
         serde_json::from_slice(&self.body).expect("it is JSON")
     }
 
-    /// Each result of a batch.
+    /// Returns the results of a batch.
     #[track_caller]
     pub(crate) fn results(&self) -> Vec<Value> {
         let mut answer = self.json();
@@ -295,13 +294,13 @@ impl Answer {
         std::mem::take(results)
     }
 
-    /// Nothing, and that is well.
+    /// Asserts a 204 response.
     #[track_caller]
     pub(crate) fn nothing(&self) {
         assert_eq!((self.status, self.text()), (204, ""));
     }
 
-    /// The problem that it is about, as its document says: it has all that one has.
+    /// Returns the problem document, and asserts that it is complete.
     #[track_caller]
     pub(crate) fn problem(&self) -> Value {
         let text = String::from_utf8_lossy(&self.body);
@@ -314,7 +313,7 @@ impl Answer {
         document
     }
 
-    /// It is this problem.
+    /// Asserts the type of the problem.
     #[track_caller]
     pub(crate) fn is(&self, name: &str) -> Value {
         let problem = self.problem();
@@ -323,12 +322,12 @@ impl Answer {
     }
 }
 
-/// What is wrong, as the problem says it.
+/// Returns the detail of a problem.
 pub(crate) fn detail(problem: &Value) -> &str {
     problem["detail"].as_str().unwrap_or_default()
 }
 
-/// What sort a problem is: one that is explained.
+/// Returns the type of a problem.
 #[track_caller]
 pub(crate) fn sort(problem: &Value) -> requeue_http::Sort {
     let name = problem["type"].as_str().and_then(|name| name.strip_prefix("/v1/problems/"));

@@ -1,4 +1,4 @@
-//! Whole stores, out and in.
+//! Export, import, restore, backups.
 
 use crate::api::support::{Client, Server, request, until};
 use requeue_server::listen::Options;
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server with some of everything.
+/// A server with jobs in all states, schedules and settings.
 fn filled() -> Server {
     let server = Server::start();
     let mut client = server.client();
@@ -36,14 +36,14 @@ fn import(client: &mut Client, lines: &[u8]) -> crate::api::support::Answer {
     client.answer()
 }
 
-/// All jobs of a server.
+/// Returns all jobs of a server.
 fn jobs(server: &Server) -> Value {
     let list = |kind| server.get(&format!("/v1/kinds/{kind}/jobs?limit=1000")).json();
     json!([list("mail"), list("other")])
 }
 
 #[test]
-fn what_was_exported_can_be_imported_and_is_the_same() {
+fn an_import_restores_an_export() {
     let (from, to) = (filled(), Server::start());
     let export = from.get("/v1/export");
     assert_eq!(export.header("content-type"), Some("application/jsonl"));
@@ -54,20 +54,20 @@ fn what_was_exported_can_be_imported_and_is_the_same() {
     for path in ["/v1/kinds/mail/schedules", "/v1/kinds/mail"] {
         let (mut there, mut here) = (from.get(path).json(), to.get(path).json());
         for kind in [&mut there, &mut here] {
-            // These only rise.
+            // These counters only grow.
             kind["generation"] = json!(null);
             kind["fence"] = json!(null);
         }
         assert_eq!(here, there);
     }
-    // Twice is once.
+    // Importing twice changes nothing.
     let again = import(&mut client, &export.body).json();
     assert_eq!(again["kept"], 304, "{again}");
     assert_eq!(jobs(&to), jobs(&from));
 }
 
 #[test]
-fn an_import_that_is_cut_or_no_export_is_refused_and_says_where() {
+fn an_incomplete_or_invalid_import_is_rejected_with_its_line() {
     let (from, to) = (filled(), Server::start());
     let export = from.get("/v1/export").body;
     let lines: Vec<&[u8]> = export.split_inclusive(|&byte| byte == b'\n').collect();
@@ -91,7 +91,7 @@ fn an_import_that_is_cut_or_no_export_is_refused_and_says_where() {
         let problem = answer.problem();
         assert!(problem["detail"].as_str().unwrap().contains(word), "{shown:?}: {problem}");
     }
-    // It can be begun again.
+    // The import can be repeated.
     import(&mut client, &export).json();
     assert_eq!(jobs(&to), jobs(&from));
 }
@@ -108,7 +108,7 @@ fn an_import_may_be_larger_than_any_request() {
 }
 
 #[test]
-fn no_more_exports_and_imports_are_under_way_than_may() {
+fn the_number_of_exports_and_imports_is_limited() {
     let mut limits = Limits::default();
     limits.transfers = 1;
     let server = Server::with(limits, Options::default());
@@ -120,9 +120,9 @@ fn no_more_exports_and_imports_are_under_way_than_may() {
          expect: 100-continue\r\n\r\n"
     );
     slow.write_all(head.as_bytes()).unwrap();
-    let mut told = [0; 25];
-    slow.read_exact(&mut told).unwrap();
-    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n", "it is being read");
+    let mut interim = [0; 25];
+    slow.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n", "the server reads the body");
     assert_eq!(server.get("/v1/export").is("busy")["limit"], 1);
     import(&mut server.client(), &export).is("busy");
     slow.write_all(&export).unwrap();
@@ -133,28 +133,28 @@ fn no_more_exports_and_imports_are_under_way_than_may() {
 }
 
 #[test]
-fn jobs_of_one_kind_are_restored_as_they_are_told() {
+fn jobs_of_one_kind_are_restored_from_a_list() {
     let (from, to) = (filled(), Server::start());
-    let told = from.get("/v1/kinds/mail/jobs").json()["jobs"].clone();
+    let jobs = from.get("/v1/kinds/mail/jobs").json()["jobs"].clone();
     let kind = from.get("/v1/kinds/mail").json();
     let (generation, fence) = (&kind["generation"], &kind["fence"]);
-    let mut request = json!({"generation": generation, "fence": fence, "jobs": told});
-    request["jobs"].as_array_mut().unwrap().push(told[0].clone());
+    let mut request = json!({"generation": generation, "fence": fence, "jobs": jobs});
+    request["jobs"].as_array_mut().unwrap().push(jobs[0].clone());
     request["jobs"][2]["kind"] = json!("other");
     let results = to.call("POST", "/v1/kinds/mail/restore", request.clone()).results();
     assert_eq!(results[..2], [json!({"result": "created"}), json!({"result": "created"})]);
     assert_eq!(results[2]["error"]["field"], "jobs[2].kind");
-    assert_eq!(to.get("/v1/kinds/mail/jobs").json()["jobs"], told);
+    assert_eq!(to.get("/v1/kinds/mail/jobs").json()["jobs"], jobs);
     let results = to.call("POST", "/v1/kinds/mail/restore", request).results();
     assert_eq!(results[0], json!({"result": "kept"}));
-    // What is put here has a higher generation.
+    // A put after the restore has a higher generation.
     let put = to.call("PUT", "/v1/kinds/mail/jobs/new", json!({})).json();
     assert!(put["generation"].as_u64() > generation.as_u64(), "{put}");
     to.clock.advance(Duration::from_secs(1));
 }
 
 #[test]
-fn backups_are_made_where_they_are_allowed() {
+fn backups_are_made_if_they_are_enabled() {
     let problem = Server::start().call("POST", "/v1/backups", json!(null)).is("not-allowed");
     assert!(problem["detail"].as_str().unwrap().contains("--backups"), "{problem}");
     let server = Server::of(Limits::default(), Options::default(), |app| {

@@ -1,4 +1,4 @@
-//! A store that is watched, on a clock that moves when the test moves it.
+//! An instrumented store on a manual clock.
 
 use requeue::ManualClock;
 use requeue_jobs::{
@@ -15,13 +15,13 @@ pub(crate) struct InstrumentedFixture {
     pub(crate) store: InstrumentedStore,
 }
 
-/// When the test begins.
+/// The time at which a test begins.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// Why a call succeeds.
-pub(crate) const WELL: &str = "the store is well";
+/// For `expect`.
+pub(crate) const WELL: &str = "the store works";
 
 impl InstrumentedFixture {
     /// Changes a job of kind `mail`.
@@ -35,7 +35,7 @@ impl InstrumentedFixture {
         InstrumentedFixture::around(|store| Arc::new(store))
     }
 
-    /// With something between the store and what is watched.
+    /// Wraps the store in another one below the instrumented store.
     pub(crate) fn around(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>) -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, START);
@@ -97,10 +97,10 @@ pub(crate) fn retry() -> Settlement {
     Settlement::Retry { delay: None, error: "no luck".into() }
 }
 
-/// That these lines are in the text.
+/// Asserts that the text contains these lines.
 #[track_caller]
 pub(crate) fn has_lines(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|told| told == *line), "{line} in:\n{text}");
+        assert!(text.lines().any(|found| found == *line), "{line} in:\n{text}");
     }
 }

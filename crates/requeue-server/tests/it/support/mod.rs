@@ -1,4 +1,4 @@
-//! Stores behind a server, as a client has them.
+//! Stores behind a server, reached by the HTTP client.
 
 pub(crate) mod instrumented;
 mod wait_counter;
@@ -24,13 +24,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use wait_counter::WaitCounter;
 
-/// All servers of the process run on it.
+/// The runtime of all servers.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("there are threads"));
 
-/// A server of its own, with the store's time, and without a reaper: tests reap.
+/// A store behind its own server, with a manual clock and without a reaper: tests call reap.
 pub(crate) struct Served {
     client: HttpStore,
-    /// How many have begun to wait: through the client, and at the store.
+    /// How many waits have begun: at the client, and at the store.
     waits: [Arc<AtomicU64>; 2],
     clock: ManualClock,
     wall_clock: WallClock,
@@ -40,14 +40,14 @@ pub(crate) struct Served {
     _server: Server,
 }
 
-/// A server. It ends with this.
+/// A server. Dropping it stops the server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     shutdown: Shutdown,
 }
 
 impl Server {
-    /// This, for those who have access, on a free port.
+    /// Serves `app` on a free port.
     pub(crate) fn start(app: &App, access: &Access, tls: Option<Tls>) -> Self {
         let tcp = RUNTIME.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = tcp.local_addr().expect("it is bound");
@@ -63,7 +63,7 @@ impl Server {
         Server { address, shutdown }
     }
 
-    /// In real time, for everybody.
+    /// Serves a store in real time, without tokens.
     pub(crate) fn of(store: impl Store) -> Self {
         let app = App::new(Arc::new(store), WallClock::system(), Limits::default());
         Server::start(&app, &open(), None)
@@ -80,7 +80,7 @@ impl Drop for Server {
     }
 }
 
-/// For everybody.
+/// Access without tokens.
 pub(crate) fn open() -> Access {
     Access::new([], None).expect("there is no file")
 }
@@ -90,7 +90,7 @@ pub(crate) fn client(address: SocketAddr) -> HttpStore {
 }
 
 impl Served {
-    /// In memory.
+    /// The store in memory.
     pub(crate) fn memory() -> Self {
         let (clock, wall_clock) = time();
         let store = MemoryStore::with(wall_clock.clone());
@@ -99,7 +99,7 @@ impl Served {
         served
     }
 
-    /// In a directory, with hardly any memory.
+    /// The store on disk, with little memory.
     pub(crate) fn disk() -> Self {
         let (clock, wall_clock) = time();
         let directory = env::temp_dir().join(format!("requeue-served-{}", fresh()));
@@ -113,7 +113,7 @@ impl Served {
         served
     }
 
-    /// On a Redis that all tests of the process share.
+    /// The store on Redis; all tests of the process share one server.
     pub(crate) fn redis() -> Self {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
         let (clock, wall_clock) = time();
@@ -137,8 +137,8 @@ impl Served {
         Served { client, waits, clock, wall_clock, check, orders_ties, directory, _server: server }
     }
 
-    /// Until who waits does so at the store: one who was still on the way would wait from a later
-    /// time on. One who gave up may never arrive.
+    /// Waits until all waits have reached the store: a wait that is still on its way would begin at a
+    /// later time. A wait that was given up may never arrive.
     fn settle_down(&self) {
         let [sent, arrived] = &self.waits;
         let end = Instant::now() + Duration::from_secs(2);
@@ -156,7 +156,7 @@ impl Drop for Served {
     }
 }
 
-/// A name that nobody else has.
+/// Returns a unique name.
 fn fresh() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! A store that counts who begins to wait.
+//! A store that counts waits.
 
 use requeue_jobs::{Kind, Layered, Store, StoreFuture};
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts who waits, once they do: whatever the time is from then on, it counts for them.
+/// Counts waits once they have begun: from then on they observe changes of the clock.
 pub(crate) struct WaitCounter {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) waits: Arc<AtomicU64>,
@@ -22,11 +22,11 @@ impl Layered for WaitCounter {
         Box::pin(async move {
             let mut begun = false;
             poll_fn(|cx| {
-                let answer = wait.as_mut().poll(cx);
+                let result = wait.as_mut().poll(cx);
                 if !std::mem::replace(&mut begun, true) {
                     self.waits.fetch_add(1, Ordering::SeqCst);
                 }
-                answer
+                result
             })
             .await
         })
