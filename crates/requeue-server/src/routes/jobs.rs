@@ -271,9 +271,7 @@ async fn change_some(
             let done = bulk::change(store, kind, action, &filter, after, limit).await?;
             Ok(Json(done).into_response())
         }
-        (Some(_), Some(_)) => {
-            Err(invalid("ids", "ids and all exclude each other; send one of them").into())
-        }
+        (Some(_), Some(_)) => Err(invalid("ids", "only one of ids and all is allowed").into()),
         (None, None) => Err(invalid("ids", "ids or all is required").into()),
     }
 }

@@ -242,11 +242,11 @@ async fn pipelined_requests_have_separate_deliveries() {
     let requests =
         "GET /quick HTTP/1.1\r\nhost: test\r\n\r\nGET /slow HTTP/1.1\r\nhost: test\r\n\r\n";
     client.send(requests).await;
-    assert_eq!(client.answer().await.body, "a job");
+    assert_eq!(client.response().await.body, "a job");
     assert_eq!(within(received.recv()).await, Some("taken"));
     assert_eq!(within(received.recv()).await, Some("taken"));
     go.notify_one();
-    assert_eq!(client.answer().await.body, "a job");
+    assert_eq!(client.response().await.body, "a job");
     assert!(after(server, received).await.is_empty());
 }
 

@@ -61,18 +61,18 @@ impl Client {
 
     pub(crate) async fn get(&mut self, path: &str) -> TestResponse {
         self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n")).await;
-        self.answer().await
+        self.response().await
     }
 
-    pub(crate) async fn answer(&mut self) -> TestResponse {
-        answer(&mut self.0).await
+    pub(crate) async fn response(&mut self) -> TestResponse {
+        read_response(&mut self.0).await
     }
 
     /// Returns everything until the server closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = within(self.0.read_to_end(&mut bytes)).await;
-        String::from_utf8(bytes).expect("answers are text")
+        String::from_utf8(bytes).expect("responses are text")
     }
 }
 
@@ -94,7 +94,7 @@ impl TestResponse {
 }
 
 /// Reads one response with a content length.
-pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> TestResponse {
+pub(crate) async fn read_response(stream: &mut (impl AsyncRead + Unpin)) -> TestResponse {
     let mut bytes = Vec::new();
     let head = loop {
         bytes.push(within(stream.read_u8()).await.expect("there is more of the head"));

@@ -40,7 +40,7 @@ async fn requests_follow_one_another_on_one_connection() {
     for _ in 0..3 {
         assert_eq!(client.get("/hello").await.body, "hello");
         client.send(head("/length", 5) + "12345").await;
-        assert_eq!(client.answer().await.body, "5");
+        assert_eq!(client.response().await.body, "5");
     }
     server.stop().await;
 }
@@ -51,10 +51,10 @@ async fn a_body_that_is_too_large_is_rejected_before_or_while_it_is_read() {
     let server = start(router(), options).await;
     let mut client = server.client().await;
     client.send(head("/length", 10) + "0123456789").await;
-    assert_eq!(client.answer().await.body, "10");
+    assert_eq!(client.response().await.body, "10");
     // The content length is enough: no byte of the body is needed.
     client.send(head("/length", 11)).await;
-    let refused = client.answer().await;
+    let refused = client.response().await;
     assert_eq!((refused.status, refused.problem().as_str()), (413, "too-large"));
     assert!(refused.body.contains(r#""limit":10"#) && refused.body.contains(r#""value":11"#));
     assert!(refused.head.contains("connection: close"), "{}", refused.head);
@@ -63,7 +63,7 @@ async fn a_body_that_is_too_large_is_rejected_before_or_while_it_is_read() {
     let mut client = server.client().await;
     let chunked = "POST /length HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
     client.send(format!("{chunked}8\r\n01234567\r\n8\r\n01234567\r\n0\r\n\r\n")).await;
-    assert_eq!(client.answer().await.status, 413);
+    assert_eq!(client.response().await.status, 413);
     drop(client);
     server.stop().await;
 }
@@ -76,11 +76,11 @@ async fn a_client_that_expects_100_continue_gets_413_before_sending() {
         |length| head("/length", length).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
     let mut client = server.client().await;
     client.send(expecting(5)).await;
-    assert_eq!(client.answer().await.status, 100);
+    assert_eq!(client.response().await.status, 100);
     client.send("12345").await;
-    assert_eq!(client.answer().await.status, 200);
+    assert_eq!(client.response().await.status, 200);
     client.send(expecting(50)).await;
-    assert_eq!(client.answer().await.status, 413);
+    assert_eq!(client.response().await.status, 413);
     drop(client);
     server.stop().await;
 }
@@ -95,7 +95,7 @@ async fn a_client_that_sends_everything_before_reading_gets_the_response() {
         client.send(head(path, length)).await;
         client.send("x".repeat(length)).await;
         let expected = if path == "/length" { 413 } else { 200 };
-        assert_eq!(client.answer().await.status, expected);
+        assert_eq!(client.response().await.status, expected);
         drop(client);
     }
     server.stop().await;
@@ -109,9 +109,9 @@ async fn an_unread_body_does_not_close_the_connection() {
     for client in [&mut first, &mut second] {
         for _ in 0..2 {
             client.send(head("/nowhere", 5) + "12345").await;
-            assert_eq!(client.answer().await.status, 404);
+            assert_eq!(client.response().await.status, 404);
             client.send(head("/ignore", 5) + "12345").await;
-            assert_eq!(client.answer().await.body, "whatever");
+            assert_eq!(client.response().await.body, "whatever");
         }
     }
     // Nothing is left that would delay closing or stopping.
@@ -127,7 +127,7 @@ async fn a_streamed_body_may_be_of_any_size() {
     let server = start(router(), options).await;
     let mut client = server.client().await;
     client.send(head("/stream", 1_000_000) + &"x".repeat(1_000_000)).await;
-    assert_eq!(client.answer().await.body, "1000000");
+    assert_eq!(client.response().await.body, "1000000");
     server.stop().await;
 }
 
@@ -137,7 +137,7 @@ async fn a_stalled_body_times_out() {
     for path in ["/length", "/stream"] {
         let mut client = server.client().await;
         client.send(head(path, 10) + "01234").await;
-        let refused = client.answer().await;
+        let refused = client.response().await;
         assert_eq!((refused.status, refused.problem().as_str()), (408, "too-slow"));
     }
     server.stop().await;
@@ -160,11 +160,11 @@ async fn malformed_requests_are_rejected_and_do_not_affect_others() {
     ] {
         let mut client = server.client().await;
         client.send(nonsense).await;
-        let answer = client.rest().await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{nonsense:?}: {answer}");
+        let response = client.rest().await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{nonsense:?}: {response}");
     }
     other.send("host: test\r\n\r\n").await;
-    assert_eq!(other.answer().await.status, 200);
+    assert_eq!(other.response().await.status, 200);
     server.stop().await;
 }
 
@@ -243,7 +243,7 @@ async fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
     assert_eq!(rest, "");
     assert_eq!(busy.get("/hello").await.status, 200);
     go.notify_one();
-    assert_eq!(waiting.answer().await.body, "done");
+    assert_eq!(waiting.response().await.body, "done");
     // Also after a request that waited.
     assert_eq!(waiting.rest().await, "");
     server.stop().await;
@@ -263,7 +263,7 @@ async fn the_number_of_connections_is_limited() {
     let mut byte = [0; 1];
     assert!(second.0.try_read(&mut byte).is_err(), "the second was served");
     drop(first);
-    assert_eq!(second.answer().await.status, 200);
+    assert_eq!(second.response().await.status, 200);
     server.stop().await;
 }
 
@@ -286,17 +286,17 @@ async fn bodies_in_memory_are_bounded_over_all_requests() {
     within(arrived.notified()).await;
     let mut second = server.client().await;
     second.send(head("/length", 80) + &"x".repeat(80)).await;
-    let refused = second.answer().await;
+    let refused = second.response().await;
     assert_eq!((refused.status, refused.problem().as_str()), (503, "busy"));
     // A request that fits is served, and so is a large one once there is room.
     let mut small = server.client().await;
     small.send(head("/length", 20) + &"x".repeat(20)).await;
-    assert_eq!(small.answer().await.status, 200);
+    assert_eq!(small.response().await.status, 200);
     go.notify_one();
-    assert_eq!(first.answer().await.body, "80");
+    assert_eq!(first.response().await.body, "80");
     let mut third = server.client().await;
     third.send(head("/length", 80) + &"x".repeat(80)).await;
-    assert_eq!(third.answer().await.body, "80");
+    assert_eq!(third.response().await.body, "80");
     server.stop().await;
 }
 
@@ -343,6 +343,6 @@ async fn with_few_files() {
     last.send("GET /hello HTTP/1.1\r\nhost: test\r\n\r\n").await;
     assert_eq!(clients[0].get("/hello").await.status, 200);
     clients.clear();
-    assert_eq!(last.answer().await.status, 200);
+    assert_eq!(last.response().await.status, 200);
     server.stop().await;
 }

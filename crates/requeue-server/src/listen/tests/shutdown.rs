@@ -34,9 +34,9 @@ async fn idle_connections_close_and_requests_in_flight_finish() {
     within(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
     assert!(!server.task.is_finished());
     go.notify_one();
-    let answer = busy.answer().await;
-    assert_eq!(answer.body, "done");
-    assert!(answer.head.contains("connection: close"), "{}", answer.head);
+    let response = busy.response().await;
+    assert_eq!(response.body, "done");
+    assert!(response.head.contains("connection: close"), "{}", response.head);
     assert_eq!(busy.rest().await, "");
     within(server.task).await.unwrap();
 }
@@ -57,7 +57,7 @@ async fn a_handler_that_watches_the_shutdown_ends_early() {
     client.send("GET / HTTP/1.1\r\nhost: test\r\n\r\n").await;
     within(arrived.notified()).await;
     shutdown.request();
-    assert_eq!(client.answer().await.body, "nothing yet");
+    assert_eq!(client.response().await.body, "nothing yet");
     server.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! TLS connections, reloading, and errors in certificate files.
 
-use super::harness::{FOREVER, LATER, Server, answer, start_with, within};
+use super::harness::{FOREVER, LATER, Server, read_response, start_with, within};
 use crate::listen::{Delivery, Options, Tls, TlsError};
 use axum::extract::Path as Parameter;
 use axum::routing::get;
@@ -79,7 +79,7 @@ async fn connect(server: &Server, trusted: &Path) -> std::io::Result<TlsStream<T
 
 async fn hello(stream: &mut TlsStream<TcpStream>) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.expect("it is read");
-    answer(stream).await.body
+    read_response(stream).await.body
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn an_answer_over_tls_is_delivered_or_undone_too() {
     for size in [1, 100_000, 10_000_000] {
         let request = format!("GET /{size} HTTP/1.1\r\nhost: test\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
-        assert_eq!(answer(&mut client).await.body.len(), size);
+        assert_eq!(read_response(&mut client).await.body.len(), size);
         assert_eq!(within(received.recv()).await, Some("taken"));
     }
     client.write_all(b"GET /64000000 HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
@@ -140,7 +140,7 @@ async fn a_handshake_that_fails_or_hangs_harms_nobody_else() {
     assert_eq!(hello(&mut client).await, "hello");
     let mut bytes = Vec::new();
     let _ = within(plain.0.read_to_end(&mut bytes)).await;
-    assert!(!bytes.starts_with(b"HTTP"), "answered without TLS");
+    assert!(!bytes.starts_with(b"HTTP"), "response without TLS");
     assert_eq!(silent.rest().await, "");
     drop(client);
     server.stop().await;

@@ -1,7 +1,7 @@
 //! Invalid input: each request is rejected with a problem that names the error, and nothing is lost.
 
 use crate::api::samples::{self, Sample, places};
-use crate::api::support::{Answer, Client, JSON, Server, detail, request, sort};
+use crate::api::support::{Client, JSON, Server, TestResponse, detail, request, sort};
 use serde_json::{Value, json};
 
 /// A server with a job that must still exist at the end.
@@ -22,17 +22,22 @@ impl Trial {
     #[track_caller]
     fn refused(&mut self, bytes: &[u8]) -> Value {
         self.client.send(bytes);
-        let answer = self.client.answer();
+        let response = self.client.response();
         let problem =
-            self.is_refused(&answer, &String::from_utf8_lossy(&bytes[..bytes.len().min(300)]));
-        self.goes_on(&answer);
+            self.is_refused(&response, &String::from_utf8_lossy(&bytes[..bytes.len().min(300)]));
+        self.goes_on(&response);
         problem
     }
 
     #[track_caller]
-    fn is_refused(&self, answer: &Answer, sent: &str) -> Value {
-        assert!((400..500).contains(&answer.status), "{sent}\n{} {}", answer.status, answer.text());
-        answer.problem()
+    fn is_refused(&self, response: &TestResponse, sent: &str) -> Value {
+        assert!(
+            (400..500).contains(&response.status),
+            "{sent}\n{} {}",
+            response.status,
+            response.text()
+        );
+        response.problem()
     }
 
     #[track_caller]
@@ -42,8 +47,8 @@ impl Trial {
 
     /// Asserts that the server still works and that the job still exists.
     #[track_caller]
-    fn goes_on(&mut self, answer: &Answer) {
-        if answer.header("connection") == Some("close") {
+    fn goes_on(&mut self, response: &TestResponse) {
+        if response.header("connection") == Some("close") {
             self.client = self.server.client();
         }
         let kept = self.client.get("/v1/kinds/kept/jobs/kept").json();
@@ -117,8 +122,8 @@ fn every_endpoint_rejects_json_of_the_wrong_shape() {
             ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json ;x"]
         {
             trial.client.send(&request(method, path, content_type, text.as_bytes()));
-            let answer = trial.client.answer();
-            assert!(matches!(answer.status, 200 | 204), "{content_type}: {}", answer.text());
+            let response = trial.client.response();
+            assert!(matches!(response.status, 200 | 204), "{content_type}: {}", response.text());
         }
     }
 }
@@ -517,13 +522,13 @@ fn a_problem_repeats_only_a_short_part_of_the_request() {
         ("/v1/settle", json!({"leases": [{"receipt": "", "how": long}]})),
     ] {
         trial.client.start("POST", path, body);
-        let answer = trial.client.answer();
-        trial.is_refused(&answer, path);
-        assert!(answer.body.len() < 20_000, "{} bytes", answer.body.len());
-        trial.goes_on(&answer);
+        let response = trial.client.response();
+        trial.is_refused(&response, path);
+        assert!(response.body.len() < 20_000, "{} bytes", response.body.len());
+        trial.goes_on(&response);
     }
     let leases = json!({"leases": [{"receipt": long}, {"receipt": "é".repeat(1 << 20)}]});
-    let answer = trial.client.call("POST", "/v1/ack", leases);
-    assert_eq!(answer.results().len(), 2);
-    assert!(answer.body.len() < 40_000, "{} bytes", answer.body.len());
+    let response = trial.client.call("POST", "/v1/ack", leases);
+    assert_eq!(response.results().len(), 2);
+    assert!(response.body.len() < 40_000, "{} bytes", response.body.len());
 }

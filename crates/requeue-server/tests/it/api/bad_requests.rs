@@ -1,7 +1,7 @@
 //! Requests that violate HTTP, and slow clients: they are rejected or disconnected, have no effect,
 //! and do not affect other clients.
 
-use crate::api::support::{Answer, JSON, Server, detail, request};
+use crate::api::support::{JSON, Server, TestResponse, detail, request};
 use requeue_server::Limits;
 use requeue_server::listen::Options;
 use serde_json::json;
@@ -27,18 +27,18 @@ fn assert_unaffected(server: &Server) {
 }
 
 /// Sends these bytes, and returns all responses until the server closes the connection.
-fn answers(server: &Server, bytes: &[u8]) -> Vec<Answer> {
+fn responses(server: &Server, bytes: &[u8]) -> Vec<TestResponse> {
     let mut client = server.client();
     client.send(bytes);
-    std::iter::from_fn(|| client.try_answer("GET")).collect()
+    std::iter::from_fn(|| client.try_response("GET")).collect()
 }
 
 /// Does the same, and closes the sending half of the connection.
-fn cut(server: &Server, bytes: &[u8]) -> Vec<Answer> {
+fn cut(server: &Server, bytes: &[u8]) -> Vec<TestResponse> {
     let mut client = server.client();
     client.send(bytes);
     client.end();
-    std::iter::from_fn(|| client.try_answer("GET")).collect()
+    std::iter::from_fn(|| client.try_response("GET")).collect()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn invalid_requests_are_rejected_and_the_connection_closed() {
         ),
     ] {
         let got: Vec<u16> =
-            answers(&server, text.as_bytes()).iter().map(|one| one.status).collect();
+            responses(&server, text.as_bytes()).iter().map(|one| one.status).collect();
         let shown: String = text.chars().take(120).collect();
         assert!(
             got.len() <= 1 && got.iter().all(|status| statuses.contains(status)),
@@ -101,7 +101,7 @@ fn a_request_with_two_lengths_is_rejected() {
         )
     };
     let statuses = |text: String| -> Vec<u16> {
-        answers(&server, text.as_bytes()).iter().map(|one| one.status).collect()
+        responses(&server, text.as_bytes()).iter().map(|one| one.status).collect()
     };
     // By its chunks, it is a request and a second one. The second must not be served: a proxy in
     // front may have read the bytes in the other way (request smuggling).
@@ -134,7 +134,7 @@ fn an_incomplete_request_has_no_effect() {
     assert_unaffected(&server);
     let mut client = server.client();
     client.send(chunked.as_bytes());
-    assert_eq!(client.answer().status, 200, "the whole of it is one");
+    assert_eq!(client.response().status, 200, "the whole of it is one");
 }
 
 #[test]
@@ -144,14 +144,14 @@ fn garbage_after_a_valid_request_is_rejected() {
     bytes.extend(request("GET", "/v1/kinds/kept/jobs/kept", "", b""));
     bytes.extend(b"\xff\xfe garbage\r\n\r\n");
     bytes.extend(request("DELETE", "/v1/kinds/kept/jobs/kept", "", b""));
-    let got: Vec<u16> = answers(&server, &bytes).iter().map(|one| one.status).collect();
+    let got: Vec<u16> = responses(&server, &bytes).iter().map(|one| one.status).collect();
     assert_eq!(got, [200, 200, 400], "nothing behind it is done");
     assert_unaffected(&server);
     // An unexpected body is skipped or ends the connection; it is never taken for a request.
     let mut bytes =
         request("GET", "/healthz", JSON, b"DELETE /v1/kinds/kept/jobs/kept HTTP/1.1\r\n\r\n");
     bytes.extend(b"GET /v1/kinds HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let got: Vec<u16> = answers(&server, &bytes).iter().map(|one| one.status).collect();
+    let got: Vec<u16> = responses(&server, &bytes).iter().map(|one| one.status).collect();
     assert!(got == [200, 200] || got == [200], "{got:?}");
     assert_unaffected(&server);
 }
@@ -159,17 +159,17 @@ fn garbage_after_a_valid_request_is_rejected() {
 #[test]
 fn http_1_0_clients_are_served() {
     let server = server(Options::default());
-    let got = answers(&server, b"GET /v1/kinds/kept/jobs/kept HTTP/1.0\r\n\r\n");
+    let got = responses(&server, b"GET /v1/kinds/kept/jobs/kept HTTP/1.0\r\n\r\n");
     assert_eq!(got.len(), 1);
     assert_eq!(got[0].json()["body"], "kept");
     let put = "PUT /v1/kinds/kept/jobs/kept HTTP/1.0\r\ncontent-type: application/json\r\n\
                content-length: 15\r\n\r\n{\"body\":\"kept\"}";
-    assert_eq!(answers(&server, put.as_bytes())[0].json()["outcome"], "updated");
+    assert_eq!(responses(&server, put.as_bytes())[0].json()["outcome"], "updated");
     // An export has no content length, and HTTP/1.0 has no chunks.
-    let got = answers(&server, b"GET /v1/export HTTP/1.0\r\n\r\n");
+    let got = responses(&server, b"GET /v1/export HTTP/1.0\r\n\r\n");
     assert!(got[0].text().trim_end().lines().last().is_some_and(|line| line.contains("end")));
     // Without a content length there is no body.
-    let got = answers(
+    let got = responses(
         &server,
         b"POST /v1/reap HTTP/1.0\r\ncontent-type: application/json\r\n\r\n{\"max\":1}",
     );
@@ -179,8 +179,8 @@ fn http_1_0_clients_are_served() {
 
 /// Asserts the response to a request that was not read completely.
 #[track_caller]
-fn assert_rejected(answer: &Answer, name: &str, word: &str) {
-    let problem = answer.is(name);
+fn assert_rejected(response: &TestResponse, name: &str, word: &str) {
+    let problem = response.is(name);
     assert!(detail(&problem).contains(word), "{word}: {problem}");
 }
 
@@ -191,14 +191,14 @@ fn a_request_that_is_too_large_is_rejected_before_it_is_read() {
     let path = "/v1/kinds/mail/jobs/a";
     let mut client = server.client();
     client.send(&request("PUT", path, JSON, &large));
-    assert_rejected(&client.answer(), "too-large", "1000 bytes");
+    assert_rejected(&client.response(), "too-large", "1000 bytes");
     let mut client = server.client();
     let head = format!(
         "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
          transfer-encoding: chunked\r\n\r\n3e9\r\n"
     );
     client.send(&[head.as_bytes(), &large, b"\r\n0\r\n\r\n"].concat());
-    assert_rejected(&client.answer(), "too-large", "1000 bytes");
+    assert_rejected(&client.response(), "too-large", "1000 bytes");
     // The maximum size.
     let mut client = server.client();
     let fits = [&b"{}"[..], &large[..998]].concat();
@@ -217,14 +217,14 @@ fn a_client_that_is_too_slow_times_out() {
     let whole = request("PUT", "/v1/kinds/mail/jobs/a", JSON, br#"{"body": 1}"#);
     let mut client = server.client();
     client.send(&whole[..whole.len() - 1]);
-    assert_rejected(&client.answer(), "too-slow", "100ms");
+    assert_rejected(&client.response(), "too-slow", "100ms");
     // Also for imports, which may have any size.
     let mut client = server.client();
     client.send(b"POST /v1/import HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{\"");
-    assert_rejected(&client.answer(), "too-slow", "100ms");
+    assert_rejected(&client.response(), "too-slow", "100ms");
     // An unfinished head gets no response.
     let mut client = server.client();
     client.send(b"GET /v1/kinds HTTP/1.1\r\nhost: x\r\nx: ");
-    assert!(client.try_answer("GET").is_none());
+    assert!(client.try_response("GET").is_none());
     assert_unaffected(&server);
 }

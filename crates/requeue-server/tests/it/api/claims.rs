@@ -62,13 +62,13 @@ fn a_waiting_claim_returns_when_a_job_is_ready() {
     let mut client = start_claim(&server, claim("1m"));
     server.until_waiting(1);
     put(&server, "a");
-    assert_eq!(client.answer().json()["jobs"][0]["id"], "a");
+    assert_eq!(client.response().json()["jobs"][0]["id"], "a");
     // On the same connection, for a job that becomes due.
     server.call("PUT", "/v1/kinds/mail/jobs/b", json!({"delay": "5s"})).json();
     client.start("POST", "/v1/claim", claim("1m"));
     server.until_waiting(1);
     server.clock.advance(Duration::from_secs(5));
-    assert_eq!(client.answer().json()["jobs"][0]["id"], "b");
+    assert_eq!(client.response().json()["jobs"][0]["id"], "b");
     server.until_waiting(0);
 }
 
@@ -91,10 +91,10 @@ fn one_of_many_waiting_claims_gets_the_job() {
     for n in 0..49 {
         put(&server, &format!("b{n}"));
     }
-    let answers = clients.iter_mut().map(|client| client.answer().json());
-    let ids = answers.map(|answer| {
-        assert_eq!(answer["jobs"].as_array().map(Vec::len), Some(1));
-        answer["jobs"][0]["id"].as_str().unwrap().to_owned()
+    let responses = clients.iter_mut().map(|client| client.response().json());
+    let ids = responses.map(|response| {
+        assert_eq!(response["jobs"].as_array().map(Vec::len), Some(1));
+        response["jobs"][0]["id"].as_str().unwrap().to_owned()
     });
     let mut ids: Vec<String> = ids.collect();
     ids.sort();
@@ -113,9 +113,9 @@ fn the_number_of_waiting_claims_is_limited() {
     for (path, body) in
         [("/v1/claim", claim("1m")), ("/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}))]
     {
-        let answer = server.call("POST", path, body);
-        assert_eq!(answer.header("retry-after"), Some("1"));
-        assert_eq!(answer.is("busy")["limit"], 2);
+        let response = server.call("POST", path, body);
+        assert_eq!(response.header("retry-after"), Some("1"));
+        assert_eq!(response.is("busy")["limit"], 2);
     }
     // Claims that need not wait are served, and a claim that ends makes room.
     server.call("POST", "/v1/claim", claim("0s")).json();
@@ -125,8 +125,8 @@ fn the_number_of_waiting_claims_is_limited() {
     server.until_waiting(2);
     put(&server, "a");
     put(&server, "b");
-    first.answer().json();
-    third.answer().json();
+    first.response().json();
+    third.response().json();
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn the_limit_of_waiting_claims_may_be_any_number() {
     let mut client = start_claim(&server, claim("1m"));
     server.until_waiting(1);
     put(&server, "a");
-    client.answer().json();
+    client.response().json();
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_disconnected_client_gets_no_job() {
     drop(gone);
     server.until_waiting(1);
     put(&server, "a");
-    let claimed = stays.answer().json();
+    let claimed = stays.response().json();
     assert_eq!(claimed["jobs"][0]["id"], "a");
     assert_eq!(claimed["jobs"][0]["attempt"], 1);
 }
@@ -198,7 +198,7 @@ fn a_job_that_arrives_as_its_client_disconnects_is_done_by_another() {
         if expires {
             server.clock.advance(Duration::from_secs(30));
         }
-        let claimed = stays.answer().json();
+        let claimed = stays.response().json();
         assert_eq!(claimed["jobs"][0]["id"], *id);
         let attempt = claimed["jobs"][0]["attempt"].as_u64().unwrap();
         assert!(attempt == 1 || (expires && attempt == 2), "{attempt}");
@@ -222,7 +222,7 @@ fn paused_and_full_kinds_return_no_jobs() {
     server.call("POST", "/v1/ack", leases).json();
     assert_eq!(server.waiting(), 1);
     server.call("POST", "/v1/kinds/mail/resume", json!(null)).nothing();
-    assert_eq!(client.answer().json()["jobs"][0]["id"], "b");
+    assert_eq!(client.response().json()["jobs"][0]["id"], "b");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_wait_claims_nothing() {
     client.start("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"}));
     server.until_waiting(1);
     put(&server, "a");
-    client.answer().nothing();
+    client.response().nothing();
     assert_eq!(server.get("/v1/kinds/mail/jobs/a").json()["state"], "ready");
     // A job is ready.
     client.call("POST", "/v1/wait", json!({"kinds": ["mail"], "wait": "1m"})).nothing();
@@ -240,7 +240,7 @@ fn a_wait_claims_nothing() {
     client.start("POST", "/v1/wait", json!({"kinds": ["other"], "wait": "500ms"}));
     server.until_waiting(1);
     server.clock.advance(Duration::from_millis(500));
-    client.answer().nothing();
+    client.response().nothing();
 }
 
 #[test]
@@ -251,6 +251,6 @@ fn waiting_claims_return_when_the_server_stops() {
     let mut claiming = start_claim(&server, claim("1m"));
     server.until_waiting(2);
     server.app.shutdown().request();
-    assert_eq!(claiming.answer().json(), json!({"jobs": []}));
-    waiting.answer().nothing();
+    assert_eq!(claiming.response().json(), json!({"jobs": []}));
+    waiting.response().nothing();
 }

@@ -131,14 +131,14 @@ fn matching_jobs_are_changed_in_bounded_steps() {
         let (mut sums, mut calls) = ([0, 0, 0], 0);
         let mut request = json!({"all": all, "limit": limit});
         loop {
-            let answer = client.call("POST", &format!("/v1/kinds/mail/{verb}"), request.clone());
-            let answer = answer.json();
+            let response = client.call("POST", &format!("/v1/kinds/mail/{verb}"), request.clone());
+            let response = response.json();
             let counts =
-                ["matched", "changed", "failed"].map(|name| answer[name].as_u64().unwrap());
+                ["matched", "changed", "failed"].map(|name| response[name].as_u64().unwrap());
             assert!(counts[0] <= limit as u64);
             (0..3).for_each(|n| sums[n] += counts[n]);
             calls += 1;
-            match &answer["cursor"] {
+            match &response["cursor"] {
                 Value::Null => return (sums, calls),
                 cursor => request["after"] = cursor.clone(),
             }

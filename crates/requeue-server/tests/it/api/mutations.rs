@@ -31,20 +31,20 @@ fn random_mutations_of_requests_do_no_harm() {
             }
             client.send(&request(method, &path, JSON, &bytes));
             let text = String::from_utf8_lossy(&bytes);
-            let Some(answer) = client.try_answer(method) else {
+            let Some(response) = client.try_response(method) else {
                 return Err(format!("{method} {path} {text}: the connection was closed"));
             };
-            match answer.status {
-                200 => drop(answer.json()),
+            match response.status {
+                200 => drop(response.json()),
                 204 => {}
-                400..500 => drop(answer.problem()),
+                400..500 => drop(response.problem()),
                 status => {
-                    return Err(format!("{method} {path} {text}: {status} {}", answer.text()));
+                    return Err(format!("{method} {path} {text}: {status} {}", response.text()));
                 }
             }
-            accepted += usize::from(answer.status < 300);
+            accepted += usize::from(response.status < 300);
             // If a request is rejected before it was read, the rest of it is not awaited.
-            if answer.status >= 400 && bytes.len() > 4000 {
+            if response.status >= 400 && bytes.len() > 4000 {
                 client = server.client();
             }
             let kept = client.get("/v1/kinds/kept/jobs/kept").json();

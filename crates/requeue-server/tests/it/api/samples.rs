@@ -173,7 +173,7 @@ fn the_samples_are_valid_and_cover_every_endpoint() {
     }
     assert!(missing.is_empty(), "{missing:?}");
     for Sample { method, path, body, .. } in all() {
-        let answer = server.call(method, path, body);
-        assert!(matches!(answer.status, 200 | 204), "{method} {path}: {}", answer.text());
+        let response = server.call(method, path, body);
+        assert!(matches!(response.status, 200 | 204), "{method} {path}: {}", response.text());
     }
 }

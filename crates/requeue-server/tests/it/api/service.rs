@@ -128,16 +128,16 @@ fn the_document_and_the_routes_match() {
             if sample == "/v1/events" && method == "get" {
                 continue;
             }
-            let answer = client.call(&method.to_uppercase(), &sample, json!(null));
+            let response = client.call(&method.to_uppercase(), &sample, json!(null));
             if item.get(method).is_some() {
                 assert!(
-                    !matches!(answer.status, 404 | 405) || method == "get" || method == "delete",
+                    !matches!(response.status, 404 | 405) || method == "get" || method == "delete",
                     "{method} {path}"
                 );
-                assert_ne!(answer.status, 405, "{method} {path}");
+                assert_ne!(response.status, 405, "{method} {path}");
             } else {
-                answer.is("wrong-method");
-                let allowed = answer.header("allow").expect("the allowed methods are listed");
+                response.is("wrong-method");
+                let allowed = response.header("allow").expect("the allowed methods are listed");
                 let allowed: BTreeSet<String> =
                     allowed.split(',').map(|method| method.trim().to_lowercase()).collect();
                 let mut expected: BTreeSet<String> =
@@ -165,9 +165,9 @@ fn every_problem_is_explained() {
         }
     }
     for name in ["nonsense", "%ff", "%00"] {
-        let answer = client.get(&format!("/v1/problems/{name}"));
-        assert!(matches!(answer.status, 400 | 404), "{name}");
-        answer.problem();
+        let response = client.get(&format!("/v1/problems/{name}"));
+        assert!(matches!(response.status, 400 | 404), "{name}");
+        response.problem();
     }
 }
 

@@ -83,11 +83,11 @@ impl Server {
     }
 
     /// Sends one request on a new connection.
-    pub(crate) fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub(crate) fn call(&self, method: &str, path: &str, body: Value) -> TestResponse {
         self.client().call(method, path, body)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> TestResponse {
         self.client().get(path)
     }
 
@@ -160,9 +160,9 @@ impl Client {
     }
 
     /// Sends JSON, or no body if it is null.
-    pub(crate) fn call(&mut self, method: &str, path: &str, body: Value) -> Answer {
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: Value) -> TestResponse {
         self.start(method, path, body);
-        self.answer_to(method)
+        self.response_to(method)
     }
 
     /// Sends a request without waiting for the response.
@@ -174,12 +174,12 @@ impl Client {
     }
 
     /// Sends these bytes as JSON.
-    pub(crate) fn send_json(&mut self, method: &str, path: &str, body: &[u8]) -> Answer {
+    pub(crate) fn send_json(&mut self, method: &str, path: &str, body: &[u8]) -> TestResponse {
         self.send(&request(method, path, JSON, body));
-        self.answer_to(method)
+        self.response_to(method)
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> TestResponse {
         self.call("GET", path, Value::Null)
     }
 
@@ -193,47 +193,47 @@ impl Client {
         let _ = self.0.get_ref().shutdown(Shutdown::Write);
     }
 
-    pub(crate) fn answer(&mut self) -> Answer {
-        self.answer_to("GET")
+    pub(crate) fn response(&mut self) -> TestResponse {
+        self.response_to("GET")
     }
 
-    fn answer_to(&mut self, method: &str) -> Answer {
-        self.try_answer(method).expect("the server answers before it closes")
+    fn response_to(&mut self, method: &str) -> TestResponse {
+        self.try_response(method).expect("the server responds before it closes")
     }
 
     /// Reads a response, or returns `None` if the connection is closed.
-    pub(crate) fn try_answer(&mut self, method: &str) -> Option<Answer> {
+    pub(crate) fn try_response(&mut self, method: &str) -> Option<TestResponse> {
         let first = self.line()?;
         let status = first.get(9..12).and_then(|text| text.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status: {first:?}"));
-        let mut answer = Answer { status, headers: Vec::new(), body: Vec::new() };
+        let mut response = TestResponse { status, headers: Vec::new(), body: Vec::new() };
         loop {
             let line = self.line().expect("there is more of the head");
             let Some((name, value)) = line.split_once(": ") else { break };
-            answer.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+            response.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
         if method == "HEAD" || status == 204 {
-            return Some(answer);
+            return Some(response);
         }
-        if let Some(length) = answer.header("content-length") {
-            answer.body = vec![0; length.parse().expect("a length is a number")];
-            self.0.read_exact(&mut answer.body).expect("there is more of the body");
-        } else if answer.header("transfer-encoding") == Some("chunked") {
+        if let Some(length) = response.header("content-length") {
+            response.body = vec![0; length.parse().expect("a length is a number")];
+            self.0.read_exact(&mut response.body).expect("there is more of the body");
+        } else if response.header("transfer-encoding") == Some("chunked") {
             loop {
                 let size = self.line().expect("there is another chunk");
                 let size = usize::from_str_radix(&size, 16).expect("a chunk has a size");
                 let mut chunk = vec![0; size];
                 self.0.read_exact(&mut chunk).expect("there is more of the chunk");
-                answer.body.append(&mut chunk);
+                response.body.append(&mut chunk);
                 self.line();
                 if size == 0 {
                     break;
                 }
             }
         } else {
-            self.0.read_to_end(&mut answer.body).expect("there is an end");
+            self.0.read_to_end(&mut response.body).expect("there is an end");
         }
-        Some(answer)
+        Some(response)
     }
 
     fn line(&mut self) -> Option<String> {
@@ -242,7 +242,7 @@ impl Client {
             Ok(0) => None,
             Ok(_) => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
-            Err(error) => panic!("no answer: {error}"),
+            Err(error) => panic!("no response: {error}"),
         }
     }
 }
@@ -263,19 +263,19 @@ pub(crate) fn request(method: &str, path: &str, content_type: &str, body: &[u8])
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|header| header.0 == name).map(|header| &*header.1)
     }
 
     pub(crate) fn text(&self) -> &str {
-        str::from_utf8(&self.body).expect("answers are UTF-8")
+        str::from_utf8(&self.body).expect("responses are UTF-8")
     }
 
     /// Returns the JSON of a 200 response.
@@ -289,8 +289,8 @@ impl Answer {
     /// Returns the results of a batch.
     #[track_caller]
     pub(crate) fn results(&self) -> Vec<Value> {
-        let mut answer = self.json();
-        let results = answer["results"].as_array_mut().expect("there are results");
+        let mut response = self.json();
+        let results = response["results"].as_array_mut().expect("there are results");
         std::mem::take(results)
     }
 

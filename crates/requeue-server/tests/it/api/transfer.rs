@@ -31,9 +31,9 @@ fn filled() -> Server {
     server
 }
 
-fn import(client: &mut Client, lines: &[u8]) -> crate::api::support::Answer {
+fn import(client: &mut Client, lines: &[u8]) -> crate::api::support::TestResponse {
     client.send(&request("POST", "/v1/import", "application/jsonl", lines));
-    client.answer()
+    client.response()
 }
 
 /// Returns all jobs of a server.
@@ -85,10 +85,10 @@ fn an_incomplete_or_invalid_import_is_rejected_with_its_line() {
         (&broken, "line 2"),
         (&[b'x'; 3 << 20], "line 1"),
     ] {
-        let answer = import(&mut client, bytes);
+        let response = import(&mut client, bytes);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
-        assert!(matches!(answer.status, 400 | 422), "{shown:?}: {}", answer.text());
-        let problem = answer.problem();
+        assert!(matches!(response.status, 400 | 422), "{shown:?}: {}", response.text());
+        let problem = response.problem();
         assert!(problem["detail"].as_str().unwrap().contains(word), "{shown:?}: {problem}");
     }
     // The import can be repeated.
@@ -126,9 +126,9 @@ fn the_number_of_exports_and_imports_is_limited() {
     assert_eq!(server.get("/v1/export").is("busy")["limit"], 1);
     import(&mut server.client(), &export).is("busy");
     slow.write_all(&export).unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let mut response = String::new();
+    slow.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
     until("there is room again", || server.get("/v1/export").status == 200);
 }
 
