@@ -6,7 +6,7 @@ use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
 use crate::reaper::Reaper;
 use crate::requests;
-use crate::routes::{self, Backup};
+use crate::routes::{self, BackupFn};
 use axum::Router;
 use requeue::Clock;
 use requeue_http::wire::Reading;
@@ -59,7 +59,7 @@ struct Shared {
     shutdown: Shutdown,
     tasks: TaskTracker,
     started: Instant,
-    backup: OnceLock<Arc<Backup>>,
+    backup: OnceLock<Arc<BackupFn>>,
     backup_lock: Arc<Mutex<()>>,
 }
 
@@ -91,7 +91,7 @@ impl App {
     }
 
     /// Enables `POST /v1/backups`, which calls `backup`. If it was enabled before, nothing changes.
-    pub fn with_backup(self, backup: Arc<Backup>) -> Self {
+    pub fn with_backup(self, backup: Arc<BackupFn>) -> Self {
         let _ = self.shared.backup.set(backup);
         self
     }
@@ -107,8 +107,8 @@ impl App {
         &self.shared.shutdown
     }
 
-    /// Serves requests until [`shutdown`](Self::shutdown) is requested, and runs a [`Reaper`], which
-    /// ends expired leases and drops old dead jobs.
+    /// Serves requests until [`shutdown`](Self::shutdown) is requested, and runs a [`Reaper`],
+    /// which ends expired leases and drops old dead jobs.
     ///
     /// When this returns, no request is in flight. Jobs that were claimed for clients that did not
     /// receive them have been released, unless that took longer than `limit` after the shutdown
@@ -171,7 +171,7 @@ impl App {
         &self.shared.tasks
     }
 
-    pub(crate) fn backup(&self) -> Option<Arc<Backup>> {
+    pub(crate) fn backup(&self) -> Option<Arc<BackupFn>> {
         self.shared.backup.get().cloned()
     }
 

@@ -50,8 +50,8 @@ struct Shared {
 
 impl Access {
     /// Uses the given tokens and those in the file, if there is one (see [`Tokens::read`]). Without
-    /// any token every request is allowed. Fails if a token is invalid, or if the file cannot be read
-    /// or contains no token.
+    /// any token every request is allowed. Fails if a token is invalid, or if the file cannot be
+    /// read or contains no token.
     pub fn new(
         given: impl IntoIterator<Item = (Right, String)>,
         file: Option<PathBuf>,
@@ -71,8 +71,8 @@ impl Access {
         Self { local_names: true, ..self }
     }
 
-    /// Reads the token file again; later requests use the new tokens. If it fails, the current tokens
-    /// stay in use.
+    /// Reads the token file again; later requests use the new tokens. If it fails, the current
+    /// tokens stay in use.
     pub fn reload(&self) -> Result<(), TokenError> {
         let new = Arc::new(all(&self.shared.given, &self.shared.file)?);
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -130,7 +130,8 @@ fn unauthorized() -> Response {
     response
 }
 
-/// Returns the token of a request. A request with two tokens is ambiguous and counts as one without.
+/// Returns the token of a request. A request with two tokens is ambiguous and counts as one
+/// without.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

@@ -21,28 +21,28 @@ pub(crate) async fn claim(
     wait: Duration,
     delivery: &Delivery,
 ) -> Result<Claimed, Problem> {
-    let claimed = claim_now(app, claim.clone()).await?;
-    if wait.is_zero() || !claimed.claimed.jobs.is_empty() || claim.max == 0 {
-        return Ok(claimed.deliver_with(delivery));
+    let undelivered = claim_now(app, claim.clone()).await?;
+    if wait.is_zero() || !undelivered.claimed.jobs.is_empty() || claim.max == 0 {
+        return Ok(undelivered.deliver_with(delivery));
     }
     let _slot = app.wait_slot()?;
     let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
     let mut wait = wait;
-    if !claimed.is_empty() {
+    if !undelivered.is_empty() {
         // If one kind fails, an immediate response would make all clients retry immediately.
         let pause = wait.min(WAIT_SLICE);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = app.shutdown().requested() => return Ok(claimed.deliver_with(delivery)),
+            () = app.shutdown().requested() => return Ok(undelivered.deliver_with(delivery)),
         }
-        let claimed = claim_now(app, claim.clone()).await?;
-        if !claimed.is_empty() {
-            return Ok(claimed.deliver_with(delivery));
+        let undelivered = claim_now(app, claim.clone()).await?;
+        if !undelivered.is_empty() {
+            return Ok(undelivered.deliver_with(delivery));
         }
         wait -= pause;
     }
     tokio::select! {
-        claimed = claim_in_turn(app, &claim) => Ok(claimed?.deliver_with(delivery)),
+        undelivered = claim_in_turn(app, &claim) => Ok(undelivered?.deliver_with(delivery)),
         () = tokio::time::sleep(wait) => Ok(Claimed::default()),
         () = app.shutdown().requested() => Ok(Claimed::default()),
     }
@@ -52,9 +52,9 @@ pub(crate) async fn claim(
 async fn claim_in_turn(app: &App, claim: &Claim) -> Result<UndeliveredClaim, StoreError> {
     loop {
         let turn = app.claim_queues().turn(app.store(), &claim.kinds).await?;
-        let claimed = claim_now(app, claim.clone()).await?;
-        if !claimed.is_empty() {
-            return Ok(claimed);
+        let undelivered = claim_now(app, claim.clone()).await?;
+        if !undelivered.is_empty() {
+            return Ok(undelivered);
         }
         turn.got_nothing();
     }

@@ -29,8 +29,8 @@ pub(crate) fn rejection(request: &Request, local_names: bool) -> Option<Response
     Some(ProblemResponse(Problem::new(Sort::Forbidden, detail)).into_response())
 }
 
-/// Returns the `Host` of the request if it is neither an IP address nor `localhost`. Browsers always
-/// send this header.
+/// Returns the `Host` of the request if it is neither an IP address nor `localhost`. Browsers
+/// always send this header.
 fn foreign_host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(header::HOST)?.to_str().unwrap_or("?");
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

@@ -10,7 +10,7 @@
 
 mod stream;
 
-use crate::metrics::{GaugeGuard, Metrics};
+use crate::metrics::{GaugeGuard, ServerMetrics};
 use requeue_http::times::show_time;
 use requeue_jobs::{JobId, Kind, Timestamp, WorkerName};
 use serde::{Serialize, Serializer};
@@ -48,11 +48,11 @@ pub(crate) const MAX_LISTENERS: usize = 100;
 pub struct Events {
     sender: broadcast::Sender<Arc<Event>>,
     slots: Arc<Semaphore>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ServerMetrics>,
 }
 
 impl Events {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<ServerMetrics>) -> Self {
         let (sender, _) = broadcast::channel(BUFFER);
         Events { sender, slots: Arc::new(Semaphore::new(MAX_LISTENERS)), metrics }
     }
@@ -143,8 +143,8 @@ pub struct Event {
     #[serde(serialize_with = "maybe_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub id: Option<JobId>,
-    /// When it happened: by the store's clock for a claim that specified its lease, otherwise by this
-    /// node's clock.
+    /// When it happened: by the store's clock for a claim that specified its lease, otherwise by
+    /// this node's clock.
     #[serde(serialize_with = "time")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
@@ -154,7 +154,8 @@ pub struct Event {
     /// The number of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The worker that holds or held the lease. Unknown if the job was claimed through another node.
+    /// The worker that holds or held the lease. Unknown if the job was claimed through another
+    /// node.
     #[serde(serialize_with = "maybe_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub worker: Option<WorkerName>,

@@ -5,7 +5,7 @@ pub(crate) mod outcomes;
 mod record;
 
 use crate::events::Events;
-use crate::metrics::{GaugeGuard, Metrics};
+use crate::metrics::{GaugeGuard, ServerMetrics};
 use crate::workers::{WaitingWorker, Workers};
 use outcomes::SettleAction;
 use requeue_jobs::{
@@ -16,15 +16,15 @@ use requeue_jobs::{
 use std::fmt;
 use std::sync::Arc;
 
-/// A store that forwards to another store and records each result in [`Metrics`], [`Events`] and
-/// [`Workers`].
+/// A store that forwards to another store and records each result in [`ServerMetrics`],
+/// [`Events`] and [`Workers`].
 ///
 /// If a call is dropped before the store has returned, its outcome is unknown. Such a call is
 /// counted as abandoned and recorded nowhere else.
 pub struct InstrumentedStore {
     store: Arc<dyn Store>,
     wall_clock: WallClock,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ServerMetrics>,
     events: Arc<Events>,
     workers: Arc<Workers>,
 }
@@ -33,14 +33,14 @@ impl InstrumentedStore {
     /// Wraps `store`. `wall_clock` is the clock of this node; where a result of the store implies
     /// the store's time, that time is used instead.
     pub fn new(store: Arc<dyn Store>, wall_clock: WallClock) -> Self {
-        let metrics = Arc::new(Metrics::new(wall_clock.clone()));
+        let metrics = Arc::new(ServerMetrics::new(wall_clock.clone()));
         let events = Arc::new(Events::new(metrics.clone()));
         let workers = Arc::new(Workers::new(wall_clock.clone()));
         InstrumentedStore { store, wall_clock, metrics, events, workers }
     }
 
     /// Returns the metrics.
-    pub fn metrics(&self) -> &Arc<Metrics> {
+    pub fn metrics(&self) -> &Arc<ServerMetrics> {
         &self.metrics
     }
 

@@ -53,7 +53,7 @@ pub use events::{
     Event, EventItem, EventListener, EventName, Events, MissedEvents, TooManyListeners,
 };
 pub use instrumented::{InstrumentedStore, WaitingClaim};
-pub use metrics::{CONTENT_TYPE, GaugeGuard, Metrics};
+pub use metrics::{CONTENT_TYPE, GaugeGuard, ServerMetrics};
 pub use reaper::Reaper;
-pub use routes::{BackedUp, Backup};
-pub use workers::{Worker, Workers};
+pub use routes::{BackedUp, BackupFn};
+pub use workers::{WorkerInfo, Workers};

@@ -1,7 +1,8 @@
 //! Sockets, connections, limits, TLS and shutdown.
 //!
 //! The listener speaks HTTP/1.1 only: there one response follows another, so that the server knows
-//! of each response whether it was written completely. Jobs of a response that was not are released.
+//! of each response whether it was written completely. Jobs of a response that was not are
+//! released.
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
@@ -30,7 +31,7 @@ pub(crate) use request_body::BodyHandle;
 pub use shutdown::Shutdown;
 pub use tls::{Tls, TlsError};
 
-use crate::metrics::Metrics;
+use crate::metrics::ServerMetrics;
 use axum::Router;
 use connection::ConnectionContext;
 use request_body::BodyMemory;
@@ -53,7 +54,7 @@ pub struct Listener {
     tcp: TcpListener,
     options: Options,
     tls: Option<Tls>,
-    metrics: Option<Arc<Metrics>>,
+    metrics: Option<Arc<ServerMetrics>>,
 }
 
 impl Listener {
@@ -68,7 +69,7 @@ impl Listener {
     }
 
     /// Counts open connections in these metrics. [`App::serve`](crate::App::serve) sets its own.
-    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+    pub fn with_metrics(self, metrics: Arc<ServerMetrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
@@ -115,13 +116,13 @@ async fn accept(
     tcp: &TcpListener,
     context: &Arc<ConnectionContext>,
     connections: &TaskTracker,
-    metrics: Option<&Metrics>,
+    metrics: Option<&ServerMetrics>,
 ) -> std::convert::Infallible {
     let mut slots = ConnectionSlots::new(context.options.max_connections);
     loop {
         let slot = slots.take().await;
         let (stream, peer) = next_connection(tcp).await;
-        let (context, counted) = (context.clone(), metrics.map(Metrics::connection));
+        let (context, counted) = (context.clone(), metrics.map(ServerMetrics::connection));
         connections.spawn(async move {
             context.serve(stream, peer).await;
             drop((slot, counted));

@@ -9,9 +9,9 @@
 //!
 //! # Expired leases
 //!
-//! A lease expires without an operation. The next claim or reap that finds it ends it and reports it
-//! to the node that called: `requeue_lapses_total` counts these. Each expired lease is counted once,
-//! by one node, unless the result of that call is lost on the way. So over all nodes:
+//! A lease expires without an operation. The next claim or reap that finds it ends it and reports
+//! it to the node that called: `requeue_lapses_total` counts these. Each expired lease is counted
+//! once, by one node, unless the result of that call is lost on the way. So over all nodes:
 //!
 //! ```text
 //! requeue_claimed_total = requeue_settled_total + requeue_lapses_total + requeue_jobs{state="leased"}
@@ -22,19 +22,19 @@ mod http;
 mod kinds;
 mod now;
 
-pub(crate) use calls::Call;
+pub(crate) use calls::TimedCall;
 pub use http::GaugeGuard;
 pub(crate) use kinds::ByKind;
 
-use calls::Calls;
-use http::Http;
-use kinds::Kinds;
+use calls::CallMetrics;
+use http::HttpMetrics;
+use kinds::KindCounters;
 use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
 use requeue_jobs::{Store, StoreError, StoreMethod, WallClock};
 use std::fmt;
 use std::time::Duration;
 
-/// The content type of the text that [`Metrics::render`] returns.
+/// The content type of the text that [`ServerMetrics::render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How long a scrape waits for the store. Prometheus waits for ten seconds, and the counters matter
@@ -57,19 +57,19 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct Metrics {
+pub struct ServerMetrics {
     registry: Registry,
     wall_clock: WallClock,
-    kinds: Kinds,
-    calls: Calls,
-    http: Http,
+    kinds: KindCounters,
+    calls: CallMetrics,
+    http: HttpMetrics,
     reaped: IntCounter,
     listeners: IntGauge,
 }
 
-impl Metrics {
-    /// Creates metrics that are all zero. `wall_clock` measures the duration of calls and the age of
-    /// jobs.
+impl ServerMetrics {
+    /// Creates metrics that are all zero. `wall_clock` measures the duration of calls and the age
+    /// of jobs.
     pub fn new(wall_clock: WallClock) -> Self {
         let registry = Registry::new();
         let reaped = IntCounter::new(
@@ -89,10 +89,10 @@ impl Metrics {
         );
         let build = registered(&registry, build);
         build.set(1);
-        Metrics {
-            kinds: Kinds::new(&registry),
-            calls: Calls::new(&registry),
-            http: Http::new(&registry),
+        ServerMetrics {
+            kinds: KindCounters::new(&registry),
+            calls: CallMetrics::new(&registry),
+            http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
             listeners: registered(&registry, listeners),
             registry,
@@ -148,7 +148,7 @@ impl Metrics {
     }
 
     /// Starts timing a store call.
-    pub(crate) fn call(&self, method: StoreMethod) -> Call<'_> {
+    pub(crate) fn call(&self, method: StoreMethod) -> TimedCall<'_> {
         self.calls.begin(method, self.wall_clock.clock())
     }
 
@@ -172,9 +172,9 @@ impl Metrics {
     }
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for ServerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
+        f.debug_struct("ServerMetrics").finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ mod settle;
 mod streaming;
 mod transfer;
 
-pub use backups::{BackedUp, Backup};
+pub use backups::{BackedUp, BackupFn};
 
 use crate::app::App;
 use crate::response::ProblemResponse;

@@ -45,7 +45,7 @@ impl Workers {
     }
 
     /// Returns the tracked workers, sorted by name.
-    pub fn list(&self) -> Vec<Worker> {
+    pub fn list(&self) -> Vec<WorkerInfo> {
         let now = self.wall_clock.now();
         self.lock().list(now)
     }
@@ -96,7 +96,7 @@ impl Drop for WaitingWorker {
 
 /// A worker, as this node has seen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Worker {
+pub struct WorkerInfo {
     /// The name that the worker gives in its claims. Workers that share a name appear as one.
     #[serde(serialize_with = "text")]
     #[schema(value_type = String)]

@@ -112,8 +112,8 @@ impl Tokens {
         Ok(Self(checked.collect::<Result<_, _>>()?))
     }
 
-    /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. Empty lines and lines that
-    /// begin with `#` are skipped. Fails if the file contains no token or an invalid line.
+    /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. Empty lines and lines
+    /// that begin with `#` are skipped. Fails if the file contains no token or an invalid line.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = fs::read_to_string(path)
             .map_err(|source| TokenError::Read { path: path.into(), source })?;

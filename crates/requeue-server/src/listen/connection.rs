@@ -1,6 +1,6 @@
 //! Serving one connection.
 
-use super::connection_state::{ConnectionState, Stream, TimeoutReason};
+use super::connection_state::{ConnectionState, TimeoutReason, TrackedStream};
 use super::request_body::BodyMemory;
 use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
@@ -64,7 +64,7 @@ impl ConnectionContext {
             body_memory: self.body_memory.clone(),
             peer,
         };
-        let stream = Stream::new(stream, state.0.clone());
+        let stream = TrackedStream::new(stream, state.0.clone());
         let mut connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
@@ -112,7 +112,8 @@ impl ConnectionContext {
         }
     }
 
-    /// Reads and discards the rest of the request for a while, so that the client gets the response.
+    /// Reads and discards the rest of the request for a while, so that the client gets the
+    /// response.
     ///
     /// Closing a socket with unread data sends a reset. A client that gets it may lose a response
     /// that it has not read yet, for example that its request was too large.
@@ -137,8 +138,8 @@ impl Drop for LostOnDrop {
 
 /// Waits until a timeout of the connection expires.
 ///
-/// The deadline moves with nearly every byte. The timer does not: it is only reset when the deadline
-/// moves nearer. When it fires, it checks the current deadline.
+/// The deadline moves with nearly every byte. The timer does not: it is only reset when the
+/// deadline moves nearer. When it fires, it checks the current deadline.
 struct TimeoutTimer<'a> {
     state: &'a ConnectionState,
     options: &'a Options,

@@ -7,10 +7,10 @@
 //!    +------ the response is written completely ----+
 //! ```
 //!
-//! hyper flushes the stream only when its own buffer is empty, and it moves the last piece of a body
-//! into that buffer in one step. So if a flush succeeds after a body has ended, the kernel has the
-//! complete response (also with TLS: flushing a TLS stream writes its records). Then the response
-//! counts as delivered: see [`Delivery`].
+//! hyper flushes the stream only when its own buffer is empty, and it moves the last piece of a
+//! body into that buffer in one step. So if a flush succeeds after a body has ended, the kernel has
+//! the complete response (also with TLS: flushing a TLS stream writes its records). Then the
+//! response counts as delivered: see [`Delivery`].
 
 use super::Delivery;
 use super::Options;
@@ -32,8 +32,8 @@ struct State {
     ended: bool,
     /// A response was sent before its request was read completely.
     unread: bool,
-    /// Responses that are neither delivered nor lost, oldest first. More than one only if the client
-    /// pipelines requests.
+    /// Responses that are neither delivered nor lost, oldest first. More than one only if the
+    /// client pipelines requests.
     pending: Vec<PendingResponse>,
     next: u64,
 }
@@ -183,12 +183,12 @@ impl ConnectionState {
 }
 
 /// A stream that updates the [`ConnectionState`] as it reads and writes.
-pub(crate) struct Stream<S> {
+pub(crate) struct TrackedStream<S> {
     inner: S,
     state: Arc<ConnectionState>,
 }
 
-impl<S> Stream<S> {
+impl<S> TrackedStream<S> {
     pub(crate) fn new(inner: S, state: Arc<ConnectionState>) -> Self {
         Self { inner, state }
     }
@@ -198,7 +198,7 @@ impl<S> Stream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -213,7 +213,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

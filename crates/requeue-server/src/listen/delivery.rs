@@ -18,17 +18,17 @@
 //! expires. The other direction is certain: if a callback runs, at least the last byte of its
 //! response never left the process, and no client can use such a response.
 //!
-//! **Disconnects** are noticed when the server reads the end of the stream. It reads while a handler
-//! runs, once the body of the request was read, but not if the client has already sent its next
-//! request: then only a failed write reveals the disconnect, if anything. A client that closes its
-//! half of the connection and still waits for its response counts as disconnected.
+//! **Disconnects** are noticed when the server reads the end of the stream. It reads while a
+//! handler runs, once the body of the request was read, but not if the client has already sent its
+//! next request: then only a failed write reveals the disconnect, if anything. A client that closes
+//! its half of the connection and still waits for its response counts as disconnected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A handle on the delivery of one response, in the extensions of every request.
 ///
-/// ```ignore
+/// ```text
 /// async fn claim(Extension(delivery): Extension<Delivery>) -> &'static str {
 ///     // Register right after claiming, without an await in between.
 ///     delivery.on_lost(|| println!("release the job"));
@@ -53,9 +53,9 @@ impl Delivery {
 
     /// Runs `callback` if the response is lost; immediately if it is lost already.
     ///
-    /// The callback runs on the connection's task: it must not block, and may spawn tasks. None runs
-    /// after [`serve`](super::Listener::serve) has returned. A callback that panics does not affect
-    /// others.
+    /// The callback runs on the connection's task: it must not block, and may spawn tasks. None
+    /// runs after [`serve`](super::Listener::serve) has returned. A callback that panics does not
+    /// affect others.
     pub(crate) fn on_lost(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         match &mut *state {

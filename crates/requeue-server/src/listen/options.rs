@@ -14,29 +14,30 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum number of connections. Each costs a few kilobytes and an open file: the limit of open
-    /// files of the process must be higher. Default: 20,000.
+    /// Maximum number of connections. Each costs a few kilobytes and an open file: the limit of
+    /// open files of the process must be higher. Default: 20,000.
     pub max_connections: usize,
     /// Time limit of a TLS handshake. Default: 10 seconds.
     pub handshake_timeout: Duration,
     /// Time limit from the first byte of a request, or from connecting, to the end of its head.
     /// Default: 10 seconds.
     pub head_timeout: Duration,
-    /// Maximum size of a request's head in bytes. Ids and tokens are short; a proxy adds a few hundred
-    /// bytes. The number of header fields is limited to 100 by hyper. Default: 32 KiB.
+    /// Maximum size of a request's head in bytes. Ids and tokens are short; a proxy adds a few
+    /// hundred bytes. The number of header fields is limited to 100 by hyper. Default: 32 KiB.
     pub max_head: usize,
     /// Time limit between two requests on a connection. It is longer than the 60 seconds for which
-    /// proxies keep idle connections, so that the proxy closes first: if the server closed, it might do
-    /// so while the next request is on its way. Default: 75 seconds.
+    /// proxies keep idle connections, so that the proxy closes first: if the server closed, it
+    /// might do so while the next request is on its way. Default: 75 seconds.
     pub idle_timeout: Duration,
-    /// Maximum size of a request's body in bytes. The largest batch of jobs must fit. Default: 32 MiB.
+    /// Maximum size of a request's body in bytes. The largest batch of jobs must fit. Default: 32
+    /// MiB.
     pub max_request: u64,
     /// Time limit between two pieces of a request's body. Default: 30 seconds.
     pub body_timeout: Duration,
     /// Memory in bytes for the bodies of all requests that are being read or handled; at least
     /// [`max_request`](Self::max_request). Bytes count when they arrive, not when a content length
-    /// announces them. The process uses a small multiple of it, because parsed requests take memory,
-    /// too. Default: 256 MiB.
+    /// announces them. The process uses a small multiple of it, because parsed requests take
+    /// memory, too. Default: 256 MiB.
     pub max_buffered: u64,
     /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
     /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
@@ -46,7 +47,8 @@ pub struct Options {
     /// How long the rest of a request is read and discarded if the response was sent before the
     /// request was read completely. Default: 5 seconds.
     pub linger: Duration,
-    /// How long requests in flight may take to finish after the shutdown request. Default: 30 seconds.
+    /// How long requests in flight may take to finish after the shutdown request. Default: 30
+    /// seconds.
     pub drain: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! Request bodies and their limits.
 //!
-//! What a handler reads of a body counts towards the size of this request and towards the memory for
-//! all requests that are being handled. If a body exceeds a limit, reading it fails; whatever error
-//! the handler returns then, the client gets the response for the limit.
+//! What a handler reads of a body counts towards the size of this request and towards the memory
+//! for all requests that are being handled. If a body exceeds a limit, reading it fails; whatever
+//! error the handler returns then, the client gets the response for the limit.
 
 use super::Options;
 use crate::response::ProblemResponse;
@@ -37,8 +37,8 @@ struct State {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum BodyRest {
     Nothing,
-    /// The handler did not read it. If the rest has arrived already, hyper discards it and keeps the
-    /// connection.
+    /// The handler did not read it. If the rest has arrived already, hyper discards it and keeps
+    /// the connection.
     Unread,
     Failed,
 }
@@ -81,8 +81,8 @@ impl BodyHandle {
         Self(Arc::default())
     }
 
-    /// Declares that the handler streams the body and keeps little of it: the body may have any size
-    /// and does not count towards the memory for all bodies. Call it before reading.
+    /// Declares that the handler streams the body and keeps little of it: the body may have any
+    /// size and does not count towards the memory for all bodies. Call it before reading.
     pub(crate) fn streamed(&self) {
         self.lock().streamed = true;
     }

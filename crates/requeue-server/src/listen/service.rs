@@ -69,8 +69,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             if rest != BodyRest::Nothing {
                 state.leave_unread();
             }
-            // hyper does not poll the body if it is empty or not allowed. (For HEAD, axum removes the
-            // body.)
+            // hyper does not poll the body if it is empty or not allowed. (For HEAD, axum removes
+            // the body.)
             let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
             if response.body().is_end_stream() || bodiless.contains(&response.status()) {
                 state.complete(number);

@@ -84,8 +84,8 @@ impl Tls {
         Ok(Self(Arc::new(Shared { chain, key, current })))
     }
 
-    /// Reads the files again; new connections use the new certificates. If it fails, the current ones
-    /// stay in use.
+    /// Reads the files again; new connections use the new certificates. If it fails, the current
+    /// ones stay in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let new = read(&self.0.chain, &self.0.key)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = new;

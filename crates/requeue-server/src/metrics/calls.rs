@@ -27,13 +27,13 @@ const DURATIONS: [f64; 17] = [
 /// Buckets of batch sizes, up to [`MAX_BATCH`](requeue_jobs::limits::MAX_BATCH).
 const LENGTHS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
-pub(super) struct Calls {
+pub(super) struct CallMetrics {
     durations: [Histogram; METHODS.len()],
     errors: [[IntCounter; SORTS.len()]; METHODS.len()],
     lengths: [Histogram; BATCHES],
 }
 
-impl Calls {
+impl CallMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let durations = HistogramVec::new(
             HistogramOpts::new(
@@ -61,7 +61,7 @@ impl Calls {
             &["verb"],
         );
         let lengths = registered(registry, lengths);
-        Calls {
+        CallMetrics {
             durations: METHODS.map(|method| durations.with_label_values(&[method.name()])),
             errors: METHODS
                 .map(|method| SORTS.map(|sort| errors.with_label_values(&[method.name(), sort]))),
@@ -69,8 +69,8 @@ impl Calls {
         }
     }
 
-    pub(super) fn begin<'a>(&'a self, method: StoreMethod, clock: &'a Clock) -> Call<'a> {
-        Call { calls: self, method, clock, began_at: clock.now(), finished: false }
+    pub(super) fn begin<'a>(&'a self, method: StoreMethod, clock: &'a Clock) -> TimedCall<'a> {
+        TimedCall { calls: self, method, clock, began_at: clock.now(), finished: false }
     }
 
     pub(super) fn failed(&self, method: StoreMethod, error: &StoreError) {
@@ -91,15 +91,15 @@ impl Calls {
 
 /// A store call in flight. If it is dropped before [`finished`](Self::finished), it counts as
 /// abandoned.
-pub(crate) struct Call<'a> {
-    calls: &'a Calls,
+pub(crate) struct TimedCall<'a> {
+    calls: &'a CallMetrics,
     method: StoreMethod,
     clock: &'a Clock,
     began_at: Moment,
     finished: bool,
 }
 
-impl Call<'_> {
+impl TimedCall<'_> {
     pub(crate) fn finished(mut self, error: Option<&StoreError>) {
         self.finished = true;
         if let Some(error) = error {
@@ -110,7 +110,7 @@ impl Call<'_> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for TimedCall<'_> {
     fn drop(&mut self) {
         if !self.finished {
             self.calls.errors[self.method as usize][ABANDONED].inc();

@@ -13,14 +13,14 @@ const DURATIONS: [f64; 16] = [
 /// Values of the label `method`. Clients may send any other word: it becomes `other`.
 const METHODS: [&str; 7] = ["GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"];
 
-pub(super) struct Http {
+pub(super) struct HttpMetrics {
     requests: IntCounterVec,
     durations: HistogramVec,
     connections: IntGauge,
     waiting_claims: IntGauge,
 }
 
-impl Http {
+impl HttpMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let requests = IntCounterVec::new(
             Opts::new(
@@ -39,7 +39,7 @@ impl Http {
         );
         let connections = IntGauge::new("requeue_http_connections", "Open connections.");
         let waiting_claims = IntGauge::new("requeue_waiting_claims", "Claims that wait for jobs.");
-        Http {
+        HttpMetrics {
             requests: registered(registry, requests),
             durations: registered(registry, durations),
             connections: registered(registry, connections),

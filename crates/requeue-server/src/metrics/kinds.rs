@@ -46,7 +46,7 @@ const PLAIN: [(&str, &str); 5] = [
 ];
 
 /// The counters of all kinds.
-pub(super) struct Kinds {
+pub(super) struct KindCounters {
     by_outcome: [IntCounterVec; BY_OUTCOME.len()],
     plain: [IntCounterVec; PLAIN.len()],
     lateness: HistogramVec,
@@ -79,7 +79,7 @@ impl KindMeters {
     }
 }
 
-impl Kinds {
+impl KindCounters {
     pub(super) fn new(registry: &Registry) -> Self {
         let by_outcome = BY_OUTCOME.map(|(name, help, _)| {
             registered(registry, IntCounterVec::new(Opts::new(name, help), &["kind", "outcome"]))
@@ -97,7 +97,14 @@ impl Kinds {
         );
         let lateness = registered(registry, lateness);
         let nameless = Arc::new(meters(&by_outcome, &plain, &lateness, ""));
-        Kinds { by_outcome, plain, lateness, known: RwLock::default(), limit: MAX_KINDS, nameless }
+        KindCounters {
+            by_outcome,
+            plain,
+            lateness,
+            known: RwLock::default(),
+            limit: MAX_KINDS,
+            nameless,
+        }
     }
 
     pub(super) fn by_kind(&self) -> ByKind<'_> {
@@ -180,7 +187,7 @@ fn meters(
 
 /// Looks up the counters of kinds for a batch. Most batches have one kind: it is looked up once.
 pub(crate) struct ByKind<'a> {
-    kinds: &'a Kinds,
+    kinds: &'a KindCounters,
     last: Option<(Kind, Arc<KindMeters>)>,
 }
 
@@ -230,7 +237,7 @@ mod tests {
     #[test]
     fn kinds_beyond_the_limit_are_nameless_until_others_are_removed() {
         let registry = Registry::new();
-        let kinds = Kinds { limit: 10, ..Kinds::new(&registry) };
+        let kinds = KindCounters { limit: 10, ..KindCounters::new(&registry) };
         for n in 0..=10 {
             kinds.by_kind().of(&kind(n)).claimed.inc();
         }
@@ -245,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_kind_without_jobs_keeps_its_counters_while_there_is_room() {
-        let kinds = Kinds::new(&Registry::new());
+        let kinds = KindCounters::new(&Registry::new());
         kinds.by_kind().of(&kind(1)).claimed.inc();
         kinds.keep_to(&[]);
         assert_eq!(kinds.by_kind().of(&kind(1)).claimed.get(), 1);
@@ -254,7 +261,7 @@ mod tests {
     #[test]
     fn a_kind_that_the_store_may_not_have_is_not_added() {
         let registry = Registry::new();
-        let kinds = Kinds::new(&registry);
+        let kinds = KindCounters::new(&registry);
         kinds.by_kind().known(&kind(1)).lost.inc();
         assert_eq!((lines(&registry), kinds.nameless.lost.get()), (1, 1));
     }

@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, Sort};
 use serde::Serialize;
 
-/// A function that makes a backup of the store. It calls its argument with the number of bytes copied
-/// so far and the total, and returns the backup or an error message.
-pub type Backup = dyn Fn(&mut dyn FnMut(u64, u64)) -> Result<BackedUp, String> + Send + Sync;
+/// A function that makes a backup of the store. It calls its argument with the number of bytes
+/// copied so far and the total, and returns the backup or an error message.
+pub type BackupFn = dyn Fn(&mut dyn FnMut(u64, u64)) -> Result<BackedUp, String> + Send + Sync;
 
 /// A finished backup.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]

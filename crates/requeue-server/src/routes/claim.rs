@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Claim jobs that are due.
 ///
-/// If there are none, the request waits up to `wait` (long polling). If the client disconnects before
-/// it gets the response, the claimed jobs are released.
+/// If there are none, the request waits up to `wait` (long polling). If the client disconnects
+/// before it gets the response, the claimed jobs are released.
 #[utoipa::path(
     post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
     request_body = ClaimRequest,
@@ -36,7 +36,8 @@ pub(super) async fn claim(
 
 /// Wait until there may be jobs to claim.
 ///
-/// It claims nothing: only a claim shows whether there are jobs. It may return early without a reason.
+/// It claims nothing: only a claim shows whether there are jobs. It may return early without a
+/// reason.
 #[utoipa::path(
     post, path = "/v1/wait", tag = "work", operation_id = "wait_for_jobs",
     request_body = WaitRequest,

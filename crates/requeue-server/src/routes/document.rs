@@ -1,11 +1,11 @@
-//! The OpenAPI document, generated from the request types. Some types are used at several paths with
-//! different fields: here each path gets its own schema.
+//! The OpenAPI document, generated from the request types. Some types are used at several paths
+//! with different fields: here each path gets its own schema.
 
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
 /// The schema of a request body at some paths.
-struct Shape {
+struct RequestSchema {
     /// The name of the schema.
     name: &'static str,
     /// The general schema that it is derived from.
@@ -40,8 +40,8 @@ const SCHEDULE: [&str; 8] =
 const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
 const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
 
-const SHAPES: [Shape; 10] = [
-    Shape {
+const SCHEMAS: [RequestSchema; 10] = [
+    RequestSchema {
         name: "PutJob",
         of: "PutRequest",
         fields: PUT.split_at(2).1,
@@ -49,7 +49,7 @@ const SHAPES: [Shape; 10] = [
         batch: None,
         paths: &["/v1/kinds/{kind}/jobs/{id}"],
     },
-    Shape {
+    RequestSchema {
         name: "PutJobOfKind",
         of: "PutRequest",
         fields: PUT.split_at(1).1,
@@ -57,7 +57,7 @@ const SHAPES: [Shape; 10] = [
         batch: PUTS,
         paths: &["/v1/kinds/{kind}/jobs"],
     },
-    Shape {
+    RequestSchema {
         name: "PutAnyJob",
         of: "PutRequest",
         fields: &PUT,
@@ -65,7 +65,7 @@ const SHAPES: [Shape; 10] = [
         batch: PUTS,
         paths: &["/v1/put"],
     },
-    Shape {
+    RequestSchema {
         name: "AnyLease",
         of: "SettleLease",
         fields: &["receipt", "how", "error", "delay", "lease"],
@@ -73,7 +73,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/settle"],
     },
-    Shape {
+    RequestSchema {
         name: "OnlyLease",
         of: "SettleLease",
         fields: &["receipt"],
@@ -81,7 +81,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/ack", "/v1/release"],
     },
-    Shape {
+    RequestSchema {
         name: "RetryLease",
         of: "SettleLease",
         fields: &["receipt", "error", "delay"],
@@ -89,7 +89,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/retry"],
     },
-    Shape {
+    RequestSchema {
         name: "BuryLease",
         of: "SettleLease",
         fields: &["receipt", "error"],
@@ -97,7 +97,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/bury"],
     },
-    Shape {
+    RequestSchema {
         name: "RequeueLease",
         of: "SettleLease",
         fields: &["receipt", "delay"],
@@ -105,7 +105,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/requeue"],
     },
-    Shape {
+    RequestSchema {
         name: "ExtendLease",
         of: "SettleLease",
         fields: &["receipt", "lease"],
@@ -113,7 +113,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/extend"],
     },
-    Shape {
+    RequestSchema {
         name: "SetSchedule",
         of: "ScheduleText",
         fields: &SCHEDULE,
@@ -129,7 +129,7 @@ const GENERAL: [&str; 5] = ["PutRequest", "PutBatch", "SettleLease", "SettleBatc
 /// Returns the document as JSON.
 pub(super) fn text(document: &OpenApi) -> String {
     let mut document = serde_json::to_value(document).expect("the document can be serialized");
-    for shape in &SHAPES {
+    for shape in &SCHEMAS {
         let narrowed = narrowed(&document["components"]["schemas"][shape.of], shape);
         document["components"]["schemas"][shape.name] = narrowed;
         let mut sent = shape.name.to_owned();
@@ -152,7 +152,7 @@ pub(super) fn text(document: &OpenApi) -> String {
 }
 
 /// Returns the schema with only the fields of `shape`.
-fn narrowed(schema: &Value, shape: &Shape) -> Value {
+fn narrowed(schema: &Value, shape: &RequestSchema) -> Value {
     let mut narrowed = schema.clone();
     let properties = narrowed["properties"].as_object_mut().expect("it is an object");
     properties.retain(|name, _| shape.fields.contains(&&**name));

@@ -110,8 +110,8 @@ async fn put_all(
 
 /// List jobs of a kind, sorted by id.
 ///
-/// With the filters `error` and `died_before`, one call scans at most 10,000 jobs: a page may contain
-/// few jobs or none, and still have a cursor.
+/// With the filters `error` and `died_before`, one call scans at most 10,000 jobs: a page may
+/// contain few jobs or none, and still have a cursor.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
     params(KindPath, JobsQuery),

@@ -23,8 +23,9 @@ pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<Kinds>> {
     Ok(Json(Kinds { kinds: kinds.iter().map(KindStats::from).collect() }))
 }
 
-/// Get the counts and settings of a kind. A kind that was never used has zero counts and the default
-/// settings.
+/// Get the counts and settings of a kind.
+///
+/// A kind that was never used has zero counts and the default settings.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
     params(KindPath),
@@ -61,7 +62,9 @@ pub(super) async fn settings(
     Ok(Json(SettingsText::from(&app.store().settings(kind).await?)))
 }
 
-/// Set all settings of a kind. Omitted settings become the defaults.
+/// Set all settings of a kind.
+///
+/// Omitted settings become the defaults.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
     params(KindPath),
@@ -87,9 +90,10 @@ async fn store_settings(
     Ok(Json(SettingsText::from(&settings)))
 }
 
-/// Change some settings of a kind. Omitted settings stay.
+/// Change some settings of a kind.
 ///
-/// The settings are read and then written, not atomically: of two concurrent changes, one may be lost.
+/// Omitted settings stay. The settings are read and then written, not atomically: of two
+/// concurrent changes, one may be lost.
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
     params(KindPath),
@@ -106,8 +110,8 @@ pub(super) async fn change(
 
 /// Delete a kind: its schedules, jobs and settings.
 ///
-/// One call deletes at most 10,000 jobs: while the response has a cursor, call again with it. Leased
-/// jobs are removed when their leases end. Jobs that are put in the meantime may remain.
+/// One call deletes at most 10,000 jobs: while the response has a cursor, call again with it.
+/// Leased jobs are removed when their leases end. Jobs that are put in the meantime may remain.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
     params(KindPath, AfterQuery),
@@ -122,7 +126,9 @@ pub(super) async fn delete(
     Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
 }
 
-/// Pause a kind: its jobs cannot be claimed. Leased jobs are not affected.
+/// Pause a kind.
+///
+/// Its jobs cannot be claimed. Leased jobs are not affected.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/pause", tag = "kinds", operation_id = "pause_kind",
     params(KindPath),
@@ -135,7 +141,9 @@ pub(super) async fn pause(
     Ok(set_paused(&app, kind, true).await?)
 }
 
-/// Resume a kind: its jobs can be claimed again.
+/// Resume a kind.
+///
+/// Its jobs can be claimed again.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/resume", tag = "kinds", operation_id = "resume_kind",
     params(KindPath),

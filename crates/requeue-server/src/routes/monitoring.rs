@@ -6,7 +6,7 @@ use crate::events::Event;
 use crate::extract::{Json, QueryParams};
 use crate::metrics::CONTENT_TYPE;
 use crate::response::ApiResult;
-use crate::workers::Worker;
+use crate::workers::WorkerInfo;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -47,7 +47,7 @@ pub(super) async fn events(
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct WorkerList {
     /// The workers, sorted by name.
-    workers: Vec<Worker>,
+    workers: Vec<WorkerInfo>,
 }
 
 /// List the workers that recently claimed through this node, and how many leases they hold.

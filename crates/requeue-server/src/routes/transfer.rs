@@ -73,8 +73,8 @@ pub(super) async fn reap(
 
 /// Export all kinds, schedules and jobs as JSON Lines.
 ///
-/// It is not a snapshot of a single moment. The last line has the type `end`: without it, the export
-/// is incomplete.
+/// It is not a snapshot of a single moment. The last line has the type `end`: without it, the
+/// export is incomplete.
 #[utoipa::path(
     get, path = "/v1/export", tag = "service",
     responses((status = 200, body = String, content_type = "application/jsonl"), Problems)
@@ -126,8 +126,8 @@ impl From<Progress> for Imported {
 
 /// Import an export of any size.
 ///
-/// Existing settings, schedules and jobs are not changed. After an error, what was imported before it
-/// stays, and the import can be repeated.
+/// Existing settings, schedules and jobs are not changed. After an error, what was imported before
+/// it stays, and the import can be repeated.
 #[utoipa::path(
     post, path = "/v1/import", tag = "service",
     request_body(content = String, content_type = "application/jsonl"),

@@ -33,9 +33,9 @@ pub(crate) struct TrackedLease {
 /// The latest lease of each job that was claimed through this node and not settled.
 #[derive(Debug, Default)]
 pub(super) struct LeaseTable {
-    /// By the hash of kind and id, which takes less memory than the names. If two jobs have the same
-    /// hash, the earlier of their leases is not tracked.
-    /// Invariant: at most [`MAX_LEASES`] entries.
+    /// By the hash of kind and id, which takes less memory than the names. If two jobs have the
+    /// same hash, the earlier of their leases is not tracked. Invariant: at most [`MAX_LEASES`]
+    /// entries.
     by_job: HashMap<u64, TrackedLease>,
     hasher: RandomState,
     /// The number of entries at which the table is swept next.

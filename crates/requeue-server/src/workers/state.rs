@@ -1,7 +1,7 @@
 //! The table of workers, and when a worker is removed from it.
 
 use super::leases::{LeaseTable, TrackedLease};
-use super::{FORGOTTEN_AFTER, MAX_KINDS_SHOWN, MAX_WORKERS, Worker};
+use super::{FORGOTTEN_AFTER, MAX_KINDS_SHOWN, MAX_WORKERS, WorkerInfo};
 use crate::instrumented::outcomes::LeaseEnd;
 use requeue_jobs::{ClaimedJob, Kind, Receipt, Timestamp, WorkerName};
 use std::collections::HashMap;
@@ -73,10 +73,10 @@ impl State {
     }
 
     /// Returns all workers, sorted by name.
-    pub(super) fn list(&mut self, now: Timestamp) -> Vec<Worker> {
+    pub(super) fn list(&mut self, now: Timestamp) -> Vec<WorkerInfo> {
         self.remove_stale(now);
         let held = self.held(now);
-        let workers = self.workers.iter().map(|(name, record)| Worker {
+        let workers = self.workers.iter().map(|(name, record)| WorkerInfo {
             name: name.clone(),
             kinds: record.kinds.iter().map(Kind::to_string).collect(),
             first_seen: record.first_seen,
@@ -87,7 +87,7 @@ impl State {
             failed: record.failed,
             held: held.get(name).copied().unwrap_or_default(),
         });
-        let mut workers: Vec<Worker> = workers.collect();
+        let mut workers: Vec<WorkerInfo> = workers.collect();
         workers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         workers
     }

@@ -2,10 +2,10 @@
 
 use crate::support::instrumented::{InstrumentedFixture, LEASE, START, job, kind, retry};
 use requeue_jobs::{Kind, Settlement, WorkerName};
-use requeue_server::Worker;
+use requeue_server::WorkerInfo;
 use std::time::Duration;
 
-fn worker(fixture: &InstrumentedFixture, name: &str) -> Worker {
+fn worker(fixture: &InstrumentedFixture, name: &str) -> WorkerInfo {
     let workers = fixture.store.workers().list();
     workers.into_iter().find(|worker| worker.name.as_str() == name).expect("the worker is listed")
 }
@@ -31,7 +31,7 @@ fn a_worker_has_counts_of_claimed_acked_failed_and_held_jobs() {
     fixture.claim("sms", "idle", None);
     let at = |seconds| START.saturating_add(Duration::from_secs(seconds));
     let listed = worker(&fixture, "w");
-    let expected = Worker {
+    let expected = WorkerInfo {
         name: WorkerName::new("w").unwrap(),
         kinds: vec!["mail".into()],
         first_seen: at(1),

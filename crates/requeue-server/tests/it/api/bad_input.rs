@@ -1,4 +1,5 @@
-//! Invalid input: each request is rejected with a problem that names the error, and nothing is lost.
+//! Invalid input: each request is rejected with a problem that names the error, and nothing is
+//! lost.
 
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::{Client, JSON, Server, TestResponse, detail, request, sort};

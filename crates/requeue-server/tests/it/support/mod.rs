@@ -137,8 +137,8 @@ impl Served {
         Served { client, waits, clock, wall_clock, check, orders_ties, directory, _server: server }
     }
 
-    /// Waits until all waits have reached the store: a wait that is still on its way would begin at a
-    /// later time. A wait that was given up may never arrive.
+    /// Waits until all waits have reached the store: a wait that is still on its way would begin at
+    /// a later time. A wait that was given up may never arrive.
     fn settle_down(&self) {
         let [sent, arrived] = &self.waits;
         let end = Instant::now() + Duration::from_secs(2);
