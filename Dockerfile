@@ -1,22 +1,22 @@
-# requeue, in a small image. It listens beyond the container, and so it wants a token:
+# A small image of requeue. It listens on all addresses of the container, so it needs a token:
 #
 #   docker build -t requeue .
 #   docker run -d --name requeue -e REQUEUE_TOKEN="$(openssl rand -hex 32)" \
 #       -p 127.0.0.1:7654:7654 -v requeue:/data requeue
 #
-# docs/operations.md has more.
+# For more, see docs/operations.md.
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-# All that is compiled stays in caches, so that the next build has it. The program is copied out.
+# The compiled crates stay in build caches for the next build. The program is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked -p requeue-cli \
     && cp target/release/requeue /usr/local/bin/requeue
 
 FROM debian:bookworm-slim
-# ca-certificates: for rediss:// and https://. The shell of the image is what `requeue work --exec` runs.
+# ca-certificates is for rediss:// and https://. `requeue work --exec` uses the shell of this image.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
@@ -30,11 +30,11 @@ WORKDIR /data
 EXPOSE 7654
 ENV REQUEUE_LISTEN=0.0.0.0:7654
 
-# Asks as any client does, with REQUEUE_TOKEN. Where TLS is spoken, or tokens are in a file only, give it
-# --server and --token-file, or let the orchestrator ask /readyz, which needs no token.
+# A normal client with REQUEUE_TOKEN. If the server uses TLS or only a token file, pass --server and
+# --token-file, or let the orchestrator check /readyz, which needs no token.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=10s \
     CMD ["requeue", "stats"]
 
 ENTRYPOINT ["requeue"]
-# `docker stop` kills after 10 seconds.
+# `docker stop` kills the process after 10 seconds.
 CMD ["serve", "--data", "/data", "--shutdown-limit", "8s"]

@@ -92,7 +92,7 @@ impl Store for DearStore {
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         self.inner.wait(kinds, limit)
     }
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         self.inner.reap(max)
     }
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {

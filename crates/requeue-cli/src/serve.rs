@@ -11,7 +11,7 @@ use requeue_disk::DiskStore;
 use requeue_jobs::{Store, WallClock};
 use requeue_server::auth::{Access, Right, may_listen};
 use requeue_server::listen::{Listener, Options, Tls};
-use requeue_server::{App, BackedUp, Backup, Limits};
+use requeue_server::{App, BackedUp, BackupFn, Limits};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Sign
         () = signals.next() => {}
     }
     tracing::info!("stopping: no more requests are taken, those under way may end");
-    app.shutdown().order();
+    app.shutdown().request();
     tokio::select! {
         () = &mut serving => {
             tracing::info!("stopped");
@@ -204,7 +204,7 @@ async fn open(
     args: &Args,
     place: &StoreArgs,
     chosen: &Where,
-) -> Result<(Arc<dyn Store>, Option<Arc<Backup>>)> {
+) -> Result<(Arc<dyn Store>, Option<Arc<BackupFn>>)> {
     match chosen {
         Where::Data(directory) => {
             let store = open_directory(directory, IfMissing::Make)?;
@@ -225,7 +225,7 @@ async fn open(
 }
 
 /// Copies of a store, each in a directory of its own, named by when it was begun.
-fn backup(store: DiskStore, under: PathBuf) -> Arc<Backup> {
+fn backup(store: DiskStore, under: PathBuf) -> Arc<BackupFn> {
     Arc::new(move |progress| {
         let name = times::show_time(times::now()).replace(':', "");
         let to = under.join(format!("requeue-{name}"));

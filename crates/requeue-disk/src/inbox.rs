@@ -6,7 +6,8 @@ use crate::reply::Reply;
 use crate::state::Frozen;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Placed, Put, PutError,
-    Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, StoreError, Tick, Ticked,
+    Reaped, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, StoreError, Tick,
+    Ticked,
 };
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -19,7 +20,7 @@ pub(crate) enum Op {
     Settle(Vec<Settle>, Reply<BatchResults<Settled, SettleError>>),
     Change(Vec<Change>, Reply<BatchResults<Changed, ChangeError>>),
     Restore(Restore, Reply<BatchResults<Restored, StoreError>>),
-    Reap(usize, Reply<usize>),
+    Reap(usize, Reply<Reaped>),
     Set(Kind, Settings, Reply<()>),
     SetSchedule(Kind, Schedule, Reply<()>),
     RemoveSchedule(Kind, JobId, Reply<bool>),

@@ -8,7 +8,7 @@ use crate::error::{Corrupt, DiskError};
 use crate::job_table::{DiskShelf, Jobs, entry};
 use crate::tables::Version;
 use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
-use requeue_jobs::{JobId, Kind, Schedule, StoreError, Timestamp};
+use requeue_jobs::{JobId, Kind, Reaped, Schedule, StoreError, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -144,22 +144,22 @@ impl State {
         max: usize,
         bytes: usize,
         now: Timestamp,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<Reaped, StoreError> {
         let first = self.reap_first;
         let names = self.names.range(first..).chain(self.names.range(..first));
         let names: Vec<_> = names.map(|(number, name)| (*number, name.clone())).collect();
-        let mut all = Ok(0);
+        let mut all = Vec::new();
         for (number, name) in names {
             self.touch(&name);
-            let reaped = self.kinds.kind_mut(&name).map_or(Ok(0), |kind| kind.reap(max, now));
+            let kind = self.kinds.kind_mut(&name);
             // All kinds are seen to, also where one cannot be read.
-            all = all.and_then(|before| reaped.map(|reaped| before + reaped));
+            all.extend(kind.map(|kind| kind.reap(max, now)));
             if self.end() >= bytes {
                 self.reap_first = number.saturating_add(1);
                 break;
             }
         }
-        all
+        Reaped::sum(all)
     }
 
     // Into the log.

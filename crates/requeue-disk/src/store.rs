@@ -19,8 +19,8 @@ use requeue_jobs::limits::MAX_SPANS;
 use requeue_jobs::rules::{self, check_count};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
     check_batch,
 };
 use std::fmt;
@@ -253,7 +253,7 @@ impl Store for DiskStore {
         Box::pin(async move { self.ask(|reply| Op::Restore(restore, reply)).await })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move { self.ask(|reply| Op::Reap(max, reply)).await })
     }
 

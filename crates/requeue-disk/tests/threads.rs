@@ -40,7 +40,7 @@ fn a_claim_for_too_many_is_refused_and_does_no_harm() {
     let error = block_on(store.claim(claim(usize::MAX))).unwrap_err();
     assert!(matches!(error, StoreError::Invalid(Invalid::TooMany { .. })), "{error}");
     let reaped = (block_on(store.reap(1)), block_on(store.reap(usize::MAX)));
-    assert_eq!(reaped, (Ok(0), Ok(0)));
+    assert_eq!(reaped, (Ok(Reaped::default()), Ok(Reaped::default())));
     assert!(block_on(store.put(put(1))).is_ok());
 }
 

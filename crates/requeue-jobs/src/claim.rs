@@ -32,6 +32,61 @@ pub struct Claimed {
     /// The kinds that could not be read, for example because their Redis node is down. The jobs of
     /// the other kinds are claimed nevertheless.
     pub errors: Vec<(Kind, StoreError)>,
+    /// The expired leases that this claim ended, also those whose jobs it does not return because
+    /// they died, wait or were cancelled. Empty if the store is at the other end of an HTTP
+    /// connection: responses do not contain it.
+    pub expired: Vec<ExpiredLease>,
+}
+
+/// The result of [`Store::reap`](crate::Store::reap).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reaped {
+    /// How many expired leases were ended and dead jobs dropped, together.
+    pub count: usize,
+    /// The expired leases that were ended, by kind. Empty if the store is at the other end of an
+    /// HTTP connection: responses do not contain it.
+    pub expired: Vec<ExpiredLease>,
+}
+
+impl Reaped {
+    /// Adds up what was reaped of each kind. For stores. Fails with the first error, if there is
+    /// one.
+    pub fn sum(
+        kinds: impl IntoIterator<Item = Result<Reaped, StoreError>>,
+    ) -> Result<Self, StoreError> {
+        let mut all = Reaped::default();
+        for kind in kinds {
+            let kind = kind?;
+            all.count = all.count.saturating_add(kind.count);
+            all.expired.extend(kind.expired);
+        }
+        all.expired.sort_by(|a, b| a.kind.cmp(&b.kind));
+        Ok(all)
+    }
+}
+
+/// A lease that was not settled before its end, and that a claim or a reap ended. Unless the job
+/// was cancelled, this counts as a failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExpiredLease {
+    /// The kind of the job.
+    pub kind: Kind,
+    /// The id of the job.
+    pub id: JobId,
+    /// The worker that held the lease.
+    pub worker: WorkerName,
+    /// Which attempt the lease was: the [`ClaimedJob::attempt`] that the worker was given.
+    pub attempt: u32,
+    /// Whether the job is dead now, because this was its last attempt.
+    pub died: bool,
+}
+
+impl ExpiredLease {
+    /// An expired lease whose job has not died. For stores.
+    pub fn new(kind: Kind, id: JobId, worker: WorkerName, attempt: u32) -> Self {
+        ExpiredLease { kind, id, worker, attempt, died: false }
+    }
 }
 
 /// A claimed job. The worker holds it until the lease ends.

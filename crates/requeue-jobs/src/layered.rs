@@ -1,6 +1,6 @@
 //! Stores that wrap another store.
 
-use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -185,7 +185,7 @@ pub trait Layered: Send + Sync + 'static {
     }
 
     /// Forwards [`Store::reap`].
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         self.around(StoreMethod::Reap, self.inner().reap(max))
     }
 
@@ -268,7 +268,7 @@ impl<L: Layered> Store for L {
         Layered::wait(self, kinds, limit)
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Layered::reap(self, max)
     }
 

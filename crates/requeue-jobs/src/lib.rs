@@ -74,7 +74,8 @@ pub mod transfer;
 mod worker;
 
 pub use claim::{
-    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Settle, Settled, Settlement,
+    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease, Reaped, Settle, Settled,
+    Settlement,
 };
 pub use client::{ClaimJobs, Jobs, PutFuture, PutJob};
 pub use cron::{Missed, Schedule, Ticked};

@@ -7,7 +7,7 @@ mod job_table;
 #[cfg(test)]
 mod tests;
 
-use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -136,7 +136,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move { self.change_state(|state, now| state.reap(max, now)) })
     }
 

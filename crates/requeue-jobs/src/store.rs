@@ -1,6 +1,6 @@
 //! The [`Store`] trait.
 
-use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -101,12 +101,12 @@ pub trait Store: Send + Sync + 'static {
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()>;
 
     /// Ends expired leases that no claim has found, and deletes dead jobs beyond the kind's
-    /// [retention](crate::Retention). Returns the number of jobs it changed.
+    /// [retention](crate::Retention). Returns the number of jobs it changed, and the expired leases.
     ///
     /// It handles at most `max` leases and `max` dead jobs per kind, and never more than
     /// [`MAX_BATCH`](crate::limits::MAX_BATCH). If there is much to do, a store may leave some
     /// kinds for the next call, which starts with them.
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize>;
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped>;
 
     /// Returns a job, or `None` if there is no such job.
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>>;

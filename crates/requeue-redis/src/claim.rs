@@ -10,7 +10,8 @@ use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
-    Claim, Claimed, ClaimedJob, Fence, JobId, Kind, Receipt, StoreError, Timestamp, check_lease,
+    Claim, Claimed, ClaimedJob, ExpiredLease, Fence, JobId, Kind, Receipt, StoreError, Timestamp,
+    WorkerName, check_lease,
 };
 use std::time::Duration;
 
@@ -138,14 +139,35 @@ impl RedisStore {
             claimed.jobs.push(job);
             fence += 1;
         }
+        if !reply.is_empty() {
+            claimed.expired.extend(expired_leases(kind, reply.array()?)?);
+        }
         Ok(())
     }
+}
+
+/// The expired leases that a script has ended.
+pub(crate) fn expired_leases(
+    kind: &Kind,
+    mut reports: Reply,
+) -> Result<Vec<ExpiredLease>, StoreError> {
+    let mut leases = Vec::new();
+    while !reports.is_empty() {
+        let (id, worker) = (JobId::new(reports.text()?), WorkerName::new(reports.text()?));
+        let id = id.map_err(|error| strange(&error.to_string()))?;
+        let worker = worker.map_err(|error| strange(&error.to_string()))?;
+        let attempt = u32::try_from(reports.number()?).unwrap_or(u32::MAX);
+        let mut lease = ExpiredLease::new(kind.clone(), id, worker, attempt);
+        lease.died = reports.number()? == 1;
+        leases.push(lease);
+    }
+    Ok(leases)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Body, Put, WorkerName};
+    use requeue_jobs::{Body, Put};
     use requeue_testkit::block_on;
     use requeue_testkit::servers::RedisServer;
 

@@ -1,14 +1,16 @@
 //! Kinds: what is known of them, what is set for them, and what is cleaned up in them.
 
+use crate::claim::expired_leases;
 use crate::keys::{self, Keys};
-use crate::reply::{Reply, number, strange};
+use crate::reply::{Reply, strange};
 use crate::script::SCRIPTS;
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_SPANS, READY_COUNT_CAP};
 use requeue_jobs::{
-    Counts, Fence, Generation, Invalid, Kind, KindView, Settings, Spans, StoreError, Timestamp,
+    Counts, Fence, Generation, Invalid, Kind, KindView, Reaped, Settings, Spans, StoreError,
+    Timestamp,
 };
 use std::time::Duration;
 
@@ -73,7 +75,7 @@ impl RedisStore {
         Ok(Some(KindView { kind, counts, oldest_ready, paused, generation, fence }))
     }
 
-    pub(crate) async fn reap_kinds(&self, max: usize) -> Result<usize, StoreError> {
+    pub(crate) async fn reap_kinds(&self, max: usize) -> Result<Reaped, StoreError> {
         let mut names = self.names().await?;
         // Those that come after the one that was last, and then from the beginning.
         let last = lock(&self.shared.reaped).clone();
@@ -83,15 +85,16 @@ impl RedisStore {
         let reaped = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
         *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
         // All are seen to, also where one fails.
-        reaped.into_iter().sum()
+        Reaped::sum(reaped)
     }
 
-    async fn reap_kind(&self, kind: &Kind, max: usize) -> Result<usize, StoreError> {
+    async fn reap_kind(&self, kind: &Kind, max: usize) -> Result<Reaped, StoreError> {
         let (keys, script) = (self.keys(kind), &SCRIPTS.reap);
         let mut cmd = self.begin(script, &keys);
         cmd.arg(max.min(MAX_BATCH));
-        let reaped = number(&self.end(script, &keys, cmd).await?)?;
-        Ok(usize::try_from(reaped).unwrap_or(usize::MAX))
+        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        let count = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
+        Ok(Reaped { count, expired: expired_leases(kind, reply.array()?)? })
     }
 
     pub(crate) async fn count_upcoming(

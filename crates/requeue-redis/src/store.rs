@@ -14,8 +14,8 @@ use requeue_jobs::limits::MAX_KINDS;
 use requeue_jobs::rules::Turns;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
     WallClock,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -198,7 +198,7 @@ impl Store for RedisStore {
         Box::pin(self.wait_for(kinds, limit))
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(self.reap_kinds(max))
     }
 

@@ -1,11 +1,11 @@
-//! A service inside of a program, and a worker that reaches it over HTTP.
+//! A service inside a program, and a worker that uses it over HTTP.
 //!
 //! ```text
 //!   cargo run -p requeue-server --example embedded_service
 //! ```
 //!
-//! The worker could be another program on another machine: all it has is an address. `Jobs` and
-//! `JobWorker` are the same as on a store in the process.
+//! The worker could be another program on another machine: it only needs the address. `Jobs` and
+//! `JobWorker` work the same way on a store in the process.
 
 use requeue_http::HttpStore;
 use requeue_jobs::{BoxError, JobWorker, Jobs, MemoryStore, WallClock};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // The service. On disk or on Redis it would be another store, and nothing else.
+    // The service. For jobs on disk or in Redis, only the store differs.
     let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let tcp = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", tcp.local_addr()?);
@@ -31,14 +31,14 @@ async fn main() -> Result<(), BoxError> {
         async move { app.serve(listener, &access, Duration::from_secs(10)).await }
     });
 
-    // Who puts jobs.
+    // The producer.
     let jobs = Jobs::new(Arc::new(HttpStore::connect(&url)?));
     for order in 1..=3 {
         let id = format!("order-{order}");
         jobs.put("order.close", &id, "not paid").after(Duration::from_millis(100)).await?;
     }
 
-    // Who works on them.
+    // The worker.
     let (closed, mut orders) = mpsc::unbounded_channel();
     let jobs = Jobs::new(Arc::new(HttpStore::connect(&url)?));
     let worker =
@@ -51,13 +51,13 @@ async fn main() -> Result<(), BoxError> {
         });
     for _ in 1..=3 {
         let order = orders.recv().await.ok_or("the worker has ended")?;
-        println!("{order} is closed, and why: not paid");
+        println!("{order} is closed: not paid");
     }
 
     let left = worker.shut_down(Duration::from_secs(10)).await;
-    assert!(left.is_empty(), "all were done");
-    app.shutdown().order();
+    assert!(left.is_empty(), "all jobs are done");
+    app.shutdown().request();
     service.await?;
-    println!("the service has ended");
+    println!("the service has stopped");
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! What handlers share.
+//! The service: the state shared by all request handlers, and its start and end.
 
 use crate::auth::Access;
-use crate::background::Reaper;
-use crate::claim_queue::Lines;
+use crate::claim_queue::ClaimQueues;
 use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
+use crate::reaper::Reaper;
 use crate::requests;
-use crate::routes::{self, Backup};
+use crate::routes::{self, BackupFn};
 use axum::Router;
 use requeue::Clock;
 use requeue_http::wire::ParseContext;
@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::task::TaskTracker;
 
-/// What is left at least for what is to be done when all connections are gone.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+/// Minimum time for tasks that still run when all connections are closed, such as releasing jobs.
+const MIN_TASK_TIME: Duration = Duration::from_secs(1);
 
-/// What is at most done at once.
+/// Limits on concurrent requests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Claims and others that wait for work, at once. 10,000: each holds a connection, and some
-    /// kilobytes.
+    /// Maximum number of requests that wait for work concurrently (long polling). Default: 10,000;
+    /// each holds a connection and some kilobytes of memory.
     pub waiting: usize,
-    /// The longest that a claim waits. A minute: longer than that, what is in between (proxies,
-    /// firewalls) may have forgotten the connection.
+    /// Maximum time that a claim may wait. Default: one minute; after that, proxies and firewalls
+    /// may drop the idle connection.
     pub wait: Duration,
-    /// Exports and imports, at once. 16: each holds a thread for as long as its client likes, and
-    /// a hundred jobs.
+    /// Maximum number of concurrent exports and imports. Default: 16; each holds a thread for as
+    /// long as its client takes, and a hundred jobs in memory.
     pub transfers: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// The service without its sockets. Clones share one.
+/// The service, without its sockets. Clones share one service.
 #[derive(Clone)]
 pub struct App {
     shared: Arc<Shared>,
@@ -55,19 +55,19 @@ struct Shared {
     limits: Limits,
     waiting: Semaphore,
     transfers: Arc<Semaphore>,
-    lines: Lines,
+    claim_queues: ClaimQueues,
     shutdown: Shutdown,
     tasks: TaskTracker,
     started: Instant,
-    backup: OnceLock<Arc<Backup>>,
-    backing_up: Arc<Mutex<()>>,
+    backup: OnceLock<Arc<BackupFn>>,
+    backup_lock: Arc<Mutex<()>>,
 }
 
 impl App {
-    /// The service on this store, with the time of `wall_clock`: that of the store, where that is a
-    /// manual one.
+    /// Creates the service on `store`. `wall_clock` is this node's clock; in tests with a manual
+    /// clock, pass the store's.
     pub fn new(store: Arc<dyn Store>, wall_clock: WallClock, mut limits: Limits) -> Self {
-        // As many as a semaphore can count is as good as no limit.
+        // A semaphore cannot count further, and nobody reaches this many.
         limits.waiting = limits.waiting.min(Semaphore::MAX_PERMITS);
         limits.transfers = limits.transfers.min(Semaphore::MAX_PERMITS);
         let instrumented = Arc::new(InstrumentedStore::new(store, wall_clock.clone()));
@@ -80,59 +80,70 @@ impl App {
             waiting: Semaphore::new(limits.waiting),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
             limits,
-            lines: Lines::default(),
+            claim_queues: ClaimQueues::default(),
             shutdown: Shutdown::new(),
             tasks: TaskTracker::new(),
             started: Instant::now(),
             backup: OnceLock::new(),
-            backing_up: Arc::default(),
+            backup_lock: Arc::default(),
         };
         App { shared: Arc::new(shared) }
     }
 
-    /// Lets clients ask for backups, which this makes. The first that is set stays.
-    pub fn with_backup(self, backup: Arc<Backup>) -> Self {
+    /// Enables `POST /v1/backups`, which calls `backup`. If it was enabled before, nothing changes.
+    pub fn with_backup(self, backup: Arc<BackupFn>) -> Self {
         let _ = self.shared.backup.set(backup);
         self
     }
 
-    /// What is answered at which path, to those who have access.
-    pub fn router(&self, access: &Access) -> Router {
-        requests::watch(self, access.protect(routes::router(self.clone())))
+    /// Returns the routes behind the access checks.
+    pub(crate) fn router(&self, access: &Access) -> Router {
+        requests::instrument(self, access.protect(routes::router(self.clone())))
     }
 
-    /// Ends it: [`serve`](Self::serve) returns when all is done.
+    /// Returns the handle that stops the service: after [`Shutdown::request`],
+    /// [`serve`](Self::serve) finishes requests in flight and returns.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shared.shutdown
     }
 
-    /// Listens, until it is told to shut down, and tidies up meanwhile: leases that expired, dead
-    /// jobs that are not kept.
+    /// Serves requests until [`shutdown`](Self::shutdown) is requested, and runs a [`Reaper`],
+    /// which ends expired leases and drops old dead jobs.
     ///
-    /// When this returns no request is under way, and what was claimed for clients that have not
-    /// received it was released, as far as that was done `limit` after the order, or a moment later. What
-    /// others hold stays leased: they may ack it elsewhere.
+    /// When this returns, no request is in flight. Jobs that were claimed for clients that did not
+    /// receive them have been released, unless that took longer than `limit` after the shutdown
+    /// request (at least one second is allowed after the last connection). Jobs that workers hold
+    /// stay leased: the workers can settle them through another node.
     pub async fn serve(&self, listener: Listener, access: &Access, limit: Duration) {
         let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.wall_clock);
         let reaping = tokio::spawn(reaper.run(self.shutdown().clone()));
+        self.serve_without_reaper(listener, access, limit).await;
+        let _ = reaping.await;
+    }
+
+    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`]. For programs that run their
+    /// own reaper, and for tests.
+    pub async fn serve_without_reaper(&self, listener: Listener, access: &Access, limit: Duration) {
         let metrics = Arc::clone(self.instrumented().metrics());
         let listener = listener.with_metrics(metrics);
-        let ordered = async {
-            self.shutdown().ordered().await;
+        let requested = async {
+            self.shutdown().requested().await;
             Instant::now()
         };
         let serving = listener.serve(self.router(access), self.shutdown().clone());
-        let ((), ordered_at) = tokio::join!(serving, ordered);
-        let _ = reaping.await;
+        let ((), requested_at) = tokio::join!(serving, requested);
         self.tasks().close();
-        // Also where connections took all of the time, what they held is given back.
-        let left = limit.saturating_sub(ordered_at.elapsed()).max(LAST_MOMENT);
+        // Even if the connections used up the time, their jobs are released.
+        let left = limit.saturating_sub(requested_at.elapsed()).max(MIN_TASK_TIME);
         if tokio::time::timeout(left, self.tasks().wait()).await.is_err() {
-            tracing::warn!(tasks = self.tasks().len(), "some tasks have not ended in time");
+            tracing::warn!(
+                tasks = self.tasks().len(),
+                "shutdown time limit reached: some background tasks did not finish"
+            );
         }
     }
 
-    /// The store, and what was seen of it.
+    /// Returns the store together with its metrics, events and workers.
     pub(crate) fn instrumented(&self) -> &InstrumentedStore {
         &self.shared.instrumented
     }
@@ -141,7 +152,8 @@ impl App {
         &self.shared.store
     }
 
-    /// For single calls: those that come at the same time go to the store together.
+    /// Returns the client for single puts, settlements and changes: it sends concurrent ones to the
+    /// store as one batch.
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.shared.jobs
     }
@@ -150,29 +162,29 @@ impl App {
         &self.shared.limits
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.shared.lines
+    pub(crate) fn claim_queues(&self) -> &ClaimQueues {
+        &self.shared.claim_queues
     }
 
-    /// What is to end before the store is closed.
+    /// Returns the tasks that must end before the store is closed.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.shared.tasks
     }
 
-    pub(crate) fn backup(&self) -> Option<Arc<Backup>> {
+    pub(crate) fn backup(&self) -> Option<Arc<BackupFn>> {
         self.shared.backup.get().cloned()
     }
 
-    /// Held while one is made.
-    pub(crate) fn backing_up(&self) -> Arc<Mutex<()>> {
-        Arc::clone(&self.shared.backing_up)
+    /// Returns the lock that is held while a backup is made.
+    pub(crate) fn backup_lock(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.shared.backup_lock)
     }
 
     pub(crate) fn uptime(&self) -> Duration {
         self.shared.started.elapsed()
     }
 
-    /// How many requests wait for work.
+    /// Returns how many requests wait for work.
     pub(crate) fn waiting(&self) -> usize {
         self.shared.limits.waiting - self.shared.waiting.available_permits()
     }
@@ -185,20 +197,22 @@ impl App {
         ParseContext { now: self.shared.wall_clock.now() }
     }
 
-    /// A place among those who wait.
-    pub(crate) fn wait(&self) -> Result<SemaphorePermit<'_>, Problem> {
+    /// Acquires permission to wait for work. Fails with `busy` if too many requests wait.
+    pub(crate) fn wait_slot(&self) -> Result<SemaphorePermit<'_>, Problem> {
         self.shared.waiting.try_acquire().map_err(|_| {
             let limit = self.shared.limits.waiting;
-            let detail = format!("{limit} requests wait for work already, and no more may");
+            let detail = format!(
+                "{limit} requests already wait for work, which is the limit; try again later"
+            );
             Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
         })
     }
 
-    /// A place among the exports and imports.
-    pub(crate) fn transfer(&self) -> Result<OwnedSemaphorePermit, Problem> {
+    /// Acquires permission for an export or import. Fails with `busy` if too many run.
+    pub(crate) fn transfer_slot(&self) -> Result<OwnedSemaphorePermit, Problem> {
         Arc::clone(&self.shared.transfers).try_acquire_owned().map_err(|_| {
             let limit = self.shared.limits.transfers;
-            let detail = format!("{limit} exports and imports are under way, and no more may be");
+            let detail = format!("{limit} exports and imports are already running, which is the limit; try again later");
             Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
         })
     }

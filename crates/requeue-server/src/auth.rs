@@ -1,18 +1,18 @@
-//! Who may do what: bearer tokens.
+//! Access control with bearer tokens.
 //!
-//! Either there is no token, and everybody may do everything, or there are some, and each request
-//! carries one: a *full* one for everything, a *read* one for GET and HEAD. Without a token there are
-//! only `/healthz` and `/readyz`, for those who look after the process and need not know more.
+//! If the server has no tokens, every request is allowed. Otherwise each request needs a token:
+//! a *full* token allows everything, a *read* token allows GET and HEAD. Only `/healthz` and
+//! `/readyz` need no token, for process supervisors.
 //!
-//! A token is compared with all tokens there are, each over its greatest possible length, so that the
-//! time it takes tells nothing about them. They are in no log, in no error and in no `Debug`.
+//! A presented token is compared with all tokens in constant time, each at the maximum length, so
+//! that the duration reveals nothing about them. Tokens appear in no log, error or `Debug` output.
 
 mod tokens;
 
-pub use tokens::{Right, TokenError, Tokens, Wrong};
+pub use tokens::{InvalidToken, Right, TokenError, Tokens};
 
-use crate::answer::Failure;
-use crate::site;
+use crate::cross_site;
+use crate::response::ProblemResponse;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -23,18 +23,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What needs no token.
+/// Paths that need no token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// The tokens of a server, and where they come from. Clones are one and the same.
+/// The tokens of a server. Clones share them, so a [`reload`](Self::reload) affects all clones.
 ///
 /// ```
 /// use requeue_server::auth::{Access, Right};
 ///
 /// let access = Access::new([(Right::Full, "correct-horse-battery".to_owned())], None)?;
 /// assert!(access.is_restricted());
-/// let router = access.protect(axum::Router::new());
-/// # let _: axum::Router = router;
 /// # Ok::<(), requeue_server::auth::TokenError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -51,8 +49,9 @@ struct Shared {
 }
 
 impl Access {
-    /// These tokens and those in the file, if there is one. Without any of both, everybody may do
-    /// everything; a file without a token is an error.
+    /// Uses the given tokens and those in the file, if there is one (see [`Tokens::read`]). Without
+    /// any token every request is allowed. Fails if a token is invalid, or if the file cannot be
+    /// read or contains no token.
     pub fn new(
         given: impl IntoIterator<Item = (Right, String)>,
         file: Option<PathBuf>,
@@ -63,28 +62,30 @@ impl Access {
         Ok(Self { shared, local_names: false })
     }
 
-    /// Takes only requests that were sent to an address of digits, or to `localhost`.
+    /// Accepts only requests whose `Host` is an IP address or `localhost`.
     ///
-    /// For a server on the loopback without tokens. A page of another site can let its own name mean
-    /// 127.0.0.1, and is then of the same site to a browser; the name is all that tells.
+    /// For a server on the loopback interface without tokens: it protects against DNS rebinding,
+    /// where a web page resolves its own host name to 127.0.0.1 to pass the browser's same-origin
+    /// check.
     pub fn only_local_names(self) -> Self {
         Self { local_names: true, ..self }
     }
 
-    /// Reads the file again, for the requests to come. If that fails, nothing changes.
+    /// Reads the token file again; later requests use the new tokens. If it fails, the current
+    /// tokens stay in use.
     pub fn reload(&self) -> Result<(), TokenError> {
         let new = Arc::new(all(&self.shared.given, &self.shared.file)?);
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
-    /// Whether there is a token.
+    /// Returns whether requests need a token.
     pub fn is_restricted(&self) -> bool {
         !self.tokens().is_empty()
     }
 
-    /// Puts all that `router` has behind the tokens.
-    pub fn protect(&self, router: Router) -> Router {
+    /// Returns the router behind the access checks.
+    pub(crate) fn protect(&self, router: Router) -> Router {
         router.layer(from_fn_with_state(self.clone(), check))
     }
 
@@ -102,34 +103,35 @@ fn all(given: &Tokens, file: &Option<PathBuf>) -> Result<Tokens, TokenError> {
 }
 
 async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
-    // Here and not in a layer of its own: each costs a kilobyte per request that waits.
-    if let Some(refused) = site::refused(&request, access.local_names) {
-        return refused;
+    // Not in a separate layer: each layer costs a kilobyte per waiting request.
+    if let Some(response) = cross_site::rejection(&request, access.local_names) {
+        return response;
     }
     let tokens = access.tokens();
     if tokens.is_empty() || OPEN.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let Some(right) = bearer(request.headers()).and_then(|token| tokens.right(token)) else {
-        return unknown();
+        return unauthorized();
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if right == Right::Read && !reads {
-        let detail = "this token may only read (GET and HEAD): this needs a full one";
-        return Failure(Problem::new(ProblemType::Forbidden, detail)).into_response();
+        let detail = "this token allows only GET and HEAD; this request needs a full token";
+        return ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response();
     }
     next.run(request).await
 }
 
-fn unknown() -> Response {
-    let detail = "this needs a token that the server knows: send authorization: Bearer TOKEN";
-    let mut response = Failure(Problem::new(ProblemType::Unauthorized, detail)).into_response();
+fn unauthorized() -> Response {
+    let detail = "a valid token is required: send the header Authorization: Bearer TOKEN";
+    let mut response = ProblemResponse(Problem::new(ProblemType::Unauthorized, detail)).into_response();
     let scheme = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response
 }
 
-/// The token of a request. With two of them nobody knows which is meant, so that is none.
+/// Returns the token of a request. A request with two tokens is ambiguous and counts as one
+/// without.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -139,16 +141,16 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// An address that more can reach than should.
+/// The server would listen on an address that other machines can reach, without a token.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "refusing to listen on {0}, where others can reach it, without a token: set one \
-     (REQUEUE_TOKEN, or a file of tokens), listen on 127.0.0.1, or say --allow-anyone"
+    "refusing to listen on {0}, which other machines can reach, without a token: set a token \
+     (REQUEUE_TOKEN or a token file), listen on 127.0.0.1, or pass --allow-anyone"
 )]
 pub struct Exposed(pub SocketAddr);
 
-/// Whether a server may listen on `address`: on the loopback always, elsewhere with tokens, or if it
-/// was said that anyone may come.
+/// Checks whether a server may listen on `address`. A loopback address is always allowed; any other
+/// address needs tokens (`restricted`) or the explicit permission `allow_anyone`.
 ///
 /// ```
 /// use requeue_server::auth::may_listen;
@@ -163,7 +165,7 @@ pub fn may_listen(
     restricted: bool,
     allow_anyone: bool,
 ) -> Result<(), Exposed> {
-    // An IPv4 address may come as an IPv6 one.
+    // An IPv4 address may be written as an IPv6 address.
     if restricted || allow_anyone || address.ip().to_canonical().is_loopback() {
         Ok(())
     } else {
@@ -172,40 +174,4 @@ pub fn may_listen(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_a_token_only_the_loopback_is_listened_on() {
-        let may = |address: &str| may_listen(address.parse().unwrap(), false, false).is_ok();
-        for address in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-            assert!(may(address), "{address}");
-        }
-        for address in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
-            assert!(!may(address), "{address}");
-        }
-        let anywhere = "0.0.0.0:1".parse().unwrap();
-        assert!(may_listen(anywhere, true, false).is_ok());
-        assert!(may_listen(anywhere, false, true).is_ok());
-        let refused = may_listen(anywhere, false, false).unwrap_err().to_string();
-        assert!(refused.contains("0.0.0.0:1") && refused.contains("--allow-anyone"), "{refused}");
-    }
-
-    #[test]
-    fn a_token_is_taken_from_one_bearer_and_nothing_else() {
-        let token = |values: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::AUTHORIZATION, HeaderValue::from_static(value));
-            }
-            bearer(&headers).map(|token| String::from_utf8(token.to_vec()).unwrap())
-        };
-        assert_eq!(token(&["Bearer abc"]).as_deref(), Some("abc"));
-        assert_eq!(token(&["bEARER  abc "]).as_deref(), Some("abc"));
-        assert_eq!(token(&["Basic abc"]), None);
-        assert_eq!(token(&["Bearer"]), None);
-        assert_eq!(token(&["Bearerabc"]), None);
-        assert_eq!(token(&["Bearer abc", "Bearer def"]), None);
-        assert_eq!(token(&[]), None);
-    }
-}
+mod tests;

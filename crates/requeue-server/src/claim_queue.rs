@@ -1,14 +1,14 @@
-//! Claims that wait, in a line: one job wakes one claim, and not all of them.
+//! Waiting claims, in queues: one job wakes one claim instead of all of them.
 //!
 //! ```text
-//!   claim gets nothing --> stands in line --> its turn --> claims --> got something: the next two
-//!                               |                            |        may have theirs
-//!                               +-- goes away                +-- got nothing: all wait again
+//!   claim gets nothing --> waits in queue --> its turn --> claims --> got jobs: the next two
+//!                               |                            |        claims get a turn
+//!                               +-- client disconnects       +-- got nothing: all keep waiting
 //! ```
 //!
-//! There is a line for each set of kinds that claims wait for. While it is not empty, one task
-//! asks the store to wait. With ten thousand claims in line, a job that falls due costs two or three
-//! looks at the store, and not ten thousand.
+//! There is a queue for each set of kinds. While a queue is not empty, one task calls
+//! [`Store::wait`]. With ten thousand claims in a queue, a job that becomes due costs two or three
+//! claims at the store, and not ten thousand.
 
 use requeue_jobs::{Kind, Store, StoreError};
 use std::collections::{BTreeMap, HashMap};
@@ -16,164 +16,168 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How long the store is asked to wait. It is asked again then.
-const ROUND: Duration = Duration::from_secs(60);
+/// Time limit of one call of [`Store::wait`]; the call is repeated.
+const WAIT_ROUND: Duration = Duration::from_secs(60);
 
-/// All lines of a store.
+/// The queues of a store. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<State>>);
+pub(crate) struct ClaimQueues(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    lines: HashMap<Vec<Kind>, ClaimQueue>,
-    /// Places that were given out, in all lines.
-    numbered: u64,
+    queues: HashMap<Vec<Kind>, ClaimQueue>,
+    /// The number of the last claim that was queued, over all queues.
+    last_number: u64,
 }
 
 #[derive(Default)]
 struct ClaimQueue {
-    /// Those who wait, by their places: the longest first.
+    /// The waiting claims by number, oldest first.
     waiting: BTreeMap<u64, oneshot::Sender<Result<Turn, StoreError>>>,
-    /// The last of them has gone away.
+    /// Notified when the last claim leaves the queue without a turn.
     empty: Arc<Notify>,
 }
 
-/// A place in line, given up when dropped.
+/// A claim in a queue. Dropping it removes the claim.
 struct QueuedClaim<'a> {
-    lines: &'a Lines,
+    queues: &'a ClaimQueues,
     kinds: &'a [Kind],
     number: u64,
 }
 
 impl Drop for QueuedClaim<'_> {
     fn drop(&mut self) {
-        let mut state = self.lines.lock();
-        // Who had a turn is in it no longer.
-        if let Some(line) = state.lines.get_mut(self.kinds)
-            && line.waiting.remove(&self.number).is_some()
-            && line.waiting.is_empty()
+        let mut state = self.queues.lock();
+        // A claim that got its turn was removed before.
+        if let Some(queue) = state.queues.get_mut(self.kinds)
+            && queue.waiting.remove(&self.number).is_some()
+            && queue.waiting.is_empty()
         {
-            line.empty.notify_one();
+            queue.empty.notify_one();
         }
     }
 }
 
-/// Who drives a line. A store that panics must not leave one behind that nobody drives.
-struct Driver<'a> {
-    lines: &'a Lines,
+/// Removes the queue if its task panics: otherwise new claims would wait in a queue without a task.
+struct DriverGuard<'a> {
+    queues: &'a ClaimQueues,
     kinds: &'a [Kind],
 }
 
-impl Drop for Driver<'_> {
+impl Drop for DriverGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let line = self.lines.lock().lines.remove(self.kinds);
-            drop(line);
+            let queue = self.queues.lock().queues.remove(self.kinds);
+            drop(queue);
         }
     }
 }
 
-/// The right to claim now. Say what came of it: others wait for that.
+/// Permission to claim now. Dropping it reports whether the claim got jobs: the queue waits for
+/// that.
 pub(crate) struct Turn {
-    told: mpsc::UnboundedSender<bool>,
+    results: mpsc::UnboundedSender<bool>,
     got: bool,
 }
 
 impl Turn {
-    /// The claim got nothing: there is no use in others trying.
-    pub(crate) fn in_vain(mut self) {
+    /// Reports that the claim got nothing, so that no other claim tries.
+    pub(crate) fn got_nothing(mut self) {
         self.got = false;
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Where the task has ended, nobody waits.
-        let _ = self.told.send(self.got);
+        // If the task has ended, nobody needs the result.
+        let _ = self.results.send(self.got);
     }
 }
 
-impl Lines {
-    /// Waits in line for a turn to claim of these kinds.
+impl ClaimQueues {
+    /// Waits for a turn to claim jobs of these kinds. Fails if the store fails.
     pub(crate) async fn turn(
         &self,
         store: &Arc<dyn Store>,
         kinds: &[Kind],
     ) -> Result<Turn, StoreError> {
         let mut kinds = kinds.to_vec();
-        kinds.sort();
+        kinds.problem_type();
         kinds.dedup();
         let (sender, receiver) = oneshot::channel();
         let (number, is_new) = {
             let mut state = self.lock();
-            state.numbered += 1;
-            let (number, is_new) = (state.numbered, !state.lines.contains_key(&kinds));
-            state.lines.entry(kinds.clone()).or_default().waiting.insert(number, sender);
+            state.last_number += 1;
+            let (number, is_new) = (state.last_number, !state.queues.contains_key(&kinds));
+            state.queues.entry(kinds.clone()).or_default().waiting.insert(number, sender);
             (number, is_new)
         };
-        let _place = QueuedClaim { lines: self, kinds: &kinds, number };
+        let _queued = QueuedClaim { queues: self, kinds: &kinds, number };
         if is_new {
             tokio::spawn(self.clone().drive(Arc::clone(store), kinds.clone()));
         }
-        let ended = || StoreError::Unavailable { reason: "nobody waits any more".to_owned() };
+        let ended = || StoreError::Unavailable {
+            reason: "the task that waits for jobs has ended".to_owned(),
+        };
         receiver.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Asks the store to wait, and gives turns, until nobody is in line.
+    /// Waits for jobs and gives turns, until the queue is empty.
     async fn drive(self, store: Arc<dyn Store>, kinds: Vec<Kind>) {
-        let _driver = Driver { lines: &self, kinds: &kinds };
-        let (told, mut tells) = mpsc::unbounded_channel();
-        while let Some(empty) = self.go_on(&kinds) {
+        let _driver = DriverGuard { queues: &self, kinds: &kinds };
+        let (results, mut finished) = mpsc::unbounded_channel();
+        while let Some(empty) = self.keep_or_remove(&kinds) {
             let waited = tokio::select! {
-                waited = store.wait(kinds.clone(), ROUND) => waited,
+                waited = store.wait(kinds.clone(), WAIT_ROUND) => waited,
                 () = empty.notified() => continue,
             };
             if let Err(error) = waited {
-                self.all(&kinds, &error);
+                self.fail_all(&kinds, &error);
                 continue;
             }
-            let mut turns = usize::from(self.next(&kinds, &told));
+            let mut turns = usize::from(self.give_turn(&kinds, &results));
             while turns > 0 {
-                let got = tells.recv().await.expect("a sender is kept here");
+                let got = finished.recv().await.expect("a sender is kept here");
                 turns -= 1;
-                // Where one got something there may be more: twice as many have a turn.
+                // If a claim got jobs, there may be more: two claims get a turn.
                 for _ in 0..if got { 2 } else { 0 } {
-                    turns += usize::from(self.next(&kinds, &told));
+                    turns += usize::from(self.give_turn(&kinds, &results));
                 }
             }
         }
     }
 
-    /// Tells when nobody is in line. `None` if that is so now; then it is gone.
-    fn go_on(&self, kinds: &[Kind]) -> Option<Arc<Notify>> {
+    /// If the queue is empty, removes it and returns `None`. Otherwise returns the notification for
+    /// when it becomes empty.
+    fn keep_or_remove(&self, kinds: &[Kind]) -> Option<Arc<Notify>> {
         let mut state = self.lock();
-        let line = state.lines.get(kinds).expect("who drives a line ends it");
-        if !line.waiting.is_empty() {
-            return Some(Arc::clone(&line.empty));
+        let queue = state.queues.get(kinds).expect("only this task removes the queue");
+        if !queue.waiting.is_empty() {
+            return Some(Arc::clone(&queue.empty));
         }
-        state.lines.remove(kinds);
+        state.queues.remove(kinds);
         None
     }
 
-    /// Gives the first in line a turn. Whether there was one.
-    fn next(&self, kinds: &[Kind], told: &mpsc::UnboundedSender<bool>) -> bool {
-        let pop = || self.lock().lines.get_mut(kinds).and_then(|line| line.waiting.pop_first());
+    /// Gives the oldest claim a turn. Returns whether there was one.
+    fn give_turn(&self, kinds: &[Kind], results: &mpsc::UnboundedSender<bool>) -> bool {
+        let pop = || self.lock().queues.get_mut(kinds).and_then(|queue| queue.waiting.pop_first());
         while let Some((_, sender)) = pop() {
             if sender.is_closed() {
                 continue;
             }
-            // One that goes away right now gives its turn back as it is dropped, which counts.
-            let turn = Turn { told: told.clone(), got: true };
+            // If the receiver disappears right now, dropping the turn reports a result.
+            let turn = Turn { results: results.clone(), got: true };
             drop(sender.send(Ok(turn)));
             return true;
         }
         false
     }
 
-    /// Tells all in line that the store is in trouble.
-    fn all(&self, kinds: &[Kind], error: &StoreError) {
-        let take = |line: &mut ClaimQueue| std::mem::take(&mut line.waiting);
-        let waiting = self.lock().lines.get_mut(kinds).map(take).unwrap_or_default();
+    /// Fails all claims in the queue with the error of the store.
+    fn fail_all(&self, kinds: &[Kind], error: &StoreError) {
+        let take = |queue: &mut ClaimQueue| std::mem::take(&mut queue.waiting);
+        let waiting = self.lock().queues.get_mut(kinds).map(take).unwrap_or_default();
         for sender in waiting.into_values() {
             let _ = sender.send(Err(error.clone()));
         }
@@ -187,7 +191,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::tests::Half;
+    use crate::claims::tests::PartlyFailingStore;
     use requeue_jobs::{Body, Claim, JobId, MemoryStore, Put, WorkerName};
     use requeue_testkit::{Fault, Faulty};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -200,34 +204,43 @@ mod tests {
     async fn put(store: &Arc<dyn Store>, id: &str) {
         let id = JobId::new(id).expect("a valid id");
         let put = Put::new(mail().remove(0), id, Body::default());
-        store.put(vec![put]).await.expect("it is answered");
+        store.put(vec![put]).await.expect("the store works");
     }
 
     async fn claim(store: &Arc<dyn Store>) -> usize {
         let worker = WorkerName::new("worker").expect("a valid name");
         let claim = Claim { kinds: mail(), max: 1, lease: None, worker, nonce: 1 };
-        store.claim(claim).await.expect("it is answered").jobs.len()
+        store.claim(claim).await.expect("the store works").jobs.len()
     }
 
-    /// Claims in line, until it got a job.
-    async fn stand(lines: Lines, store: Arc<dyn Store>, turns: Arc<AtomicUsize>) {
+    /// Claims when it is its turn, until it gets a job.
+    async fn claim_when_queued(
+        queues: ClaimQueues,
+        store: Arc<dyn Store>,
+        turns: Arc<AtomicUsize>,
+    ) {
         loop {
-            let turn = lines.turn(&store, &mail()).await.expect("the store is well");
+            let turn = queues.turn(&store, &mail()).await.expect("the store works");
             turns.fetch_add(1, Ordering::Relaxed);
             if claim(&store).await == 1 {
                 return;
             }
-            turn.in_vain();
+            turn.got_nothing();
         }
     }
 
     #[tokio::test]
-    async fn a_job_wakes_few_of_those_who_wait() {
-        let (lines, store) = (Lines::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+    async fn a_job_wakes_few_of_the_waiting_claims() {
+        let (queues, store) =
+            (ClaimQueues::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
         let turns = Arc::new(AtomicUsize::new(0));
         let mut waiting = JoinSet::new();
         for _ in 0..1000 {
-            waiting.spawn(stand(lines.clone(), Arc::clone(&store), Arc::clone(&turns)));
+            waiting.spawn(claim_when_queued(
+                queues.clone(),
+                Arc::clone(&store),
+                Arc::clone(&turns),
+            ));
         }
         for _ in 0..10 {
             yield_now().await;
@@ -238,19 +251,24 @@ mod tests {
             yield_now().await;
         }
         assert_eq!(waiting.len(), 999);
-        // The one that got it, two behind it, and perhaps one more: the store may end a wait for
-        // no reason.
+        // The claim that got the job, the next two, and perhaps one more: the store may end a wait
+        // for no reason.
         let turns = turns.load(Ordering::Relaxed);
         assert!((1..=4).contains(&turns), "{turns}");
     }
 
     #[tokio::test]
-    async fn as_many_get_a_job_as_there_are() {
-        let (lines, store) = (Lines::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+    async fn every_job_reaches_a_claim() {
+        let (queues, store) =
+            (ClaimQueues::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
         let turns = Arc::new(AtomicUsize::new(0));
         let mut waiting = JoinSet::new();
         for n in 0..100 {
-            waiting.spawn(stand(lines.clone(), Arc::clone(&store), Arc::clone(&turns)));
+            waiting.spawn(claim_when_queued(
+                queues.clone(),
+                Arc::clone(&store),
+                Arc::clone(&turns),
+            ));
             put(&store, &n.to_string()).await;
         }
         while let Some(ended) = waiting.join_next().await {
@@ -259,15 +277,16 @@ mod tests {
         for _ in 0..10 {
             yield_now().await;
         }
-        assert!(lines.lock().lines.is_empty(), "nobody is in line");
+        assert!(queues.lock().queues.is_empty(), "all queues are removed");
     }
 
     #[tokio::test]
-    async fn who_goes_away_is_passed_over() {
-        let (lines, store) = (Lines::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+    async fn a_claim_that_left_the_queue_gets_no_turn() {
+        let (queues, store) =
+            (ClaimQueues::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
         let turns = Arc::new(AtomicUsize::new(0));
-        let stands = || stand(lines.clone(), Arc::clone(&store), Arc::clone(&turns));
-        let (gone, stays) = (tokio::spawn(stands()), tokio::spawn(stands()));
+        let queued = || claim_when_queued(queues.clone(), Arc::clone(&store), Arc::clone(&turns));
+        let (gone, stays) = (tokio::spawn(queued()), tokio::spawn(queued()));
         for _ in 0..10 {
             yield_now().await;
         }
@@ -277,44 +296,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_left_of_those_who_have_gone_away() {
-        let (lines, store) = (Lines::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+    async fn claims_that_leave_the_queue_leave_nothing_behind() {
+        let (queues, store) =
+            (ClaimQueues::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
         let turns = Arc::new(AtomicUsize::new(0));
-        let stands = || tokio::spawn(stand(lines.clone(), Arc::clone(&store), Arc::clone(&turns)));
-        let (first, second) = (stands(), stands());
+        let queued = || {
+            tokio::spawn(claim_when_queued(queues.clone(), Arc::clone(&store), Arc::clone(&turns)))
+        };
+        let (first, second) = (queued(), queued());
         for _ in 0..10 {
             yield_now().await;
         }
         first.abort();
         drop(first.await);
-        assert_eq!(lines.lock().lines[&mail()].waiting.len(), 1);
+        assert_eq!(queues.lock().queues[&mail()].waiting.len(), 1);
         second.abort();
         drop(second.await);
         for _ in 0..10 {
             yield_now().await;
         }
-        assert!(lines.lock().lines.is_empty());
-        assert_eq!(Arc::strong_count(&store), 1, "nobody asks the store to wait");
+        assert!(queues.lock().queues.is_empty());
+        assert_eq!(Arc::strong_count(&store), 1, "no task waits at the store");
     }
 
     #[tokio::test]
-    async fn a_store_that_panics_leaves_no_line_that_nobody_drives() {
-        let (lines, store) = (Lines::default(), Arc::new(Half::default()) as Arc<dyn Store>);
+    async fn a_panicking_store_leaves_no_queue_without_a_task() {
+        let (queues, store) =
+            (ClaimQueues::default(), Arc::new(PartlyFailingStore::default()) as Arc<dyn Store>);
         let kinds = [Kind::new("panic").expect("a valid kind")];
         for _ in 0..2 {
-            let turn = lines.turn(&store, &kinds).await;
+            let turn = queues.turn(&store, &kinds).await;
             assert!(matches!(turn, Err(StoreError::Unavailable { .. })));
         }
-        assert!(lines.lock().lines.is_empty());
+        assert!(queues.lock().queues.is_empty());
     }
 
     #[tokio::test]
-    async fn trouble_of_the_store_is_told_to_all_in_line() {
+    async fn a_store_error_reaches_all_claims_in_the_queue() {
         let store = Faulty::new(Arc::new(MemoryStore::new()));
         store.at(1, Fault::Refused);
-        let (lines, store) = (Lines::default(), Arc::new(store) as Arc<dyn Store>);
+        let (queues, store) = (ClaimQueues::default(), Arc::new(store) as Arc<dyn Store>);
         let kinds = mail();
-        let turns = [lines.turn(&store, &kinds), lines.turn(&store, &kinds)];
+        let turns = [queues.turn(&store, &kinds), queues.turn(&store, &kinds)];
         for turn in futures_util::future::join_all(turns).await {
             assert!(matches!(turn, Err(StoreError::Unavailable { .. })));
         }

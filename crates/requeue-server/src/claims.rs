@@ -1,7 +1,8 @@
-//! Claims that are not lost on the way.
+//! Claims with long polling. No claimed job is lost with its response.
 //!
-//! What was claimed and could not be answered is released: where the client went away while
-//! the store was asked, or before the answer was written, or the server is shut down.
+//! If a client does not get the response to its claim, the claimed jobs are released: because the
+//! client disconnected while the store worked or before the response was written, or because the
+//! server shuts down.
 
 use crate::app::App;
 use crate::listen::Delivery;
@@ -13,88 +14,89 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// Claims, and waits for something to claim, but no longer than `wait`.
+/// Claims jobs. If there are none, waits for some, at most for `wait`.
 pub(crate) async fn claim(
     app: &App,
     claim: Claim,
     wait: Duration,
     delivery: &Delivery,
 ) -> Result<Claimed, Problem> {
-    let held = claim_now(app, claim.clone()).await?;
-    if wait.is_zero() || !held.claimed.jobs.is_empty() || claim.max == 0 {
-        return Ok(held.hand_over(delivery));
+    let undelivered = claim_now(app, claim.clone()).await?;
+    if wait.is_zero() || !undelivered.claimed.jobs.is_empty() || claim.max == 0 {
+        return Ok(undelivered.deliver_with(delivery));
     }
-    let _place = app.wait()?;
-    let _waits = app.instrumented().waiting(&claim.worker, &claim.kinds);
+    let _slot = app.wait_slot()?;
+    let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
     let mut wait = wait;
-    if !held.is_empty() {
-        // Who is told at once that a kind cannot be asked asks again at once, and so do all.
+    if !undelivered.is_empty() {
+        // If one kind fails, an immediate response would make all clients retry immediately.
         let pause = wait.min(WAIT_SLICE);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = app.shutdown().ordered() => return Ok(held.hand_over(delivery)),
+            () = app.shutdown().requested() => return Ok(undelivered.deliver_with(delivery)),
         }
-        let held = claim_now(app, claim.clone()).await?;
-        if !held.is_empty() {
-            return Ok(held.hand_over(delivery));
+        let undelivered = claim_now(app, claim.clone()).await?;
+        if !undelivered.is_empty() {
+            return Ok(undelivered.deliver_with(delivery));
         }
         wait -= pause;
     }
     tokio::select! {
-        held = claim_in_turn(app, &claim) => Ok(held?.hand_over(delivery)),
+        undelivered = claim_in_turn(app, &claim) => Ok(undelivered?.deliver_with(delivery)),
         () = tokio::time::sleep(wait) => Ok(Claimed::default()),
-        () = app.shutdown().ordered() => Ok(Claimed::default()),
+        () = app.shutdown().requested() => Ok(Claimed::default()),
     }
 }
 
-async fn claim_in_turn(app: &App, claim: &Claim) -> Result<Held, StoreError> {
+/// Waits in the queue of claims, and claims until there are jobs.
+async fn claim_in_turn(app: &App, claim: &Claim) -> Result<UndeliveredClaim, StoreError> {
     loop {
-        let turn = app.lines().turn(app.store(), &claim.kinds).await?;
-        let held = claim_now(app, claim.clone()).await?;
-        if !held.is_empty() {
-            return Ok(held);
+        let turn = app.claim_queues().turn(app.store(), &claim.kinds).await?;
+        let undelivered = claim_now(app, claim.clone()).await?;
+        if !undelivered.is_empty() {
+            return Ok(undelivered);
         }
-        turn.in_vain();
+        turn.got_nothing();
     }
 }
 
-/// Claims in a task of its own: whoever waits for it may go away meanwhile.
-async fn claim_now(app: &App, claim: Claim) -> Result<Held, StoreError> {
+/// Claims in a separate task, because the client may disconnect in the meantime.
+async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, StoreError> {
     let (sender, receiver) = oneshot::channel();
     let to = app.clone();
     app.tasks().spawn(async move {
         let claimed = to.store().claim(claim).await;
-        // Where nobody waits any more it is dropped, and thereby released.
-        drop(sender.send(claimed.map(|claimed| Held { app: to, claimed })));
+        // If the receiver is gone, the claim is dropped, which releases its jobs.
+        drop(sender.send(claimed.map(|claimed| UndeliveredClaim { app: to, claimed })));
     });
     let panicked = || StoreError::Unknown { reason: "the claim panicked".to_owned() };
     receiver.await.unwrap_or_else(|_| Err(panicked()))
 }
 
-/// What was claimed, and is released unless it is handed over.
-struct Held {
+/// Claimed jobs that are released on drop unless they are passed to a response.
+struct UndeliveredClaim {
     app: App,
     claimed: Claimed,
 }
 
-impl Held {
+impl UndeliveredClaim {
     fn is_empty(&self) -> bool {
         self.claimed.jobs.is_empty() && self.claimed.errors.is_empty()
     }
 
-    /// To the answer: from now on it is released unless that gets out.
-    fn hand_over(mut self, delivery: &Delivery) -> Claimed {
+    /// Returns the jobs for the response. From now on they are released if the response is lost.
+    fn deliver_with(mut self, delivery: &Delivery) -> Claimed {
         let claimed = mem::take(&mut self.claimed);
         let receipts = receipts(&claimed);
         if !receipts.is_empty() {
             let app = self.app.clone();
-            delivery.or_else(move || release(app, receipts));
+            delivery.on_lost(move || release(app, receipts));
         }
         claimed
     }
 }
 
-impl Drop for Held {
+impl Drop for UndeliveredClaim {
     fn drop(&mut self) {
         let receipts = receipts(&self.claimed);
         if !receipts.is_empty() {
@@ -107,13 +109,13 @@ fn receipts(claimed: &Claimed) -> Vec<Receipt> {
     claimed.jobs.iter().map(|job| job.receipt.clone()).collect()
 }
 
-/// How often it is tried to give something back, with a pause that doubles: for half a minute, as
-/// long as most leases are.
+/// Number of attempts to release jobs. The pauses double: together half a minute, as long as most
+/// leases.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Gives back what nobody has received. What cannot be given back comes back when its lease
-/// expires, and that counts as an attempt: where the store is in trouble, it is tried again.
+/// Releases jobs whose response was lost. If that fails, the job becomes ready again when its lease
+/// expires, which counts as a failed attempt; therefore a failed release is retried.
 fn release(app: App, receipts: Vec<Receipt>) {
     let tasks = app.tasks().clone();
     tasks.spawn(async move {
@@ -123,37 +125,38 @@ fn release(app: App, receipts: Vec<Receipt>) {
                 None => return,
                 Some(error) => error,
             };
-            if tried == TRIES || app.shutdown().is_ordered() {
+            if tried == TRIES || app.shutdown().is_requested() {
                 let count = left.len();
-                return warn!(count, %error, "jobs that nobody received were not released");
+                return warn!(count, %error, "could not release jobs whose response was lost: they stay leased until their leases expire");
             }
             tokio::select! {
                 () = app.clock().sleep(pause) => pause *= 2,
-                // Once more.
-                () = app.shutdown().ordered() => {}
+                // Try a last time.
+                () = app.shutdown().requested() => {}
             }
         }
     });
 }
 
-/// Tries to give them back, and keeps those that it may not have: answers why.
+/// Tries to release the jobs. Keeps in `left` those that may not be released, and returns the
+/// error.
 async fn release_now(app: &App, left: &mut Vec<Receipt>) -> Option<StoreError> {
     let settle =
         |receipt: &Receipt| Settle { receipt: receipt.clone(), action: Settlement::Release };
-    let answers = match app.store().settle(left.iter().map(settle).collect()).await {
+    let results = match app.store().settle(left.iter().map(settle).collect()).await {
         Err(error) => return Some(error),
-        Ok(answers) => answers,
+        Ok(results) => results,
     };
-    let (mut answers, mut why) = (answers.into_iter(), None);
-    left.retain(|_| match answers.next() {
+    let (mut results, mut failure) = (results.into_iter(), None);
+    left.retain(|_| match results.next() {
         Some(Err(SettleError::Store(error))) => {
-            why = Some(error);
+            failure = Some(error);
             true
         }
-        // It is released, or was nobody's any more.
+        // It is released, or the lease was lost before.
         _ => false,
     });
-    why
+    failure
 }
 
 #[cfg(test)]
@@ -167,12 +170,13 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::yield_now;
 
-    /// A store that cannot ask a kind, the first so many times, nor change jobs whose id begins with
-    /// an x, nor wait for the kind `panic`.
+    /// A store that reports an error for the first claimed kind in its first `failing_claims`
+    /// claims, does not change jobs whose id begins with an x, and panics when waiting for the kind
+    /// `panic`.
     #[derive(Default)]
-    pub(crate) struct Half {
+    pub(crate) struct PartlyFailingStore {
         pub(crate) store: MemoryStore,
-        fails: usize,
+        failing_claims: usize,
         claims: AtomicUsize,
     }
 
@@ -180,29 +184,22 @@ pub(crate) mod tests {
         StoreError::Unavailable { reason: "half of it is down".to_owned() }
     }
 
-    impl Store for Half {
+    impl Layered for PartlyFailingStore {
+        fn inner(&self) -> &dyn Store {
+            &self.store
+        }
+
         fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-            if self.claims.fetch_add(1, Ordering::Relaxed) >= self.fails {
+            if self.claims.fetch_add(1, Ordering::Relaxed) >= self.failing_claims {
                 return self.store.claim(claim);
             }
             let errors = vec![(claim.kinds[0].clone(), down())];
-            Box::pin(async { Ok(Claimed { jobs: Vec::new(), errors }) })
+            Box::pin(async { Ok(Claimed { errors, ..Claimed::default() }) })
         }
 
         fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
             assert!(kinds.iter().all(|kind| kind.as_str() != "panic"), "on purpose");
             self.store.wait(kinds, limit)
-        }
-
-        fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
-            self.store.put(puts)
-        }
-
-        fn settle(
-            &self,
-            settlements: Vec<Settle>,
-        ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-            self.store.settle(settlements)
         }
 
         fn change(
@@ -213,112 +210,66 @@ pub(crate) mod tests {
             let downs: Vec<bool> = changes.iter().map(is_down).collect();
             let up = changes.into_iter().filter(|change| !is_down(change)).collect();
             Box::pin(async move {
-                let mut done = self.store.change(up).await?.into_iter();
-                let answer = |is_down| match is_down {
+                let mut results = self.store.change(up).await?.into_iter();
+                let result = |is_down| match is_down {
                     true => Err(down().into()),
-                    false => done.next().expect("one for each"),
+                    false => results.next().expect("one result for each change"),
                 };
-                Ok(downs.into_iter().map(answer).collect())
+                Ok(downs.into_iter().map(result).collect())
             })
-        }
-
-        fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-            self.store.restore(restore)
-        }
-
-        fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
-            self.store.reap(max)
-        }
-
-        fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-            self.store.get(kind, id)
-        }
-
-        fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-            self.store.list(query)
-        }
-
-        fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-            self.store.kinds()
-        }
-
-        fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-            self.store.upcoming(kind, spans)
-        }
-
-        fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-            self.store.settings(kind)
-        }
-
-        fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-            self.store.set(kind, settings)
-        }
-
-        fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-            self.store.set_schedule(kind, schedule)
-        }
-
-        fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-            self.store.remove_schedule(kind, id)
-        }
-
-        fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-            self.store.schedules(kind)
-        }
-
-        fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-            self.store.tick(tick)
         }
     }
 
-    /// What a claim gets that waits for so many milliseconds, and how often the store was asked.
-    async fn claimed(fails: usize, wait: u64) -> (Claimed, usize) {
+    /// Returns the result of a claim that waits for `wait` milliseconds, and how many claims the
+    /// store got.
+    async fn claimed(failing_claims: usize, wait: u64) -> (Claimed, usize) {
         let store = MemoryStore::new();
         let kind = Kind::new("mail").expect("a valid kind");
         let put = Put::new(kind.clone(), JobId::new("a").expect("an id"), Body::default());
-        store.put(vec![put]).await.expect("it is answered");
-        let half = Arc::new(Half { store, fails, claims: AtomicUsize::new(0) });
-        let app = App::new(half.clone(), WallClock::system(), Limits::default());
+        store.put(vec![put]).await.expect("the store works");
+        let store =
+            Arc::new(PartlyFailingStore { store, failing_claims, claims: AtomicUsize::new(0) });
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
         let worker = WorkerName::new("w").expect("a valid name");
-        let wish = Claim { kinds: vec![kind], max: 1, lease: None, worker, nonce: 1 };
+        let request = Claim { kinds: vec![kind], max: 1, lease: None, worker, nonce: 1 };
         let (wait, delivery) = (Duration::from_millis(wait), Delivery::new());
-        let claimed = claim(&app, wish, wait, &delivery).await.expect("it is answered");
+        let claimed = claim(&app, request, wait, &delivery).await.expect("the store works");
         delivery.delivered();
-        (claimed, half.claims.load(Ordering::Relaxed))
+        (claimed, store.claims.load(Ordering::Relaxed))
     }
 
     #[tokio::test]
-    async fn a_kind_that_cannot_be_asked_is_not_told_before_a_pause() {
-        let (told, claims) = claimed(usize::MAX, 0).await;
-        assert_eq!((told.errors.len(), claims), (1, 1), "it does not want to wait");
-        let (told, claims) = claimed(usize::MAX, 2).await;
-        assert_eq!((told.errors.len(), claims), (1, 2));
-        let (told, claims) = claimed(1, 2).await;
-        assert_eq!((told.jobs.len(), told.errors.len(), claims), (1, 0, 2));
+    async fn an_error_of_one_kind_is_reported_after_a_pause() {
+        let (claimed_now, claims) = claimed(usize::MAX, 0).await;
+        assert_eq!((claimed_now.errors.len(), claims), (1, 1), "without a wait there is no pause");
+        let (claimed_now, claims) = claimed(usize::MAX, 2).await;
+        assert_eq!((claimed_now.errors.len(), claims), (1, 2));
+        let (claimed_now, claims) = claimed(1, 2).await;
+        assert_eq!((claimed_now.jobs.len(), claimed_now.errors.len(), claims), (1, 0, 2));
     }
 
     #[tokio::test]
-    async fn what_nobody_received_is_released_when_the_store_is_well_again() {
+    async fn jobs_of_a_lost_response_are_released_when_the_store_recovers() {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(0));
         let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::with(wall_clock.clone()))));
         let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
         let put = Put::new(kind.clone(), id.clone(), Body::default());
-        faulty.put(vec![put]).await.expect("it is answered");
+        faulty.put(vec![put]).await.expect("the store works");
         let app = App::new(faulty.clone(), wall_clock, Limits::default());
         let worker = WorkerName::new("w").expect("a valid name");
-        let wish = Claim { kinds: vec![kind.clone()], max: 1, lease: None, worker, nonce: 1 };
+        let request = Claim { kinds: vec![kind.clone()], max: 1, lease: None, worker, nonce: 1 };
         let delivery = Delivery::new();
-        claim(&app, wish, Duration::ZERO, &delivery).await.expect("it is answered");
-        // It is asked to release it, and then how the job is.
+        claim(&app, request, Duration::ZERO, &delivery).await.expect("the store works");
+        // The first attempt to release the job fails.
         faulty.at(1, Fault::Refused);
         delivery.lost();
         for _ in 0..10 {
             yield_now().await;
         }
         let state = async || {
-            let job = faulty.get(kind.clone(), id.clone()).await.expect("the store is well");
-            job.expect("it is there").state
+            let job = faulty.get(kind.clone(), id.clone()).await.expect("the store works");
+            job.expect("the job exists").state
         };
         assert_eq!(state().await, JobState::Leased);
         clock.advance(FIRST_PAUSE);

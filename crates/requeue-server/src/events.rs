@@ -1,15 +1,16 @@
-//! What happens, as it happens, for who wants to watch.
+//! A live stream of events, for monitoring and debugging.
 //!
-//! - Events are of what **this node** was asked to do and the store has answered. What other nodes
-//!   do is not told, nor what a store does by itself: that a job falls due, or a lease expires.
-//! - Nothing is kept. Who listens hears what happens from then on, and who is too slow is told how
-//!   many events were missed, and hears those that follow. It is for watching, not for working:
-//!   whoever must not miss anything asks the store.
-//! - While nobody listens, nothing is built.
+//! - Events report operations that went through **this node** and that the store has completed.
+//!   There are no events for what other nodes do, for jobs that become due, and for leases that
+//!   expire.
+//! - Events are not stored. A listener receives the events from now on. A listener that is too slow
+//!   is notified how many events it missed, and receives the events after that. Programs that must
+//!   not miss anything have to query the store instead.
+//! - Without listeners, events are not built.
 
 mod stream;
 
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{GaugeGuard, ServerMetrics};
 use requeue_http::times::show_time;
 use requeue_jobs::{JobId, Kind, Timestamp, WorkerName};
 use serde::{Serialize, Serializer};
@@ -19,17 +20,18 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use utoipa::ToSchema;
 
-/// Events that wait for a slow listener: some batches of the largest size. Then they are missed.
-pub(crate) const MAX_WAITING: usize = 4096;
+/// Number of events buffered for a slow listener, a few batches of the largest size. Older ones are
+/// missed.
+pub(crate) const BUFFER: usize = 4096;
 
-/// Listeners at once: each is a connection, and everything is told to each.
+/// Maximum number of listeners: each holds a connection and receives every event.
 pub(crate) const MAX_LISTENERS: usize = 100;
 
-/// What happens, for who wants to watch.
+/// The source of events of this node.
 ///
 /// ```
 /// use requeue_jobs::{WallClock, Jobs, Kind, MemoryStore};
-/// use requeue_server::{EventName, InstrumentedStore, Told};
+/// use requeue_server::{EventName, InstrumentedStore, EventItem};
 /// use std::sync::Arc;
 ///
 /// # requeue_testkit::block_on(async {
@@ -38,34 +40,35 @@ pub(crate) const MAX_LISTENERS: usize = 100;
 /// let jobs = Jobs::new(store);
 /// jobs.put("order.remind", "order-42", "unpaid").await?;
 /// jobs.put("order.close", "order-42", "unpaid").await?;
-/// let Some(Told::Event(event)) = listener.next().await else { panic!("nothing was told") };
+/// let Some(EventItem::Event(event)) = listener.next().await else { panic!("no event was received") };
 /// assert_eq!((event.event, event.kind.as_str()), (EventName::Put, "order.close"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
 pub struct Events {
     sender: broadcast::Sender<Arc<Event>>,
-    places: Arc<Semaphore>,
-    metrics: Arc<Metrics>,
+    slots: Arc<Semaphore>,
+    metrics: Arc<ServerMetrics>,
 }
 
 impl Events {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        let (sender, _) = broadcast::channel(MAX_WAITING);
-        Events { sender, places: Arc::new(Semaphore::new(MAX_LISTENERS)), metrics }
+    pub(crate) fn new(metrics: Arc<ServerMetrics>) -> Self {
+        let (sender, _) = broadcast::channel(BUFFER);
+        Events { sender, slots: Arc::new(Semaphore::new(MAX_LISTENERS)), metrics }
     }
 
-    /// Listens, from now on, to what happens to these kinds. To all, if there are none.
-    pub fn listen(&self, kinds: Vec<Kind>) -> Result<Listener, TooManyListeners> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| TooManyListeners)?;
+    /// Listens to the events of these kinds from now on; of all kinds if `kinds` is empty. Fails if
+    /// there are too many listeners.
+    pub fn listen(&self, kinds: Vec<Kind>) -> Result<EventListener, TooManyListeners> {
+        let slot = self.slots.clone().try_acquire_owned().map_err(|_| TooManyListeners)?;
         let receiver = self.sender.subscribe();
-        Ok(Listener { receiver, kinds, _place: place, _counted: self.metrics.listener() })
+        Ok(EventListener { receiver, kinds, _slot: slot, _counted: self.metrics.listener() })
     }
 
-    /// Something happened. It is built only where somebody listens.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+    /// Sends an event to all listeners. Without listeners, `event` is not called.
+    pub(crate) fn send(&self, event: impl FnOnce() -> Event) {
         if self.sender.receiver_count() > 0 {
-            // Whoever listened may have left in between.
+            // The last listener may be gone by now.
             let _ = self.sender.send(Arc::new(event()));
         }
     }
@@ -78,88 +81,93 @@ impl fmt::Debug for Events {
     }
 }
 
-/// There is no room for another: try again later.
+/// The maximum number of listeners is reached. Try again later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_LISTENERS} clients listen to events already, and that is the limit")]
+#[error("{MAX_LISTENERS} clients already listen to events, which is the limit; try again later")]
 pub struct TooManyListeners;
 
-/// Somebody who listens.
+/// A listener to events. Created by [`Events::listen`].
 #[derive(Debug)]
-pub struct Listener {
+pub struct EventListener {
     receiver: broadcast::Receiver<Arc<Event>>,
     kinds: Vec<Kind>,
-    _place: OwnedSemaphorePermit,
-    _counted: Counted,
+    _slot: OwnedSemaphorePermit,
+    _counted: GaugeGuard,
 }
 
-impl Listener {
-    /// Waits for what happens next. `None`: nothing will. Nothing is lost if it is dropped.
-    pub async fn next(&mut self) -> Option<Told> {
+impl EventListener {
+    /// Waits for the next event. Returns `None` when no more events can come, because the store was
+    /// dropped. If this future is dropped, no event is lost.
+    pub async fn next(&mut self) -> Option<EventItem> {
         loop {
             match self.receiver.recv().await {
                 Ok(event) if self.kinds.is_empty() || self.kinds.contains(&event.kind) => {
-                    return Some(Told::Event(event));
+                    return Some(EventItem::Event(event));
                 }
                 Ok(_) => {}
-                Err(RecvError::Lagged(count)) => return Some(Told::Missed(Missed { count })),
+                Err(RecvError::Lagged(count)) => {
+                    return Some(EventItem::Missed(MissedEvents { count }));
+                }
                 Err(RecvError::Closed) => return None,
             }
         }
     }
 }
 
-/// What a listener is told.
+/// What a listener receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    /// Something happened.
+pub enum EventItem {
+    /// An event.
     Event(Arc<Event>),
-    /// Too much happened.
-    Missed(Missed),
+    /// The listener was too slow and missed events.
+    Missed(MissedEvents),
 }
 
-/// Events that a listener was too slow to hear.
+/// Reports that a listener was too slow and missed events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Missed {
-    /// How many, of any kind.
+pub struct MissedEvents {
+    /// The number of missed events, of all kinds.
     pub count: u64,
 }
 
-/// What happened to a job, or to a kind. What is not known, or has no meaning, is left out.
+/// Something that happened to a job or a kind. Fields that are unknown or do not apply are omitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Event {
-    /// What happened.
+    /// The type of the event.
     pub event: EventName,
-    /// To which kind.
+    /// The kind.
     #[serde(serialize_with = "text")]
     #[schema(value_type = String)]
     pub kind: Kind,
-    /// To which job, or schedule.
+    /// The id of the job or schedule.
     #[serde(serialize_with = "maybe_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub id: Option<JobId>,
-    /// When: of a claim that said for how long, by the store's clock; otherwise by this node's.
+    /// When it happened: by the store's clock for a claim that specified its lease, otherwise by
+    /// this node's clock.
     #[serde(serialize_with = "time")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Of which put the job is.
+    /// The generation of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// Which attempt it is, or was.
+    /// The number of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Who has, or had, the lease. Of a lease that another node gave out it is not known.
+    /// The worker that holds or held the lease. Unknown if the job was claimed through another
+    /// node.
     #[serde(serialize_with = "maybe_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub worker: Option<WorkerName>,
-    /// What it did: of a put, a cancel, and whatever else can do different things.
+    /// The outcome, for events that have several: see [`EventName`].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub outcome: Option<&'static str>,
-    /// When the lease ends; of what was retried, when it is due again.
+    /// When the lease ends; for `retried`, when the job is due again.
     #[serde(serialize_with = "maybe_time", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
-    /// Whether the kind is paused, where its settings were set.
+    /// Whether the kind is paused. Only for `settings`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
@@ -181,45 +189,44 @@ impl Event {
     }
 }
 
-/// What happened.
+/// The type of an [`Event`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventName {
-    /// A job was put: `outcome` is created, updated, kept, coalesced or revived. Also by a
-    /// schedule.
+    /// A client or a schedule put a job. `outcome` is created, updated, kept, coalesced or revived.
     Put,
-    /// A job was leased.
+    /// A worker claimed a job.
     Claimed,
-    /// It was done.
+    /// A worker acked a job.
     Acked,
-    /// It was done, and is to be done again.
+    /// A worker requeued a job.
     Requeued,
-    /// It failed, and comes back.
+    /// An attempt failed, and the job will be retried.
     Retried,
-    /// It failed for the last time.
+    /// The job is dead: its last attempt failed, or it was buried.
     Dead,
-    /// It was given back.
+    /// A worker released a job.
     Released,
-    /// It takes longer.
+    /// A worker extended its lease.
     Extended,
-    /// It was cancelled: `outcome` is removed or ending. Without one: its lease ended, and with
-    /// it the job.
+    /// A job was cancelled: `outcome` is removed or ending. Without `outcome`: the lease of a
+    /// cancelled job ended, and the job is removed.
     Cancelled,
-    /// It was made due: `outcome` is ready or revived.
+    /// A job was made due now: `outcome` is ready or revived.
     RunNow,
-    /// It was dead, and starts again.
+    /// A dead job was revived.
     Revived,
-    /// It was imported: `outcome` is created, kept or ended.
+    /// A job was imported: `outcome` is created, kept or ended.
     Restored,
-    /// The settings of a kind were set.
+    /// The settings of a kind were changed.
     Settings,
-    /// A schedule: `outcome` is set or removed.
+    /// A schedule was changed: `outcome` is set or removed.
     Schedule,
 }
 
 impl EventName {
-    /// As it is written.
+    /// Returns the name, as used in JSON and in the `event:` field of the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             EventName::Put => "put",
@@ -268,12 +275,12 @@ mod tests {
     use EventName::*;
 
     #[test]
-    fn a_name_is_the_same_wherever_it_is_written() {
+    fn as_str_equals_the_serialized_name() {
         for name in [
             Put, Claimed, Acked, Requeued, Retried, Dead, Released, Extended, Cancelled, RunNow,
             Revived, Restored, Settings, Schedule,
         ] {
-            let written = serde_json::to_value(name).expect("a name can be written");
+            let written = serde_json::to_value(name).expect("a name can be serialized");
             assert_eq!(written, name.as_str());
         }
     }

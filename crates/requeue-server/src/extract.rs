@@ -1,30 +1,29 @@
-//! Reading requests. What cannot be read is a problem that says where it is broken.
+//! Extractors for requests. If a request is invalid, the problem names the field.
 
-use crate::answer::Failure;
+use crate::response::ProblemResponse;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::wire::JsonObject;
+use requeue_http::wire::Object;
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{JobId, Kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// JSON, in requests and in answers.
+/// A JSON body, in requests and responses.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
         is_json(request.headers())?;
         let bytes = Bytes::from_request(request, state).await;
-        // Where it was too large or too slow, the connection answers so, and not as we do here.
-        let bytes =
-            bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
+        // If the body was too large or too slow, the connection replaces this response.
+        let bytes = bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
         Ok(Json(read(&bytes)?))
     }
 }
@@ -35,7 +34,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// A page of another site can let a browser send anything but this without asking first.
+/// Checks the content type. A web page of another site can make a browser send other content types
+/// without a preflight request, but not this one.
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let found = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     let found = String::from_utf8_lossy(found);
@@ -51,18 +51,18 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // To know at any time where it is costs as much as to read: only what is broken is read so.
+    // Tracking the path doubles the cost of parsing: only invalid bodies are parsed that way.
     match serde_json::from_slice(bytes) {
-        Ok(JsonObject(value)) => Ok(value),
-        Err(_) => read_and_tell(bytes),
+        Ok(Object(value)) => Ok(value),
+        Err(_) => read_with_path(bytes),
     }
 }
 
-/// The same, and an error tells which field it is about.
-fn read_and_tell<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+/// Parses the body; the error names the field.
+fn read_with_path<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut input = serde_json::Deserializer::from_slice(bytes);
-    let read: Result<JsonObject<T>, _> = serde_path_to_error::deserialize(&mut input);
-    let JsonObject(value) = read.map_err(|error| {
+    let read: Result<Object<T>, _> = serde_path_to_error::deserialize(&mut input);
+    let Object(value) = read.map_err(|error| {
         let path = error.path().to_string();
         let problem = Problem::new(ProblemType::Malformed, error.inner().to_string());
         if path == "." { problem } else { problem.at(path) }
@@ -72,27 +72,27 @@ fn read_and_tell<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// The question behind the path.
-pub(crate) struct Asked<T>(pub(crate) T);
+/// The query parameters of the URL.
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
-    type Rejection = Failure;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        is_text(parts.uri.query().unwrap_or_default())?;
-        let asked = Query::from_request_parts(parts, state).await;
-        let Query(asked) = asked.map_err(|error: QueryRejection| {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        check_utf8(parts.uri.query().unwrap_or_default())?;
+        let query = Query::from_request_parts(parts, state).await;
+        let Query(params) = query.map_err(|error: QueryRejection| {
             let text = error.body_text();
             let text = text.split_once("string: ").map_or(&*text, |(_, reason)| reason);
-            Problem::new(ProblemType::Malformed, format!("the query of the address: {text}"))
+            Problem::new(ProblemType::Malformed, format!("invalid query parameters: {text}"))
         })?;
-        Ok(Asked(asked))
+        Ok(QueryParams(params))
     }
 }
 
-/// Whether a query is text. Who reads it would put a mark in place of what is not, and find
+/// Checks that a query string is UTF-8. The parser would replace invalid bytes and so search for
 /// something else.
-fn is_text(query: &str) -> Result<(), Problem> {
+fn check_utf8(query: &str) -> Result<(), Problem> {
     for part in query.split('&') {
         let text = part.as_bytes();
         let digit = |at| text.get(at).and_then(|&byte| char::from(byte).to_digit(16));
@@ -111,7 +111,7 @@ fn is_text(query: &str) -> Result<(), Problem> {
             }
         }
         if str::from_utf8(&bytes).is_err() {
-            let detail = format!("the query of the address: {part:?} is no UTF-8");
+            let detail = format!("invalid query parameters: {part:?} is not UTF-8");
             return Err(Problem::new(ProblemType::Malformed, detail));
         }
     }
@@ -121,43 +121,43 @@ fn is_text(query: &str) -> Result<(), Problem> {
 /// The kind in the path.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("kind"), parameter_in = Path)]
-pub(crate) struct OfKind(
+pub(crate) struct KindPath(
     #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")] pub(crate) Kind,
 );
 
 /// The kind and the id in the path.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("kind", "id"), parameter_in = Path)]
-pub(crate) struct OfJob(
+pub(crate) struct JobPath(
     #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")] pub(crate) Kind,
     #[param(value_type = String, min_length = 1, max_length = 512)] pub(crate) JobId,
 );
 
-impl<S: Send + Sync> FromRequestParts<S> for OfKind {
-    type Rejection = Failure;
+impl<S: Send + Sync> FromRequestParts<S> for KindPath {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(kind) = path.map_err(unreadable)?;
-        Ok(OfKind(kind_of(&kind)?))
+        let Path(kind) = path.map_err(invalid_path)?;
+        Ok(KindPath(parse_kind(&kind)?))
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for OfJob {
-    type Rejection = Failure;
+impl<S: Send + Sync> FromRequestParts<S> for JobPath {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((kind, id)) = path.map_err(unreadable)?;
+        let Path((kind, id)) = path.map_err(invalid_path)?;
         let id = JobId::new(id).map_err(|invalid| Problem::from(invalid).at("id"))?;
-        Ok(OfJob(kind_of(&kind)?, id))
+        Ok(JobPath(parse_kind(&kind)?, id))
     }
 }
 
-fn kind_of(text: &str) -> Result<Kind, Problem> {
+fn parse_kind(text: &str) -> Result<Kind, Problem> {
     Kind::new(text).map_err(|invalid| Problem::from(invalid).at("kind"))
 }
 
-pub(crate) fn unreadable(error: PathRejection) -> Problem {
-    Problem::new(ProblemType::Malformed, format!("the path of the address: {}", error.body_text()))
+pub(crate) fn invalid_path(error: PathRejection) -> Problem {
+    Problem::new(ProblemType::Malformed, format!("invalid path: {}", error.body_text()))
 }

@@ -1,99 +1,119 @@
-//! Everything that the server does passes here, once, and is counted here.
+//! The store wrapper that feeds metrics, events and the list of workers. Every store call of the
+//! server passes through it.
 
-mod seen;
-pub(crate) mod words;
+pub(crate) mod outcomes;
+mod record;
 
 use crate::events::Events;
-use crate::metrics::{Counted, Metrics, Verb};
-use crate::workers::{Waiting, Workers};
+use crate::metrics::{GaugeGuard, ServerMetrics};
+use crate::workers::{WaitingWorker, Workers};
+use outcomes::SettleAction;
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Receipt, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, WallClock,
-    WorkerName,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Layered, Placed, Put,
+    PutError, Reaped, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
+    Store, StoreError, StoreFuture, StoreMethod, Tick, Ticked, WallClock, WorkerName,
 };
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-use words::Wish;
 
-/// A store that is watched: it does what the store inside does, and tells [`Metrics`], [`Events`]
-/// and [`Workers`] what was answered.
+/// A store that forwards to another store and records each result in [`ServerMetrics`],
+/// [`Events`] and [`Workers`].
 ///
-/// What was asked and not answered, for whoever asked went away, is not known to have happened,
-/// and is counted as an abandoned call only.
+/// If a call is dropped before the store has returned, its outcome is unknown. Such a call is
+/// counted as abandoned and recorded nowhere else.
 pub struct InstrumentedStore {
     store: Arc<dyn Store>,
     wall_clock: WallClock,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ServerMetrics>,
     events: Arc<Events>,
     workers: Arc<Workers>,
 }
 
 impl InstrumentedStore {
-    /// Watches `store`. The wall_clock is this node's; where a store says what time it is, that is
-    /// taken instead.
+    /// Wraps `store`. `wall_clock` is the clock of this node; where a result of the store implies
+    /// the store's time, that time is used instead.
     pub fn new(store: Arc<dyn Store>, wall_clock: WallClock) -> Self {
-        let metrics = Arc::new(Metrics::new(wall_clock.clone()));
+        let metrics = Arc::new(ServerMetrics::new(wall_clock.clone()));
         let events = Arc::new(Events::new(metrics.clone()));
         let workers = Arc::new(Workers::new(wall_clock.clone()));
         InstrumentedStore { store, wall_clock, metrics, events, workers }
     }
 
-    /// What was counted.
-    pub fn metrics(&self) -> &Arc<Metrics> {
+    /// Returns the metrics.
+    pub fn metrics(&self) -> &Arc<ServerMetrics> {
         &self.metrics
     }
 
-    /// What happens.
+    /// Returns the source of events.
     pub fn events(&self) -> &Arc<Events> {
         &self.events
     }
 
-    /// Who has claimed.
+    /// Returns the workers that claimed through this store.
     pub fn workers(&self) -> &Arc<Workers> {
         &self.workers
     }
 
-    /// A claim waits, until the answer is dropped: for who waits for jobs over several calls.
+    /// Counts a waiting claim of this worker until the returned guard is dropped. For callers that
+    /// wait for jobs over several calls of the store.
     pub fn waiting(&self, worker: &WorkerName, kinds: &[Kind]) -> WaitingClaim {
         let _workers = self.workers.waiting(worker, kinds);
         WaitingClaim { _workers, _metrics: self.metrics.waiting_claim() }
     }
 
-    /// Asks the store, and counts how that went.
-    async fn asked<T>(&self, verb: Verb, answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
-        let call = self.metrics.call(verb);
-        let answer = answer.await;
-        call.answered(answer.as_ref().err());
-        answer
+    /// Runs a call of the store, and records its duration and its error.
+    async fn timed<T>(
+        &self,
+        method: StoreMethod,
+        call: StoreFuture<'_, T>,
+    ) -> Result<T, StoreError> {
+        // How long a wait takes depends on when work arrives, not on the store.
+        if method == StoreMethod::Wait {
+            return call.await.inspect_err(|error| self.metrics.failed(method, error));
+        }
+        let timer = self.metrics.call(method);
+        let result = call.await;
+        timer.finished(result.as_ref().err());
+        result
     }
 }
 
-/// A claim that waits, until it is dropped.
+/// A guard that counts a waiting claim until it is dropped.
 #[derive(Debug)]
-#[must_use = "the claim is said to wait until it is dropped"]
+#[must_use = "the claim counts as waiting until this is dropped"]
 pub struct WaitingClaim {
-    _workers: Waiting,
-    _metrics: Counted,
+    _workers: WaitingWorker,
+    _metrics: GaugeGuard,
 }
 
-impl Store for InstrumentedStore {
+impl Layered for InstrumentedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        method: StoreMethod,
+        call: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(self.timed(method, call))
+    }
+
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             let name = |put: &Put| (put.kind.clone(), put.id.clone());
             let names: Vec<(Kind, JobId)> = puts.iter().map(name).collect();
-            let each = self.asked(Verb::Put, self.store.put(puts)).await?;
-            self.seen_puts(&names, &each);
-            Ok(each)
+            let results = self.timed(StoreMethod::Put, self.store.put(puts)).await?;
+            self.record_puts(&names, &results);
+            Ok(results)
         })
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
             let (worker, kinds, lease) = (claim.worker.clone(), claim.kinds.clone(), claim.lease);
-            let claimed = self.asked(Verb::Claim, self.store.claim(claim)).await?;
-            self.seen_claim(&worker, &kinds, lease, &claimed);
+            let claimed = self.timed(StoreMethod::Claim, self.store.claim(claim)).await?;
+            self.record_claim(&worker, &kinds, lease, &claimed);
             Ok(claimed)
         })
     }
@@ -103,75 +123,48 @@ impl Store for InstrumentedStore {
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
-            let wish = |settle: &Settle| (settle.receipt.clone(), Wish::from(&settle.action));
-            let wishes: Vec<(Receipt, Wish)> = settlements.iter().map(wish).collect();
-            let each = self.asked(Verb::Settle, self.store.settle(settlements)).await?;
-            self.seen_settlements(&wishes, &each);
-            Ok(each)
+            let action = |one: &Settle| (one.receipt.clone(), SettleAction::from(&one.action));
+            let actions: Vec<(Receipt, SettleAction)> = settlements.iter().map(action).collect();
+            let results = self.timed(StoreMethod::Settle, self.store.settle(settlements)).await?;
+            self.record_settlements(&actions, &results);
+            Ok(results)
         })
     }
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
-            let asked = changes.clone();
-            let each = self.asked(Verb::Change, self.store.change(changes)).await?;
-            self.seen_changes(&asked, &each);
-            Ok(each)
+            let requested = changes.clone();
+            let results = self.timed(StoreMethod::Change, self.store.change(changes)).await?;
+            self.record_changes(&requested, &results);
+            Ok(results)
         })
     }
 
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
         Box::pin(async move {
             let kind = restore.kind.clone();
-            let names: Vec<_> =
+            let jobs: Vec<_> =
                 restore.jobs.iter().map(|job| (job.id.clone(), job.generation)).collect();
-            let each = self.asked(Verb::Restore, self.store.restore(restore)).await?;
-            self.seen_restored(&kind, &names, &each);
-            Ok(each)
+            let results = self.timed(StoreMethod::Restore, self.store.restore(restore)).await?;
+            self.record_restored(&kind, &jobs, &results);
+            Ok(results)
         })
     }
 
-    /// Waiting is not counted as a call: it lasts as long as there is nothing to do.
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
-            let answer = self.store.wait(kinds, limit).await;
-            answer.inspect_err(|error| self.metrics.failed(Verb::Wait, error))
-        })
-    }
-
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
-        Box::pin(async move {
-            let reaped = self.asked(Verb::Reap, self.store.reap(max)).await?;
-            self.metrics.reaped(reaped);
+            let reaped = self.timed(StoreMethod::Reap, self.store.reap(max)).await?;
+            self.metrics.reaped(reaped.count);
+            self.record_expired(&reaped.expired);
             Ok(reaped)
         })
-    }
-
-    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        Box::pin(self.asked(Verb::Get, self.store.get(kind, id)))
-    }
-
-    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        Box::pin(self.asked(Verb::List, self.store.list(query)))
-    }
-
-    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        Box::pin(self.asked(Verb::Kinds, self.store.kinds()))
-    }
-
-    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        Box::pin(self.asked(Verb::Upcoming, self.store.upcoming(kind, spans)))
-    }
-
-    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        Box::pin(self.asked(Verb::Settings, self.store.settings(kind)))
     }
 
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (paused, is_default) = (settings.paused, settings == Settings::default());
-            self.asked(Verb::Set, self.store.set(kind.clone(), settings)).await?;
-            self.seen_settings(&kind, paused, is_default);
+            self.timed(StoreMethod::Set, self.store.set(kind.clone(), settings)).await?;
+            self.record_settings(&kind, paused, is_default);
             Ok(())
         })
     }
@@ -179,34 +172,30 @@ impl Store for InstrumentedStore {
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let id = schedule.id.clone();
-            let answer = self.store.set_schedule(kind.clone(), schedule);
-            self.asked(Verb::SetSchedule, answer).await?;
-            self.seen_schedule(&kind, &id, "set");
+            let call = self.store.set_schedule(kind.clone(), schedule);
+            self.timed(StoreMethod::SetSchedule, call).await?;
+            self.record_schedule(&kind, &id, "set");
             Ok(())
         })
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let answer = self.store.remove_schedule(kind.clone(), id.clone());
-            let removed = self.asked(Verb::RemoveSchedule, answer).await?;
+            let call = self.store.remove_schedule(kind.clone(), id.clone());
+            let removed = self.timed(StoreMethod::RemoveSchedule, call).await?;
             if removed {
-                self.seen_schedule(&kind, &id, "removed");
+                self.record_schedule(&kind, &id, "removed");
             }
             Ok(removed)
         })
     }
 
-    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        Box::pin(self.asked(Verb::Schedules, self.store.schedules(kind)))
-    }
-
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let (kind, id) = (tick.kind.clone(), tick.id.clone());
-            let ticked = self.asked(Verb::Tick, self.store.tick(tick)).await?;
+            let ticked = self.timed(StoreMethod::Tick, self.store.tick(tick)).await?;
             if let Ticked::Put(placed) = ticked {
-                self.seen_put(&mut self.metrics.by_kind(), &kind, &id, placed);
+                self.record_put(&mut self.metrics.by_kind(), &kind, &id, placed);
             }
             Ok(ticked)
         })

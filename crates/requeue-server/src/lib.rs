@@ -1,4 +1,4 @@
-//! Durable jobs over HTTP, on any store.
+//! The HTTP server of requeue: durable jobs over HTTP, on any [`Store`](requeue_jobs::Store).
 //!
 //! ```
 //! use requeue_jobs::{WallClock, MemoryStore};
@@ -13,42 +13,47 @@
 //! let store = Arc::new(MemoryStore::new()); // or on disk, or on Redis
 //! let app = App::new(store, WallClock::system(), Limits::default());
 //! let listener = Listener::new(TcpListener::bind("127.0.0.1:0").await?, Options::default());
-//! let access = Access::new([], None)?; // everybody who can reach it
-//! # app.shutdown().order();
+//! let access = Access::new([], None)?; // no tokens: anyone who can connect has full access
+//! # app.shutdown().request();
 //! app.serve(listener, &access, Duration::from_secs(30)).await;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `routes` | what is answered at which path; the OpenAPI document is made of it |
-//! | `claims`, `line` | claims that wait, and are not lost on the way |
+//! | `routes` | the handlers of all paths; the OpenAPI document is generated from them |
+//! | `claims`, `claim_queue` | long-polling claims; jobs whose response is lost are released |
+//! | `bulk` | listing, changing and deleting jobs of a kind by filter |
 //! | [`listen`] | sockets, connections, limits, TLS, shutdown |
-//! | [`auth`] | tokens |
-//! | `instrumented` | all that the store is asked passes here: metrics, events, workers |
+//! | [`auth`] | access tokens |
+//! | `cross_site` | protection against requests from web pages of other sites |
+//! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
+//! | `reaper` | the background task that ends expired leases and drops old dead jobs |
 
-mod answer;
 mod app;
 pub mod auth;
-mod background;
+mod bulk;
 mod claim_queue;
 mod claims;
+mod cross_site;
 mod events;
 mod extract;
 mod instrumented;
-mod jobs_of_kind;
 pub mod listen;
 mod metrics;
+mod reaper;
 mod requests;
+mod response;
 mod routes;
-mod site;
 mod workers;
 
 pub use app::{App, Limits};
-pub use background::Reaper;
-pub use events::{Event, EventName, Events, Listener, Missed, Told, TooManyListeners};
+pub use events::{
+    Event, EventItem, EventListener, EventName, Events, MissedEvents, TooManyListeners,
+};
 pub use instrumented::{InstrumentedStore, WaitingClaim};
-pub use metrics::{CONTENT_TYPE, Counted, Metrics};
-pub use routes::{BackedUp, Backup};
-pub use workers::{Worker, Workers};
+pub use metrics::{CONTENT_TYPE, GaugeGuard, ServerMetrics};
+pub use reaper::Reaper;
+pub use routes::{BackedUp, BackupFn};
+pub use workers::{WorkerInfo, Workers};

@@ -1,56 +1,40 @@
-//! How the server listens: sockets, connections, limits, TLS, and the end of it all.
+//! Sockets, connections, limits, TLS and shutdown.
 //!
-//! It serves any [`Router`] and knows no route. HTTP/1.1 only, where one answer follows another, so
-//! that it can be said of each whether it was written ([`Delivery`]).
+//! The listener speaks HTTP/1.1 only: there one response follows another, so that the server knows
+//! of each response whether it was written completely. Jobs of a response that was not are
+//! released.
 //!
-//! | | when it is too much |
+//! | limit | what happens beyond it |
 //! |---|---|
-//! | connections | the next ones wait in the kernel's queue |
-//! | a TLS handshake, a request's head, a pause between requests, a client that does not read | the connection is closed |
-//! | a request's head, too large or with too many fields | 431, by hyper, without a document |
-//! | a request's body, too large | 413 |
-//! | a request's body that does not come | 408 |
-//! | bodies in memory, of all requests | the next ones wait, then 503 |
-//! | open files of the process | accepting pauses, and goes on |
+//! | number of connections | new connections wait in the kernel's queue |
+//! | time for a TLS handshake, for the head of a request, between two requests, for a client to read | the connection is closed |
+//! | size of a request's head, number of its header fields | 431, sent by hyper without a problem document |
+//! | size of a request's body | 413 |
+//! | time without a byte of a request's body | 408 |
+//! | memory for the bodies of all requests | requests wait, then 503 |
+//! | open files of the process | accepting pauses and is retried |
 //!
-//! A handler that panics is answered for with a 500, and its connection goes on.
-//!
-//! ```
-//! use axum::{Router, routing::get};
-//! use requeue_server::listen::{Listener, Options, Shutdown};
-//! use tokio::net::TcpListener;
-//!
-//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let tcp = TcpListener::bind("127.0.0.1:0").await?;
-//! let shutdown = Shutdown::new();
-//! let router = Router::new().route("/", get(|| async { "hello" }));
-//! let server = tokio::spawn(Listener::new(tcp, Options::default()).serve(router, shutdown.clone()));
-//!
-//! shutdown.order();
-//! server.await?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
+//! If a handler panics, the response is a 500, and the connection stays open.
 
 mod connection;
+mod connection_state;
 mod delivery;
-mod exchange;
-mod intake;
 mod options;
+mod request_body;
+mod service;
 mod shutdown;
-mod stream;
 mod tls;
 
-pub use delivery::Delivery;
-pub use intake::{Intake, Refused};
+pub(crate) use delivery::Delivery;
 pub use options::Options;
+pub(crate) use request_body::BodyHandle;
 pub use shutdown::Shutdown;
 pub use tls::{Tls, TlsError};
 
-use crate::metrics::Metrics;
+use crate::metrics::ServerMetrics;
 use axum::Router;
-use connection::House;
-use intake::Budget;
+use connection::ConnectionContext;
+use request_body::BodyMemory;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,49 +45,49 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The first and the longest pause after an accept that failed.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// First and longest pause after a failed accept.
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// A socket that is ready to serve.
+/// A bound socket with its limits, ready for [`App::serve`](crate::App::serve).
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
     options: Options,
     tls: Option<Tls>,
-    metrics: Option<Arc<Metrics>>,
+    metrics: Option<Arc<ServerMetrics>>,
 }
 
 impl Listener {
-    /// On a socket that is bound.
+    /// Creates a listener on a bound socket.
     pub fn new(tcp: TcpListener, options: Options) -> Self {
         Self { tcp, options, tls: None, metrics: None }
     }
 
-    /// Speaks TLS, and nothing else, on it.
+    /// Accepts only TLS connections.
     pub fn with_tls(self, tls: Tls) -> Self {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Counts its connections.
-    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+    /// Counts open connections in these metrics. [`App::serve`](crate::App::serve) sets its own.
+    pub fn with_metrics(self, metrics: Arc<ServerMetrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// Serves until it is told to stop, and returns when every connection is gone.
+    /// Serves until the shutdown is requested, and returns when all connections are closed.
     ///
-    /// Told to stop, it accepts no more, and closes the connections that are idle. Requests under way
-    /// are finished, with `connection: close`; handlers that wait for something are to end when
-    /// `shutdown` is ordered. What is left after [`Options::drain`] is cut. By the time this returns,
-    /// each answer was written, or what its handler gave to [`Delivery::or_else`] has run.
+    /// On shutdown it accepts no more connections and closes idle ones. Requests in flight finish,
+    /// with `connection: close`; handlers that wait for something must end when `shutdown` is
+    /// requested. Connections that are still open after [`Options::drain`] are cut. When this
+    /// returns, each response was written, or the callback passed to [`Delivery::on_lost`] has run.
     ///
-    /// Dropping the future cuts all connections, without waiting for them.
-    pub async fn serve(self, router: Router, shutdown: Shutdown) {
+    /// Dropping the future cuts all connections without waiting for them.
+    pub(crate) async fn serve(self, router: Router, shutdown: Shutdown) {
         let cut = CancellationToken::new();
         let _cut_if_dropped = cut.clone().drop_guard();
         let drain = self.options.drain;
-        let house = Arc::new(House {
+        let context = Arc::new(ConnectionContext {
             router,
-            budget: Budget::new(&self.options),
+            body_memory: BodyMemory::new(&self.options),
             options: Arc::new(self.options),
             tls: self.tls,
             shutdown: shutdown.clone(),
@@ -111,13 +95,17 @@ impl Listener {
         });
         let connections = TaskTracker::new();
         tokio::select! {
-            () = shutdown.ordered() => {}
-            never = accept(&self.tcp, &house, &connections, self.metrics.as_deref()) => match never {},
+            () = shutdown.requested() => {}
+            never = accept(&self.tcp, &context, &connections, self.metrics.as_deref()) => match never {},
         }
         drop(self.tcp);
         connections.close();
         if timeout(drain, connections.wait()).await.is_err() {
-            tracing::warn!(connections = connections.len(), ?drain, "cutting what has not ended");
+            tracing::warn!(
+                connections = connections.len(),
+                ?drain,
+                "shutdown time limit reached: closing connections with requests in flight"
+            );
             cut.cancel();
             connections.wait().await;
         }
@@ -126,33 +114,33 @@ impl Listener {
 
 async fn accept(
     tcp: &TcpListener,
-    house: &Arc<House>,
+    context: &Arc<ConnectionContext>,
     connections: &TaskTracker,
-    metrics: Option<&Metrics>,
+    metrics: Option<&ServerMetrics>,
 ) -> std::convert::Infallible {
-    let mut seats = Seats::new(house.options.max_connections);
+    let mut slots = ConnectionSlots::new(context.options.max_connections);
     loop {
-        let seat = seats.take().await;
-        let (stream, peer) = connection(tcp).await;
-        let (house, counted) = (house.clone(), metrics.map(Metrics::connection));
+        let slot = slots.take().await;
+        let (stream, peer) = next_connection(tcp).await;
+        let (context, counted) = (context.clone(), metrics.map(ServerMetrics::connection));
         connections.spawn(async move {
-            house.serve(stream, peer).await;
-            drop((seat, counted));
+            context.serve(stream, peer).await;
+            drop((slot, counted));
         });
     }
 }
 
-/// The next connection, however long it takes to get one.
-async fn connection(tcp: &TcpListener) -> (TcpStream, SocketAddr) {
-    let (mut pause, longest) = BACK_OFF;
+/// Accepts the next connection, and retries after errors.
+async fn next_connection(tcp: &TcpListener) -> (TcpStream, SocketAddr) {
+    let (mut pause, longest) = ACCEPT_BACKOFF;
     loop {
         match tcp.accept().await {
             Ok(accepted) => return accepted,
-            // Gone before it was accepted: the next one may well be there.
-            Err(error) if is_about_the_client(&error) => {}
-            // Out of files or of memory, most likely. Trying at once would only burn time.
+            // The client closed the connection before it was accepted.
+            Err(error) if is_client_error(&error) => {}
+            // Most likely the process is out of files or memory: an immediate retry would fail.
             Err(error) => {
-                tracing::error!(%error, ?pause, "could not accept a connection");
+                tracing::error!(%error, ?pause, "could not accept a connection; retrying after a pause");
                 sleep(pause).await;
                 pause = (pause * 2).min(longest);
             }
@@ -160,20 +148,20 @@ async fn connection(tcp: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-fn is_about_the_client(error: &io::Error) -> bool {
+fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Room for so many connections.
-struct Seats {
+/// Limits the number of connections.
+struct ConnectionSlots {
     free: Arc<Semaphore>,
     all: usize,
-    /// It was said that there is none, and not yet that there is some again.
+    /// The log says that the limit is reached, and not yet that there is room again.
     full: bool,
 }
 
-impl Seats {
+impl ConnectionSlots {
     fn new(all: usize) -> Self {
         let all = all.clamp(1, Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(all)), all, full: false }
@@ -182,16 +170,22 @@ impl Seats {
     async fn take(&mut self) -> OwnedSemaphorePermit {
         if self.free.available_permits() == 0 && !self.full {
             self.full = true;
-            tracing::warn!(max = self.all, "no room for more connections: new ones wait");
+            tracing::warn!(
+                max = self.all,
+                "connection limit reached: new connections wait until others close"
+            );
         }
-        let seat = self.free.clone().acquire_owned().await;
-        // A tenth, lest it be said with every connection that comes and goes.
+        let slot = self.free.clone().acquire_owned().await;
+        // Only when a tenth is free, to avoid a log line for every connection at the limit.
         if self.full && self.free.available_permits() >= self.all / 10 {
             self.full = self.free.available_permits() == 0;
             if !self.full {
-                tracing::info!("room for connections again");
+                tracing::info!("below the connection limit again");
             }
         }
-        seat.expect("this semaphore is never closed")
+        slot.expect("this semaphore is never closed")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,29 +1,20 @@
-//! What the server has done, counted, for Prometheus.
+//! Metrics of the server, in the text format of Prometheus.
 //!
-//! Counters are of this node's doings since it started; add them up over the nodes. How many jobs
-//! there are is asked of the store when somebody looks, and every node on one store answers the
-//! same.
+//! Counters count what this node did since it started: sum them over all nodes. The numbers of jobs
+//! are read from the store at each scrape: all nodes on one store report the same.
 //!
-//! The label `kind` is bounded: a kind is counted by its name only once the store has answered
-//! that it has jobs or settings of it, never because a request named it, and there are no more of
-//! them than [`MAX_KINDS`](requeue_jobs::limits::MAX_KINDS). What cannot be told by a kind has an
-//! empty one.
+//! The label `kind` is bounded. A kind gets its own label value only once the store has reported
+//! that it has jobs or settings of it, never because a request named it, and there are at most
+//! [`MAX_KINDS`](requeue_jobs::limits::MAX_KINDS). Everything else is counted with an empty `kind`.
 //!
-//! # Lapses
+//! # Expired leases
 //!
-//! A lease expires where nobody looks: a claim or a reap ends it, and neither says so.
-//! `requeue_lapses_total` counts those that can be told for certain: this node leased a job, has
-//! seen no settlement of that lease, and now leases it again, as the next attempt, due when that
-//! lease ended. It is a lower bound. It misses expires by which a job died, those of jobs that were
-//! put or run anew meanwhile, and leases of other nodes, or of this one before it was started
-//! again.
-//!
-//! All of them are what is left over, on all nodes together: every lease that was given out was
-//! settled, is still held, or expired.
+//! A lease expires without an operation. The next claim or reap that finds it ends it and reports
+//! it to the node that called: `requeue_lapses_total` counts these. Each expired lease is counted
+//! once, by one node, unless the result of that call is lost on the way. So over all nodes:
 //!
 //! ```text
-//! sum by (kind) (increase(requeue_claimed_total[1h])) - sum by (kind) (increase(requeue_settled_total[1h]))
-//!     - max by (kind) (delta(requeue_jobs{state="leased"}[1h]))
+//! requeue_claimed_total = requeue_settled_total + requeue_lapses_total + requeue_jobs{state="leased"}
 //! ```
 
 mod calls;
@@ -31,26 +22,26 @@ mod http;
 mod kinds;
 mod now;
 
-pub(crate) use calls::{Call, Verb};
-pub use http::Counted;
+pub(crate) use calls::TimedCall;
+pub use http::GaugeGuard;
 pub(crate) use kinds::ByKind;
 
-use calls::Calls;
-use http::Http;
-use kinds::Kinds;
+use calls::CallMetrics;
+use http::HttpMetrics;
+use kinds::KindCounters;
 use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
-use requeue_jobs::{Store, StoreError, WallClock};
+use requeue_jobs::{Store, StoreError, StoreMethod, WallClock};
 use std::fmt;
 use std::time::Duration;
 
-/// Of [`Metrics::render`]'s answer.
+/// The content type of the text that [`ServerMetrics::render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How long a scrape waits for the store: counters are wanted most while it does not answer, and
-/// Prometheus waits for ten seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a scrape waits for the store. Prometheus waits for ten seconds, and the counters matter
+/// most while the store does not respond.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the server has done, counted.
+/// The metrics of a server.
 ///
 /// ```
 /// use requeue_jobs::{WallClock, Jobs, MemoryStore};
@@ -66,38 +57,42 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct Metrics {
+pub struct ServerMetrics {
     registry: Registry,
     wall_clock: WallClock,
-    kinds: Kinds,
-    calls: Calls,
-    http: Http,
+    kinds: KindCounters,
+    calls: CallMetrics,
+    http: HttpMetrics,
     reaped: IntCounter,
     listeners: IntGauge,
 }
 
-impl Metrics {
-    /// Nothing has been counted. The wall_clock tells how long a call takes, and how old a job is.
+impl ServerMetrics {
+    /// Creates metrics that are all zero. `wall_clock` measures the duration of calls and the age
+    /// of jobs.
     pub fn new(wall_clock: WallClock) -> Self {
         let registry = Registry::new();
         let reaped = IntCounter::new(
             "requeue_reaped_total",
-            "Expired leases that this node's reaper ended, and dead jobs that it dropped.",
+            "Expired leases ended and dead jobs dropped by reaps on this node.",
         );
         let listeners = IntGauge::new(
             "requeue_event_listeners",
-            "Clients that listen to this node's events now.",
+            "Clients that listen to the events of this node.",
         );
         let build = IntGauge::with_opts(
-            Opts::new("requeue_build_info", "Always 1; the label says which version runs.")
-                .const_label("version", env!("CARGO_PKG_VERSION")),
+            Opts::new(
+                "requeue_build_info",
+                "Always 1. The label version is the version of the server.",
+            )
+            .const_label("version", env!("CARGO_PKG_VERSION")),
         );
         let build = registered(&registry, build);
         build.set(1);
-        Metrics {
-            kinds: Kinds::new(&registry),
-            calls: Calls::new(&registry),
-            http: Http::new(&registry),
+        ServerMetrics {
+            kinds: KindCounters::new(&registry),
+            calls: CallMetrics::new(&registry),
+            http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
             listeners: registered(&registry, listeners),
             registry,
@@ -105,16 +100,16 @@ impl Metrics {
         }
     }
 
-    /// All there is to know, as `text/plain; version=0.0.4`: see [`CONTENT_TYPE`].
+    /// Returns all metrics as text of the type [`CONTENT_TYPE`].
     ///
-    /// Where the store does not answer, or not within five seconds, what it would have been asked
-    /// is left out.
+    /// If the store fails or does not respond within five seconds, the metrics that are read from
+    /// it are omitted.
     pub async fn render(&self, store: &dyn Store) -> String {
         let views = tokio::select! {
             biased;
             views = store.kinds() => views,
-            () = self.wall_clock.clock().sleep(PATIENCE) => {
-                let reason = format!("it has not answered for {PATIENCE:?}");
+            () = self.wall_clock.clock().sleep(STORE_TIMEOUT) => {
+                let reason = format!("no response within {STORE_TIMEOUT:?}");
                 Err(StoreError::Unavailable { reason })
             }
         };
@@ -124,71 +119,71 @@ impl Metrics {
                 families.extend(now::families(&views, self.wall_clock.now()));
                 self.kinds.keep_to(&views);
             }
-            Err(error) => tracing::debug!(%error, "the store does not say what jobs there are"),
+            Err(error) => tracing::debug!(%error, "metrics without job counts: the store failed"),
         }
         families.sort_by(|a, b| a.name().cmp(b.name()));
         let text = TextEncoder::new().encode_to_string(&families);
-        text.expect("every family has a name and something to tell")
+        text.expect("every metric has a name and a value")
     }
 
-    /// A request was answered. `route` is the template of its path, such as
-    /// `/v1/kinds/{kind}`; empty where no route took it.
-    pub fn answered(&self, route: &str, method: &str, status: u16, took: Duration) {
-        self.http.answered(route, method, status, took);
+    /// Counts an HTTP request. `route` is the template of its path, such as `/v1/kinds/{kind}`, or
+    /// empty if no route matched.
+    pub fn request_finished(&self, route: &str, method: &str, status: u16, took: Duration) {
+        self.http.request_finished(route, method, status, took);
     }
 
-    /// A connection is open, until the answer is dropped.
-    pub fn connection(&self) -> Counted {
+    /// Counts an open connection until the returned guard is dropped.
+    pub fn connection(&self) -> GaugeGuard {
         self.http.connection()
     }
 
-    /// A claim waits for jobs, until the answer is dropped.
-    pub fn waiting_claim(&self) -> Counted {
+    /// Counts a waiting claim until the returned guard is dropped.
+    pub fn waiting_claim(&self) -> GaugeGuard {
         self.http.waiting_claim()
     }
 
-    /// Somebody listens to events, until the answer is dropped.
-    pub(crate) fn listener(&self) -> Counted {
-        Counted::new(&self.listeners)
+    /// Counts an event listener until the returned guard is dropped.
+    pub(crate) fn listener(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.listeners)
     }
 
-    /// The store is asked for something.
-    pub(crate) fn call(&self, verb: Verb) -> Call<'_> {
-        self.calls.begin(verb, self.wall_clock.clock())
+    /// Starts timing a store call.
+    pub(crate) fn call(&self, method: StoreMethod) -> TimedCall<'_> {
+        self.calls.begin(method, self.wall_clock.clock())
     }
 
-    /// An entry of a batch failed.
-    pub(crate) fn failed(&self, verb: Verb, error: &StoreError) {
-        self.calls.failed(verb, error);
+    /// Counts a failed entry of a batch, or a failed wait.
+    pub(crate) fn failed(&self, method: StoreMethod, error: &StoreError) {
+        self.calls.failed(method, error);
     }
 
-    /// A batch of so many entries was answered.
-    pub(crate) fn batch(&self, verb: Verb, len: usize) {
-        self.calls.batch(verb, len);
+    /// Records the size of a batch.
+    pub(crate) fn batch(&self, method: StoreMethod, len: usize) {
+        self.calls.batch(method, len);
     }
 
     pub(crate) fn reaped(&self, count: usize) {
         self.reaped.inc_by(count as u64);
     }
 
-    /// The counters of kinds, for a batch.
+    /// Returns the counters by kind, for one batch.
     pub(crate) fn by_kind(&self) -> ByKind<'_> {
         self.kinds.by_kind()
     }
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for ServerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
+        f.debug_struct("ServerMetrics").finish_non_exhaustive()
     }
 }
 
-/// What was made, known to the registry.
+/// Adds a metric to the registry and returns it.
 fn registered<C: prometheus::core::Collector + Clone + 'static>(
     registry: &Registry,
-    made: prometheus::Result<C>,
+    metric: prometheus::Result<C>,
 ) -> C {
-    let made = made.expect("the names of metrics and labels are valid");
-    registry.register(Box::new(made.clone())).expect("no two metrics have one name");
-    made
+    let metric = metric.expect("the names of metrics and labels are valid");
+    registry.register(Box::new(metric.clone())).expect("no two metrics have the same name");
+    metric
 }

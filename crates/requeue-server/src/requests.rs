@@ -1,4 +1,4 @@
-//! Every request is counted, timed and traced.
+//! Metrics, tracing and logs of every request.
 
 use crate::app::App;
 use axum::Router;
@@ -9,11 +9,11 @@ use std::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
-pub(crate) fn watch(app: &App, router: Router) -> Router {
-    router.layer(from_fn_with_state(app.clone(), watched))
+pub(crate) fn instrument(app: &App, router: Router) -> Router {
+    router.layer(from_fn_with_state(app.clone(), observe))
 }
 
-async fn watched(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("", MatchedPath::as_str);
@@ -23,11 +23,11 @@ async fn watched(State(app): State<App>, request: Request, next: Next) -> Respon
     let response = next.run(request).instrument(span.clone()).await;
     let (status, took) = (response.status().as_u16(), began.elapsed());
     span.record("status", status);
-    app.instrumented().metrics().answered(route, method.as_str(), status, took);
+    app.instrumented().metrics().request_finished(route, method.as_str(), status, took);
     if response.status().is_server_error() {
-        tracing::warn!(%method, path, status, ?took, "a request failed");
+        tracing::warn!(%method, path, status, ?took, "request failed");
     } else {
-        tracing::debug!(%method, path, status, ?took, "a request was answered");
+        tracing::debug!(%method, path, status, ?took, "request finished");
     }
     response
 }

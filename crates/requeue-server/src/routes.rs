@@ -1,21 +1,21 @@
-//! The HTTP API, by path.
+//! The routes of the HTTP API, and its OpenAPI document.
 
 mod backups;
 mod claim;
 mod document;
 mod jobs;
 mod kinds;
-mod lines;
+mod monitoring;
 mod schedules;
 mod service;
 mod settle;
+mod streaming;
 mod transfer;
-mod watching;
 
-pub use backups::{BackedUp, Backup};
+pub use backups::{BackedUp, BackupFn};
 
-use crate::answer::Failure;
 use crate::app::App;
+use crate::response::ProblemResponse;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
@@ -28,33 +28,35 @@ use utoipa_axum::routes;
 #[openapi(
     info(
         title = "requeue",
-        description = "Durable jobs: put a job, and it is done when it is due, by one worker at a \
-                       time, again when that fails, and never lost in between.",
+        description = "Durable jobs over HTTP. Clients put jobs; workers claim the jobs that are \
+                       due and settle them. Each job is identified by kind and id, is leased to \
+                       one worker at a time, and is retried with backoff when it fails.",
         license(name = "MIT OR Apache-2.0")
     ),
     tags(
-        (name = "jobs", description = "Putting, looking at and changing jobs"),
-        (name = "work", description = "Claiming jobs, and settling their leases"),
-        (name = "kinds", description = "Settings and counts"),
-        (name = "schedules", description = "Schedules, as the store keeps them"),
-        (name = "service", description = "Running it")
+        (name = "jobs", description = "Put, read, list and change jobs"),
+        (name = "work", description = "Claim jobs and settle their leases"),
+        (name = "kinds", description = "Settings and job counts of kinds"),
+        (name = "schedules", description = "Recurring jobs, as stored; clients tick them"),
+        (name = "service", description = "Health, metrics, events, export, import and backups")
     )
 )]
 struct Api;
 
-/// What goes wrong: problem documents.
+/// Error responses: problem documents.
 #[derive(utoipa::IntoResponses)]
 #[allow(dead_code, reason = "only its documentation is used")]
 pub(crate) enum Problems {
-    /// The request has to be mended, or what it asks for cannot be.
+    /// The request is invalid, or it conflicts with the current state. Nothing was done.
     #[response(status = "4XX", content_type = "application/problem+json")]
     Refused(Problem),
-    /// Nothing was done, or that is not known: `type` says which.
+    /// The server or the store failed. `type` specifies whether nothing was done or the outcome is
+    /// unknown.
     #[response(status = "5XX", content_type = "application/problem+json")]
     Failed(Problem),
 }
 
-fn documented() -> OpenApiRouter<App> {
+fn documented_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(jobs::put, jobs::get, jobs::cancel))
         .routes(routes!(jobs::put_batch, jobs::list))
@@ -86,9 +88,9 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(transfer::export))
         .routes(routes!(transfer::import))
         .routes(routes!(backups::backup))
-        .routes(routes!(watching::events))
-        .routes(routes!(watching::workers))
-        .routes(routes!(watching::metrics))
+        .routes(routes!(monitoring::events))
+        .routes(routes!(monitoring::workers))
+        .routes(routes!(monitoring::metrics))
         .routes(routes!(service::stats))
         .routes(routes!(service::problem))
         .routes(routes!(service::healthy))
@@ -96,19 +98,22 @@ fn documented() -> OpenApiRouter<App> {
 }
 
 pub(crate) fn router(app: App) -> Router {
-    let (router, document) = documented().split_for_parts();
+    let (router, document) = documented_routes().split_for_parts();
     let document = document::text(&document);
     router
         .route("/v1/openapi.json", get(move || service::document(document.clone())))
         .route("/", get(service::about))
         .method_not_allowed_fallback(async || {
-            Failure(Problem::new(ProblemType::WrongMethod, "this path has no such method"))
+            ProblemResponse(Problem::new(
+                ProblemType::WrongMethod,
+                "this path does not support the method of the request",
+            ))
         })
         .fallback(async |uri: axum::http::Uri| {
-            let detail = format!("there is nothing at {}", uri.path());
-            Failure(Problem::new(ProblemType::NoSuchPath, detail))
+            let detail = format!("there is no endpoint at {}", uri.path());
+            ProblemResponse(Problem::new(ProblemType::NoSuchPath, detail))
         })
-        // The connection has a limit of its own, which answers as we do.
+        // The listener has its own limit, which responds with a problem document.
         .layer(DefaultBodyLimit::disable())
         .with_state(app)
 }

@@ -1,39 +1,39 @@
-//! Who has claimed jobs through this node lately, and what they hold.
+//! The workers that recently claimed jobs through this node, and how many leases each holds.
 //!
-//! This is what **this node** has instrumented, and no more. A worker that claims through another node
-//! is not here; one whose lease was settled through another node seems to hold it until it ends;
-//! and after a restart everybody is new. Who holds a given job, the store says.
+//! This is the view of **this node** only. A worker that claims through another node is missing
+//! here. If a lease is settled through another node, it counts as held here until it expires. After
+//! a restart the list is empty. The store reports who holds a given job.
 //!
-//! It is bounded: [`MAX_WORKERS`] workers and [`MAX_LEASES`] leases are remembered.
+//! Memory is bounded: at most [`MAX_WORKERS`] workers and [`MAX_LEASES`] leases are tracked.
 
-mod book;
-mod lease;
+mod leases;
+mod state;
 
-pub(crate) use book::Book;
+pub(crate) use state::SettlementRecorder;
 
 use crate::events::{text, time};
-use book::State;
 use requeue_jobs::{ClaimedJob, Kind, Timestamp, WallClock, WorkerName};
 use serde::Serialize;
+use state::State;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Workers that are remembered. When there are more, those that were not seen for longest are
-/// forgotten first.
+/// Maximum number of tracked workers. Beyond it, the workers that were not seen for longest are
+/// removed.
 pub(crate) const MAX_WORKERS: usize = 10_000;
 
-/// Leases that are remembered: some tens of megabytes. Those beyond are not known to be held.
+/// Maximum number of tracked leases: 12 to 25 MiB. Leases beyond it do not count as held.
 pub(crate) const MAX_LEASES: usize = 200_000;
 
-/// Kinds that are remembered of a worker's last claim.
+/// Maximum number of kinds shown of a worker's last claim.
 pub(crate) const MAX_KINDS_SHOWN: usize = 100;
 
-/// A worker that was not seen for so long, and holds nothing, is forgotten.
+/// A worker that was not seen for this long and holds no lease is removed.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-/// Who has claimed through this node lately.
+/// The workers that recently claimed through this node.
 pub struct Workers {
     wall_clock: WallClock,
     state: Mutex<State>,
@@ -44,37 +44,31 @@ impl Workers {
         Workers { wall_clock, state: Mutex::default() }
     }
 
-    /// Those that are remembered, by name.
-    pub fn seen(&self) -> Vec<Worker> {
+    /// Returns the tracked workers, sorted by name.
+    pub fn list(&self) -> Vec<WorkerInfo> {
         let now = self.wall_clock.now();
-        self.lock().seen(now)
+        self.lock().list(now)
     }
 
-    /// A worker waits for jobs of these kinds, until the answer is dropped.
-    pub(crate) fn waiting(self: &Arc<Self>, worker: &WorkerName, kinds: &[Kind]) -> Waiting {
+    /// Records that a claim of this worker waits, until the returned guard is dropped.
+    pub(crate) fn waiting(self: &Arc<Self>, worker: &WorkerName, kinds: &[Kind]) -> WaitingWorker {
         let now = self.wall_clock.now();
         self.lock().worker(worker, kinds, now).waiting += 1;
-        Waiting { workers: self.clone(), worker: worker.clone() }
+        WaitingWorker { workers: self.clone(), worker: worker.clone() }
     }
 
-    /// A worker claimed, and got these jobs. Answers the kinds of those whose lease of before
-    /// expired for certain, each as often as that happened.
-    pub(crate) fn claimed(
-        &self,
-        worker: &WorkerName,
-        kinds: &[Kind],
-        jobs: &[ClaimedJob],
-    ) -> Vec<Kind> {
+    /// Records the jobs that a worker claimed.
+    pub(crate) fn claimed(&self, worker: &WorkerName, kinds: &[Kind], jobs: &[ClaimedJob]) {
         let now = self.wall_clock.now();
-        self.lock().claimed(worker, kinds, jobs, now)
+        self.lock().claimed(worker, kinds, jobs, now);
     }
 
-    /// For a batch of settlements.
-    pub(crate) fn book(&self) -> Book<'_> {
-        Book { now: self.wall_clock.now(), state: self.lock() }
+    /// Locks the table to record a batch of settlements.
+    pub(crate) fn record(&self) -> SettlementRecorder<'_> {
+        SettlementRecorder { now: self.wall_clock.now(), state: self.lock() }
     }
 
-    /// What panicked under the lock has at worst forgotten something.
+    /// After a panic under the lock, at worst some records are missing: the table stays usable.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,30 +80,30 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// A worker waits for jobs, until this is dropped.
+/// A guard that counts a waiting claim of a worker until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingWorker {
     workers: Arc<Workers>,
     worker: WorkerName,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingWorker {
     fn drop(&mut self) {
         let now = self.workers.wall_clock.now();
-        self.workers.lock().waited(&self.worker, now);
+        self.workers.lock().stop_waiting(&self.worker, now);
     }
 }
 
 /// A worker, as this node has seen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Worker {
-    /// What it calls itself. Several may share a name: they are one here.
+pub struct WorkerInfo {
+    /// The name that the worker gives in its claims. Workers that share a name appear as one.
     #[serde(serialize_with = "text")]
     #[schema(value_type = String)]
     pub name: WorkerName,
-    /// Of which kinds it last asked for jobs, the first hundred.
+    /// The kinds of its last claim, at most the first 100.
     pub kinds: Vec<String>,
-    /// When it first claimed, or waited to.
+    /// When it first claimed or began to wait.
     #[serde(serialize_with = "time")]
     #[schema(value_type = String, format = DateTime)]
     pub first_seen: Timestamp,
@@ -117,14 +111,14 @@ pub struct Worker {
     #[serde(serialize_with = "time")]
     #[schema(value_type = String, format = DateTime)]
     pub last_seen: Timestamp,
-    /// Its claims that wait for jobs now.
+    /// The number of its claims that wait for jobs now.
     pub waiting: u32,
-    /// Jobs that it was given.
+    /// The number of jobs that it has claimed.
     pub claimed: u64,
-    /// Those that it acked, or requeued.
+    /// The number of jobs that it has acked or requeued.
     pub acked: u64,
-    /// Those that it retried, for the last time or not, or buried.
+    /// The number of jobs that it has retried or buried, including retries that made the job dead.
     pub failed: u64,
-    /// Leases that it has not settled, and that have not ended.
+    /// The number of leases that it has neither settled nor let expire.
     pub held: u64,
 }

@@ -105,6 +105,9 @@ macro_rules! each_case {
             an_expiry_needs_no_further_backoff
             an_expired_job_stands_in_line_by_the_end_of_its_lease
             a_job_that_kills_its_worker_ends_up_dead
+            a_claim_reports_the_leases_that_it_found_expired
+            a_settled_lease_is_not_reported_as_expired
+            the_reaper_reports_the_leases_that_it_found_expired
             the_reaper_ends_an_expired_lease
             the_reaper_leaves_a_living_lease
             the_reaper_buries_who_has_no_attempts_left

@@ -7,8 +7,8 @@
 use crate::random::Random;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
-    Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
+    Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings, Settle,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -226,7 +226,7 @@ impl Store for Faulty {
         self.call(move |store| store.wait(kinds, limit))
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         self.call(move |store| store.reap(max))
     }
 

@@ -32,6 +32,12 @@ pub trait Fixture: Send + Sync {
         true
     }
 
+    /// Whether claims and reaps report the leases that they found expired. HTTP responses do not
+    /// contain them.
+    fn reports_expired_leases(&self) -> bool {
+        true
+    }
+
     /// How long it may take, in real time, until who waits is woken. None at all in memory; a
     /// store elsewhere has a network in between.
     fn patience(&self) -> Duration {

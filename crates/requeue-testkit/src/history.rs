@@ -13,8 +13,8 @@ use crate::fixture::{Fixture, block_on};
 use crate::model::Model;
 use crate::random::{self, Random};
 use requeue_jobs::{
-    Claim, ClaimedJob, JobState, JobView, Kind, Page, Placed, PutError, Query, Receipt, Settled,
-    Store, StoreFuture, Ticked, Timestamp,
+    Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError, Query, Receipt,
+    Settled, Store, StoreFuture, Ticked, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl History<'_> {
                 let claimed = answer(store.claim(claim.clone()))?;
                 same("errors of a claim", &claimed.errors, &Vec::new())?;
                 self.receipts.extend(claimed.jobs.iter().map(|job| job.receipt.clone()));
-                self.follow_claim(&claim, &claimed.jobs, now)?;
+                self.follow_claim(&claim, &claimed, now)?;
             }
             Step::Settle(settlements) => {
                 let settled = answer(store.settle(settlements.clone()))?;
@@ -152,14 +152,17 @@ impl History<'_> {
             Step::Reap(max) => {
                 let reaped = answer(store.reap(max))?;
                 let jobs = listed(store)?;
-                let ended = model.reap(max, &jobs, now);
+                let expected = model.reap(max, &jobs, now);
+                let ended = expected.count;
                 let (dropped, left) = model.drop_dead(&jobs, now);
-                if !(ended..=ended + dropped).contains(&reaped) {
+                if !(ended..=ended + dropped).contains(&reaped.count) {
+                    let reaped = reaped.count;
                     return Err(format!("reaped {reaped} of {ended} leases and {dropped} dead"));
                 }
                 if left && max > step::IDS.len() {
                     return Err("reap kept dead jobs past their retention".to_owned());
                 }
+                self.same_expired(&reaped.expired, &expected.expired)?;
             }
             Step::Set(kind, settings) => {
                 answer(store.set(kind.clone(), settings.clone()))?;
@@ -202,16 +205,17 @@ impl History<'_> {
     }
 
     /// Which kind was first is the store's choice: one of them must explain what it did.
-    fn follow_claim(&mut self, claim: &Claim, claimed: &[ClaimedJob], now: Timestamp) -> Compared {
+    fn follow_claim(&mut self, claim: &Claim, claimed: &Claimed, now: Timestamp) -> Compared {
         let jobs = listed(&*self.store)?;
         let mut difference = Ok(());
         for first in 0..claim.kinds.len() {
             let mut kinds = claim.kinds.clone();
             kinds.rotate_left(first);
             let mut model = self.model.clone();
-            let expected = model.claim(claim, &kinds, claimed, &jobs, now);
+            let expected = model.claim(claim, &kinds, &claimed.jobs, &jobs, now);
             model.drop_dead(&jobs, now);
-            difference = same("claim", &claimed.to_vec(), &expected)
+            difference = same("claim", &claimed.jobs, &expected.jobs)
+                .and_then(|()| self.same_expired(&claimed.expired, &expected.expired))
                 .and_then(|()| same_jobs(&jobs, &all_of(&model, now)));
             if difference.is_ok() {
                 self.model = model;
@@ -219,6 +223,19 @@ impl History<'_> {
             }
         }
         difference
+    }
+
+    /// Compares the expired leases that were reported, in any order: that of ties is the store's.
+    fn same_expired(&self, store: &[ExpiredLease], model: &[ExpiredLease]) -> Compared {
+        if !self.fixture.reports_expired_leases() {
+            return Ok(());
+        }
+        let sorted = |leases: &[ExpiredLease]| {
+            let mut leases = leases.to_vec();
+            leases.sort_unstable_by(|a, b| (&a.kind, &a.id).cmp(&(&b.kind, &b.id)));
+            leases
+        };
+        same("expired leases", &sorted(store), &sorted(model))
     }
 
     /// Compares everything that can be seen.

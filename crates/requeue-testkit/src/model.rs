@@ -14,9 +14,10 @@ mod views;
 
 use job::Job;
 use requeue_jobs::{
-    Change, ChangeError, ChangeKind, Changed, Claim, ClaimedJob, Condition, Fence, Generation,
-    JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome, Receipt, Schedule,
-    Settings, Settle, SettleError, Settled, Settlement, Timestamp, kept_error,
+    Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Condition, ExpiredLease,
+    Fence, Generation, JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome,
+    Reaped, Receipt, Schedule, Settings, Settle, SettleError, Settled, Settlement, Timestamp,
+    kept_error,
 };
 
 /// All that a store knows.
@@ -149,19 +150,21 @@ impl Model {
         given: &[ClaimedJob],
         shown: &[JobView],
         now: Timestamp,
-    ) -> Vec<ClaimedJob> {
-        let mut claimed = Vec::new();
+    ) -> Claimed {
+        let Claimed { jobs: mut claimed, mut expired, errors } = Claimed::default();
         for kind in kinds {
             while claimed.len() < claim.max && self.has_room(kind, now) {
                 let given = given.get(claimed.len()..).unwrap_or_default();
                 let Some(at) = self.first(kind, given, shown, now) else { break };
-                if self.jobs[at].view.state != JobState::Leased || self.expiry(at, now) {
+                if self.jobs[at].view.state != JobState::Leased
+                    || self.expiry(at, &mut expired, now)
+                {
                     let fence = given.first().map(|job| job.receipt.fence());
                     claimed.push(self.lease(at, claim, fence, now));
                 }
             }
         }
-        claimed
+        Claimed { jobs: claimed, errors, expired }
     }
 
     /// Whether one more may be leased. A lease that expired takes no room.
@@ -227,9 +230,10 @@ impl Model {
     }
 
     /// Ends a lease that expired. Answers whether the job can be claimed now; if not, it may be
-    /// gone.
-    fn expiry(&mut self, at: usize, now: Timestamp) -> bool {
+    /// gone. Adds the lease to `expired`.
+    fn expiry(&mut self, at: usize, expired: &mut Vec<ExpiredLease>, now: Timestamp) -> bool {
         let place = self.next_place();
+        expired.push(self.jobs[at].expired_lease());
         if self.jobs[at].is_cancelled() {
             self.end(at, place, now);
             return false;
@@ -243,7 +247,11 @@ impl Model {
             let due = if next.due > now { next.due } else { ended_at };
             job.take_over(next, due, place);
         }
-        !self.dies(at, now) && self.jobs[at].view.due <= now
+        if self.dies(at, now) {
+            expired.last_mut().expect("it was just added").died = true;
+            return false;
+        }
+        self.jobs[at].view.due <= now
     }
 
     /// Whether its attempts are used up; then it is dead now.
@@ -395,10 +403,10 @@ impl Model {
         }
     }
 
-    /// Ends up to `max` leases of each kind that expired, those that ended first, and answers
-    /// how many they were. `shown` are all jobs of the store afterwards.
-    pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> usize {
-        let mut reaped = 0;
+    /// Ends up to `max` leases of each kind that expired, those that ended first, and returns
+    /// them and how many they were. `shown` are all jobs of the store afterwards.
+    pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> Reaped {
+        let mut reaped = Reaped::default();
         for kind in self.names() {
             for _ in 0..max {
                 let choice = |job: &Job| match is_expired(shown, job, now) {
@@ -409,8 +417,8 @@ impl Model {
                     job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
                 });
                 let Some(at) = first else { break };
-                self.expiry(at, now);
-                reaped += 1;
+                self.expiry(at, &mut reaped.expired, now);
+                reaped.count += 1;
             }
         }
         reaped

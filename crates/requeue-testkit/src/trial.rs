@@ -6,8 +6,9 @@ mod wish;
 use crate::fixture::Fixture;
 use requeue_jobs::{
     Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Counts, Fence,
-    Generation, JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Restore, Restored,
-    Settings, Settle, SettleError, Settled, Settlement, Store, StoreError, Timestamp, WorkerName,
+    Generation, JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Reaped, Restore,
+    Restored, Settings, Settle, SettleError, Settled, Settlement, Store, StoreError, Timestamp,
+    WorkerName,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -314,7 +315,16 @@ impl Trial {
     }
 
     pub(crate) async fn reap(&self) -> usize {
-        self.checked(self.store.reap(100).await).expect("it is answered")
+        self.reap_all().await.count
+    }
+
+    pub(crate) async fn reap_all(&self) -> Reaped {
+        self.checked(self.store.reap(100).await).expect("the reap succeeds")
+    }
+
+    /// Whether claims and reaps of this store report expired leases.
+    pub(crate) fn reports_expired_leases(&self) -> bool {
+        self.fixture.reports_expired_leases()
     }
 
     // Waiting.

@@ -11,9 +11,9 @@ mod views;
 
 use crate::fixture::{Fixture, MemoryFixture};
 use leases::{
-    CancelDeletes, DeletesBeforeAck, EarlyDelivery, ExpiredIsLost, ExpiryIs, ExtendChangesReceipt,
-    ExtendShortens, FencesRepeat, FirstKindFirst, OutOfOrder, ReleaseCounts, ScoreAsReceipt,
-    StaleReceipt, SuccessorLost, SuccessorTwice,
+    CancelDeletes, DeletesBeforeAck, EarlyDelivery, ExpiredIsLost, ExpiredNotReported, ExpiryIs,
+    ExtendChangesReceipt, ExtendShortens, FencesRepeat, FirstKindFirst, OutOfOrder, ReleaseCounts,
+    ScoreAsReceipt, SettledReported, StaleReceipt, SuccessorLost, SuccessorTwice,
 };
 use puts::{
     AttemptsResetByPut, CancelErasedByPut, FloorIgnored, GenerationsRepeat, IfAbsentOverlooks,
@@ -190,6 +190,21 @@ pub const FLAWS: &[Flaw] = &[
         name: "lease over when its time is, taken or not",
         breaks: "lease::an_expired_lease_is_valid_until_the_job_is_taken",
         make: || Box::new(ExpiredIsLost),
+    },
+    Flaw {
+        name: "expired leases not reported by claims",
+        breaks: "lease::a_claim_reports_the_leases_that_it_found_expired",
+        make: || Box::new(ExpiredNotReported),
+    },
+    Flaw {
+        name: "expired leases not reported by the reaper",
+        breaks: "lease::the_reaper_reports_the_leases_that_it_found_expired",
+        make: || Box::new(ExpiredNotReported),
+    },
+    Flaw {
+        name: "settled leases reported as expired",
+        breaks: "lease::a_settled_lease_is_not_reported_as_expired",
+        make: || Box::new(SettledReported::default()),
     },
     Flaw {
         name: "time ends leases",

@@ -7,8 +7,8 @@
 use requeue_disk::DiskStore;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle, SettleError,
-    Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
+    Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings, Settle,
+    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use requeue_testkit::block_on;
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ impl Store for Reopening {
         self.call(move |store| block_on(store.restore(restore)))
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         self.call(move |store| block_on(store.reap(max)))
     }
 

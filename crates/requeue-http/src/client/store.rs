@@ -19,9 +19,9 @@ use requeue_jobs::limits::{MAX_BATCH, MAX_ID_LEN, MAX_SPANS};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
     Arrival, BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView,
-    Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
-    Timestamp, check_batch, check_lease, kept_error,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
+    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture,
+    Tick, Ticked, Timestamp, check_batch, check_lease, kept_error,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -161,12 +161,12 @@ impl Store for HttpStore {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };
             let response = self.send(Method::POST, "/v1/reap", &request).await;
             let wire::Reaped { reaped } = response.map_err(change_error)?;
-            Ok(reaped)
+            Ok(Reaped { count: reaped, ..Reaped::default() })
         })
     }
 
@@ -309,6 +309,7 @@ fn claimed(response: wire::ClaimResponse) -> Result<Claimed, Problem> {
     Ok(Claimed {
         jobs: jobs.collect::<Result<_, _>>()?,
         errors: errors.collect::<Result<_, Invalid>>()?,
+        expired: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Next, Record, Status};
-use crate::claim::{Claim, ClaimedJob};
+use crate::claim::{Claim, Claimed, ClaimedJob, ExpiredLease, Reaped};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
 use crate::names::JobId;
@@ -24,21 +24,21 @@ impl<S: JobTable> KindState<S> {
         max: usize,
         now: Timestamp,
         ends: &mut usize,
-        out: &mut Vec<ClaimedJob>,
+        out: &mut Claimed,
     ) -> Result<(), StoreError> {
         let lease = claim.lease.unwrap_or(self.settings.lease);
         check_lease(lease)?;
         if max == 0 || self.settings.paused {
             return Ok(());
         }
-        let enough = out.len() + max.min(self.room(now)?);
+        let enough = out.jobs.len() + max.min(self.room(now)?);
         let ends_at = now.saturating_add(lease);
-        while out.len() < enough
+        while out.jobs.len() < enough
             && *ends > 0
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            match self.end_expired(id, record, now) {
-                Some((id, record)) => out.push(self.lease(id, record, claim, ends_at, now)),
+            match self.end_expired(id, record, now, &mut out.expired) {
+                Some((id, record)) => out.jobs.push(self.lease(id, record, claim, ends_at, now)),
                 None => *ends -= 1,
             }
         }
@@ -97,17 +97,24 @@ impl<S: JobTable> KindState<S> {
     }
 
     /// Ends the lease of a job that was taken out, where it has one: it expired, and that is a
-    /// failed attempt. Answers the job if it can be claimed now; otherwise it is seen to.
+    /// failed attempt. Answers the job if it can be claimed now; otherwise it is seen to. Adds the
+    /// lease to `expired`.
     fn end_expired(
         &mut self,
         id: JobId,
         mut record: Box<Record>,
         now: Timestamp,
+        expired: &mut Vec<ExpiredLease>,
     ) -> Option<(JobId, Box<Record>)> {
         let Status::Leased(lease) = mem::replace(&mut record.status, Status::Pending) else {
             return Some((id, record));
         };
         record.updated_at = now;
+        let attempt = record.attempts.saturating_add(1);
+        let (kind, worker) = (self.name.clone(), lease.worker.clone());
+        let mut report = ExpiredLease::new(kind, id.clone(), worker, attempt);
+        report.died = !lease.cancelled && attempt >= self.settings.max_attempts;
+        expired.push(report);
         if lease.cancelled {
             self.start_afresh(id, record, lease.next, now);
             return None;
@@ -166,19 +173,20 @@ impl<S: JobTable> KindState<S> {
 
     /// Ends up to `max` leases that expired, and drops up to `max` dead jobs, and at most
     /// [`MAX_BATCH`]. What was done before an error stays done.
-    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let (max, mut reaped) = (max.min(MAX_BATCH), 0);
-        while reaped < max
+    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
+        let (max, mut reaped) = (max.min(MAX_BATCH), Reaped::default());
+        while reaped.count < max
             && let Some(place) = self.table.first(List::Leased)?
             && place.at <= now
             && let Some((id, record)) = self.table.take_first(List::Leased)?
         {
-            if let Some((id, record)) = self.end_expired(id, record, now) {
+            if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
                 self.table.keep(id, record);
             }
-            reaped += 1;
+            reaped.count += 1;
         }
-        Ok(reaped + self.drop_dead(now, max)?)
+        reaped.count += self.drop_dead(now, max)?;
+        Ok(reaped)
     }
 
     fn drop_dead(&mut self, now: Timestamp, max: usize) -> Result<usize, StoreError> {

@@ -4,7 +4,7 @@ use super::check_count;
 use super::job_table::JobTable;
 use super::kind::KindState;
 use super::turns::Turns;
-use crate::claim::{Change, Changed, Claim, Claimed, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -127,7 +127,7 @@ impl<S: JobTable> Kinds<S> {
         for name in kinds {
             let Some(kind) = self.kinds.get_mut(name) else { continue };
             let room = claim.max - claimed.jobs.len();
-            if let Err(error) = kind.claim(claim, room, now, &mut ends, &mut claimed.jobs) {
+            if let Err(error) = kind.claim(claim, room, now, &mut ends, &mut claimed) {
                 claimed.errors.push((name.clone(), error));
             }
         }
@@ -182,15 +182,9 @@ impl<S: JobTable> Kinds<S> {
 
     /// Ends leases that expired, and drops dead jobs that are not to be kept, at most `max` of
     /// each kind. All kinds are seen to, also where one cannot be read; then that is answered.
-    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let mut all = Ok(0);
-        for kind in self.kinds.values_mut() {
-            all = match (all, kind.reap(max, now)) {
-                (Ok(before), Ok(reaped)) => Ok(before + reaped),
-                (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-            };
-        }
-        all
+    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
+        let reaped: Vec<_> = self.kinds.values_mut().map(|kind| kind.reap(max, now)).collect();
+        Reaped::sum(reaped)
     }
 
     /// What is known of a job.

@@ -139,7 +139,7 @@ impl Layered for FaultyStore {
             faults.pop_front();
             let error = StoreError::Unavailable { reason: "told to".to_owned() };
             let errors = vec![(claim.kinds[0].clone(), error)];
-            return Box::pin(async move { Ok(Claimed { jobs: Vec::new(), errors }) });
+            return Box::pin(async move { Ok(Claimed { errors, ..Claimed::default() }) });
         }
         drop(faults);
         self.fail(&self.claim, self.inner.claim(claim))

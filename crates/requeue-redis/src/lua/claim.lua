@@ -6,7 +6,8 @@
 --         (both are this text; the other knows how to end leases). Nothing was done.
 --         now, when the leases end, the fence of the first (the others follow), in how many
 --         milliseconds there may be more (-1: never; -2: not looked), how many of those it ended,
---         ids and due times in turn, records, pasts (or nothing: none has any)
+--         ids and due times in turn, records, pasts (or nothing: none has any), and from the other
+--         script: id, worker, attempt and whether the job died (1 or 0) of each lease that it ended
 -- State   ready, or leased and expired -> leased; an expired one may be dead, gone, or wait instead
 local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
 local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
@@ -70,4 +71,4 @@ if ids[1] then
 end
 local more = -2
 if #ids < max then more = soonest(paused, room(set[2])) end
-return { now, ends_at, first, more, ended, found, records, pasts }
+return { now, ends_at, first, more, ended, found, records, pasts, reports }

@@ -1,7 +1,7 @@
 -- Ends leases that expired, and drops dead jobs that are not to be kept.
 --
 -- ARGV    now or '', how many of each at most
--- Answer  how many
+-- Answer  how many; id, worker, attempt and whether the job died (1 or 0) of each lease that it ended
 -- State   leased and expired -> ready, waiting, dead or absent; dead -> absent
 local max = tonumber(ARGV[2])
 local before = head()
@@ -14,4 +14,4 @@ if expired[1] then
   local at = head()
   if at < before then wake(at) end
 end
-return #expired / 2 + drop_dead(max)
+return { #expired / 2 + drop_dead(max), reports }

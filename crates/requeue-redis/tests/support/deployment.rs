@@ -251,7 +251,7 @@ impl Deployment {
         let claim = Claim { kinds: vec![kind()], max: 1, lease, worker, nonce };
         assert_eq!(block_on(self.store.claim(claim)).unwrap().jobs.len(), 1);
         self.clock.advance(Duration::from_millis(10));
-        assert_eq!(block_on(self.store.reap(10)).unwrap(), 1);
+        assert_eq!(block_on(self.store.reap(10)).unwrap().count, 1);
     }
 
     pub(crate) fn restored(&self) {

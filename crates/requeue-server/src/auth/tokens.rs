@@ -1,4 +1,4 @@
-//! Tokens, and how they are compared.
+//! Access tokens, and their comparison in constant time.
 
 use std::fmt;
 use std::fs;
@@ -6,16 +6,16 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-/// Bytes of a token. Fewer could be guessed; more is compared with nothing.
+/// Allowed length of a token in bytes. Shorter tokens could be guessed.
 const LENGTH: RangeInclusive<usize> = 16..=LONGEST;
 const LONGEST: usize = 512;
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// To look, and to change nothing.
+    /// GET and HEAD requests, which change nothing.
     Read,
-    /// Everything.
+    /// All requests.
     Full,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// Any number of tokens. What is twice among them has the greater right.
+/// A set of tokens. A token that occurs twice has the greater right.
 ///
 /// ```
 /// use requeue_server::auth::{Right, Tokens};
@@ -41,86 +41,86 @@ impl fmt::Display for Right {
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<(Right, Padded)>);
 
-/// A token and zeros, which no token has in it: equal if and only if the tokens are.
+/// A token padded with zeros. No token contains a zero, so two are equal only if the tokens are.
 type Padded = Box<[u8; LONGEST]>;
 
-/// A token that cannot be one. None of these says what it was.
+/// An invalid token or token file. No error contains the token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The file cannot be read.
-    #[error("could not read the tokens in {}", path.display())]
+    /// The token file cannot be read.
+    #[error("could not read the token file {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file has no token. To let everybody do everything takes no file, rather than an empty one.
-    #[error("{} has no token in it: write lines \"full TOKEN\" or \"read TOKEN\"", path.display())]
+    /// The file contains no token. To allow all requests, use no file instead of an empty one.
+    #[error("{} contains no token: add lines of the form \"full TOKEN\" or \"read TOKEN\"", path.display())]
     None {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A line of the file is wrong.
-    #[error("{}, line {line}: {wrong}", path.display())]
+    /// A line of the file is invalid.
+    #[error("{}, line {line}: {reason}", path.display())]
     Line {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What about it.
-        wrong: Wrong,
+        /// The reason.
+        reason: InvalidToken,
     },
-    /// A token that was given is wrong.
-    #[error("the {right} token: {wrong}")]
+    /// A token that was passed to [`Tokens::new`] is invalid.
+    #[error("the {right} token is invalid: {reason}")]
     Given {
-        /// Which.
+        /// The right of the token.
         right: Right,
-        /// What about it.
-        wrong: Wrong,
+        /// The reason.
+        reason: InvalidToken,
     },
 }
 
-/// What is wrong with a token.
+/// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Wrong {
-    /// A line that is not made of a right and a token.
-    #[error("neither \"full TOKEN\" nor \"read TOKEN\"")]
+pub enum InvalidToken {
+    /// The line does not consist of a right and a token.
+    #[error("the line is neither \"full TOKEN\" nor \"read TOKEN\"")]
     Form,
-    /// Too few bytes, or too many.
+    /// The token has too few or too many bytes.
     #[error(
-        "a token of {0} bytes: it takes {least} to {most}, so that nobody guesses it \
-         (openssl rand -hex 32 makes one)",
+        "the token has {0} bytes; {least} to {most} are required, so that it cannot be guessed \
+         (generate one with: openssl rand -hex 32)",
         least = LENGTH.start(),
         most = LENGTH.end()
     )]
     Length(usize),
-    /// A byte that cannot be in a header, or that nobody can see.
-    #[error("a token with something else in it than visible ASCII")]
+    /// The token contains characters other than visible ASCII.
+    #[error("the token contains characters other than visible ASCII")]
     Characters,
 }
 
 impl Tokens {
-    /// Takes the tokens as they are.
+    /// Creates a set of these tokens. Fails if a token is invalid.
     pub fn new(tokens: impl IntoIterator<Item = (Right, String)>) -> Result<Self, TokenError> {
         let checked = tokens.into_iter().map(|(right, token)| match padded(&token) {
             Ok(token) => Ok((right, token)),
-            Err(wrong) => Err(TokenError::Given { right, wrong }),
+            Err(reason) => Err(TokenError::Given { right, reason }),
         });
         Ok(Self(checked.collect::<Result<_, _>>()?))
     }
 
-    /// Reads a file of lines `full TOKEN` and `read TOKEN`; empty ones and those that begin with `#`
-    /// are skipped.
+    /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. Empty lines and lines
+    /// that begin with `#` are skipped. Fails if the file contains no token or an invalid line.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = fs::read_to_string(path)
             .map_err(|source| TokenError::Read { path: path.into(), source })?;
         let lines = text.lines().zip(1..).map(|(text, line)| (text.trim(), line));
         let lines = lines.filter(|(text, _)| !text.is_empty() && !text.starts_with('#'));
         let tokens = lines.map(|(text, line)| {
-            parse(text).map_err(|wrong| TokenError::Line { path: path.into(), line, wrong })
+            parse(text).map_err(|reason| TokenError::Line { path: path.into(), line, reason })
         });
         let tokens: Vec<_> = tokens.collect::<Result<_, _>>()?;
         if tokens.is_empty() {
@@ -129,7 +129,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -138,10 +138,11 @@ impl Tokens {
         self.0.extend(more.0);
     }
 
-    /// What `token` allows. The time it takes depends on how many tokens there are, and on nothing
-    /// else about them.
+    /// Returns what `token` allows, or `None` if it is not in the set. The duration depends only on
+    /// the number of tokens in the set.
     pub fn right(&self, token: &[u8]) -> Option<Right> {
-        // Neither this nor its length is a secret to who sends it. A zero would pass for padding.
+        // The client knows its own token and its length, so these checks need not be constant-time.
+        // A zero would be mistaken for padding.
         if token.contains(&0) {
             return None;
         }
@@ -169,22 +170,22 @@ impl fmt::Debug for Tokens {
     }
 }
 
-fn parse(line: &str) -> Result<(Right, Padded), Wrong> {
-    let (right, token) = line.split_once(char::is_whitespace).ok_or(Wrong::Form)?;
+fn parse(line: &str) -> Result<(Right, Padded), InvalidToken> {
+    let (right, token) = line.split_once(char::is_whitespace).ok_or(InvalidToken::Form)?;
     let right = match right {
         "full" => Right::Full,
         "read" => Right::Read,
-        _ => return Err(Wrong::Form),
+        _ => return Err(InvalidToken::Form),
     };
     Ok((right, padded(token.trim_start())?))
 }
 
-fn padded(token: &str) -> Result<Padded, Wrong> {
+fn padded(token: &str) -> Result<Padded, InvalidToken> {
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Wrong::Characters);
+        return Err(InvalidToken::Characters);
     }
     if !LENGTH.contains(&token.len()) {
-        return Err(Wrong::Length(token.len()));
+        return Err(InvalidToken::Length(token.len()));
     }
     let mut padded = Box::new([0; LONGEST]);
     padded[..token.len()].copy_from_slice(token.as_bytes());
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_allows_what_it_was_given_for_and_no_other_allows_anything() {
+    fn only_known_tokens_have_rights() {
         let longest = "x".repeat(512);
         let tokens = tokens(&[
             (Right::Full, "full-0123456789abc"),
@@ -227,26 +228,26 @@ mod tests {
     }
 
     #[test]
-    fn the_greater_right_of_a_token_given_twice_counts_in_either_order() {
+    fn a_token_given_twice_has_the_greater_right() {
         let (read, full) = ((Right::Read, "0123456789abcdef"), (Right::Full, "0123456789abcdef"));
         assert_eq!(tokens(&[read, full]).unwrap().right(b"0123456789abcdef"), Some(Right::Full));
         assert_eq!(tokens(&[full, read]).unwrap().right(b"0123456789abcdef"), Some(Right::Full));
     }
 
     #[test]
-    fn what_can_be_guessed_or_not_be_sent_is_refused() {
-        let wrong = |token: &str| match tokens(&[(Right::Full, token)]) {
-            Err(TokenError::Given { wrong, .. }) => Some(wrong),
+    fn tokens_of_wrong_length_or_characters_are_rejected() {
+        let reason = |token: &str| match tokens(&[(Right::Full, token)]) {
+            Err(TokenError::Given { reason, .. }) => Some(reason),
             Err(other) => panic!("{other}"),
             Ok(_) => None,
         };
-        assert_eq!(wrong(""), Some(Wrong::Length(0)));
-        assert_eq!(wrong(&"x".repeat(15)), Some(Wrong::Length(15)));
-        assert_eq!(wrong(&"x".repeat(16)), None);
-        assert_eq!(wrong(&"x".repeat(512)), None);
-        assert_eq!(wrong(&"x".repeat(513)), Some(Wrong::Length(513)));
-        assert_eq!(wrong("0123456789 abcdef"), Some(Wrong::Characters));
-        assert_eq!(wrong("0123456789-äbcdef"), Some(Wrong::Characters));
+        assert_eq!(reason(""), Some(InvalidToken::Length(0)));
+        assert_eq!(reason(&"x".repeat(15)), Some(InvalidToken::Length(15)));
+        assert_eq!(reason(&"x".repeat(16)), None);
+        assert_eq!(reason(&"x".repeat(512)), None);
+        assert_eq!(reason(&"x".repeat(513)), Some(InvalidToken::Length(513)));
+        assert_eq!(reason("0123456789 abcdef"), Some(InvalidToken::Characters));
+        assert_eq!(reason("0123456789-äbcdef"), Some(InvalidToken::Characters));
     }
 
     #[test]

@@ -1,42 +1,84 @@
-//! Events over HTTP: `text/event-stream`.
+//! Events over HTTP, as server-sent events (`text/event-stream`).
 
-use super::{Listener, Told};
+use super::{EventItem, EventListener};
 use crate::listen::Shutdown;
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// After so long a silence a comment is sent: proxies give up connections that are still.
+/// After this long without an event a comment is sent, because proxies close idle connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-impl Listener {
-    /// Answers a request with what is told, until the client leaves or the server stops.
+impl EventListener {
+    /// Returns the response that streams events until the client disconnects or the server stops.
     ///
-    /// `event:` is the name of the event, or `missed`; `data:` is it in JSON. There is no `id:`,
-    /// for nothing is kept that could be sent again: a client that comes back hears what happens
-    /// from then on.
-    pub fn stream(self, stop: Shutdown) -> Response {
+    /// `event:` is the name of the event or `missed`; `data:` is the event as JSON. There is no
+    /// `id:`, because events are not stored: a client that reconnects receives the events from then
+    /// on.
+    pub(crate) fn stream(self, stop: Shutdown) -> Response {
         let events = unfold((self, stop), async |(mut listener, stop)| {
-            let told = tokio::select! {
+            let item = tokio::select! {
                 biased;
-                () = stop.ordered() => None,
-                told = listener.next() => told,
+                () = stop.requested() => None,
+                item = listener.next() => item,
             }?;
-            Some((Ok::<_, Infallible>(sent(&told)), (listener, stop)))
+            Some((Ok::<_, Infallible>(sse_event(&item)), (listener, stop)))
         });
         let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("still here");
-        // nginx would keep events back until it has many.
+        // Without this, nginx would buffer events.
         let unbuffered = [("x-accel-buffering", "no")];
         (unbuffered, Sse::new(events).keep_alive(keep_alive)).into_response()
     }
 }
 
-fn sent(told: &Told) -> Sent {
-    let written = match told {
-        Told::Event(event) => Sent::default().event(event.event.as_str()).json_data(&**event),
-        Told::Missed(missed) => Sent::default().event("missed").json_data(missed),
+fn sse_event(item: &EventItem) -> SseEvent {
+    let event = match item {
+        EventItem::Event(event) => {
+            SseEvent::default().event(event.event.as_str()).json_data(&**event)
+        }
+        EventItem::Missed(missed) => SseEvent::default().event("missed").json_data(missed),
     };
-    written.expect("texts, numbers and times can be written as JSON")
+    event.expect("an event can be serialized")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::InstrumentedStore;
+    use crate::listen::Shutdown;
+    use http_body_util::BodyExt;
+    use requeue::ManualClock;
+    use requeue_jobs::{Body, JobId, Kind, MemoryStore, Put, Store, Timestamp, WallClock};
+    use std::sync::Arc;
+
+    fn job(id: &str) -> Put {
+        let (kind, id) = (Kind::new("mail").unwrap(), JobId::new(id).unwrap());
+        Put::new(kind, id, Body::default())
+    }
+
+    #[tokio::test]
+    async fn events_are_sent_as_they_happen_until_the_server_stops() {
+        let start = Timestamp::from_millis(1_700_000_000_000);
+        let wall_clock = WallClock::manual(&ManualClock::new(), start);
+        let store = MemoryStore::with(wall_clock.clone());
+        let store = InstrumentedStore::new(Arc::new(store), wall_clock);
+        let stop = Shutdown::new();
+        let response = store.events().listen(vec![]).unwrap().stream(stop.clone());
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut body = response.into_body();
+        store.put(vec![job("a\n\nb")]).await.unwrap().remove(0).unwrap();
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let expected = "event: put\ndata: {\"event\":\"put\",\"kind\":\"mail\",\"id\":\"a\\n\\nb\",\"at\":\"2023-11-14T22:13:20.000Z\",\"generation\":1,\"outcome\":\"created\"}\n\n";
+        assert_eq!(std::str::from_utf8(&sent).unwrap(), expected);
+
+        for _ in 0..5 {
+            store.put((0..1000).map(|n| job(&n.to_string())).collect()).await.unwrap();
+        }
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(sent, "event: missed\ndata: {\"count\":904}\n\n");
+
+        stop.request();
+        assert!(body.frame().await.is_none(), "the stream ends although events are left");
+    }
 }

@@ -1,8 +1,8 @@
-//! A connection, from its first byte to its last.
+//! Serving one connection.
 
-use super::exchange::Exchanges;
-use super::intake::Budget;
-use super::stream::{Conversation, Overdue, Stream};
+use super::connection_state::{ConnectionState, TimeoutReason, TrackedStream};
+use super::request_body::BodyMemory;
+use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -17,86 +17,86 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// What all connections of a server have in common.
-pub(super) struct House {
+/// What all connections of a server share.
+pub(super) struct ConnectionContext {
     pub(super) router: Router,
     pub(super) options: Arc<Options>,
-    pub(super) budget: Budget,
+    pub(super) body_memory: BodyMemory,
     pub(super) tls: Option<Tls>,
     pub(super) shutdown: Shutdown,
-    /// Time is up for what has not ended by itself.
+    /// Cancelled when the time for a graceful shutdown is over.
     pub(super) cut: CancellationToken,
 }
 
-impl House {
-    /// Serves one client until it is gone.
+impl ConnectionContext {
+    /// Serves one connection until it is closed.
     pub(super) async fn serve(&self, tcp: TcpStream, peer: SocketAddr) {
-        // An answer is written as a whole: there is nothing to collect.
+        // A response is written as a whole: Nagle's algorithm would only delay it.
         let _ = tcp.set_nodelay(true);
         match &self.tls {
-            None => self.converse(tcp, peer).await,
-            // Apart, because it is large, and a connection without TLS would carry it, too.
-            Some(tls) => Box::pin(self.secured(tls, tcp, peer)).await,
+            None => self.serve_http(tcp, peer).await,
+            // Boxed because the future is large: connections without TLS need not reserve its size.
+            Some(tls) => Box::pin(self.serve_tls(tls, tcp, peer)).await,
         }
     }
 
-    async fn secured(&self, tls: &Tls, tcp: TcpStream, peer: SocketAddr) {
+    async fn serve_tls(&self, tls: &Tls, tcp: TcpStream, peer: SocketAddr) {
         let handshake = timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp));
         let result = tokio::select! {
-            // Nobody has asked for anything yet.
-            () = self.shutdown.ordered() => return,
+            // There is no request yet.
+            () = self.shutdown.requested() => return,
             result = handshake => result,
         };
         match result {
-            Ok(Ok(stream)) => self.converse(stream, peer).await,
+            Ok(Ok(stream)) => self.serve_http(stream, peer).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
-        // Declared first, so that it is dropped last: by then the handler is gone.
-        let conversation = Losing(Conversation::new());
-        let exchanges = Exchanges {
+    async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
+        // Declared first, so that it is dropped last, after the handler.
+        let state = LostOnDrop(ConnectionState::new());
+        let service = RequestService {
             router: self.router.clone(),
-            conversation: conversation.0.clone(),
+            state: state.0.clone(),
             options: self.options.clone(),
-            budget: self.budget.clone(),
+            body_memory: self.body_memory.clone(),
             peer,
         };
-        let stream = Stream::new(stream, conversation.0.clone());
+        let stream = TrackedStream::new(stream, state.0.clone());
         let mut connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
-            // It would start late after a request that was waited for: see `Patience`.
+            // hyper would start this timeout too late: `TimeoutTimer` replaces it.
             .header_read_timeout(None)
             .max_header_size(self.options.max_head)
-            .serve_connection(TokioIo::new(stream), exchanges);
-        let mut patience = Patience::new(&conversation.0, &self.options);
-        // Its own, as each look at one takes a lock, and there is one look for every wake-up.
+            .serve_connection(TokioIo::new(stream), service);
+        let mut timeouts = TimeoutTimer::new(&state.0, &self.options);
+        // Child tokens, because polling a token takes its lock on every wake-up.
         let (shutdown, cut) = (self.shutdown.child(), self.cut.child_token());
         let mut stopping = false;
         let result = loop {
             tokio::select! {
-                // In this order: the connection does what it can before it is asked to end. A request
-                // that has come is then served, and what is overdue is known.
+                // The order matters: the connection makes progress before it is asked to end, so
+                // that a request that has arrived is served and the deadline is current.
                 biased;
                 () = cut.cancelled() => {
-                    tracing::debug!(%peer, "connection cut: the server stops");
+                    tracing::debug!(%peer, "connection closed: the server stops");
                     return;
                 }
                 result = &mut connection => break result,
-                () = shutdown.ordered(), if !stopping => {
+                () = shutdown.requested(), if !stopping => {
                     stopping = true;
-                    conversation.0.closing();
+                    state.0.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
-                why = patience.ends() => {
-                    tracing::debug!(%peer, ?why, "connection overdue");
-                    if why != Overdue::Idle {
+                reason = timeouts.expired() => {
+                    tracing::debug!(%peer, ?reason, "connection timed out");
+                    if reason != TimeoutReason::Idle {
                         return;
                     }
-                    conversation.0.closing();
+                    state.0.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
             }
@@ -104,18 +104,19 @@ impl House {
         if let Err(error) = result {
             tracing::debug!(%peer, %error, "connection failed");
         }
-        // Without the handler, if it still ran.
+        // This drops the handler, if it still runs.
         let stream = connection.into_parts().io.into_inner().into_inner();
-        conversation.0.lost();
-        if conversation.0.is_unread() {
+        state.0.lost();
+        if state.0.is_unread() {
             self.linger(stream).await;
         }
     }
 
-    /// Reads on for a while, so that the answer is not lost.
+    /// Reads and discards the rest of the request for a while, so that the client gets the
+    /// response.
     ///
-    /// A socket that is closed with something unread tells the client so by a reset, and with it the
-    /// client may lose an answer that it has not read yet: why its request was too large, for one.
+    /// Closing a socket with unread data sends a reset. A client that gets it may lose a response
+    /// that it has not read yet, for example that its request was too large.
     async fn linger(&self, mut stream: impl AsyncRead + Unpin) {
         let mut sink = vec![0; 16 * 1024];
         let drain = async { while let Ok(1..) = stream.read(&mut sink).await {} };
@@ -126,38 +127,38 @@ impl House {
     }
 }
 
-/// Whatever ends a connection, a panic included, its answers are settled.
-struct Losing(Arc<Conversation>);
+/// Marks unfinished responses as lost when the connection ends for any reason, including a panic.
+struct LostOnDrop(Arc<ConnectionState>);
 
-impl Drop for Losing {
+impl Drop for LostOnDrop {
     fn drop(&mut self) {
         self.0.lost();
     }
 }
 
-/// Waits until a connection has been quiet for too long.
+/// Waits until a timeout of the connection expires.
 ///
-/// The deadline moves with nearly every byte. The timer does not: it is set when the deadline comes
-/// nearer, and looks again when it has fired.
-struct Patience<'a> {
-    conversation: &'a Conversation,
+/// The deadline moves with nearly every byte. The timer does not: it is only reset when the
+/// deadline moves nearer. When it fires, it checks the current deadline.
+struct TimeoutTimer<'a> {
+    state: &'a ConnectionState,
     options: &'a Options,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<'a> Patience<'a> {
-    fn new(conversation: &'a Conversation, options: &'a Options) -> Self {
-        Self { conversation, options, timer: None }
+impl<'a> TimeoutTimer<'a> {
+    fn new(state: &'a ConnectionState, options: &'a Options) -> Self {
+        Self { state, options, timer: None }
     }
 
-    async fn ends(&mut self) -> Overdue {
-        let mut ends = pin!(poll_fn(|cx| self.poll(cx)));
-        ends.as_mut().await
+    async fn expired(&mut self) -> TimeoutReason {
+        let mut expired = pin!(poll_fn(|cx| self.poll(cx)));
+        expired.as_mut().await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Overdue> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TimeoutReason> {
         loop {
-            let Some((at, why)) = self.conversation.deadline(self.options) else {
+            let Some((at, reason)) = self.state.deadline(self.options) else {
                 return Poll::Pending;
             };
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
@@ -168,7 +169,7 @@ impl<'a> Patience<'a> {
                 return Poll::Pending;
             }
             if at <= Instant::now() {
-                return Poll::Ready(why);
+                return Poll::Ready(reason);
             }
             timer.as_mut().reset(at);
         }

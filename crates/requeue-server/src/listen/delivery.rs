@@ -1,50 +1,47 @@
-//! Whether an answer got out.
+//! Whether a response was delivered.
 //!
-//! A handler that takes something for its client (a claim) has a problem when the client does not
-//! get the answer: what was taken is nobody's. It registers how to give it back:
+//! A handler that claims jobs for its client must release them if the client does not get the
+//! response. It registers a callback for that:
 //!
 //! ```text
-//!                or_else            all of the answer is with the kernel
-//!   (handler) ----------> pending --------------------------------------> kept, never run
+//!                on_lost            the kernel has the complete response
+//!   (handler) ----------> pending --------------------------------------> delivered: never run
 //!                            |
-//!                            +--- anything else ------------------------> run, once
+//!                            +--- anything else ------------------------> lost: run once
 //! ```
 //!
-//! Anything else: the client closes while the handler runs, the handler panics or answers an error,
-//! a write fails or stalls, the connection is cut, the server stops.
+//! Anything else: the client disconnects while the handler runs, the handler panics or returns an
+//! error, a write fails or stalls, the connection is cut, the server stops.
 //!
-//! **What is known.** A write that the kernel took is not a client that read it. Bytes may still be
-//! lost with the network or with the client, and nobody here hears of it: for that there are leases.
-//! The other way round nothing is left open: what runs here belongs to an answer of which at least
-//! the last byte never left the process, and no client can make sense of such an answer.
+//! **Guarantees.** That the kernel has the bytes does not mean that the client has read them. They
+//! can still be lost with the network or the client, without the server noticing: then the lease
+//! expires. The other direction is certain: if a callback runs, at least the last byte of its
+//! response never left the process, and no client can use such a response.
 //!
-//! **A client that leaves** is noticed when its end of the stream is read. The server reads while a
-//! handler runs, once the request's body has been read; not so from a client that has already sent
-//! its next request. Then it is noticed by the write, if at all. A client that shuts down its half
-//! of the connection and still waits for its answer is taken to be gone.
+//! **Disconnects** are noticed when the server reads the end of the stream. It reads while a
+//! handler runs, once the body of the request was read, but not if the client has already sent its
+//! next request: then only a failed write reveals the disconnect, if anything. A client that closes
+//! its half of the connection and still waits for its response counts as disconnected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A handle on the way of one answer, in the extensions of every request.
+/// A handle on the delivery of one response, in the extensions of every request.
 ///
-/// ```
-/// use axum::Extension;
-/// use requeue_server::listen::Delivery;
-///
+/// ```text
 /// async fn claim(Extension(delivery): Extension<Delivery>) -> &'static str {
-///     // Register in the same breath as taking: no await in between.
-///     delivery.or_else(|| println!("give the job back"));
+///     // Register right after claiming, without an await in between.
+///     delivery.on_lost(|| println!("release the job"));
 ///     "a job"
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Delivery(Arc<Mutex<State>>);
+pub(crate) struct Delivery(Arc<Mutex<State>>);
 
-type Undo = Box<dyn FnOnce() + Send>;
+type Callback = Box<dyn FnOnce() + Send>;
 
 enum State {
-    Pending(Vec<Undo>),
+    Pending(Vec<Callback>),
     Delivered,
     Lost,
 }
@@ -54,53 +51,54 @@ impl Delivery {
         Self(Arc::new(Mutex::new(State::Pending(Vec::new()))))
     }
 
-    /// Runs `undo` unless the answer gets out; at once, if that is already known.
+    /// Runs `callback` if the response is lost; immediately if it is lost already.
     ///
-    /// It runs on the connection's task, within the runtime: it must not block, and may spawn.
-    /// None runs after [`serve`](super::Listener::serve) has returned. One that panics harms no other.
-    pub fn or_else(&self, undo: impl FnOnce() + Send + 'static) {
+    /// The callback runs on the connection's task: it must not block, and may spawn tasks. None
+    /// runs after [`serve`](super::Listener::serve) has returned. A callback that panics does not
+    /// affect others.
+    pub(crate) fn on_lost(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         match &mut *state {
-            State::Pending(undos) => undos.push(Box::new(undo)),
+            State::Pending(callbacks) => callbacks.push(Box::new(callback)),
             State::Delivered => {}
             State::Lost => {
                 drop(state);
-                run(Box::new(undo));
+                run(Box::new(callback));
             }
         }
     }
 
-    /// The answer is with the kernel. Too late if it was lost before.
+    /// Marks the response as delivered: the kernel has it. Does nothing if it was lost before.
     pub(crate) fn delivered(&self) {
-        let undos = {
+        let callbacks = {
             let mut state = self.lock();
             match &mut *state {
-                State::Pending(undos) => {
-                    let undos = std::mem::take(undos);
+                State::Pending(callbacks) => {
+                    let callbacks = std::mem::take(callbacks);
                     *state = State::Delivered;
-                    undos
+                    callbacks
                 }
                 State::Delivered | State::Lost => return,
             }
         };
-        // Not under the lock: what they own may do anything when it is dropped.
-        drop(undos);
+        // Not under the lock: dropping a callback may run arbitrary code.
+        drop(callbacks);
     }
 
-    /// The answer will not get out. Too late if it did.
+    /// Marks the response as lost and runs the callbacks. Does nothing if it was delivered before.
     pub(crate) fn lost(&self) {
-        let undos = {
+        let callbacks = {
             let mut state = self.lock();
             match &mut *state {
-                State::Pending(undos) => {
-                    let undos = std::mem::take(undos);
+                State::Pending(callbacks) => {
+                    let callbacks = std::mem::take(callbacks);
                     *state = State::Lost;
-                    undos
+                    callbacks
                 }
                 State::Delivered | State::Lost => return,
             }
         };
-        undos.into_iter().for_each(run);
+        callbacks.into_iter().for_each(run);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -119,10 +117,11 @@ impl std::fmt::Debug for Delivery {
     }
 }
 
-/// Caught, because it may run while a handler's panic unwinds: a second one would end the process.
-fn run(undo: Undo) {
-    if catch_unwind(AssertUnwindSafe(undo)).is_err() {
-        tracing::error!("what was to be undone for an answer that was lost has panicked");
+/// Runs a callback. Panics are caught, because this may run while a panic of the handler unwinds: a
+/// second panic would abort the process.
+fn run(callback: Callback) {
+    if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+        tracing::error!("the callback for a lost response panicked");
     }
 }
 
@@ -134,14 +133,14 @@ mod tests {
     fn counted(delivery: &Delivery) -> Arc<AtomicUsize> {
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = runs.clone();
-        delivery.or_else(move || {
+        delivery.on_lost(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         runs
     }
 
     #[test]
-    fn what_was_delivered_is_never_undone() {
+    fn callbacks_of_a_delivered_response_never_run() {
         let delivery = Delivery::new();
         let runs = counted(&delivery);
         delivery.delivered();
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_undone_once_however_late_it_is_registered() {
+    fn callbacks_of_a_lost_response_run_once_however_late_they_are_registered() {
         let delivery = Delivery::new();
         let (first, second) = (counted(&delivery), counted(&delivery));
         delivery.lost();
@@ -163,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_panics_does_not_keep_the_next_from_running() {
+    fn a_panicking_callback_does_not_prevent_the_next() {
         let delivery = Delivery::new();
-        delivery.or_else(|| panic!("on purpose"));
+        delivery.on_lost(|| panic!("on purpose"));
         let runs = counted(&delivery);
         delivery.lost();
         assert_eq!(runs.load(Ordering::Relaxed), 1);

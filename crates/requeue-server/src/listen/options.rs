@@ -1,8 +1,9 @@
-//! The limits.
+//! Limits of connections and requests.
 
 use std::time::Duration;
 
-/// What a server puts up with. Each limit keeps one client from taking what is there for all.
+/// Limits of connections and requests. Each prevents one client from using up what all clients
+/// share.
 ///
 /// ```
 /// use requeue_server::listen::Options;
@@ -13,37 +14,41 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections at once. One costs a few kilobytes, and a file of the process: its limit of open
-    /// files must be higher.
+    /// Maximum number of connections. Each costs a few kilobytes and an open file: the limit of
+    /// open files of the process must be higher. Default: 20,000.
     pub max_connections: usize,
-    /// For a TLS handshake.
+    /// Time limit of a TLS handshake. Default: 10 seconds.
     pub handshake_timeout: Duration,
-    /// From the first byte of a request, or from connecting, to the end of its head.
+    /// Time limit from the first byte of a request, or from connecting, to the end of its head.
+    /// Default: 10 seconds.
     pub head_timeout: Duration,
-    /// Bytes of a request's head. Ids and tokens are short; a proxy adds a few hundred bytes. It has
-    /// a hundred fields at most, which is hyper's own limit.
+    /// Maximum size of a request's head in bytes. Ids and tokens are short; a proxy adds a few
+    /// hundred bytes. The number of header fields is limited to 100 by hyper. Default: 32 KiB.
     pub max_head: usize,
-    /// Between two requests. Longer than the 60 seconds for which proxies keep a connection, so that it
-    /// is the client that closes: a server that closes may do so as the next request is on its way.
+    /// Time limit between two requests on a connection. It is longer than the 60 seconds for which
+    /// proxies keep idle connections, so that the proxy closes first: if the server closed, it
+    /// might do so while the next request is on its way. Default: 75 seconds.
     pub idle_timeout: Duration,
-    /// Bytes of a request's body. The largest batch of jobs has to fit.
+    /// Maximum size of a request's body in bytes. The largest batch of jobs must fit. Default: 32
+    /// MiB.
     pub max_request: u64,
-    /// Between two pieces of a request's body.
+    /// Time limit between two pieces of a request's body. Default: 30 seconds.
     pub body_timeout: Duration,
-    /// Bytes of the bodies of all requests that are being read or handled; never less than
-    /// [`max_request`](Self::max_request). Counted as they come: who announces much and sends
-    /// little holds little. The memory of the process is a small multiple of it, as what is
-    /// parsed takes room too.
+    /// Memory in bytes for the bodies of all requests that are being read or handled; at least
+    /// [`max_request`](Self::max_request). Bytes count when they arrive, not when a content length
+    /// announces them. The process uses a small multiple of it, because parsed requests take
+    /// memory, too. Default: 256 MiB.
     pub max_buffered: u64,
-    /// For a request to get its share of [`max_buffered`](Self::max_buffered). Short, as a crowd that
-    /// waits takes up connections.
+    /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
+    /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
     pub room_timeout: Duration,
-    /// For a client to read something of its answer.
+    /// Time limit for a client to read some of its response. Default: 60 seconds.
     pub write_timeout: Duration,
-    /// For a client to stop sending a request that was answered before it was read. It is not read
-    /// for longer: the rest of it is of no use to anybody.
+    /// How long the rest of a request is read and discarded if the response was sent before the
+    /// request was read completely. Default: 5 seconds.
     pub linger: Duration,
-    /// For requests under way, once the server is told to stop.
+    /// How long requests in flight may take to finish after the shutdown request. Default: 30
+    /// seconds.
     pub drain: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! The order to stop.
+//! The request to shut down.
 
 use tokio_util::sync::CancellationToken;
 
-/// Tells a server, and everything that waits in it, to stop. Clones are one and the same.
+/// A handle that requests the shutdown of a server. Clones share one request.
 ///
 /// ```
 /// use requeue_server::listen::Shutdown;
@@ -10,37 +10,37 @@ use tokio_util::sync::CancellationToken;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let shutdown = Shutdown::new();
 /// let handler = shutdown.clone();
-/// let long_poll = tokio::spawn(async move { handler.ordered().await });
-/// shutdown.order();
+/// let long_poll = tokio::spawn(async move { handler.requested().await });
+/// shutdown.request();
 /// long_poll.await.unwrap();
-/// assert!(shutdown.is_ordered());
+/// assert!(shutdown.is_requested());
 /// # });
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// One that nobody has ordered yet.
+    /// Creates a handle; the shutdown is not requested.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Orders it. There is no way back; ordering twice changes nothing.
-    pub fn order(&self) {
+    /// Requests the shutdown. It cannot be undone; repeating it changes nothing.
+    pub fn request(&self) {
         self.0.cancel();
     }
 
-    /// Whether it was ordered.
-    pub fn is_ordered(&self) -> bool {
+    /// Returns whether the shutdown was requested.
+    pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Waits until it is ordered. May be dropped at any time.
-    pub async fn ordered(&self) {
+    /// Waits until the shutdown is requested. Cancel safe.
+    pub async fn requested(&self) {
         self.0.cancelled().await;
     }
 
-    /// One that is ordered with this one, and that others do not look at.
+    /// Returns a handle of its own that is requested together with this one.
     pub(crate) fn child(&self) -> Self {
         Self(self.0.child_token())
     }

@@ -1,5 +1,6 @@
-//! Certificates, and their renewal.
+//! TLS certificates, and reloading them.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,9 +10,10 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
-/// What a server shows to prove who it is: a chain of certificates and its key, from two PEM files.
+/// The TLS certificate chain and private key of a server, read from two PEM files.
 ///
-/// TLS 1.2 and 1.3. Clones share what they show, so that one is kept to [`reload`](Self::reload).
+/// TLS 1.2 and 1.3 are supported. Clones share the certificates: keep a clone to
+/// [`reload`](Self::reload) them.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<Shared>);
 
@@ -22,67 +24,68 @@ struct Shared {
     current: RwLock<Arc<ServerConfig>>,
 }
 
-/// What is wrong with the files. What was read before stays in use.
+/// The certificate files cannot be used. On a reload, the current certificates stay in use.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("could not read {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file has no part of the kind that is looked for.
-    #[error("{} has no {missing} in it (PEM, -----BEGIN …-----)", path.display())]
+    /// A file contains no certificate, or no private key.
+    #[error("{} contains no {missing} in PEM format (-----BEGIN …-----)", path.display())]
     Missing {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// A certificate, or a private key.
+        /// `certificate` or `private key`.
         missing: &'static str,
     },
-    /// A file is not PEM.
-    #[error("{} is damaged", path.display())]
+    /// A file is not valid PEM.
+    #[error("{} is not valid PEM", path.display())]
     Damaged {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Where.
-        source: pem::Error,
+        /// The cause.
+        source: Box<dyn Error + Send + Sync>,
     },
-    /// The key is not that of the first certificate.
+    /// The key does not belong to the first certificate.
     #[error(
         "the key in {} does not belong to the first certificate in {}",
         key.display(),
         chain.display()
     )]
     Mismatch {
-        /// Where the certificates are.
+        /// The path of the certificate chain.
         chain: PathBuf,
-        /// Where the key is.
+        /// The path of the private key.
         key: PathBuf,
     },
-    /// They are what they should be, and cannot be used.
+    /// The files are valid, but TLS cannot use them.
     #[error("could not use the certificates in {} with the key in {}", chain.display(), key.display())]
     Unusable {
-        /// Where the certificates are.
+        /// The path of the certificate chain.
         chain: PathBuf,
-        /// Where the key is.
+        /// The path of the private key.
         key: PathBuf,
-        /// Why.
-        source: rustls::Error,
+        /// The cause.
+        source: Box<dyn Error + Send + Sync>,
     },
 }
 
 impl Tls {
-    /// Reads the chain (the server's own certificate first) and its key.
+    /// Reads the certificate chain (the server's own certificate first) and the private key.
     pub fn load(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, TlsError> {
         let (chain, key) = (chain.into(), key.into());
         let current = RwLock::new(read(&chain, &key)?);
         Ok(Self(Arc::new(Shared { chain, key, current })))
     }
 
-    /// Reads the files again, for the connections to come. If that fails, nothing changes.
+    /// Reads the files again; new connections use the new certificates. If it fails, the current
+    /// ones stay in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let new = read(&self.0.chain, &self.0.key)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -98,25 +101,27 @@ impl Tls {
 fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(&bytes(chain)?)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|source| TlsError::Damaged { path: chain.into(), source })?;
+        .map_err(|source| TlsError::Damaged { path: chain.into(), source: source.into() })?;
     if certificates.is_empty() {
         return Err(TlsError::Missing { path: chain.into(), missing: "certificate" });
     }
     let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(|source| match source {
         pem::Error::NoItemsFound => TlsError::Missing { path: key.into(), missing: "private key" },
-        source => TlsError::Damaged { path: key.into(), source },
+        source => TlsError::Damaged { path: key.into(), source: source.into() },
     })?;
-    // Named, because a process may have another default, or none.
+    // Named explicitly, because the process may have another default provider, or none.
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("ring has suites for both versions")
+        .expect("ring supports both versions")
         .with_no_client_auth()
         .with_single_cert(certificates, private)
         .map_err(|source| match source {
             rustls::Error::InconsistentKeys(_) => {
                 TlsError::Mismatch { chain: chain.into(), key: key.into() }
             }
-            source => TlsError::Unusable { chain: chain.into(), key: key.into(), source },
+            source => {
+                TlsError::Unusable { chain: chain.into(), key: key.into(), source: source.into() }
+            }
         })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

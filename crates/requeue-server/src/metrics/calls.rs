@@ -1,83 +1,44 @@
-//! Calls of the store: how long they take, how they fail, how large batches are.
+//! Metrics of store calls: durations, errors, batch sizes. The label `verb` is the name of the
+//! method.
 
 use super::registered;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
 use requeue::{Clock, Moment};
-use requeue_jobs::StoreError;
+use requeue_jobs::{StoreError, StoreMethod};
 
-/// What a store is asked to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Put,
-    Claim,
-    Settle,
-    Change,
-    Restore,
-    Wait,
-    Reap,
-    Get,
-    List,
-    Kinds,
-    Upcoming,
-    Settings,
-    Set,
-    SetSchedule,
-    RemoveSchedule,
-    Schedules,
-    Tick,
-}
+const METHODS: [StoreMethod; StoreMethod::ALL.len()] = StoreMethod::ALL;
 
-/// In the order of [`Verb`].
-const VERBS: [&str; 17] = [
-    "put",
-    "claim",
-    "settle",
-    "change",
-    "restore",
-    "wait",
-    "reap",
-    "get",
-    "list",
-    "kinds",
-    "upcoming",
-    "settings",
-    "set",
-    "set_schedule",
-    "remove_schedule",
-    "schedules",
-    "tick",
-];
-
-/// Those of batches come first.
+/// The methods that take or return batches are the first ones.
 const BATCHES: usize = 5;
 
-/// Why a call failed. `abandoned`: whoever asked went away, and the outcome is not known here.
+/// Values of the label `sort`, the reason of a failure. `abandoned`: the caller dropped the call
+/// before it returned, so its outcome is unknown.
 const SORTS: [&str; 5] = ["invalid", "unavailable", "unknown", "abandoned", "other"];
 const ABANDONED: usize = 3;
 
-/// In seconds: from a lock in memory to a disk that is not well.
+/// Buckets in seconds: from a lock in memory to a failing disk.
 const DURATIONS: [f64; 17] = [
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
     2.5, 5.0, 10.0,
 ];
 
-/// Up to [`MAX_BATCH`](requeue_jobs::limits::MAX_BATCH).
+/// Buckets of batch sizes, up to [`MAX_BATCH`](requeue_jobs::limits::MAX_BATCH).
 const LENGTHS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
-pub(super) struct Calls {
-    durations: [Histogram; VERBS.len()],
-    errors: [[IntCounter; SORTS.len()]; VERBS.len()],
+pub(super) struct CallMetrics {
+    durations: [Histogram; METHODS.len()],
+    errors: [[IntCounter; SORTS.len()]; METHODS.len()],
     lengths: [Histogram; BATCHES],
 }
 
-impl Calls {
+impl CallMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let durations = HistogramVec::new(
             HistogramOpts::new(
                 "requeue_store_duration_seconds",
-                "How long the store took to answer a call, by what it was asked; waits left out.",
+                "Duration of store calls by method, without waits.",
             )
             .buckets(DURATIONS.to_vec()),
             &["verb"],
@@ -86,7 +47,7 @@ impl Calls {
         let errors = IntCounterVec::new(
             Opts::new(
                 "requeue_store_errors_total",
-                "Calls of the store, and entries of batches, that failed: invalid, unavailable, unknown; abandoned if whoever asked went away first.",
+                "Failed store calls and failed batch entries, by method and reason: invalid, unavailable, unknown, or abandoned if the caller went away first.",
             ),
             &["verb", "sort"],
         );
@@ -94,63 +55,65 @@ impl Calls {
         let lengths = HistogramVec::new(
             HistogramOpts::new(
                 "requeue_store_batch_entries",
-                "Entries of a batch that the store answered; jobs that a claim got.",
+                "Number of entries in a batch; for claims, the number of jobs returned.",
             )
             .buckets(LENGTHS.to_vec()),
             &["verb"],
         );
         let lengths = registered(registry, lengths);
-        Calls {
-            durations: VERBS.map(|verb| durations.with_label_values(&[verb])),
-            errors: VERBS.map(|verb| SORTS.map(|sort| errors.with_label_values(&[verb, sort]))),
-            lengths: std::array::from_fn(|verb| lengths.with_label_values(&[VERBS[verb]])),
+        CallMetrics {
+            durations: METHODS.map(|method| durations.with_label_values(&[method.name()])),
+            errors: METHODS
+                .map(|method| SORTS.map(|sort| errors.with_label_values(&[method.name(), sort]))),
+            lengths: std::array::from_fn(|n| lengths.with_label_values(&[METHODS[n].name()])),
         }
     }
 
-    pub(super) fn begin<'a>(&'a self, verb: Verb, clock: &'a Clock) -> Call<'a> {
-        Call { calls: self, verb, clock, began_at: clock.now(), answered: false }
+    pub(super) fn begin<'a>(&'a self, method: StoreMethod, clock: &'a Clock) -> TimedCall<'a> {
+        TimedCall { calls: self, method, clock, began_at: clock.now(), finished: false }
     }
 
-    pub(super) fn failed(&self, verb: Verb, error: &StoreError) {
+    pub(super) fn failed(&self, method: StoreMethod, error: &StoreError) {
         let sort = match error {
             StoreError::Invalid(_) => 0,
             StoreError::Unavailable { .. } => 1,
             StoreError::Unknown { .. } => 2,
             _ => 4,
         };
-        self.errors[verb as usize][sort].inc();
+        self.errors[method as usize][sort].inc();
     }
 
-    pub(super) fn batch(&self, verb: Verb, len: usize) {
-        debug_assert!((verb as usize) < BATCHES, "{verb:?} has no batches");
-        self.lengths[verb as usize].observe(len as f64);
+    pub(super) fn batch(&self, method: StoreMethod, len: usize) {
+        debug_assert!((method as usize) < BATCHES, "{method:?} has no batches");
+        self.lengths[method as usize].observe(len as f64);
     }
 }
 
-/// A call that is under way. Dropped before it is answered, it was abandoned.
-pub(crate) struct Call<'a> {
-    calls: &'a Calls,
-    verb: Verb,
+/// A store call in flight. If it is dropped before [`finished`](Self::finished), it counts as
+/// abandoned.
+pub(crate) struct TimedCall<'a> {
+    calls: &'a CallMetrics,
+    method: StoreMethod,
     clock: &'a Clock,
     began_at: Moment,
-    answered: bool,
+    finished: bool,
 }
 
-impl Call<'_> {
-    pub(crate) fn answered(mut self, error: Option<&StoreError>) {
-        self.answered = true;
+impl TimedCall<'_> {
+    pub(crate) fn finished(mut self, error: Option<&StoreError>) {
+        self.finished = true;
         if let Some(error) = error {
-            self.calls.failed(self.verb, error);
+            self.calls.failed(self.method, error);
         }
         let took = self.clock.now().saturating_since(self.began_at);
-        self.calls.durations[self.verb as usize].observe(took.as_secs_f64());
+        self.calls.durations[self.method as usize].observe(took.as_secs_f64());
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for TimedCall<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            self.calls.errors[self.verb as usize][ABANDONED].inc();
+        if !self.finished {
+            self.calls.errors[self.method as usize][ABANDONED].inc();
         }
     }
 }

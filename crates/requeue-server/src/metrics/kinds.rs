@@ -1,7 +1,7 @@
-//! What has happened to the jobs of each kind.
+//! Counters by kind.
 
 use super::registered;
-use crate::instrumented::words;
+use crate::instrumented::outcomes;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
@@ -11,59 +11,60 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// In seconds, from a millisecond, as exact as stores are, to an hour.
+/// Buckets in seconds: from a millisecond, the resolution of stores, to an hour.
 const LATENESS: [f64; 18] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 900.0, 3600.0,
 ];
 
-/// For each counter with an outcome: its name, what it is, and the outcomes.
+/// Counters with the label `outcome`: name, help text, values of the label.
 const BY_OUTCOME: [(&str, &str, &[&str]); 4] = [
-    ("requeue_puts_total", "Puts that the store took, by what they did.", &words::PUT),
+    ("requeue_puts_total", "Accepted puts, by outcome.", &outcomes::PUT),
     (
         "requeue_settled_total",
-        "Leases that were settled, by what became of them; each ends here once, or expires.",
-        &words::ENDED,
+        "Settled leases, by outcome. Every lease is settled once or expires.",
+        &outcomes::LEASE_ENDS,
     ),
-    ("requeue_changed_total", "Jobs that were changed by name, by what it did.", &words::CHANGED),
-    ("requeue_restored_total", "Jobs that were imported, by what it did.", &words::RESTORED),
+    (
+        "requeue_changed_total",
+        "Jobs that were cancelled, run now or revived by id, by outcome.",
+        &outcomes::CHANGED,
+    ),
+    ("requeue_restored_total", "Imported jobs, by outcome.", &outcomes::RESTORED),
 ];
 
-/// The same without outcomes.
+/// Counters without outcomes: name, help text.
 const PLAIN: [(&str, &str); 5] = [
-    ("requeue_put_conditions_refused_total", "Puts whose condition did not hold."),
-    ("requeue_claimed_total", "Leases that were given out."),
-    ("requeue_extended_total", "Leases that were extended."),
+    ("requeue_put_conditions_refused_total", "Puts rejected because their condition did not hold."),
+    ("requeue_claimed_total", "Claimed jobs. Each claimed job is one lease."),
+    ("requeue_extended_total", "Extended leases."),
     (
         "requeue_lease_lost_total",
-        "Settlements that came too late, or twice: the receipt leased no job any more.",
+        "Settlements rejected because the lease had expired or was settled before.",
     ),
-    (
-        "requeue_lapses_total",
-        "Jobs that were leased anew because their lease had expired, as far as this node can tell for certain: a lower bound.",
-    ),
+    ("requeue_lapses_total", "Expired leases that claims and reaps on this node ended."),
 ];
 
-/// The counters of every kind.
-pub(super) struct Kinds {
+/// The counters of all kinds.
+pub(super) struct KindCounters {
     by_outcome: [IntCounterVec; BY_OUTCOME.len()],
     plain: [IntCounterVec; PLAIN.len()],
     lateness: HistogramVec,
-    /// Kinds that the store is known to have, or to have had.
+    /// The kinds that the store has or had, as far as this node knows.
     /// Invariant: at most `limit`, each with a child in every vector above.
     known: RwLock<HashMap<Kind, Arc<KindMeters>>>,
-    /// [`MAX_KINDS`], but for tests.
+    /// [`MAX_KINDS`]; smaller in tests.
     limit: usize,
-    /// For what cannot be told by a kind.
+    /// Counts what belongs to a kind that is not known or beyond the limit: its label is empty.
     nameless: Arc<KindMeters>,
 }
 
-/// The counters of a kind.
+/// The counters of one kind.
 pub(crate) struct KindMeters {
-    pub(crate) puts: [IntCounter; words::PUT.len()],
-    pub(crate) settled: [IntCounter; words::ENDED.len()],
-    pub(crate) changed: [IntCounter; words::CHANGED.len()],
-    pub(crate) restored: [IntCounter; words::RESTORED.len()],
+    pub(crate) puts: [IntCounter; outcomes::PUT.len()],
+    pub(crate) settled: [IntCounter; outcomes::LEASE_ENDS.len()],
+    pub(crate) changed: [IntCounter; outcomes::CHANGED.len()],
+    pub(crate) restored: [IntCounter; outcomes::RESTORED.len()],
     pub(crate) refused: IntCounter,
     pub(crate) claimed: IntCounter,
     pub(crate) extended: IntCounter,
@@ -78,7 +79,7 @@ impl KindMeters {
     }
 }
 
-impl Kinds {
+impl KindCounters {
     pub(super) fn new(registry: &Registry) -> Self {
         let by_outcome = BY_OUTCOME.map(|(name, help, _)| {
             registered(registry, IntCounterVec::new(Opts::new(name, help), &["kind", "outcome"]))
@@ -89,27 +90,34 @@ impl Kinds {
         let lateness = HistogramVec::new(
             HistogramOpts::new(
                 "requeue_claim_lateness_seconds",
-                "How long after they fell due jobs were claimed: by the store's clock where the claim said for action long, otherwise by this node's.",
+                "Time between the due time of a job and its claim, by the store's clock if the claim specifies the lease, otherwise by this node's clock.",
             )
             .buckets(LATENESS.to_vec()),
             &["kind"],
         );
         let lateness = registered(registry, lateness);
         let nameless = Arc::new(meters(&by_outcome, &plain, &lateness, ""));
-        Kinds { by_outcome, plain, lateness, known: RwLock::default(), limit: MAX_KINDS, nameless }
+        KindCounters {
+            by_outcome,
+            plain,
+            lateness,
+            known: RwLock::default(),
+            limit: MAX_KINDS,
+            nameless,
+        }
     }
 
     pub(super) fn by_kind(&self) -> ByKind<'_> {
         ByKind { kinds: self, last: None }
     }
 
-    /// A kind that the store may not have.
+    /// Returns the counters of a kind that the store may not have.
     fn known(&self, kind: &Kind) -> Arc<KindMeters> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(kind).unwrap_or(&self.nameless).clone()
     }
 
-    /// A kind that the store has.
+    /// Returns the counters of a kind that the store has, and creates them if necessary.
     fn of(&self, kind: &Kind) -> Arc<KindMeters> {
         if let Some(meters) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(kind) {
             return meters.clone();
@@ -123,8 +131,8 @@ impl Kinds {
         known.entry(kind.clone()).or_insert_with(made).clone()
     }
 
-    /// Forgets kinds that the store has no longer, once there are too many. Not before: a kind
-    /// whose jobs are all done is not told of either, and its counters must not start again.
+    /// Removes kinds that the store no longer has, but only once the limit is reached: the store
+    /// does not list a kind whose jobs are all done, and its counters must not restart at zero.
     pub(super) fn keep_to(&self, views: &[KindView]) {
         if self.known.read().unwrap_or_else(PoisonError::into_inner).len() < self.limit {
             return;
@@ -141,20 +149,20 @@ impl Kinds {
     }
 
     fn forget(&self, kind: &str) {
-        let there = "a known kind has all of them";
+        let reason = "a known kind has all counters";
         for (counter, (_, _, outcomes)) in self.by_outcome.iter().zip(BY_OUTCOME) {
             for outcome in outcomes {
-                counter.remove_label_values(&[kind, outcome]).expect(there);
+                counter.remove_label_values(&[kind, outcome]).expect(reason);
             }
         }
         for counter in &self.plain {
-            counter.remove_label_values(&[kind]).expect(there);
+            counter.remove_label_values(&[kind]).expect(reason);
         }
-        self.lateness.remove_label_values(&[kind]).expect(there);
+        self.lateness.remove_label_values(&[kind]).expect(reason);
     }
 }
 
-/// All at once, from zero: a rate can be told from the first count on.
+/// Creates all counters of a kind at zero, so that rates include the first increment.
 fn meters(
     [puts, settled, changed, restored]: &[IntCounterVec; BY_OUTCOME.len()],
     plain: &[IntCounterVec; PLAIN.len()],
@@ -164,10 +172,10 @@ fn meters(
     let [refused, claimed, extended, lost, expired] =
         plain.each_ref().map(|counter| counter.with_label_values(&[kind]));
     KindMeters {
-        puts: words::PUT.map(|outcome| puts.with_label_values(&[kind, outcome])),
-        settled: words::ENDED.map(|outcome| settled.with_label_values(&[kind, outcome])),
-        changed: words::CHANGED.map(|outcome| changed.with_label_values(&[kind, outcome])),
-        restored: words::RESTORED.map(|outcome| restored.with_label_values(&[kind, outcome])),
+        puts: outcomes::PUT.map(|outcome| puts.with_label_values(&[kind, outcome])),
+        settled: outcomes::LEASE_ENDS.map(|outcome| settled.with_label_values(&[kind, outcome])),
+        changed: outcomes::CHANGED.map(|outcome| changed.with_label_values(&[kind, outcome])),
+        restored: outcomes::RESTORED.map(|outcome| restored.with_label_values(&[kind, outcome])),
         refused,
         claimed,
         extended,
@@ -177,23 +185,24 @@ fn meters(
     }
 }
 
-/// The counters of kinds, for a batch: most have one kind, and it is looked up once.
+/// Looks up the counters of kinds for a batch. Most batches have one kind: it is looked up once.
 pub(crate) struct ByKind<'a> {
-    kinds: &'a Kinds,
+    kinds: &'a KindCounters,
     last: Option<(Kind, Arc<KindMeters>)>,
 }
 
 impl ByKind<'_> {
-    /// Of a kind that the store has.
+    /// Returns the counters of a kind that the store has.
     pub(crate) fn of(&mut self, kind: &Kind) -> &KindMeters {
         if self.last.as_ref().is_none_or(|(last, _)| last != kind) {
             self.last = Some((kind.clone(), self.kinds.of(kind)));
         }
-        let (_, meters) = self.last.as_ref().expect("it has just been set");
+        let (_, meters) = self.last.as_ref().expect("it was just set");
         meters
     }
 
-    /// Of a kind that the store may not have: it is not counted by a name that is not known.
+    /// Returns the counters of a kind that the store may not have: an unknown kind gets the
+    /// nameless counters.
     pub(crate) fn known(&self, kind: &Kind) -> Arc<KindMeters> {
         self.kinds.known(kind)
     }
@@ -226,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn kinds_beyond_the_limit_have_no_name_until_others_are_gone() {
+    fn kinds_beyond_the_limit_are_nameless_until_others_are_removed() {
         let registry = Registry::new();
-        let kinds = Kinds { limit: 10, ..Kinds::new(&registry) };
+        let kinds = KindCounters { limit: 10, ..KindCounters::new(&registry) };
         for n in 0..=10 {
             kinds.by_kind().of(&kind(n)).claimed.inc();
         }
-        assert_eq!(lines(&registry), 11, "with the nameless one");
+        assert_eq!(lines(&registry), 11, "including the nameless one");
         assert_eq!(kinds.nameless.claimed.get(), 1);
         kinds.keep_to(&[view(7)]);
         assert_eq!(lines(&registry), 2);
@@ -243,16 +252,16 @@ mod tests {
 
     #[test]
     fn a_kind_without_jobs_keeps_its_counters_while_there_is_room() {
-        let kinds = Kinds::new(&Registry::new());
+        let kinds = KindCounters::new(&Registry::new());
         kinds.by_kind().of(&kind(1)).claimed.inc();
         kinds.keep_to(&[]);
         assert_eq!(kinds.by_kind().of(&kind(1)).claimed.get(), 1);
     }
 
     #[test]
-    fn a_kind_that_the_store_may_not_have_gets_no_name() {
+    fn a_kind_that_the_store_may_not_have_is_not_added() {
         let registry = Registry::new();
-        let kinds = Kinds::new(&registry);
+        let kinds = KindCounters::new(&registry);
         kinds.by_kind().known(&kind(1)).lost.inc();
         assert_eq!((lines(&registry), kinds.nameless.lost.get()), (1, 1));
     }

@@ -1,12 +1,12 @@
-//! How many jobs there are now, as the store says.
+//! Metrics that are read from the store at each scrape: the numbers of jobs.
 
 use super::registered;
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
 use requeue_jobs::{KindView, Timestamp};
 
-/// Made anew for each look: a kind that the store has no longer is not told of, and two who look
-/// at once do not disturb each other.
+/// Returns the metrics of these kinds. They are built anew for each scrape, so that removed kinds
+/// disappear and concurrent scrapes do not interfere.
 pub(super) fn families(views: &[KindView], now: Timestamp) -> Vec<MetricFamily> {
     let registry = Registry::new();
     let gauge = |name, help, labels: &[&str]| {
@@ -14,19 +14,16 @@ pub(super) fn families(views: &[KindView], now: Timestamp) -> Vec<MetricFamily> 
     };
     let jobs = gauge(
         "requeue_jobs",
-        "Jobs in the store: pending (waiting or ready), leased (expired leases included), dead.",
+        "Jobs in the store by state: pending (waiting or ready), leased (including expired leases), dead.",
         &["kind", "state"],
     );
-    let ready = gauge(
-        "requeue_ready_jobs",
-        "Of the pending jobs, those that are due; counted up to 10000.",
-        &["kind"],
-    );
-    let paused = gauge("requeue_kind_paused", "Whether the kind is paused: 1 or 0.", &["kind"]);
+    let ready =
+        gauge("requeue_ready_jobs", "Pending jobs that are due, counted up to 10000.", &["kind"]);
+    let paused = gauge("requeue_kind_paused", "1 if the kind is paused, otherwise 0.", &["kind"]);
     let oldest = GaugeVec::new(
         Opts::new(
             "requeue_oldest_ready_age_seconds",
-            "How long ago the oldest ready job fell due, by this node's clock; 0 if none is ready.",
+            "Time since the oldest ready job became due, by this node's clock; 0 if no job is ready.",
         ),
         &["kind"],
     );

@@ -1,74 +1,75 @@
-//! Copies of the store, where the operator allowed them.
+//! Backups of the store, if the operator enabled them.
 
 use super::Problems;
-use super::lines::Sink;
-use crate::answer::Answered;
+use super::streaming::BodyWriter;
 use crate::app::App;
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use serde::Serialize;
 
-/// Makes a copy of the store, and tells how far it is: bytes that were copied, of so many.
-pub type Backup = dyn Fn(&mut dyn FnMut(u64, u64)) -> Result<BackedUp, String> + Send + Sync;
+/// A function that makes a backup of the store. It calls its argument with the number of bytes
+/// copied so far and the total, and returns the backup or an error message.
+pub type BackupFn = dyn Fn(&mut dyn FnMut(u64, u64)) -> Result<BackedUp, String> + Send + Sync;
 
-/// A copy that was made.
+/// A finished backup.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct BackedUp {
-    /// Where, on the machine of the server.
+    /// The directory of the backup, on the machine of the server.
     pub directory: String,
-    /// Bytes of all its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of its files.
     pub files: u64,
 }
 
-/// A line of the answer.
+/// A line of the response.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(title = "BackupLine")]
-pub(super) enum Line {
-    /// So far: bytes that were copied, and about how many there are.
+pub(super) enum BackupLine {
+    /// Progress: bytes copied so far, and the approximate total.
     Copied {
-        /// Copied.
+        /// Bytes copied so far.
         bytes: u64,
-        /// In all.
+        /// Approximate total.
         of: u64,
     },
-    /// It is made, and was read once more.
+    /// The backup is complete and was verified by reading it.
     Done(BackedUp),
-    /// It was not made.
+    /// The backup failed.
     Error(Box<Problem>),
 }
 
-/// Makes a copy of the store, while it goes on working.
+/// Make a backup of the store while it is in use.
 ///
-/// The answer is JSON Lines: how far it is, and in the end where it is, or why there is none. Only
-/// where the server was started with a directory for backups; one at a time.
+/// The response is JSON Lines: progress, and at last the directory of the backup or an error. It
+/// requires a server that was started with a directory for backups. Only one backup runs at a time.
 #[utoipa::path(
     post, path = "/v1/backups", tag = "service", operation_id = "make_backup",
-    responses((status = 200, body = Line, content_type = "application/jsonl"), Problems)
+    responses((status = 200, body = BackupLine, content_type = "application/jsonl"), Problems)
 )]
-pub(super) async fn backup(State(app): State<App>) -> Answered<Response> {
+pub(super) async fn backup(State(app): State<App>) -> ApiResult<Response> {
     let Some(backup) = app.backup() else {
         let detail = "this server makes no backups: start it with --backups DIRECTORY, on the \
                       disk store";
         return Err(Problem::new(ProblemType::NotAllowed, detail).into());
     };
-    let Ok(alone) = app.backing_up().try_lock_owned() else {
-        return Err(Problem::new(ProblemType::Busy, "another backup is under way").into());
+    let Ok(lock) = app.backup_lock().try_lock_owned() else {
+        return Err(Problem::new(ProblemType::Busy, "another backup is running; try again later").into());
     };
-    let (sink, body) = Sink::new();
+    let (writer, body) = BodyWriter::new();
     app.tasks().spawn_blocking(move || {
-        let _alone = alone;
-        // Whoever asked for it may go away: it is made all the same.
-        let made = backup(&mut |bytes, of| sink.maybe_line(&Line::Copied { bytes, of }));
-        sink.line(&match made {
-            Ok(done) => Line::Done(done),
+        let _lock = lock;
+        // The backup is completed even if the client disconnects.
+        let made = backup(&mut |bytes, of| writer.maybe_line(&BackupLine::Copied { bytes, of }));
+        writer.line(&match made {
+            Ok(done) => BackupLine::Done(done),
             Err(reason) => {
-                tracing::error!(%reason, "a backup was not made");
-                Line::Error(Box::new(Problem::new(ProblemType::Unavailable, reason)))
+                tracing::error!(%reason, "a backup failed");
+                BackupLine::Error(Box::new(Problem::new(ProblemType::Unavailable, reason)))
             }
         });
     });

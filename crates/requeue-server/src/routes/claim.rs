@@ -1,24 +1,24 @@
 //! Claiming jobs.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
 use crate::claims;
 use crate::extract::Json;
 use crate::listen::Delivery;
+use crate::response::ApiResult;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::Problem;
-use requeue_http::wire::{ClaimRequest, ClaimResponse, WaitRequest};
+use requeue_http::wire::{ClaimResponse, ClaimRequest, WaitRequest};
 use requeue_jobs::{Invalid, StoreError};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Leases jobs that are due.
+/// Claim jobs that are due.
 ///
-/// Where there is none it waits for one, as long as it is told to. What was claimed for a client that
-/// has gone away is released.
+/// If there are none, the request waits up to `wait` (long polling). If the client disconnects
+/// before it gets the response, the claimed jobs are released.
 #[utoipa::path(
     post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
     request_body = ClaimRequest,
@@ -28,30 +28,31 @@ pub(super) async fn claim(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
     Json(request): Json<ClaimRequest>,
-) -> Answered<Json<ClaimResponse>> {
+) -> ApiResult<Json<ClaimResponse>> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     check_wait(&app, wait)?;
     Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
 }
 
-/// Waits until a claim may get something.
+/// Wait until there may be jobs to claim.
 ///
-/// It takes nothing: whether there is something, a claim tells. It may end sooner, for no reason.
+/// It claims nothing: only a claim shows whether there are jobs. It may return early without a
+/// reason.
 #[utoipa::path(
     post, path = "/v1/wait", tag = "work", operation_id = "wait_for_jobs",
     request_body = WaitRequest,
-    responses((status = 204, description = "There may be something, or the time is over."), Problems)
+    responses((status = 204, description = "There may be jobs, or the time is over."), Problems)
 )]
 pub(super) async fn wait(
     State(app): State<App>,
     Json(request): Json<WaitRequest>,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     let (kinds, wait) = request.read(&app.reading())?;
     check_wait(&app, wait)?;
-    let _place = app.wait()?;
+    let _slot = app.wait_slot()?;
     tokio::select! {
         waited = app.store().wait(kinds, wait) => waited?,
-        () = app.shutdown().ordered() => {}
+        () = app.shutdown().requested() => {}
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -65,7 +66,7 @@ fn check_wait(app: &App, value: Duration) -> Result<(), Problem> {
     Err(Problem::from(StoreError::from(invalid)).at("wait"))
 }
 
-/// At random: a hash under a key that the system made up.
+/// Returns a random number: the hash of nothing under a random key.
 fn nonce() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,20 +1,20 @@
-//! The OpenAPI document. It is made of the types of requests. Some of these are read at several
-//! paths, and have other fields at each: here they are told apart.
+//! The OpenAPI document, generated from the request types. Some types are used at several paths
+//! with different fields: here each path gets its own schema.
 
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-/// What is sent at some paths.
-struct Shape {
-    /// What it is called.
+/// The schema of a request body at some paths.
+struct RequestSchema {
+    /// The name of the schema.
     name: &'static str,
-    /// The schema that it is made of.
+    /// The general schema that it is derived from.
     of: &'static str,
-    /// The fields that it has.
+    /// The fields that are allowed.
     fields: &'static [&'static str],
-    /// Those that must be there, though they need not elsewhere.
+    /// The fields that are required here, but not in the general schema.
     required: &'static [&'static str],
-    /// The schema of a batch, where there are many in one request, and its only field.
+    /// For batches: the schema of the batch, and its only field.
     batch: Option<(&'static str, &'static str)>,
     paths: &'static [&'static str],
 }
@@ -40,8 +40,8 @@ const SCHEDULE: [&str; 8] =
 const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
 const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
 
-const SHAPES: [Shape; 10] = [
-    Shape {
+const SCHEMAS: [RequestSchema; 10] = [
+    RequestSchema {
         name: "PutJob",
         of: "PutRequest",
         fields: PUT.split_at(2).1,
@@ -49,7 +49,7 @@ const SHAPES: [Shape; 10] = [
         batch: None,
         paths: &["/v1/kinds/{kind}/jobs/{id}"],
     },
-    Shape {
+    RequestSchema {
         name: "PutJobOfKind",
         of: "PutRequest",
         fields: PUT.split_at(1).1,
@@ -57,7 +57,7 @@ const SHAPES: [Shape; 10] = [
         batch: PUTS,
         paths: &["/v1/kinds/{kind}/jobs"],
     },
-    Shape {
+    RequestSchema {
         name: "PutAnyJob",
         of: "PutRequest",
         fields: &PUT,
@@ -65,7 +65,7 @@ const SHAPES: [Shape; 10] = [
         batch: PUTS,
         paths: &["/v1/put"],
     },
-    Shape {
+    RequestSchema {
         name: "AnyLease",
         of: "SettleLease",
         fields: &["receipt", "how", "error", "delay", "lease"],
@@ -73,7 +73,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/settle"],
     },
-    Shape {
+    RequestSchema {
         name: "OnlyLease",
         of: "SettleLease",
         fields: &["receipt"],
@@ -81,7 +81,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/ack", "/v1/release"],
     },
-    Shape {
+    RequestSchema {
         name: "RetryLease",
         of: "SettleLease",
         fields: &["receipt", "error", "delay"],
@@ -89,7 +89,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/retry"],
     },
-    Shape {
+    RequestSchema {
         name: "BuryLease",
         of: "SettleLease",
         fields: &["receipt", "error"],
@@ -97,7 +97,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/bury"],
     },
-    Shape {
+    RequestSchema {
         name: "RequeueLease",
         of: "SettleLease",
         fields: &["receipt", "delay"],
@@ -105,7 +105,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/requeue"],
     },
-    Shape {
+    RequestSchema {
         name: "ExtendLease",
         of: "SettleLease",
         fields: &["receipt", "lease"],
@@ -113,7 +113,7 @@ const SHAPES: [Shape; 10] = [
         batch: LEASES,
         paths: &["/v1/extend"],
     },
-    Shape {
+    RequestSchema {
         name: "SetSchedule",
         of: "Schedule",
         fields: &SCHEDULE,
@@ -123,13 +123,13 @@ const SHAPES: [Shape; 10] = [
     },
 ];
 
-/// Schemas of requests that no path has as they are.
+/// General schemas that no path uses directly.
 const GENERAL: [&str; 5] = ["PutRequest", "PutBatch", "SettleLease", "SettleBatch", "ChangeIds"];
 
-/// The document, as it is served.
+/// Returns the document as JSON.
 pub(super) fn text(document: &OpenApi) -> String {
-    let mut document = serde_json::to_value(document).expect("the document can be written");
-    for shape in &SHAPES {
+    let mut document = serde_json::to_value(document).expect("the document can be serialized");
+    for shape in &SCHEMAS {
         let narrowed = narrowed(&document["components"]["schemas"][shape.of], shape);
         document["components"]["schemas"][shape.name] = narrowed;
         let mut sent = shape.name.to_owned();
@@ -151,15 +151,15 @@ pub(super) fn text(document: &OpenApi) -> String {
     document.to_string()
 }
 
-/// Some fields of a schema, of which some have to be there.
-fn narrowed(schema: &Value, shape: &Shape) -> Value {
+/// Returns the schema with only the fields of `shape`.
+fn narrowed(schema: &Value, shape: &RequestSchema) -> Value {
     let mut narrowed = schema.clone();
     let properties = narrowed["properties"].as_object_mut().expect("it is an object");
     properties.retain(|name, _| shape.fields.contains(&&**name));
     debug_assert_eq!(properties.len(), shape.fields.len(), "{}", shape.name);
     for name in shape.required {
         let property = &mut properties[*name];
-        // What has to be there is not null.
+        // A required field is not null.
         match property.get("oneOf") {
             Some(either) => *property = either[0].clone(),
             None => property["type"] = property["type"][0].clone(),
@@ -173,7 +173,7 @@ fn narrowed(schema: &Value, shape: &Shape) -> Value {
     narrowed
 }
 
-/// Jobs of a kind are changed by id, or all that match, and not both.
+/// A request changes jobs of a kind either by id or by filter.
 fn changes(document: &mut Value) {
     let mut some = document["components"]["schemas"]["ChangeIds"].clone();
     let mut matching = some.clone();
@@ -195,7 +195,7 @@ fn changes(document: &mut Value) {
     }
 }
 
-/// Kinds in lists are named as elsewhere.
+/// Kinds in lists have the same pattern as elsewhere.
 fn names(document: &mut Value) {
     let kind = json!({"type": "string", "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$"});
     for schema in ["ClaimRequest", "WaitRequest"] {
@@ -211,7 +211,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// The schema of what is sent there.
+/// Returns the schema of the request body at a path.
 fn request<'a>(document: &'a mut Value, path: &str, method: &str) -> &'a mut Value {
     &mut document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
 }

@@ -1,84 +1,87 @@
-//! Putting, looking at and changing jobs.
+//! Putting, reading, listing and changing jobs.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Asked, Json, OfJob, OfKind};
-use crate::jobs_of_kind::{self, MAX_LOOKS, Match};
+use crate::bulk::{self, JobFilter, MAX_SCANNED};
+use crate::extract::{JobPath, Json, KindPath, QueryParams};
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
-    BatchErrors as Unread, BulkChangeResult, ChangeBatch, ChangeDone, ChangeIds, JobJson, JobPage,
-    JobsQuery, PutBatch, PutDone, PutRequest, Results,
+    BulkChangeResult, BatchErrors, ChangeBatch, ChangeDone, ChangeIds, Job, JobPage, JobsQuery, PutBatch,
+    PutDone, PutRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 
-/// Puts a job.
+/// Put a job.
 ///
-/// There is one job per kind and id: putting it again changes its body and its time.
+/// A job is identified by kind and id. If it exists, its body and due time are replaced.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "put_job",
-    params(OfJob), request_body = PutRequest,
+    params(JobPath), request_body = PutRequest,
     responses((status = 200, body = PutDone), Problems)
 )]
 pub(super) async fn put(
     State(app): State<App>,
-    OfJob(kind, id): OfJob,
+    JobPath(kind, id): JobPath,
     Json(request): Json<PutRequest>,
-) -> Answered<Json<PutDone>> {
+) -> ApiResult<Json<PutDone>> {
     let put = request.read("", Some(&kind), Some(&id), &app.reading())?;
     Ok(Json(app.jobs().place(put).await?.into()))
 }
 
-/// What is known of a job.
+/// Get a job.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
-    params(OfJob),
-    responses((status = 200, body = JobJson), Problems)
+    params(JobPath),
+    responses((status = 200, body = Job), Problems)
 )]
-pub(super) async fn get(State(app): State<App>, OfJob(kind, id): OfJob) -> Answered<Json<JobJson>> {
+pub(super) async fn get(
+    State(app): State<App>,
+    JobPath(kind, id): JobPath,
+) -> ApiResult<Json<Job>> {
     match app.store().get(kind.clone(), id.clone()).await? {
-        Some(job) => Ok(Json(JobJson::from(&job))),
+        Some(job) => Ok(Json(Job::from(&job))),
         None => Err(Problem::no_job(&kind, &id).into()),
     }
 }
 
-/// Cancels a job.
+/// Cancel a job.
 ///
-/// One that is leased ends with its lease, and has no successor.
+/// A leased job is removed when its lease ends, and its successor is dropped.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
-    params(OfJob),
+    params(JobPath),
     responses((status = 200, body = ChangeDone), Problems)
 )]
 pub(super) async fn cancel(
     State(app): State<App>,
-    OfJob(kind, id): OfJob,
-) -> Answered<Json<ChangeDone>> {
+    JobPath(kind, id): JobPath,
+) -> ApiResult<Json<ChangeDone>> {
     Ok(Json(app.jobs().cancel(kind.as_str(), id.as_str()).await?.into()))
 }
 
-/// Puts jobs of one kind.
+/// Put jobs of one kind.
 ///
-/// Each is put by itself, in order; the answer has one result for each.
+/// The jobs are put in order, each on its own. The response contains one result per job.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "put_jobs",
-    params(OfKind),
+    params(KindPath),
     request_body = PutBatch, responses((status = 200, body = Results<PutDone>), Problems)
 )]
 pub(super) async fn put_batch(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(batch): Json<PutBatch>,
-) -> Answered<Json<Results<PutDone>>> {
+) -> ApiResult<Json<Results<PutDone>>> {
     put_all(&app, Some(&kind), batch).await
 }
 
-/// Puts jobs of any kinds.
+/// Put jobs of several kinds.
 ///
-/// Each is put by itself, in order; the answer has one result for each.
+/// The jobs are put in order, each on its own. The response contains one result per job.
 #[utoipa::path(
     post, path = "/v1/put", tag = "jobs", operation_id = "put_jobs_of_any_kind",
     request_body = PutBatch,
@@ -87,7 +90,7 @@ pub(super) async fn put_batch(
 pub(super) async fn put_any(
     State(app): State<App>,
     Json(batch): Json<PutBatch>,
-) -> Answered<Json<Results<PutDone>>> {
+) -> ApiResult<Json<Results<PutDone>>> {
     put_all(&app, None, batch).await
 }
 
@@ -95,54 +98,55 @@ async fn put_all(
     app: &App,
     kind: Option<&Kind>,
     batch: PutBatch,
-) -> Answered<Json<Results<PutDone>>> {
-    entries("jobs", batch.jobs.len())?;
+) -> ApiResult<Json<Results<PutDone>>> {
+    check_entries("jobs", batch.jobs.len())?;
     let reading = app.reading();
     let jobs = batch.jobs.into_iter().enumerate();
     let read = jobs.map(|(n, job)| job.read(&format!("jobs[{n}]."), kind, None, &reading));
-    let (puts, unread) = Unread::split(read);
+    let (puts, errors) = BatchErrors::split(read);
     let placed = if puts.is_empty() { Vec::new() } else { app.store().put(puts).await? };
-    Ok(Json(unread.join(placed.into_iter().map(|placed| placed.map(PutDone::from)))))
+    Ok(Json(errors.join(placed.into_iter().map(|placed| placed.map(PutDone::from)))))
 }
 
-/// Lists jobs of a kind, by id.
+/// List jobs of a kind, sorted by id.
 ///
-/// Where jobs are sifted by error or time of death, one call looks at 10,000 jobs at most: a page
-/// may have few jobs, or none, and a cursor.
+/// With the filters `error` and `died_before`, one call scans at most 10,000 jobs: a page may
+/// contain few jobs or none, and still have a cursor.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
-    params(OfKind, JobsQuery),
+    params(KindPath, JobsQuery),
     responses((status = 200, body = JobPage), Problems)
 )]
 pub(super) async fn list(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-    Asked(query): Asked<JobsQuery>,
-) -> Answered<Json<JobPage>> {
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<JobsQuery>,
+) -> ApiResult<Json<JobPage>> {
     let limit = query.limit.unwrap_or(100);
     check_count("jobs in a list", limit).map_err(|invalid| Problem::from(invalid).at("limit"))?;
     if limit == 0 {
-        let detail = "a list of no jobs is of no use; the limit may be from 1 to 1000";
+        let detail = "the limit must be from 1 to 1000";
         return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
     }
-    let wanted = Match::read(query.filter(), "", &app.reading())?;
+    let filter = JobFilter::read(query.all(), "", &app.reading())?;
     let after = cursor(query.after)?;
-    let page = jobs_of_kind::list(&**app.store(), kind, &wanted, after, limit).await?;
+    let page = bulk::list(&**app.store(), kind, &filter, after, limit).await?;
     Ok(Json(page.into()))
 }
 
-/// Whether a batch does not have too many entries.
-pub(super) fn entries(field: &str, count: usize) -> Result<(), Problem> {
+/// Checks the number of entries in a batch.
+pub(super) fn check_entries(field: &str, count: usize) -> Result<(), Problem> {
     let checked = check_count("entries in a batch", count);
     checked.map_err(|invalid| Problem::from(invalid).at(field))
 }
 
+/// Parses the cursor `after`.
 pub(super) fn cursor(after: Option<String>) -> Result<Option<JobId>, Problem> {
     let after = after.map(JobId::new).transpose();
     after.map_err(|invalid| Problem::from(invalid).at("after"))
 }
 
-/// Changes jobs of any kinds.
+/// Change jobs of several kinds.
 #[utoipa::path(
     post, path = "/v1/change", tag = "jobs", operation_id = "change_jobs_of_any_kind",
     request_body = ChangeBatch,
@@ -151,8 +155,8 @@ pub(super) fn cursor(after: Option<String>) -> Result<Option<JobId>, Problem> {
 pub(super) async fn change_any(
     State(app): State<App>,
     Json(batch): Json<ChangeBatch>,
-) -> Answered<Json<Results<ChangeDone>>> {
-    entries("jobs", batch.jobs.len())?;
+) -> ApiResult<Json<Results<ChangeDone>>> {
+    check_entries("jobs", batch.jobs.len())?;
     let jobs = batch.jobs.into_iter().enumerate();
     change_all(&app, jobs.map(|(n, job)| job.read(&format!("jobs[{n}].")))).await
 }
@@ -160,67 +164,67 @@ pub(super) async fn change_any(
 async fn change_all(
     app: &App,
     read: impl Iterator<Item = Result<Change, Problem>>,
-) -> Answered<Json<Results<ChangeDone>>> {
-    let (changes, unread) = Unread::split(read);
+) -> ApiResult<Json<Results<ChangeDone>>> {
+    let (changes, errors) = BatchErrors::split(read);
     let changed = if changes.is_empty() { Vec::new() } else { app.store().change(changes).await? };
-    Ok(Json(unread.join(changed.into_iter().map(|changed| changed.map(ChangeDone::from)))))
+    Ok(Json(errors.join(changed.into_iter().map(|changed| changed.map(ChangeDone::from)))))
 }
 
-/// Cancels jobs: some by id, or all that match.
+/// Cancel jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/cancel", tag = "jobs", operation_id = "cancel_jobs",
-    params(OfKind),
+    params(KindPath),
     request_body = ChangeIds,
     responses((status = 200, body = ChangedSome), Problems)
 )]
 pub(super) async fn cancel_some(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     change_some(&app, kind, ChangeKind::Cancel, request).await
 }
 
-/// Makes jobs due now: some by id, or all that match.
+/// Make jobs due now, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/run-now", tag = "jobs", operation_id = "run_jobs_now",
-    params(OfKind),
+    params(KindPath),
     request_body = ChangeIds,
     responses((status = 200, body = ChangedSome), Problems)
 )]
 pub(super) async fn run_some_now(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     change_some(&app, kind, ChangeKind::RunNow, request).await
 }
 
-/// Lets dead jobs start again: some by id, or all that match.
+/// Revive dead jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/revive", tag = "jobs", operation_id = "revive_jobs",
-    params(OfKind),
+    params(KindPath),
     request_body = ChangeIds,
     responses((status = 200, body = ChangedSome), Problems)
 )]
 pub(super) async fn revive_some(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     change_some(&app, kind, ChangeKind::Revive, request).await
 }
 
-/// One result for each id, or how many matched.
+/// One result per id, or counts for a filter.
 #[derive(utoipa::ToSchema)]
 #[schema(title = "ChangedSome")]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
 #[derive(serde::Serialize)]
 pub(super) enum ChangedSome {
-    /// Those of `ids`.
+    /// The results for `ids`.
     Some(Results<ChangeDone>),
-    /// Those of `all`.
+    /// The counts for `all`.
     All(BulkChangeResult),
 }
 
@@ -229,18 +233,20 @@ async fn change_some(
     kind: Kind,
     action: ChangeKind,
     request: ChangeIds,
-) -> Answered<Response> {
-    let wrong = |field: &str, detail: &str| Problem::new(ProblemType::Invalid, detail).at(field);
+) -> ApiResult<Response> {
+    let invalid = |field: &str, detail: &str| Problem::new(ProblemType::Invalid, detail).at(field);
     match (request.ids, request.all) {
         (Some(ids), None) => {
             for (field, is_there) in
                 [("after", request.after.is_some()), ("limit", request.limit.is_some())]
             {
                 if is_there {
-                    return Err(wrong(field, "only with all").into());
+                    return Err(
+                        invalid(field, "this field is only allowed together with all").into()
+                    );
                 }
             }
-            entries("ids", ids.len())?;
+            check_entries("ids", ids.len())?;
             let read = ids.into_iter().enumerate().map(|(n, id)| {
                 let id = JobId::new(id);
                 let id = id.map_err(|invalid| Problem::from(invalid).at(format!("ids[{n}]")))?;
@@ -249,23 +255,23 @@ async fn change_some(
             Ok(change_all(app, read).await?.into_response())
         }
         (None, Some(all)) => {
-            let limit = request.limit.unwrap_or(MAX_LOOKS);
+            let limit = request.limit.unwrap_or(MAX_SCANNED);
             if limit == 0 {
-                let detail = "to change no jobs is of no use; the limit may be from 1 to 10000";
-                return Err(wrong("limit", detail).into());
+                let detail = "the limit must be from 1 to 10000";
+                return Err(invalid("limit", detail).into());
             }
-            if limit > MAX_LOOKS {
-                let (what, count) = ("jobs to be changed at once", limit);
-                let invalid = Invalid::TooMany { what, count, limit: MAX_LOOKS };
+            if limit > MAX_SCANNED {
+                let (what, count) = ("jobs to change in one request", limit);
+                let invalid = Invalid::TooMany { what, count, limit: MAX_SCANNED };
                 return Err(Problem::from(invalid).at("limit").into());
             }
-            let wanted = Match::read(all, "all.", &app.reading())?;
+            let filter = JobFilter::read(all, "all.", &app.reading())?;
             let after = cursor(request.after)?;
             let store = &**app.store();
-            let done = jobs_of_kind::change(store, kind, action, &wanted, after, limit).await?;
+            let done = bulk::change(store, kind, action, &filter, after, limit).await?;
             Ok(Json(done).into_response())
         }
-        (Some(_), Some(_)) => Err(wrong("ids", "only one of ids and all may be there").into()),
-        (None, None) => Err(wrong("ids", "ids or all must be there").into()),
+        (Some(_), Some(_)) => Err(invalid("ids", "only one of ids and all is allowed").into()),
+        (None, None) => Err(invalid("ids", "ids or all is required").into()),
     }
 }

@@ -1,35 +1,40 @@
-//! Kinds: settings and counts.
+//! Settings and job counts of kinds.
 
 use super::Problems;
 use super::jobs::cursor;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Asked, Json, OfKind};
-use crate::jobs_of_kind;
+use crate::bulk;
+use crate::extract::{Json, KindPath, QueryParams};
+use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{
-    AfterQuery, KindDeleted, KindStats, Kinds, SettingsJson, SettingsPatch, Upcoming, UpcomingQuery,
+    AfterQuery, KindDeleted, KindStats, Kinds, SettingsPatch, SettingsJson, Upcoming, UpcomingQuery,
 };
 use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
 
-/// All kinds that have jobs, settings or schedules.
+/// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
     responses((status = 200, body = Kinds), Problems)
 )]
-pub(super) async fn all(State(app): State<App>) -> Answered<Json<Kinds>> {
+pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<Kinds>> {
     let kinds = app.store().kinds().await?;
     Ok(Json(Kinds { kinds: kinds.iter().map(KindStats::from).collect() }))
 }
 
-/// One kind: its counts and its settings. One that was never used has none, and the default ones.
+/// Get the counts and settings of a kind.
+///
+/// A kind that was never used has zero counts and the default settings.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
-    params(OfKind),
+    params(KindPath),
     responses((status = 200, body = KindStats), Problems)
 )]
-pub(super) async fn one(State(app): State<App>, OfKind(kind): OfKind) -> Answered<Json<KindStats>> {
+pub(super) async fn one(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<Json<KindStats>> {
     let settings = app.store().settings(kind.clone()).await?;
     let kinds = app.store().kinds().await?;
     let unused = || KindView {
@@ -45,96 +50,109 @@ pub(super) async fn one(State(app): State<App>, OfKind(kind): OfKind) -> Answere
     Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
 }
 
-/// What is set for a kind; the default where nothing is.
+/// Get the settings of a kind, or the defaults.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/settings", tag = "kinds", params(("kind" = String, Path)),
     operation_id = "settings", responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn settings(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-) -> Answered<Json<SettingsJson>> {
+    KindPath(kind): KindPath,
+) -> ApiResult<Json<SettingsJson>> {
     Ok(Json(SettingsJson::from(&app.store().settings(kind).await?)))
 }
 
-/// Sets all settings of a kind. What is not said becomes the default.
+/// Set all settings of a kind.
+///
+/// Omitted settings become the defaults.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
-    params(OfKind),
+    params(KindPath),
     request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsJson>> {
-    keep(&app, kind, Settings::default(), &settings).await
+) -> ApiResult<Json<SettingsJson>> {
+    store_settings(&app, kind, Settings::default(), &settings).await
 }
 
-/// Sets what these settings are with the patch, and answers them.
-async fn keep(
+/// Applies the patch to `before`, stores the settings and returns them.
+async fn store_settings(
     app: &App,
     kind: Kind,
     before: Settings,
     patch: &SettingsPatch,
-) -> Answered<Json<SettingsJson>> {
+) -> ApiResult<Json<SettingsJson>> {
     let settings = patch.apply(before, &app.reading())?;
     app.store().set(kind, settings.clone()).await?;
     Ok(Json(SettingsJson::from(&settings)))
 }
 
-/// Sets some settings of a kind. What is not said stays.
+/// Change some settings of a kind.
 ///
-/// It is read and then written: of two that are sent at the same time, one may be lost.
+/// Omitted settings stay. The settings are read and then written, not atomically: of two
+/// concurrent changes, one may be lost.
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
-    params(OfKind),
+    params(KindPath),
     request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
 )]
 pub(super) async fn change(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(settings): Json<SettingsPatch>,
-) -> Answered<Json<SettingsJson>> {
+) -> ApiResult<Json<SettingsJson>> {
     let now = app.store().settings(kind.clone()).await?;
-    keep(&app, kind, now, &settings).await
+    store_settings(&app, kind, now, &settings).await
 }
 
-/// Deletes a kind: its schedules, its jobs, its settings.
+/// Delete a kind: its schedules, jobs and settings.
 ///
-/// One call deletes 10,000 jobs at most: call it again with the cursor as long as there is one. Jobs
-/// that are leased end with their leases. What is put meanwhile may stay.
+/// One call deletes at most 10,000 jobs: while the response has a cursor, call again with it.
+/// Leased jobs are removed when their leases end. Jobs that are put in the meantime may remain.
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
-    params(OfKind, AfterQuery),
+    params(KindPath, AfterQuery),
     responses((status = 200, body = KindDeleted), Problems)
 )]
 pub(super) async fn delete(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-    Asked(query): Asked<AfterQuery>,
-) -> Answered<Json<KindDeleted>> {
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<AfterQuery>,
+) -> ApiResult<Json<KindDeleted>> {
     let after = cursor(query.after)?;
-    Ok(Json(jobs_of_kind::delete(&**app.store(), kind, after).await?))
+    Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
 }
 
-/// Lets no job of a kind be claimed. What is leased goes on.
+/// Pause a kind.
+///
+/// Its jobs cannot be claimed. Leased jobs are not affected.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/pause", tag = "kinds", operation_id = "pause_kind",
-    params(OfKind),
-    responses((status = 204, description = "It is paused."), Problems)
+    params(KindPath),
+    responses((status = 204, description = "The kind is paused."), Problems)
 )]
-pub(super) async fn pause(State(app): State<App>, OfKind(kind): OfKind) -> Answered<StatusCode> {
+pub(super) async fn pause(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<StatusCode> {
     Ok(set_paused(&app, kind, true).await?)
 }
 
-/// Lets jobs of a kind be claimed again.
+/// Resume a kind.
+///
+/// Its jobs can be claimed again.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/resume", tag = "kinds", operation_id = "resume_kind",
-    params(OfKind),
-    responses((status = 204, description = "It is not paused."), Problems)
+    params(KindPath),
+    responses((status = 204, description = "The kind is not paused."), Problems)
 )]
-pub(super) async fn resume(State(app): State<App>, OfKind(kind): OfKind) -> Answered<StatusCode> {
+pub(super) async fn resume(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+) -> ApiResult<StatusCode> {
     Ok(set_paused(&app, kind, false).await?)
 }
 
@@ -147,17 +165,17 @@ async fn set_paused(app: &App, kind: Kind, paused: bool) -> Result<StatusCode, S
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How many pending jobs fall due when.
+/// Count pending jobs by due time.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/upcoming", tag = "kinds", operation_id = "upcoming_jobs",
-    params(OfKind, UpcomingQuery),
+    params(KindPath, UpcomingQuery),
     responses((status = 200, body = Upcoming), Problems)
 )]
 pub(super) async fn upcoming(
     State(app): State<App>,
-    OfKind(kind): OfKind,
-    Asked(query): Asked<UpcomingQuery>,
-) -> Answered<Json<Upcoming>> {
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<UpcomingQuery>,
+) -> ApiResult<Json<Upcoming>> {
     let spans = query.read(&app.reading())?;
     let counts = app.store().upcoming(kind, spans).await?;
     Ok(Json(Upcoming::new(spans, counts)))

@@ -1,9 +1,9 @@
-//! Running it.
+//! Statistics, problem documentation, health and readiness.
 
 use super::Problems;
-use crate::answer::Answered;
 use crate::app::App;
-use crate::extract::{Json, unreadable};
+use crate::extract::{Json, invalid_path};
+use crate::response::ApiResult;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -13,35 +13,35 @@ use requeue_jobs::{Kind, StoreError};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long the store may take to answer a server that is asked whether it is ready.
-const READY_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit of the store call that checks readiness.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The service in numbers.
+/// Statistics of the service.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Stats {
-    /// Of this program.
+    /// Version of the server.
     version: &'static str,
-    /// Since this node was started.
+    /// Seconds since this node was started.
     uptime_seconds: u64,
-    /// Kinds that there are.
+    /// Number of kinds.
     kinds: usize,
-    /// Jobs that are waiting or ready.
+    /// Number of waiting and ready jobs.
     pending: u64,
-    /// Jobs that are ready, counted up to 10,000 of each kind.
+    /// Number of ready jobs, counted up to 10,000 per kind.
     ready: u64,
-    /// Jobs that are leased.
+    /// Number of leased jobs.
     leased: u64,
-    /// Jobs that are dead.
+    /// Number of dead jobs.
     dead: u64,
-    /// Requests that wait for work, at this node.
+    /// Number of requests that wait for work at this node.
     waiting_claims: usize,
 }
 
-/// The service in numbers.
+/// Get statistics of the service.
 #[utoipa::path(
     get, path = "/v1/stats", tag = "service", responses((status = 200, body = Stats), Problems)
 )]
-pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
+pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
     let kinds = app.store().kinds().await?;
     let sum = |count: fn(&requeue_jobs::Counts) -> u64| {
         kinds.iter().map(|kind| count(&kind.counts)).sum()
@@ -58,27 +58,27 @@ pub(super) async fn stats(State(app): State<App>) -> Answered<Json<Stats>> {
     }))
 }
 
-/// What a sort of problem means, and what to do about it.
+/// Explain a problem type: what it means, and what to do about it.
 #[utoipa::path(
     get, path = "/v1/problems/{name}", tag = "service", operation_id = "explain_problem",
     params(("name" = String, Path)),
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
-pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> Answered<String> {
-    let Path(name) = name.map_err(unreadable)?;
-    match ProblemType::by_name(&name) {
+pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiResult<String> {
+    let Path(name) = name.map_err(invalid_path)?;
+    match ProblemType::named(&name) {
         Some(sort) => {
             let (title, status, advice) = (sort.title(), sort.status(), sort.advice());
             Ok(format!("{name}: {title} (status {status})\n\n{advice}\n"))
         }
         None => {
-            let detail = format!("there is no problem that is called {name:?}");
+            let detail = format!("there is no problem type {name:?}");
             Err(Problem::new(ProblemType::Absent, detail).into())
         }
     }
 }
 
-/// Whether the process answers.
+/// Check that the process responds.
 #[utoipa::path(
     get, path = "/healthz", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"))
@@ -87,27 +87,26 @@ pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// Whether work can be sent here: the store answers, and the server is not being shut down.
+/// Check that the node can serve requests: the store responds, and no shutdown was requested.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
-pub(super) async fn ready(State(app): State<App>) -> Answered<&'static str> {
-    if app.shutdown().is_ordered() {
-        return Err(Problem::new(ProblemType::Stopping, "the server is being shut down").into());
+pub(super) async fn ready(State(app): State<App>) -> ApiResult<&'static str> {
+    if app.shutdown().is_requested() {
+        return Err(Problem::new(ProblemType::Stopping, "the server is shutting down").into());
     }
-    // Any kind will do: nothing is made by looking.
+    // Any kind works: reading settings creates nothing.
     let kind = Kind::new("ready").expect("a valid kind");
-    let asked = tokio::time::timeout(READY_WITHIN, app.store().settings(kind)).await;
-    let late = || StoreError::Unavailable {
-        reason: format!("it has not answered within {READY_WITHIN:?}"),
-    };
-    match asked.unwrap_or_else(|_| Err(late())) {
+    let settings = tokio::time::timeout(READY_TIMEOUT, app.store().settings(kind)).await;
+    let late =
+        || StoreError::Unavailable { reason: format!("no response within {READY_TIMEOUT:?}") };
+    match settings.unwrap_or_else(|_| Err(late())) {
         Ok(_) => Ok("ready\n"),
         Err(error) => {
-            // Anybody may ask, and need not know where the store is, or what ails it.
-            tracing::warn!(%error, "not ready");
-            Err(Problem::new(ProblemType::Unavailable, "the store does not answer").into())
+            // This path needs no token: the response must not reveal details of the store.
+            tracing::warn!(%error, "readiness check failed: the store does not respond");
+            Err(Problem::new(ProblemType::Unavailable, "the store does not respond").into())
         }
     }
 }
@@ -119,4 +118,52 @@ pub(super) async fn document(document: String) -> Response {
 pub(super) async fn about() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("requeue {version}\n\nThe API is described at /v1/openapi.json.\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Limits;
+    use crate::auth::Access;
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use requeue_jobs::{MemoryStore, Store, WallClock};
+    use requeue_testkit::{Fault, Faulty};
+    use std::sync::Arc;
+    use tower::ServiceExt;
+
+    fn app(store: impl Store) -> App {
+        App::new(Arc::new(store), WallClock::system(), Limits::default())
+    }
+
+    /// Returns the response to a GET request, without a socket.
+    async fn get(app: &App, path: &str) -> Response {
+        let access = Access::new([], None).expect("there is no token file");
+        let request = Request::get(path).body(Body::empty()).expect("a valid request");
+        app.router(&access).oneshot(request).await.expect("a router does not fail")
+    }
+
+    #[tokio::test]
+    async fn after_the_shutdown_order_the_server_is_healthy_and_not_ready() {
+        let app = app(MemoryStore::new());
+        assert_eq!(get(&app, "/readyz").await.status(), 200);
+        // The server accepts no connection any more, but open connections can still ask.
+        app.shutdown().request();
+        let response = get(&app, "/readyz").await;
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(get(&app, "/healthz").await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn readiness_without_a_token_does_not_reveal_the_store_error() {
+        let store = Faulty::new(Arc::new(MemoryStore::new()));
+        store.at(1, Fault::Refused);
+        let response = get(&app(store), "/readyz").await;
+        assert_eq!(response.status(), 503);
+        let body = to_bytes(response.into_body(), 10_000).await.expect("it is short");
+        let problem: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+        assert_eq!(problem["detail"], "the store does not respond");
+    }
 }

@@ -1,92 +1,107 @@
 //! Settling leases.
 
 use super::Problems;
-use super::jobs::entries;
-use crate::answer::Answered;
+use super::jobs::check_entries;
 use crate::app::App;
 use crate::extract::Json;
+use crate::response::ApiResult;
 use axum::extract::State;
-use requeue_http::wire::{BatchErrors as Unread, Results, SettleBatch, SettleDone, SettleVerb};
+use requeue_http::wire::{BatchErrors, Results, SettleBatch, SettleDone, SettleVerb};
 
-type Settling = Answered<Json<Results<SettleDone>>>;
+type SettleResponse = ApiResult<Json<Results<SettleDone>>>;
 
-/// Settles leases, each in its own way.
+/// Settle leases, each with its own action.
 #[utoipa::path(
     post, path = "/v1/settle", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn settle(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn settle(
+    State(app): State<App>,
+    Json(batch): Json<SettleBatch>,
+) -> SettleResponse {
     settle_all(&app, None, batch).await
 }
 
-/// They are done.
+/// Ack jobs: they are done.
 #[utoipa::path(
     post, path = "/v1/ack", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn ack(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn ack(State(app): State<App>, Json(batch): Json<SettleBatch>) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Ack), batch).await
 }
 
-/// They failed: they come back, or are dead.
+/// Retry failed jobs: they become due again after a backoff, or dead after the last attempt.
 #[utoipa::path(
     post, path = "/v1/retry", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn retry(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn retry(
+    State(app): State<App>,
+    Json(batch): Json<SettleBatch>,
+) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Retry), batch).await
 }
 
-/// They failed, and trying again is of no use: they are dead.
+/// Bury failed jobs: they are dead without further attempts.
 #[utoipa::path(
     post, path = "/v1/bury", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn bury(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn bury(State(app): State<App>, Json(batch): Json<SettleBatch>) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Bury), batch).await
 }
 
-/// They are done, and are to be done again after a delay.
+/// Requeue jobs: they are done and become due again after a delay.
 #[utoipa::path(
     post, path = "/v1/requeue", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn requeue(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn requeue(
+    State(app): State<App>,
+    Json(batch): Json<SettleBatch>,
+) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Requeue), batch).await
 }
 
-/// They were not begun: they go back to their places, and no attempt is counted.
+/// Release jobs that were not started: they are ready again, and no attempt is counted.
 #[utoipa::path(
     post, path = "/v1/release", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn release(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn release(
+    State(app): State<App>,
+    Json(batch): Json<SettleBatch>,
+) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Release), batch).await
 }
 
-/// They take longer.
+/// Extend leases.
 #[utoipa::path(
     post, path = "/v1/extend", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
 )]
-pub(super) async fn extend(State(app): State<App>, Json(batch): Json<SettleBatch>) -> Settling {
+pub(super) async fn extend(
+    State(app): State<App>,
+    Json(batch): Json<SettleBatch>,
+) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Extend), batch).await
 }
 
-async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> Settling {
-    entries("leases", batch.leases.len())?;
+async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> SettleResponse {
+    check_entries("leases", batch.leases.len())?;
     let reading = app.reading();
     let leases = batch.leases.into_iter().enumerate();
     let read = leases.map(|(n, lease)| lease.read(&format!("leases[{n}]."), verb, &reading));
-    let (mut settlements, unread) = Unread::split(read);
+    let (mut settlements, errors) = BatchErrors::split(read);
     let settled = match settlements.len() {
         0 => Vec::new(),
-        // Those that come alone go to the store together.
+        // Concurrent single settlements go to the store as one batch.
         1 => {
             let settle = settlements.remove(0);
             vec![app.jobs().settle(&settle.receipt, settle.action).await]
         }
         _ => app.store().settle(settlements).await?,
     };
-    Ok(Json(unread.join(settled.into_iter().map(|settled| settled.map(SettleDone::from)))))
+    Ok(Json(errors.join(settled.into_iter().map(|settled| settled.map(SettleDone::from)))))
 }

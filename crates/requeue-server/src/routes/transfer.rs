@@ -1,23 +1,21 @@
-//! Whole stores, out and in.
+//! Export, import, restore and reap.
 
 use super::Problems;
-use super::jobs::entries;
-use super::lines::Sink;
-use crate::answer::Answered;
+use super::jobs::check_entries;
+use super::streaming::BodyWriter;
 use crate::app::App;
-use crate::extract::{Json, OfKind};
-use crate::listen::Intake;
+use crate::extract::{Json, KindPath};
+use crate::listen::BodyHandle;
+use crate::response::ApiResult;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-// Not tokio's: under that one a thread may not block, and these are to.
+// Not tokio's `block_on`: inside it a thread must not block, and writing the response blocks.
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
-use requeue_http::wire::{
-    BatchErrors as Unread, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results,
-};
+use requeue_http::wire::{BatchErrors, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::transfer::{self, Progress, TransferError};
 use requeue_jobs::{Invalid, Restore};
@@ -26,26 +24,26 @@ use std::io::{self, BufReader, BufWriter};
 use tokio::runtime::Handle;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-/// Bytes that are sent or read at a time.
+/// Size of a read or write, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// Keeps jobs of one kind that another store had.
+/// Restore jobs of one kind from another store.
 ///
-/// Jobs that are here already are not touched. For whole stores there is `/v1/import`.
+/// Existing jobs are not changed. To transfer a whole store, use `/v1/import`.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/restore", tag = "service", operation_id = "restore_jobs",
-    params(OfKind),
+    params(KindPath),
     request_body = RestoreRequest,
     responses((status = 200, body = Results<RestoreDone>), Problems)
 )]
 pub(super) async fn restore(
     State(app): State<App>,
-    OfKind(kind): OfKind,
+    KindPath(kind): KindPath,
     Json(request): Json<RestoreRequest>,
-) -> Answered<Json<Results<RestoreDone>>> {
-    entries("jobs", request.jobs.len())?;
+) -> ApiResult<Json<Results<RestoreDone>>> {
+    check_entries("jobs", request.jobs.len())?;
     let (generation, fence, read) = request.read(&kind, &app.reading());
-    let (jobs, unread) = Unread::split(read);
+    let (jobs, errors) = BatchErrors::split(read);
     let restore = Restore { kind, generation, fence, jobs };
     restore.check().map_err(|invalid| {
         let field = match invalid {
@@ -56,12 +54,12 @@ pub(super) async fn restore(
         Problem::from(invalid).at(field)
     })?;
     let restored = app.store().restore(restore).await?;
-    Ok(Json(unread.join(restored.into_iter().map(|restored| restored.map(RestoreDone::from)))))
+    Ok(Json(errors.join(restored.into_iter().map(|restored| restored.map(RestoreDone::from)))))
 }
 
-/// Ends leases that expired, and drops dead jobs that are not kept.
+/// End expired leases and drop dead jobs whose retention is over.
 ///
-/// The server does so by itself, all the time.
+/// The server also does this every second.
 #[utoipa::path(
     post, path = "/v1/reap", tag = "service", request_body = ReapRequest,
     responses((status = 200, body = Reaped), Problems)
@@ -69,52 +67,53 @@ pub(super) async fn restore(
 pub(super) async fn reap(
     State(app): State<App>,
     Json(request): Json<ReapRequest>,
-) -> Answered<Json<Reaped>> {
-    Ok(Json(Reaped { reaped: app.store().reap(request.max).await? }))
+) -> ApiResult<Json<Reaped>> {
+    Ok(Json(Reaped { reaped: app.store().reap(request.max).await?.count }))
 }
 
-/// All kinds, schedules and jobs, as JSON Lines.
+/// Export all kinds, schedules and jobs as JSON Lines.
 ///
-/// It is not one moment of the store. Its last line is of type `end`: without it, it was cut.
+/// It is not a snapshot of a single moment. The last line has the type `end`: without it, the
+/// export is incomplete.
 #[utoipa::path(
     get, path = "/v1/export", tag = "service",
     responses((status = 200, body = String, content_type = "application/jsonl"), Problems)
 )]
-pub(super) async fn export(State(app): State<App>) -> Answered<Response> {
-    let place = app.transfer()?;
-    let (sink, body) = Sink::new();
+pub(super) async fn export(State(app): State<App>) -> ApiResult<Response> {
+    let slot = app.transfer_slot()?;
+    let (writer, body) = BodyWriter::new();
     app.tasks().clone().spawn_blocking(move || {
-        let _place = place;
-        let mut out = BufWriter::with_capacity(CHUNK, sink.clone());
+        let _slot = slot;
+        let mut out = BufWriter::with_capacity(CHUNK, writer.clone());
         let stopped = || io::Error::other("the server is being shut down");
         let exported = block_on(async {
             tokio::select! {
                 exported = transfer::export(&**app.store(), &mut out, |_| {}) => exported.map(drop),
-                () = app.shutdown().ordered() => Err(TransferError::Write(stopped())),
+                () = app.shutdown().requested() => Err(TransferError::Write(stopped())),
             }
         });
         if let Err(error) = exported {
-            // What is left in the buffer is not sent.
+            // Do not send the rest of the buffer.
             drop(out.into_parts());
-            tracing::warn!(%error, "an export was cut");
-            sink.cut(io::Error::other(error));
+            tracing::warn!(%error, "an export failed; the client gets an incomplete response");
+            writer.cut(io::Error::other(error));
         }
     });
     Ok(([(header::CONTENT_TYPE, "application/jsonl")], body).into_response())
 }
 
-/// What an import has done.
+/// The result of an import.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Imported {
-    /// Kinds that were read.
+    /// Number of kinds read.
     kinds: u64,
-    /// Schedules that were read.
+    /// Number of schedules read.
     schedules: u64,
-    /// Jobs that were read.
+    /// Number of jobs read.
     jobs: u64,
-    /// Of the settings, schedules and jobs, those that the store had already.
+    /// Number of settings, schedules and jobs that existed already and were not changed.
     kept: u64,
-    /// Of the jobs, those that were cancelled and do not arrive.
+    /// Number of jobs that were cancelled and are not imported.
     ended: u64,
 }
 
@@ -125,10 +124,10 @@ impl From<Progress> for Imported {
     }
 }
 
-/// Reads what an export wrote, of whatever size.
+/// Import an export of any size.
 ///
-/// It adds, and touches nothing that is there. After an error what was read before it is kept,
-/// and the import can be begun again.
+/// Existing settings, schedules and jobs are not changed. After an error, what was imported before
+/// it stays, and the import can be repeated.
 #[utoipa::path(
     post, path = "/v1/import", tag = "service",
     request_body(content = String, content_type = "application/jsonl"),
@@ -136,25 +135,25 @@ impl From<Progress> for Imported {
 )]
 pub(super) async fn import(
     State(app): State<App>,
-    Extension(intake): Extension<Intake>,
+    Extension(body_handle): Extension<BodyHandle>,
     body: Body,
-) -> Answered<Json<Imported>> {
-    let place = app.transfer()?;
-    intake.streamed();
+) -> ApiResult<Json<Imported>> {
+    let slot = app.transfer_slot()?;
+    body_handle.streamed();
     let stream = body.into_data_stream().map_err(io::Error::other);
     let runtime = Handle::current();
     let store = app.store().clone();
     let imported = app.tasks().spawn_blocking(move || {
-        let _place = place;
+        let _slot = slot;
         let input = SyncIoBridge::new_with_handle(StreamReader::new(stream), runtime);
         let mut input = BufReader::with_capacity(CHUNK, input);
         block_on(transfer::import(&*store, &mut input, |_| {}))
     });
-    let panicked = |_| Problem::new(ProblemType::Bug, "the import panicked");
-    Ok(Json(imported.await.map_err(panicked)?.map_err(not_imported)?.into()))
+    let panicked = |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
+    Ok(Json(imported.await.map_err(panicked)?.map_err(import_problem)?.into()))
 }
 
-fn not_imported(error: TransferError) -> Problem {
+fn import_problem(error: TransferError) -> Problem {
     let mut detail = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
@@ -164,7 +163,7 @@ fn not_imported(error: TransferError) -> Problem {
     match error {
         TransferError::Store(error) => Problem { detail, ..error.into() },
         TransferError::Refused { source, .. } => Problem { detail, ..source.into() },
-        TransferError::Read { .. } | TransferError::Incomplete { .. } => {
+        TransferError::Read { .. } | TransferError::Cut { .. } => {
             Problem::new(ProblemType::Malformed, detail)
         }
         _ => Problem::new(ProblemType::Invalid, detail),

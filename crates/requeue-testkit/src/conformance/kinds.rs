@@ -123,7 +123,7 @@ pub(crate) async fn fewer_at_once_takes_no_lease_away(t: &Trial) {
 
 async fn claim_of(t: &Trial, names: [&str; 2], max: usize) -> Vec<String> {
     let claim = t.claim_with(|claim| (claim.kinds, claim.max) = (names.map(kind).to_vec(), max));
-    let Claimed { jobs, errors } = claim.await;
+    let Claimed { jobs, errors, .. } = claim.await;
     assert_eq!(errors, []);
     jobs.iter().map(|job| job.id().to_string()).collect()
 }

@@ -1,7 +1,9 @@
 //! Ack, release and extend; receipts that are no more; leases that expiry.
 
 use crate::trial::{LEASE, Trial, id, ids, job, kind, millis, secs};
-use requeue_jobs::{Fence, JobState, Receipt, SettleError, Settled, Settlement};
+use requeue_jobs::{
+    ExpiredLease, Fence, JobState, Receipt, SettleError, Settled, Settlement, WorkerName,
+};
 
 pub(crate) async fn an_ack_ends_the_job(t: &Trial) {
     t.put("a").await;
@@ -224,6 +226,74 @@ pub(crate) async fn a_job_that_kills_its_worker_ends_up_dead(t: &Trial) {
     assert_eq!((view.deaths, view.died_at), (1, Some(t.now())));
 }
 
+/// Claims the job, lets its lease expire, and returns what is to be reported of that lease.
+async fn expired(t: &Trial, worker: &str, died: bool) -> ExpiredLease {
+    let worker = WorkerName::new(worker).expect("a valid name");
+    let job = t.claim_with(|claim| claim.worker = worker.clone()).await.jobs.remove(0);
+    t.advance(LEASE);
+    let mut lease = ExpiredLease::new(job.kind().clone(), job.id().clone(), worker, job.attempt);
+    lease.died = died;
+    lease
+}
+
+pub(crate) async fn a_claim_reports_the_leases_that_it_found_expired(t: &Trial) {
+    if !t.reports_expired_leases() {
+        return;
+    }
+    t.set(|settings| settings.max_attempts = 2).await;
+    t.put("a").await;
+    let first = expired(t, "worker-1", false).await;
+    let second = t.claim_with(|claim| claim.worker = WorkerName::new("worker-2").unwrap()).await;
+    assert_eq!((ids(&second.jobs), second.expired), (vec!["a"], vec![first]));
+    assert_eq!(t.claim_with(|_| {}).await.expired, [], "a lease that has not expired");
+    t.advance(LEASE);
+    let last = t.claim_with(|_| {}).await;
+    let mut died =
+        ExpiredLease::new(kind("mail"), id("a"), WorkerName::new("worker-2").unwrap(), 2);
+    died.died = true;
+    assert_eq!((ids(&last.jobs), last.expired), (vec![], vec![died]));
+    assert_eq!(t.claim_with(|_| {}).await.expired, [], "each is reported once");
+
+    t.put("b").await;
+    let cancelled = expired(t, "worker-3", false).await;
+    t.cancel("b").await;
+    let claimed = t.claim_with(|_| {}).await;
+    assert_eq!((ids(&claimed.jobs), claimed.expired), (vec![], vec![cancelled]));
+    t.put("c").await;
+    let waits = expired(t, "worker-4", false).await;
+    t.put(job("c").after(secs(60))).await;
+    let claimed = t.claim_with(|_| {}).await;
+    assert_eq!((ids(&claimed.jobs), claimed.expired), (vec![], vec![waits]));
+}
+
+pub(crate) async fn a_settled_lease_is_not_reported_as_expired(t: &Trial) {
+    t.put_in_line(["a", "b", "c"]).await;
+    for job in t.claim_up_to(3).await {
+        t.advance(LEASE);
+        match job.id().as_str() {
+            "a" => t.ack(&job).await,
+            "b" => t.release(&job).await,
+            _ => t.retry(&job, secs(0)).await,
+        };
+    }
+    assert_eq!(t.claim_with(|_| {}).await.expired, []);
+    assert_eq!(t.reap_all().await.expired, []);
+}
+
+pub(crate) async fn the_reaper_reports_the_leases_that_it_found_expired(t: &Trial) {
+    if !t.reports_expired_leases() {
+        return;
+    }
+    t.set(|settings| settings.max_attempts = 2).await;
+    t.put("a").await;
+    let first = expired(t, "worker-1", false).await;
+    assert_eq!(t.reap_all().await.expired, [first]);
+    assert_eq!(t.reap_all().await.expired, [], "each is reported once");
+    let second = expired(t, "worker-2", true).await;
+    assert_eq!(t.reap_all().await.expired, [second]);
+    assert_eq!(t.claim_with(|_| {}).await.expired, []);
+}
+
 pub(crate) async fn the_reaper_ends_an_expired_lease(t: &Trial) {
     t.put("a").await;
     let job = t.claim().await;
@@ -258,7 +328,7 @@ pub(crate) async fn the_reaper_does_as_much_as_it_may(t: &Trial) {
     t.put_in_line(["a", "b", "c"]).await;
     t.claim_up_to(3).await;
     t.advance(LEASE);
-    let reaped = t.store.reap(2).await.expect("it is answered");
+    let reaped = t.store.reap(2).await.expect("it is answered").count;
     assert_eq!((reaped, t.counts().await), (2, [2, 1, 0, 2]));
     assert_eq!(t.reap().await, 1);
     assert_eq!(t.reap().await, 0);

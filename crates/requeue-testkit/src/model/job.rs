@@ -2,8 +2,8 @@
 
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
-    Backoff, Body, ClaimedJob, FailedAttempt, Generation, JobId, JobState, JobView, Kind,
-    LeaseView, Mode, Put, PutOutcome, Receipt, SuccessorView, Timestamp, WorkerName,
+    Backoff, Body, ClaimedJob, ExpiredLease, FailedAttempt, Generation, JobId, JobState, JobView,
+    Kind, LeaseView, Mode, SuccessorView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,13 @@ impl Job {
 
     pub(super) fn lease_ends_at(&self) -> Option<Timestamp> {
         self.view.lease.as_ref().map(|lease| lease.ends_at)
+    }
+
+    /// What a claim or a reap reports of its lease when that has expired.
+    pub(super) fn expired_lease(&self) -> ExpiredLease {
+        let JobView { kind, id, attempts, lease, .. } = &self.view;
+        let worker = lease.as_ref().expect("only a leased job expires").worker.clone();
+        ExpiredLease::new(kind.clone(), id.clone(), worker, attempts + 1)
     }
 
     /// Where it stands among those to be claimed: by due time, or by the end of its lease.

@@ -6,9 +6,9 @@ use super::event::{Event, Happened};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobState,
-    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule,
-    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture,
-    Tick, Ticked,
+    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored,
+    Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError,
+    StoreFuture, Tick, Ticked,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -198,7 +198,7 @@ impl Store for Recorder {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let reaped = block_on(self.store.reap(max))?;
             self.note(Happened::Reap);

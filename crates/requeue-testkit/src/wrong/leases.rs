@@ -2,9 +2,9 @@
 
 use super::store::{Name, Right, Wrong};
 use requeue_jobs::{
-    Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Fence, JobState,
-    JobView, Placed, Put, PutError, PutOutcome, Query, Receipt, Settle, SettleError, Settled,
-    Settlement, StoreError,
+    Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease,
+    Fence, JobState, JobView, Placed, Put, PutError, PutOutcome, Query, Reaped, Receipt, Settle,
+    SettleError, Settled, Settlement, StoreError,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -191,6 +191,45 @@ impl Wrong for ExpiredIsLost {
     }
 }
 
+/// Nobody learns which leases expired.
+pub(super) struct ExpiredNotReported;
+
+impl Wrong for ExpiredNotReported {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        Ok(Claimed { expired: Vec::new(), ..right.claim(claim)? })
+    }
+
+    fn reap(&mut self, right: &Right, max: usize) -> Reaped {
+        Reaped { expired: Vec::new(), ..right.reap(max) }
+    }
+}
+
+/// A lease whose end has passed when it is settled is reported by the next claim.
+#[derive(Default)]
+pub(super) struct SettledReported {
+    expired: Vec<ExpiredLease>,
+}
+
+impl Wrong for SettledReported {
+    fn claim(&mut self, right: &Right, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut claimed = right.claim(claim)?;
+        claimed.expired.append(&mut self.expired);
+        Ok(claimed)
+    }
+
+    fn settle(&mut self, right: &Right, settle: Settle) -> Result<Settled, SettleError> {
+        let (kind, id) = name(&settle.receipt);
+        let view = right.get(&(kind.clone(), id.clone()));
+        let settled = right.settle(settle.receipt, settle.action)?;
+        if let Some((lease, attempts)) = view.and_then(|view| Some((view.lease?, view.attempts)))
+            && lease.ends_at <= right.now()
+        {
+            self.expired.push(ExpiredLease::new(kind, id, lease.worker, attempts + 1));
+        }
+        Ok(settled)
+    }
+}
+
 /// Acked, a successor runs, and then once more.
 #[derive(Default)]
 pub(super) struct SuccessorTwice {
@@ -328,6 +367,7 @@ impl Wrong for FirstKindFirst {
             let one = right.claim(Claim { kinds: vec![kind], max, ..claim.clone() })?;
             all.jobs.extend(one.jobs);
             all.errors.extend(one.errors);
+            all.expired.extend(one.expired);
         }
         Ok(all)
     }

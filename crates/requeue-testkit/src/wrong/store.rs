@@ -4,7 +4,7 @@ use crate::fixture::block_on;
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
-    KindView, MemoryStore, Page, Placed, Put, PutError, Query, Receipt, Restore, Restored,
+    KindView, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore, Restored,
     Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError,
     StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
 };
@@ -48,7 +48,7 @@ pub(super) trait Wrong: Send + 'static {
         right.store.wait(kinds, limit)
     }
 
-    fn reap(&mut self, right: &Right, max: usize) -> usize {
+    fn reap(&mut self, right: &Right, max: usize) -> Reaped {
         right.reap(max)
     }
 
@@ -112,7 +112,7 @@ impl Right {
         block_on(self.store.restore(restore))
     }
 
-    pub(super) fn reap(&self, max: usize) -> usize {
+    pub(super) fn reap(&self, max: usize) -> Reaped {
         now(self.store.reap(max))
     }
 
@@ -202,7 +202,7 @@ impl Store for WrongStore {
         self.wrong().wait(&self.right, kinds, limit)
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         at_once(self.wrong().reap(&self.right, max))
     }
 

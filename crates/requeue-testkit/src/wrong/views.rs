@@ -2,8 +2,8 @@
 
 use super::store::{Right, Wrong};
 use requeue_jobs::{
-    JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query, Settings,
-    Store, StoreFuture, Tick, Ticked,
+    JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query, Reaped,
+    Settings, Store, StoreFuture, Tick, Ticked,
 };
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Wrong for EagerReaper {
 pub(super) struct NoReaper;
 
 impl Wrong for NoReaper {
-    fn reap(&mut self, _: &Right, _: usize) -> usize {
-        0
+    fn reap(&mut self, _: &Right, _: usize) -> Reaped {
+        Reaped::default()
     }
 }
 

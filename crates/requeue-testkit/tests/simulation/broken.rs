@@ -3,7 +3,7 @@
 use requeue_jobs::{
     BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, Condition, Due,
     Fence, JobId, JobState, JobView, Kind, KindView, Mode, Page, Placed, Put, PutError, PutOutcome,
-    Query, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
+    Query, Reaped, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
     Settlement, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
 };
 use requeue_testkit::{Fixture, MemoryFixture};
@@ -224,7 +224,9 @@ impl Store for Broken {
                 claimed = self.store.claim(Claim { kinds, ..claim.clone() }).await?;
                 claim.max -= claimed.jobs.len();
             }
-            claimed.jobs.extend(self.store.claim(claim).await?.jobs);
+            let rest = self.store.claim(claim).await?;
+            claimed.jobs.extend(rest.jobs);
+            claimed.expired.extend(rest.expired);
             for job in &claimed.jobs {
                 let name = (job.kind().clone(), job.id().clone());
                 self.receipts.lock().expect("nobody panics").insert(name, job.receipt.clone());
@@ -297,7 +299,7 @@ impl Store for Broken {
         self.store.restore(restore)
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         self.store.reap(max)
     }
 

@@ -6,8 +6,8 @@ use requeue_jobs::rules::{
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
     WallClock, check_batch, limits,
 };
 use requeue_testkit::Fixture;
@@ -202,7 +202,7 @@ impl Store for Unordered {
         })
     }
 
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         now(self.act(|kinds, now| kinds.reap(max, now)))
     }
 

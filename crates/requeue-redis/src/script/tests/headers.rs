@@ -56,11 +56,11 @@ fn claim_tells_jobs_leases_and_when_there_may_be_more() {
         desk.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
     };
     let ends = NOW + 1000;
-    assert_eq!(claim(&mut desk, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] []]"));
+    assert_eq!(claim(&mut desk, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
     desk.put(NOW - 3, &["a", "b"]);
     let told = claim(&mut desk, NOW, 1, 9);
     let begin = format!("[{NOW} {ends} {NOW}000 -2 0 [a {}] [", NOW - 3);
-    assert!(told.starts_with(&begin) && told.ends_with("body] []]"), "{told}");
+    assert!(told.starts_with(&begin) && told.ends_with("body] [] []]"), "{told}");
     assert_eq!((desk.state("a"), desk.state("b")), ("l=>".to_owned(), "p=".to_owned()));
     let told = claim(&mut desk, NOW, 9, 9);
     let begin = format!("[{NOW} {ends} {NOW}001 1000 0 [b ");
@@ -72,18 +72,19 @@ fn claim_tells_jobs_leases_and_when_there_may_be_more() {
     assert_eq!(desk.call(&SCRIPTS.claim, args), "[]", "that is for the other");
     let told = claim(&mut desk, later, 1, 9);
     let begin = format!("[{later} {ends} {later}000 -2 0 [a {later}] [");
-    assert!(told.starts_with(&begin) && !told.ends_with("[]]"), "{told}");
+    assert!(told.starts_with(&begin) && !told.contains("[]"), "{told}");
+    assert!(told.ends_with(" [a worker 1 0]]"), "the lease that expired: {told}");
     assert_eq!(desk.state("a"), "l=><");
     // One that was cancelled is gone, and counts among those that were ended for nothing.
     desk.call(&SCRIPTS.change, (later, "b", "c"));
     let told = claim(&mut desk, later, 1, 9);
-    assert_eq!(told, format!("[{later} {ends} {later}001 1000 1 [] [] []]"));
+    assert_eq!(told, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
     assert_eq!(desk.state("b"), "");
     // And one that fails for the last time is dead, unless that is one too many to end.
     desk.call(&SCRIPTS.set, (later, "1", "max_attempts", "2"));
-    assert!(claim(&mut desk, ends, 1, 0).contains(" 0 0 [] [] []]"));
+    assert!(claim(&mut desk, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
     assert_eq!(desk.state("a"), "l=><");
-    assert!(claim(&mut desk, ends, 1, 1).contains(" -1 1 [] [] []]"));
+    assert!(claim(&mut desk, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
     assert_eq!(desk.state("a"), "d=<");
 
     // The kind's own lease; and a limit.
@@ -196,10 +197,11 @@ fn reap_ends_what_expired_and_drops_what_is_too_old() {
     desk.call(&SCRIPTS.settle, bury);
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
     desk.call(&SCRIPTS.settle, longer);
-    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 999, 10)), "0");
+    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
     desk.call(&SCRIPTS.set, (NOW, "1", "retention_age", "500"));
-    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 1000, 2)), "3", "two of leases, one of the dead");
-    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 1000, 2)), "1");
+    let reaped = desk.call(&SCRIPTS.reap, (NOW + 1000, 2));
+    assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two of leases, one of the dead");
+    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
     let states = ["a", "b", "c", "d", "e"].map(|id| desk.state(id));
     assert_eq!(states, ["p=<", "", "p=<", "", "l=>"]);
     assert_eq!(desk.ask("ZSCORE", "due", &["c"]), (NOW + 5000).to_string());

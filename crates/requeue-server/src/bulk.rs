@@ -1,0 +1,310 @@
+//! Listing, changing and deleting the jobs of a kind by filter, in steps of bounded size.
+
+use requeue_http::Problem;
+use requeue_http::wire::{JobFilter, BulkChangeResult, KindDeleted, ParseContext};
+use requeue_jobs::limits::MAX_BATCH_BYTES;
+use requeue_jobs::{
+    Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
+    Settings, Store, StoreError, Timestamp,
+};
+
+/// Maximum number of jobs that one call scans. Reading that many from disk takes some tenths of a
+/// second. Clients call again for more.
+pub(crate) const MAX_SCANNED: usize = 10_000;
+
+/// Number of jobs per query to the store: all of their bodies are in memory.
+const PAGE: usize = 100;
+
+/// Which jobs a request applies to.
+pub(crate) struct JobFilter {
+    state: Option<JobState>,
+    prefix: String,
+    /// Text that the last error must contain, in lower case.
+    error: Option<String>,
+    died_before: Option<Timestamp>,
+}
+
+impl JobFilter {
+    /// Reads the filter of a request. `path` is the prefix of field names in problems.
+    pub(crate) fn read(all: JobFilter, path: &str, reading: &ParseContext) -> Result<Self, Problem> {
+        Ok(JobFilter {
+            died_before: all.died_before(&format!("{path}died_before"), reading)?,
+            state: all.state.map(JobState::from),
+            prefix: all.prefix.unwrap_or_default(),
+            error: all.error.map(|text| text.to_lowercase()),
+        })
+    }
+
+    /// Returns whether a job that the store listed matches the rest of the filter.
+    fn matches(&self, job: &JobView) -> bool {
+        let last_error = || job.failures.last().and_then(|failure| failure.error.as_deref());
+        let has_error = |text: &String| {
+            last_error().is_some_and(|error| error.to_lowercase().contains(text.as_str()))
+        };
+        let died = |before| job.died_at.is_some_and(|at| at < before);
+        self.error.as_ref().is_none_or(has_error) && self.died_before.is_none_or(died)
+    }
+
+    /// Returns whether some conditions are checked here, because stores cannot filter by them.
+    fn needs_scan(&self) -> bool {
+        self.error.is_some() || self.died_before.is_some()
+    }
+}
+
+/// Returns matching jobs whose ids come after `after`: at most `limit`, and fewer if they are large
+/// or if few jobs match. If there may be more, the page has a cursor.
+pub(crate) async fn list(
+    store: &dyn Store,
+    kind: Kind,
+    filter: &JobFilter,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Page, StoreError> {
+    let mut scans = MAX_SCANNED;
+    list_within(store, kind, filter, after, limit, &mut scans).await
+}
+
+/// Does the same and scans at most `scans` jobs, which it counts down.
+async fn list_within(
+    store: &dyn Store,
+    kind: Kind,
+    filter: &JobFilter,
+    after: Option<JobId>,
+    limit: usize,
+    scans: &mut usize,
+) -> Result<Page, StoreError> {
+    let mut page = Page { jobs: Vec::new(), cursor: after };
+    let mut bytes = 0;
+    loop {
+        // If the store does the filtering, every job that it returns is needed: query no more.
+        let left = limit - page.jobs.len();
+        let page_size = if filter.needs_scan() { PAGE } else { left.min(PAGE) };
+        let query = Query {
+            kind: kind.clone(),
+            state: filter.state,
+            prefix: filter.prefix.clone(),
+            after: page.cursor.take(),
+            limit: page_size,
+        };
+        let found = store.list(query).await?;
+        *scans = scans.saturating_sub(found.jobs.len());
+        page.cursor = found.cursor;
+        let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job));
+        for job in matching.by_ref().take(left) {
+            bytes += job.body.len();
+            page.jobs.push(job);
+        }
+        if matching.next().is_some() {
+            // The next page begins with this job.
+            page.cursor = page.jobs.last().map(|job| job.id.clone());
+        }
+        let is_full = page.jobs.len() >= limit || bytes > MAX_BATCH_BYTES || *scans == 0;
+        if is_full || page.cursor.is_none() {
+            return Ok(page);
+        }
+    }
+}
+
+/// Changes matching jobs whose ids come after `after`, at most `limit` of them.
+pub(crate) async fn change(
+    store: &dyn Store,
+    kind: Kind,
+    action: ChangeKind,
+    filter: &JobFilter,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<BulkChangeResult, StoreError> {
+    let mut done = BulkChangeResult::default();
+    let mut cursor = after;
+    // For all pages together, because few jobs may match.
+    let mut scans = MAX_SCANNED;
+    loop {
+        let left = limit.saturating_sub(done.matched as usize).min(PAGE);
+        let page = list_within(store, kind.clone(), filter, cursor.take(), left, &mut scans).await;
+        let page = page.map_err(|error| after_some(error, done.changed))?;
+        let matched = page.jobs.len();
+        let change = |job: JobView| Change { kind: kind.clone(), id: job.id, action };
+        let results = store.change(page.jobs.into_iter().map(change).collect()).await;
+        let results = results.map_err(|error| after_some(error, done.changed))?;
+        let changed = results.iter().filter(|result| result.is_ok()).count();
+        // A failure of the store says nothing about the job: it must not count as a failed change.
+        let failed = results.into_iter().find_map(|result| match result {
+            Err(ChangeError::Store(error)) => Some(error),
+            _ => None,
+        });
+        if let Some(error) = failed {
+            return Err(after_some(error, done.changed + changed as u64));
+        }
+        done.matched += matched as u64;
+        done.changed += changed as u64;
+        done.failed += (matched - changed) as u64;
+        cursor = page.cursor;
+        if cursor.is_none() || done.matched as usize >= limit || scans == 0 {
+            done.cursor = cursor.map(|id| id.as_str().to_owned());
+            return Ok(done);
+        }
+    }
+}
+
+/// Deletes a kind: its schedules, its jobs whose ids come after `after`, and at last its settings.
+/// If one call does not finish, the result has a cursor.
+pub(crate) async fn delete(
+    store: &dyn Store,
+    kind: Kind,
+    after: Option<JobId>,
+) -> Result<KindDeleted, StoreError> {
+    let mut done = 0;
+    let deleted = delete_some(store, kind, after, &mut done).await;
+    deleted.map_err(|error| after_some(error, done))
+}
+
+/// Does the same; `done` counts what was deleted so far.
+async fn delete_some(
+    store: &dyn Store,
+    kind: Kind,
+    after: Option<JobId>,
+    done: &mut u64,
+) -> Result<KindDeleted, StoreError> {
+    for schedule in store.schedules(kind.clone()).await? {
+        store.remove_schedule(kind.clone(), schedule.id).await?;
+        *done += 1;
+    }
+    let mut deleted = KindDeleted::default();
+    let mut query = Query { limit: PAGE, after, ..Query::new(kind.clone()) };
+    let mut scans = 0;
+    loop {
+        let page = store.list(query.clone()).await?;
+        scans += page.jobs.len();
+        let cancel =
+            |job: JobView| Change { kind: kind.clone(), id: job.id, action: ChangeKind::Cancel };
+        let results = store.change(page.jobs.into_iter().map(cancel).collect()).await?;
+        for result in results {
+            *done += u64::from(result.is_ok());
+            match result {
+                Ok(Changed::Ending) => deleted.ending += 1,
+                Ok(_) => deleted.removed += 1,
+                Err(ChangeError::Store(error)) => return Err(error),
+                // The job ended in the meantime.
+                Err(_) => {}
+            }
+        }
+        match page.cursor {
+            None => break,
+            Some(cursor) if scans < MAX_SCANNED => query.after = Some(cursor),
+            Some(cursor) => {
+                deleted.cursor = Some(cursor.as_str().to_owned());
+                return Ok(deleted);
+            }
+        }
+    }
+    store.set(kind, Settings::default()).await?;
+    Ok(deleted)
+}
+
+/// Turns `Unavailable`, which means that nothing was done, into `Unknown` if something was done
+/// before.
+fn after_some(error: StoreError, done: u64) -> StoreError {
+    match error {
+        StoreError::Unavailable { reason } if done > 0 => StoreError::Unknown {
+            reason: format!("{done} changes were made before the store failed: {reason}"),
+        },
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::tests::PartlyFailingStore;
+    use requeue_jobs::{Body, Claim, MemoryStore, Put, Settle, Settlement, WorkerName};
+    use requeue_testkit::{Fault, Faulty, block_on};
+    use std::sync::Arc;
+
+    fn mail() -> Kind {
+        Kind::new("mail").expect("a valid kind")
+    }
+
+    fn id(n: usize) -> JobId {
+        JobId::new(format!("{n:05}")).expect("a valid id")
+    }
+
+    fn put(store: &MemoryStore, jobs: impl Iterator<Item = usize>) {
+        let puts: Vec<Put> = jobs.map(|n| Put::new(mail(), id(n), Body::default())).collect();
+        for puts in puts.chunks(1000) {
+            block_on(store.put(puts.to_vec())).expect("the store works");
+        }
+    }
+
+    fn bury(store: &MemoryStore, n: usize) {
+        block_on(async {
+            store.put(vec![Put::new(mail(), id(n), Body::default())]).await?;
+            let worker = WorkerName::new("w").expect("a valid name");
+            let claim = Claim { kinds: vec![mail()], max: 1, lease: None, worker, nonce: 1 };
+            let receipt = store.claim(claim).await?.jobs[0].receipt.clone();
+            let action = Settlement::Bury { error: "refused".to_owned() };
+            store.settle(vec![Settle { receipt, action }]).await
+        })
+        .expect("the job is buried");
+    }
+
+    fn refused() -> JobFilter {
+        let error = Some("refused".to_owned());
+        JobFilter { state: None, prefix: String::new(), error, died_before: None }
+    }
+
+    #[test]
+    fn a_call_scans_a_bounded_number_of_jobs_if_few_match() {
+        let store = MemoryStore::new();
+        let few = [0, 9_000, 18_000, 27_000];
+        few.into_iter().for_each(|n| bury(&store, n));
+        put(&store, (0..30_000).filter(|n| !few.contains(n)));
+        let (mut after, mut found) = (None, Vec::new());
+        loop {
+            let filter = refused();
+            let done = change(&store, mail(), ChangeKind::Revive, &filter, after, MAX_SCANNED);
+            let done = block_on(done).expect("the store works");
+            found.push(done.changed);
+            match done.cursor {
+                Some(cursor) => after = Some(JobId::new(cursor).expect("an id")),
+                None => break,
+            }
+        }
+        assert_eq!(found, [2, 1, 1]);
+    }
+
+    #[test]
+    fn a_store_failure_does_not_count_as_a_failed_change() {
+        let all = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let failing = PartlyFailingStore::default();
+        for (id, done) in [("xa", false), ("a", true)] {
+            let id = JobId::new(id).expect("a valid id");
+            block_on(failing.store.put(vec![Put::new(mail(), id, Body::default())]))
+                .expect("the store works");
+            let change = change(&failing, mail(), ChangeKind::RunNow, &all, None, MAX_SCANNED);
+            let error = block_on(change).expect_err("the store fails");
+            assert_eq!(matches!(error, StoreError::Unknown { .. }), done, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failure_after_some_changes_does_not_report_that_nothing_was_done() {
+        let none = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let failing = |call| {
+            let store = MemoryStore::new();
+            put(&store, 0..300);
+            let store = Faulty::new(Arc::new(store));
+            store.at(call, Fault::Refused);
+            store
+        };
+        for call in 1..=6 {
+            let store = failing(call);
+            let done = change(&store, mail(), ChangeKind::Cancel, &none, None, MAX_SCANNED);
+            let error = block_on(done).expect_err("the store fails");
+            assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
+            // The first call reads the schedules.
+            let store = failing(call + 1);
+            let error = block_on(delete(&store, mail(), None)).expect_err("the store fails");
+            assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
+        }
+    }
+}

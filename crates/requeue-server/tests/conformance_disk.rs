@@ -1,7 +1,0 @@
-//! A store on disk keeps the contract behind a server, too.
-
-mod support;
-
-use support::Served;
-
-requeue_testkit::conformance!(Served::disk);

@@ -1,0 +1,535 @@
+//! Invalid input: each request is rejected with a problem that names the error, and nothing is
+//! lost.
+
+use crate::api::samples::{self, Sample, places};
+use crate::api::support::{Client, JSON, Server, TestResponse, detail, request, sort};
+use serde_json::{Value, json};
+
+/// A server with a job that must still exist at the end.
+struct Trial {
+    server: Server,
+    client: Client,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let server = Server::start();
+        server.call("PUT", "/v1/kinds/kept/jobs/kept", json!({"body": "kept"})).json();
+        let client = server.client();
+        Trial { server, client }
+    }
+
+    /// Sends these bytes, and asserts that the response is a 4xx with a problem.
+    #[track_caller]
+    fn refused(&mut self, bytes: &[u8]) -> Value {
+        self.client.send(bytes);
+        let response = self.client.response();
+        let problem =
+            self.is_refused(&response, &String::from_utf8_lossy(&bytes[..bytes.len().min(300)]));
+        self.goes_on(&response);
+        problem
+    }
+
+    #[track_caller]
+    fn is_refused(&self, response: &TestResponse, sent: &str) -> Value {
+        assert!(
+            (400..500).contains(&response.status),
+            "{sent}\n{} {}",
+            response.status,
+            response.text()
+        );
+        response.problem()
+    }
+
+    #[track_caller]
+    fn json(&mut self, method: &str, path: &str, body: &Value) -> Value {
+        self.refused(&request(method, path, JSON, body.to_string().as_bytes()))
+    }
+
+    /// Asserts that the server still works and that the job still exists.
+    #[track_caller]
+    fn goes_on(&mut self, response: &TestResponse) {
+        if response.header("connection") == Some("close") {
+            self.client = self.server.client();
+        }
+        let kept = self.client.get("/v1/kinds/kept/jobs/kept").json();
+        assert_eq!(kept["body"], "kept");
+    }
+}
+
+#[track_caller]
+fn assert_problem(problem: &Value, name: &str, words: &[&str]) {
+    assert_eq!(sort(problem).name(), name, "{problem}");
+    for word in words {
+        assert!(detail(problem).contains(word), "{word:?} is not in {problem}");
+    }
+}
+
+#[test]
+fn every_endpoint_rejects_json_of_the_wrong_shape() {
+    let mut trial = Trial::new();
+    let deep = "[".repeat(100_000);
+    let deep_field = format!(r#"{{"nonsense":{deep}"#);
+    let twice = |sample: &Sample| {
+        let text = sample.body.to_string();
+        let (name, value) = sample.body.as_object().unwrap().iter().next().unwrap();
+        format!("{},\"{name}\":{value}}}", &text[..text.len() - 1])
+    };
+    for sample in samples::all() {
+        let Sample { method, path, .. } = sample;
+        let text = sample.body.to_string();
+        for (bytes, words) in [
+            (&b""[..], &["EOF", "line 1"][..]),
+            (b" \n", &["EOF", "line 2"]),
+            (b"nonsense", &["line 1 column 2"]),
+            (b"null", &["null"]),
+            (b"1", &["integer `1`"]),
+            (b"\"text\"", &["string \"text\""]),
+            (b"true", &["boolean `true`"]),
+            (&text.as_bytes()[..text.len() - 1], &["EOF"]),
+            (&text.as_bytes()[..text.len() / 2], &["EOF"]),
+            (format!("{text}x").as_bytes(), &["trailing characters"]),
+            (format!("{text}{text}").as_bytes(), &["trailing characters"]),
+            (format!("\u{feff}{text}").as_bytes(), &["line 1 column 1"]),
+            (deep.as_bytes(), &[]),
+            (deep_field.as_bytes(), &["nonsense"]),
+            (br#"{"nonsense":1}"#, &["unknown field `nonsense`"]),
+            (b"{\"\xff\":1}", &["unicode", "line 1"]),
+            (b"{\"a\\ud800\":1}", &["line 1"]),
+            (b"{'a':1}", &["line 1"]),
+            (b"{a:1}", &["line 1"]),
+            (b"{\"a\":1,}", &[]),
+            (b"{\"a\":NaN}", &[]),
+            (b"{\"a\0\":1}", &["control character"]),
+            (twice(&sample).as_bytes(), &["duplicate field"]),
+        ] {
+            let problem = trial.refused(&request(method, path, JSON, bytes));
+            assert_problem(&problem, "malformed", words);
+        }
+        let array = trial.refused(&request(method, path, JSON, b"[]"));
+        assert_problem(&array, "malformed", &[]);
+        for (content_type, word) in [
+            ("", "no Content-Type"),
+            ("text/plain", r#""text/plain""#),
+            ("application/x-www-form-urlencoded", "form-urlencoded"),
+            ("application/jsonl", "jsonl"),
+            ("application/json-patch+json", "json-patch"),
+            ("multipart/form-data; boundary=x", "multipart"),
+        ] {
+            let problem = trial.refused(&request(method, path, content_type, text.as_bytes()));
+            assert_problem(&problem, "not-json", &[word, "application/json"]);
+        }
+        for content_type in
+            ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json ;x"]
+        {
+            trial.client.send(&request(method, path, content_type, text.as_bytes()));
+            let response = trial.client.response();
+            assert!(matches!(response.status, 200 | 204), "{content_type}: {}", response.text());
+        }
+    }
+}
+
+#[test]
+fn a_field_of_the_wrong_type_is_named() {
+    let mut trial = Trial::new();
+    for Sample { method, path, body, required } in samples::all() {
+        // A body is any JSON.
+        let places = places(&body).into_iter().filter(|(_, pointer)| !pointer.ends_with("/body"));
+        for (name, pointer) in places {
+            let mut wrong = vec![json!({"nonsense": 1}), json!(1.5), json!(-1), json!(1e300)];
+            wrong.push(if body.pointer(&pointer).unwrap().is_array() {
+                json!("x")
+            } else {
+                json!([1])
+            });
+            match body.pointer(&pointer).unwrap() {
+                Value::String(_) => wrong.extend([json!(true), json!(7)]),
+                Value::Number(_) => wrong.extend([json!("7"), json!("nonsense"), json!(false)]),
+                Value::Bool(_) => wrong.extend([json!("true"), json!(0)]),
+                // Omitted here.
+                Value::Null => continue,
+                _ => wrong.extend([json!("x"), json!(7)]),
+            }
+            for value in wrong {
+                let mut body = body.clone();
+                *body.pointer_mut(&pointer).unwrap() = value.clone();
+                let problem = trial.json(method, path, &body);
+                assert_problem(&problem, "malformed", &[&name]);
+                // Or a field inside of it.
+                let field = problem["field"].as_str().unwrap_or_default();
+                assert!(field.starts_with(&name), "{method} {path} {name} = {value}: {problem}");
+            }
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let mut lacking = body.clone();
+            if let Some(fields) = lacking.pointer_mut(parent).and_then(Value::as_object_mut) {
+                fields.remove(key);
+                if required.contains(&&*name) {
+                    let problem = trial.json(method, path, &lacking);
+                    assert_problem(&problem, "malformed", &[&format!("missing field `{key}`")]);
+                }
+                let mut null = body.clone();
+                *null.pointer_mut(&pointer).unwrap() = Value::Null;
+                if required.contains(&&*name) && !name.ends_with("error") {
+                    let problem = trial.json(method, path, &null);
+                    assert_problem(&problem, "malformed", &[&name]);
+                }
+            }
+            if body.pointer(&pointer).unwrap().is_object() {
+                let mut more = body.clone();
+                more.pointer_mut(&pointer).unwrap()["nonsense"] = json!(1);
+                let problem = trial.json(method, path, &more);
+                assert_problem(&problem, "malformed", &["unknown field `nonsense`", &name]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_invalid_value_is_named_with_its_limit() {
+    let mut trial = Trial::new();
+    let (id, kind, worker) = ("i".repeat(513), "k".repeat(129), "w".repeat(129));
+    let job = "/v1/kinds/mail/jobs/a";
+    let of_kind = "/v1/kinds/mail";
+    let schedule = "/v1/kinds/mail/schedules/s";
+    let tick = "/v1/kinds/mail/schedules/s/tick";
+    let long = "1".repeat(2000) + "s";
+    let many = |entry: Value| vec![entry; 1001];
+    for (method, path, body, field, words) in [
+        // Times and durations.
+        ("PUT", job, json!({"delay": ""}), "delay", &["duration"][..]),
+        ("PUT", job, json!({"delay": "soon"}), "delay", &["\"soon\"", "5m"]),
+        ("PUT", job, json!({"delay": "5"}), "delay", &["5 of what", "5s"]),
+        ("PUT", job, json!({"delay": "-5s"}), "delay", &["\"-5s\""]),
+        ("PUT", job, json!({"delay": "1e999s"}), "delay", &["\"1e999s\""]),
+        ("PUT", job, json!({"delay": "99999999999999999999w"}), "delay", &["too long"]),
+        ("PUT", job, json!({"delay": long}), "delay", &["2001 bytes", "limit"]),
+        ("PUT", job, json!({"delay": "1 month"}), "delay", &["month"]),
+        ("PUT", job, json!({"delay": "4015 days"}), "delay", &["the delay is", "may be"]),
+        ("PUT", job, json!({"due": "2038-01-01"}), "due", &["the delay is", "may be"]),
+        ("PUT", job, json!({"due": "99999-01-01"}), "due", &["99999"]),
+        ("PUT", job, json!({"due": "1969-12-31"}), "due", &["1970"]),
+        ("PUT", job, json!({"due": "2026-02-30"}), "due", &["2026-02-30"]),
+        ("PUT", job, json!({"due": "5m"}), "due", &["delay"]),
+        ("PUT", job, json!({"due": "now Mars/Olympus"}), "due", &["Mars/Olympus"]),
+        ("PUT", job, json!({"due": "@99999999999999999999s"}), "due", &["too late"]),
+        ("PUT", job, json!({"due": "\u{0}"}), "due", &["\\0"]),
+        ("PUT", job, json!({"due": "now", "delay": "1s"}), "due", &["only one of due and delay"]),
+        // Other fields of a put.
+        ("PUT", job, json!({"mode": "debounce"}), "max_wait", &["needs max_wait"]),
+        ("PUT", job, json!({"mode": "keep", "max_wait": "1s"}), "max_wait", &["debounce"]),
+        ("PUT", job, json!({"if_absent": true, "if_generation": 1}), "if_absent", &["only one"]),
+        ("PUT", job, json!({"body": 1, "body_text": "x"}), "body", &["only one of body"]),
+        ("PUT", job, json!({"body_text": "x", "body_base64": ""}), "body", &["only one of body"]),
+        ("PUT", job, json!({"body_base64": "?"}), "body_base64", &["no base64"]),
+        ("PUT", job, json!({"body_base64": "/w"}), "body_base64", &["no base64"]),
+        (
+            "PUT",
+            job,
+            json!({"body": 1, "content_type": kind}),
+            "content_type",
+            &["129 bytes", "128"],
+        ),
+        ("PUT", job, json!({"id": "a"}), "id", &["path"]),
+        ("PUT", job, json!({"kind": "mail"}), "kind", &["path"]),
+        // Claims.
+        ("POST", "/v1/claim", json!({"kinds": ["a b"]}), "kinds[0]", &["\"a b\"", "' '", "A-Z"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a", ""]}), "kinds[1]", &["empty"]),
+        ("POST", "/v1/claim", json!({"kinds": [kind]}), "kinds[0]", &["129", "128"]),
+        ("POST", "/v1/claim", json!({"kinds": many(json!("a"))}), "kinds", &["1001", "1000"]),
+        ("POST", "/v1/claim", json!({"kinds": [], "worker": ""}), "worker", &["empty"]),
+        ("POST", "/v1/claim", json!({"kinds": [], "worker": worker}), "worker", &["129", "128"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "max": 1001}), "max", &["1001", "1000"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "max": u64::MAX}), "max", &["1000"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "lease": "9ms"}), "lease", &["9ms", "10ms"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "lease": "25h"}), "lease", &["86400s"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "wait": "61s"}), "wait", &["61s", "60s"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "wait": "3650 days"}), "wait", &["60s"]),
+        ("POST", "/v1/claim", json!({"kinds": ["a"], "nonce": "x"}), "nonce", &["\"x\"", "hex"]),
+        ("POST", "/v1/claim", json!({"kinds": [], "nonce": ""}), "nonce", &["hex"]),
+        ("POST", "/v1/claim", json!({"kinds": [], "nonce": "+f"}), "nonce", &["\"+f\"", "hex"]),
+        ("POST", "/v1/claim", json!({"kinds": [], "nonce": "f".repeat(17)}), "nonce", &["64 bits"]),
+        ("POST", "/v1/wait", json!({"kinds": ["a"], "wait": "10w"}), "wait", &["60s"]),
+        ("POST", "/v1/wait", json!({"kinds": ["/"], "wait": "1s"}), "kinds[0]", &["'/'"]),
+        ("POST", "/v1/wait", json!({"kinds": many(json!("a")), "wait": "0"}), "kinds", &["1001"]),
+        // Batches.
+        ("POST", "/v1/put", json!({"jobs": many(json!({}))}), "jobs", &["1001", "1000"]),
+        (
+            "POST",
+            "/v1/kinds/mail/jobs",
+            json!({"jobs": many(json!({}))}),
+            "jobs",
+            &["1001", "1000"],
+        ),
+        ("POST", "/v1/ack", json!({"leases": many(json!({"receipt": ""}))}), "leases", &["1000"]),
+        ("POST", "/v1/kinds/mail/cancel", json!({"ids": many(json!("a"))}), "ids", &["1001"]),
+        // Changes by filter.
+        ("POST", "/v1/kinds/mail/cancel", json!({}), "ids", &["ids or all"]),
+        (
+            "POST",
+            "/v1/kinds/mail/cancel",
+            json!({"ids": null, "all": null}),
+            "ids",
+            &["ids or all"],
+        ),
+        ("POST", "/v1/kinds/mail/cancel", json!({"ids": [], "all": {}}), "ids", &["only one"]),
+        ("POST", "/v1/kinds/mail/cancel", json!({"ids": [], "after": "a"}), "after", &["all"]),
+        ("POST", "/v1/kinds/mail/cancel", json!({"ids": [], "limit": 1}), "limit", &["all"]),
+        ("POST", "/v1/kinds/mail/cancel", json!({"all": {}, "limit": 0}), "limit", &["1", "10000"]),
+        (
+            "POST",
+            "/v1/kinds/mail/cancel",
+            json!({"all": {}, "limit": 10_001}),
+            "limit",
+            &["10001", "10000"],
+        ),
+        ("POST", "/v1/kinds/mail/cancel", json!({"all": {}, "after": ""}), "after", &["empty"]),
+        (
+            "POST",
+            "/v1/kinds/mail/cancel",
+            json!({"all": {}, "after": id}),
+            "after",
+            &["513", "512"],
+        ),
+        (
+            "POST",
+            "/v1/kinds/mail/revive",
+            json!({"all": {"died_before": "x"}}),
+            "all.died_before",
+            &["\"x\""],
+        ),
+        // Settings.
+        ("PUT", of_kind, json!({"lease": "1ms"}), "lease", &["1ms", "10ms"]),
+        ("PATCH", of_kind, json!({"lease": "2d"}), "lease", &["86400s"]),
+        (
+            "PUT",
+            of_kind,
+            json!({"backoff": {"base": "11000 days"}}),
+            "backoff.base",
+            &["first delay"],
+        ),
+        (
+            "PUT",
+            of_kind,
+            json!({"backoff": {"max": "11000 days"}}),
+            "backoff.max",
+            &["longest delay"],
+        ),
+        ("PUT", of_kind, json!({"backoff": {"base": "x"}}), "backoff.base", &["\"x\""]),
+        ("PATCH", of_kind, json!({"retention": {"age": "-1s"}}), "retention.age", &["\"-1s\""]),
+        // Schedules.
+        ("PUT", schedule, json!({"next": "sometimes"}), "next", &["\"sometimes\""]),
+        ("PUT", schedule, json!({"next": "now", "id": "s"}), "id", &["path"]),
+        ("PUT", schedule, json!({"next": "now", "when": "x".repeat(257)}), "when", &["257", "256"]),
+        (
+            "PUT",
+            schedule,
+            json!({"next": "now", "time_zone": "x".repeat(257)}),
+            "time_zone",
+            &["257"],
+        ),
+        ("PUT", schedule, json!({"next": "now", "body_base64": "?"}), "body_base64", &["base64"]),
+        (
+            "POST",
+            tick,
+            json!({"expected": "x", "next": "now", "put": true}),
+            "expected",
+            &["\"x\""],
+        ),
+        ("POST", tick, json!({"expected": "now", "next": "1s", "put": true}), "next", &["in 1s"]),
+        // Other requests.
+        (
+            "POST",
+            "/v1/kinds/mail/restore",
+            json!({"generation": u64::MAX, "fence": 0, "jobs": []}),
+            "generation",
+            &["4503599627370496"],
+        ),
+        (
+            "POST",
+            "/v1/kinds/mail/restore",
+            json!({"generation": 0, "fence": 1u64 << 53, "jobs": []}),
+            "fence",
+            &["4503599627370496"],
+        ),
+    ] {
+        let problem = trial.json(method, path, &body);
+        let shown: String = body.to_string().chars().take(100).collect();
+        assert_eq!(problem["field"], field, "{method} {path} {shown}: {problem}");
+        assert_problem(&problem, "invalid", words);
+    }
+    // None of the requests changed anything.
+    let kinds = trial.server.get("/v1/kinds").json();
+    assert_eq!(kinds["kinds"].as_array().map(Vec::len), Some(1), "{kinds}");
+}
+
+#[test]
+fn an_invalid_entry_is_named_with_its_index() {
+    let server = Server::start();
+    let mut client = server.client();
+    let id = "i".repeat(513);
+    for (path, list, entry, field, words) in [
+        ("/v1/put", "jobs", json!({"kind": "a/b", "id": "x"}), "kind", &["'/'"][..]),
+        ("/v1/put", "jobs", json!({"kind": "", "id": "x"}), "kind", &["empty"]),
+        ("/v1/put", "jobs", json!({"id": "x"}), "kind", &["missing"]),
+        ("/v1/put", "jobs", json!({"kind": "k", "id": id}), "id", &["513", "512"]),
+        ("/v1/put", "jobs", json!({"kind": "k", "id": ""}), "id", &["empty"]),
+        ("/v1/put", "jobs", json!({"kind": "k"}), "id", &["missing"]),
+        ("/v1/put", "jobs", json!({"kind": "k", "id": "x", "due": "x"}), "due", &["\"x\""]),
+        (
+            "/v1/put",
+            "jobs",
+            json!({"kind": "k", "id": "x", "delay": "11000 d"}),
+            "delay",
+            &["may be"],
+        ),
+        (
+            "/v1/put",
+            "jobs",
+            json!({"kind": "k", "id": "x", "due": "2100-01-01"}),
+            "due",
+            &["may be"],
+        ),
+        (
+            "/v1/put",
+            "jobs",
+            json!({"kind": "k", "id": "x", "body_base64": "?"}),
+            "body_base64",
+            &["base64"],
+        ),
+        ("/v1/kinds/k/jobs", "jobs", json!({"id": ""}), "id", &["empty"]),
+        ("/v1/change", "jobs", json!({"kind": "/", "id": "x", "what": "cancel"}), "kind", &["'/'"]),
+        ("/v1/change", "jobs", json!({"kind": "k", "id": "", "what": "cancel"}), "id", &["empty"]),
+        ("/v1/ack", "leases", json!({"receipt": ""}), "receipt", &["no receipt"]),
+        ("/v1/ack", "leases", json!({"receipt": "nonsense"}), "receipt", &["\"nonsense\""]),
+        ("/v1/ack", "leases", json!({"receipt": "1.1.k"}), "receipt", &["\"1.1.k\""]),
+        ("/v1/ack", "leases", json!({"receipt": "1.1.k/"}), "receipt", &["empty"]),
+        ("/v1/ack", "leases", json!({"receipt": "1.1./x"}), "receipt", &["empty"]),
+        ("/v1/ack", "leases", json!({"receipt": "x.1.k/x"}), "receipt", &["no receipt"]),
+        (
+            "/v1/ack",
+            "leases",
+            json!({"receipt": "11111111111111111.1.k/x"}),
+            "receipt",
+            &["no receipt"],
+        ),
+        ("/v1/ack", "leases", json!({"receipt": "-1.1.k/x"}), "receipt", &["no receipt"]),
+        ("/v1/ack", "leases", json!({"receipt": "1.1.k/x", "how": "ack"}), "how", &["path"]),
+        (
+            "/v1/ack",
+            "leases",
+            json!({"receipt": "1.1.k/x", "delay": "1s"}),
+            "delay",
+            &["ack has no delay"],
+        ),
+        ("/v1/settle", "leases", json!({"receipt": "1.1.k/x"}), "how", &["missing"]),
+        ("/v1/requeue", "leases", json!({"receipt": "1.1.k/x"}), "delay", &["needs"]),
+        ("/v1/retry", "leases", json!({"receipt": "1.1.k/x", "delay": "x"}), "delay", &["\"x\""]),
+        ("/v1/extend", "leases", json!({"receipt": "1.1.k/x", "lease": "x"}), "lease", &["\"x\""]),
+        ("/v1/kinds/k/cancel", "ids", json!(""), "", &["empty"]),
+        ("/v1/kinds/k/revive", "ids", json!(id), "", &["513"]),
+    ] {
+        let results = client.call("POST", path, json!({list: [entry]})).results();
+        let problem = &results[0]["error"];
+        assert_problem(problem, "invalid", words);
+        let dot = if field.is_empty() { "" } else { "." };
+        assert_eq!(problem["field"], format!("{list}[0]{dot}{field}"), "{entry}: {problem}");
+    }
+    assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}));
+}
+
+#[test]
+fn invalid_paths_and_query_parameters_are_rejected() {
+    let mut trial = Trial::new();
+    let (id, kind) = ("i".repeat(513), "k".repeat(129));
+    let jobs = |rest: &str| format!("/v1/kinds/kept/jobs{rest}");
+    for (method, path, name, words) in [
+        ("GET", jobs(&format!("/{id}")), "invalid", &["id", "513", "512"][..]),
+        ("DELETE", jobs(&format!("/{id}")), "invalid", &["513"]),
+        ("GET", jobs("/%ff"), "malformed", &["UTF-8", "id"]),
+        ("GET", jobs("/%c3%28"), "malformed", &["UTF-8"]),
+        ("GET", jobs("/"), "no-such-path", &["/v1/kinds/kept/jobs/"]),
+        ("GET", jobs("/a/b"), "no-such-path", &["/a/b"]),
+        ("GET", format!("/v1/kinds/{kind}"), "invalid", &["kind", "129", "128"]),
+        ("GET", "/v1/kinds/a%20b".to_owned(), "invalid", &["' '", "a b"]),
+        ("GET", "/v1/kinds/a%2Fb/jobs".to_owned(), "invalid", &["'/'"]),
+        ("GET", "/v1/kinds/%00".to_owned(), "invalid", &["\\0"]),
+        ("GET", "/v1/kinds/%ff".to_owned(), "malformed", &["UTF-8", "kind"]),
+        ("GET", "/v1/kinds/%C3%BC/jobs/a".to_owned(), "invalid", &["'ü'"]),
+        ("GET", "/v1/kinds/{kind}".to_owned(), "invalid", &["'{'"]),
+        ("POST", "/v1/kinds/a%0D%0Ab/pause".to_owned(), "invalid", &["'\\r'"]),
+        ("GET", "/v1/../v1/kinds".to_owned(), "no-such-path", &[".."]),
+        ("GET", "/v1/%2e%2e/kinds".to_owned(), "no-such-path", &["%2e"]),
+        ("GET", "/%00".to_owned(), "no-such-path", &["%00"]),
+        ("GET", jobs("?limit=0"), "invalid", &["limit", "1 to 1000"]),
+        ("GET", jobs("?limit=1001"), "invalid", &["limit", "1001", "1000"]),
+        ("GET", jobs("?limit=-1"), "malformed", &["limit"]),
+        ("GET", jobs("?limit=abc"), "malformed", &["limit"]),
+        ("GET", jobs("?limit="), "malformed", &["limit"]),
+        ("GET", jobs("?limit=1.5"), "malformed", &["limit"]),
+        ("GET", jobs("?limit=99999999999999999999"), "malformed", &["limit"]),
+        ("GET", jobs("?limit=1&limit=2"), "malformed", &["duplicate", "limit"]),
+        ("GET", jobs("?nonsense=1"), "malformed", &["nonsense"]),
+        ("GET", jobs("?state=nonsense"), "malformed", &["state", "nonsense", "waiting"]),
+        ("GET", jobs("?state="), "malformed", &["state"]),
+        ("GET", jobs("?after="), "invalid", &["after", "empty"]),
+        ("GET", jobs(&format!("?after={id}")), "invalid", &["after", "513"]),
+        ("GET", jobs("?died_before=never"), "invalid", &["died_before", "\"never\""]),
+        ("GET", jobs("?prefix=%ff"), "malformed", &["UTF-8"]),
+        ("GET", jobs("?after=%C3%28"), "malformed", &["UTF-8"]),
+        ("GET", jobs("?%ff=1"), "malformed", &["UTF-8"]),
+        (
+            "GET",
+            "/v1/kinds/kept/upcoming?count=1001".to_owned(),
+            "invalid",
+            &["count", "1001", "1000"],
+        ),
+        ("GET", "/v1/kinds/kept/upcoming?count=-1".to_owned(), "malformed", &["count"]),
+        ("GET", "/v1/kinds/kept/upcoming?span=0s".to_owned(), "invalid", &["span", "empty"]),
+        ("GET", "/v1/kinds/kept/upcoming?span=x".to_owned(), "invalid", &["span", "\"x\""]),
+        ("GET", "/v1/kinds/kept/upcoming?from=x".to_owned(), "invalid", &["from", "\"x\""]),
+        ("DELETE", "/v1/kinds/mail?after=".to_owned(), "invalid", &["after", "empty"]),
+        ("DELETE", "/v1/kinds/mail?all=true".to_owned(), "malformed", &["all"]),
+        ("GET", "/v1/events?kinds=a/b".to_owned(), "invalid", &["kinds", "'/'"]),
+        ("GET", "/v1/events?kinds=".to_owned(), "invalid", &["kinds", "empty"]),
+        ("GET", "/v1/events?x=1".to_owned(), "malformed", &["x"]),
+        ("DELETE", "/v1/kinds/mail/schedules/s".to_owned(), "absent", &["\"s\""]),
+        ("DELETE", "/v1/kinds/mail/schedules/%ff".to_owned(), "malformed", &["UTF-8"]),
+        ("POST", "/v1/kinds/mail/nonsense".to_owned(), "no-such-path", &["nonsense"]),
+        ("BREW", "/v1/kinds".to_owned(), "wrong-method", &[]),
+        ("TRACE", "/v1/kinds".to_owned(), "wrong-method", &[]),
+        ("OPTIONS", "/v1/kinds".to_owned(), "wrong-method", &[]),
+    ] {
+        let problem = trial.refused(&request(method, &path, "", b""));
+        let shown: String = path.chars().take(60).collect();
+        assert_eq!(sort(&problem).name(), name, "{method} {shown}: {problem}");
+        assert_problem(&problem, name, words);
+    }
+    // Unusual but valid.
+    for path in ["/v1/kinds/..", "/v1/kinds/%2e%2e/jobs", "/v1/kinds?x=y", "/healthz?%ff"] {
+        assert_eq!(trial.client.get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_problem_repeats_only_a_short_part_of_the_request() {
+    let mut trial = Trial::new();
+    let long = "\u{1}".repeat(1 << 20);
+    for (path, body) in [
+        ("/v1/claim", json!({long.clone(): 1})),
+        ("/v1/claim", json!({"kinds": [long]})),
+        ("/v1/claim", json!({"kinds": [format!("{}/", "x".repeat(100_000))]})),
+        ("/v1/claim", json!({"kinds": [], "nonce": long})),
+        ("/v1/claim", json!({"kinds": long})),
+        ("/v1/settle", json!({"leases": [{"receipt": "", "how": long}]})),
+    ] {
+        trial.client.start("POST", path, body);
+        let response = trial.client.response();
+        trial.is_refused(&response, path);
+        assert!(response.body.len() < 20_000, "{} bytes", response.body.len());
+        trial.goes_on(&response);
+    }
+    let leases = json!({"leases": [{"receipt": long}, {"receipt": "é".repeat(1 << 20)}]});
+    let response = trial.client.call("POST", "/v1/ack", leases);
+    assert_eq!(response.results().len(), 2);
+    assert!(response.body.len() < 40_000, "{} bytes", response.body.len());
+}

@@ -1,0 +1,160 @@
+//! Lists with pages and filters, and changes by filter.
+
+use crate::api::support::{Client, Server};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Ten waiting jobs (w), ten ready (r), one leased (l) and ten dead (d), which died one minute
+/// after the other.
+fn filled() -> Server {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut put = |id: String, delay: &str| {
+        let path = format!("/v1/kinds/mail/jobs/{id}");
+        client.call("PUT", &path, json!({"delay": delay})).json();
+    };
+    for n in 0..10 {
+        put(format!("d{n}"), "0");
+    }
+    for n in 0..10 {
+        let claimed = server.call("POST", "/v1/claim", json!({"kinds": ["mail"]})).json();
+        let error = if n % 2 == 0 { "Connection REFUSED" } else { "no such address" };
+        let lease = json!({"receipt": claimed["jobs"][0]["receipt"], "error": error});
+        server.call("POST", "/v1/bury", json!({"leases": [lease]})).json();
+        server.clock.advance(Duration::from_secs(60));
+    }
+    put("l".to_owned(), "0");
+    server.call("POST", "/v1/claim", json!({"kinds": ["mail"], "lease": "1d"})).json();
+    for n in 0..10 {
+        put(format!("r{n}"), "0");
+        put(format!("w{n}"), "1h");
+    }
+    server
+}
+
+/// Returns all ids of a list, read page by page.
+fn ids(client: &mut Client, query: &str, limit: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/v1/kinds/mail/jobs?limit={limit}{query}{after}");
+        let page = client.get(&path).json();
+        let jobs = page["jobs"].as_array().expect("there are jobs");
+        assert!(jobs.len() <= limit);
+        ids.extend(jobs.iter().map(|job| job["id"].as_str().expect("it has an id").to_owned()));
+        match &page["cursor"] {
+            Value::Null => return ids,
+            cursor => after = format!("&after={}", cursor.as_str().expect("it is text")),
+        }
+    }
+}
+
+#[test]
+fn a_list_has_all_matching_jobs_in_pages_of_any_size() {
+    let server = filled();
+    let mut client = server.client();
+    for (query, expected) in [
+        ("", 31),
+        ("&state=waiting", 10),
+        ("&state=ready", 10),
+        ("&state=leased", 1),
+        ("&state=dead", 10),
+        ("&prefix=d", 10),
+        ("&prefix=", 31),
+        ("&prefix=w7", 1),
+        ("&prefix=x", 0),
+        ("&state=dead&prefix=r", 0),
+        ("&error=refused", 5),
+        ("&error=No+Such%20Address", 5),
+        ("&error=", 10),
+        ("&error=other", 0),
+        ("&died_before=2026-12-01T08:05:00Z", 5),
+        ("&died_before=1+minute+ago&error=refused", 5),
+        ("&died_before=2026-12-01T08:05:00Z&error=refused&state=dead&prefix=d", 3),
+        ("&state=ready&error=refused", 0),
+    ] {
+        for limit in [1, 3, 10, 1000] {
+            let ids = ids(&mut client, query, limit);
+            assert_eq!(ids.len(), expected, "{query} {limit}: {ids:?}");
+            assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+        }
+    }
+    let page = client.get("/v1/kinds/mail/jobs").json();
+    assert_eq!(page["jobs"].as_array().map(Vec::len), Some(31));
+    assert_eq!(page["cursor"], Value::Null);
+    // An unused kind.
+    let none = client.get("/v1/kinds/other/jobs?state=dead").json();
+    assert_eq!(none, json!({"jobs": [], "cursor": null}));
+}
+
+#[test]
+fn a_cursor_can_be_any_id() {
+    let server = Server::start();
+    let mut client = server.client();
+    for path in ["%C3%BC%2F%26", "%C3%BC%2F%26b", "a%20b"] {
+        client.call("PUT", &format!("/v1/kinds/mail/jobs/{path}"), json!({})).json();
+    }
+    let first = client.get("/v1/kinds/mail/jobs?limit=2").json();
+    assert_eq!(first["cursor"], "ü/&");
+    let second = client.get("/v1/kinds/mail/jobs?limit=2&after=%C3%BC%2F%26").json();
+    assert_eq!(second["jobs"][0]["id"], "ü/&b");
+}
+
+#[test]
+fn jobs_are_changed_by_id() {
+    let server = filled();
+    let mut client = server.client();
+    let mut change = |verb: &str, ids: Value| {
+        let path = format!("/v1/kinds/mail/{verb}");
+        let results = client.call("POST", &path, json!({"ids": ids})).results();
+        let outcomes = results.iter().map(|result| match result["error"]["type"].as_str() {
+            Some(name) => name.to_owned(),
+            None => result["result"].as_str().unwrap().to_owned(),
+        });
+        outcomes.collect::<Vec<String>>().join(" ").replace("/v1/problems/", "")
+    };
+    assert_eq!(
+        change("cancel", json!(["w0", "l", "d0", "none", ""])),
+        "removed ending removed absent invalid"
+    );
+    assert_eq!(change("run-now", json!(["w1", "r1", "d1", "w0"])), "ready ready revived absent");
+    assert_eq!(change("revive", json!(["d2", "r2", "w2"])), "revived not-dead not-dead");
+    assert_eq!(change("revive", json!([])), "");
+    assert_eq!(client.get("/v1/kinds/mail/jobs/d2").json()["attempts"], 0);
+}
+
+#[test]
+fn matching_jobs_are_changed_in_bounded_steps() {
+    let server = filled();
+    let mut client = server.client();
+    let mut change = |verb: &str, all: Value, limit: usize| {
+        let (mut sums, mut calls) = ([0, 0, 0], 0);
+        let mut request = json!({"all": all, "limit": limit});
+        loop {
+            let response = client.call("POST", &format!("/v1/kinds/mail/{verb}"), request.clone());
+            let response = response.json();
+            let counts =
+                ["matched", "changed", "failed"].map(|name| response[name].as_u64().unwrap());
+            assert!(counts[0] <= limit as u64);
+            (0..3).for_each(|n| sums[n] += counts[n]);
+            calls += 1;
+            match &response["cursor"] {
+                Value::Null => return (sums, calls),
+                cursor => request["after"] = cursor.clone(),
+            }
+        }
+    };
+    let (sums, calls) = change("revive", json!({"state": "dead", "error": "refused"}), 2);
+    assert_eq!(sums, [5, 5, 0]);
+    assert!(calls >= 3, "{calls}");
+    assert_eq!(change("revive", json!({"state": "dead", "error": "refused"}), 2).0, [0, 0, 0]);
+    let before = json!({"died_before": "2026-12-01T08:04:00Z"});
+    assert_eq!(change("run-now", before, 10_000), ([2, 2, 0], 1));
+    assert_eq!(change("run-now", json!({"state": "waiting", "prefix": "w"}), 3).0, [10, 10, 0]);
+    // Only dead jobs can be revived.
+    assert_eq!(change("revive", json!({}), 7).0, [31, 3, 28]);
+    assert_eq!(change("cancel", json!({}), 100).0, [31, 31, 0]);
+    let left = client.get("/v1/kinds/mail/jobs").json();
+    assert_eq!(left["jobs"][0]["id"], "l");
+    assert_eq!(left["jobs"].as_array().map(Vec::len), Some(1));
+}

@@ -1,0 +1,16 @@
+//! The HTTP API over real sockets: what each endpoint does, and what it rejects.
+
+mod bad_input;
+mod bad_requests;
+mod bodies;
+mod claims;
+mod jobs;
+mod kinds;
+mod lists;
+mod mutations;
+mod samples;
+mod schedules;
+mod service;
+mod settle;
+mod support;
+mod transfer;

@@ -1,0 +1,218 @@
+//! The OpenAPI document, problem explanations, health and readiness.
+
+use crate::api::samples::{self, Sample, places};
+use crate::api::support::Server;
+use requeue_http::ProblemType;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
+
+fn document() -> Value {
+    Server::start().get("/v1/openapi.json").json()
+}
+
+/// Returns every operation of the document: path, method, description.
+fn operations(document: &Value) -> Vec<(String, &'static str, &Value)> {
+    let paths = document["paths"].as_object().expect("there are paths");
+    let each = paths.iter().flat_map(|(path, item)| {
+        METHODS.iter().filter_map(move |&method| Some((path.clone(), method, item.get(method)?)))
+    });
+    each.collect()
+}
+
+#[test]
+fn the_document_is_valid() {
+    let document = document();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
+    let mut ids = BTreeSet::new();
+    for (path, method, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path}"));
+        assert!(ids.insert(id), "{id} twice: {method} {path}");
+        assert!(operation["summary"].is_string(), "{method} {path}");
+        // Path templates and path parameters match.
+        let of_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let of_path: BTreeSet<&str> = of_path.collect();
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let declared = parameters.filter(|parameter| parameter["in"] == "path");
+        let declared: BTreeSet<&str> = declared.map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(of_path, declared, "{method} {path}");
+        let responses = operation["responses"].as_object().expect("it is answered");
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path}");
+    }
+    for name in references(&document) {
+        let pointer = name.strip_prefix('#').expect("it is in the document");
+        assert!(document.pointer(pointer).is_some(), "{name}");
+    }
+}
+
+fn references(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str);
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn the_document_describes_all_fields_of_requests() {
+    let document = document();
+    for Sample { method, path, body, .. } in samples::all() {
+        let path = path.replace("/kinds/samples", "/kinds/{kind}");
+        let path = path.replace("/jobs/a", "/jobs/{id}").replace("/schedules/s", "/schedules/{id}");
+        let content = &document["paths"][&path][method.to_lowercase()]["requestBody"]["content"];
+        let schema = &content["application/json"]["schema"];
+        assert!(fits(&document, schema, &body), "{method} {path}: {schema}");
+        let mut more = body.clone();
+        more["nonsense"] = json!(1);
+        assert!(!fits(&document, schema, &more), "{method} {path}");
+        for (_, pointer) in places(&body) {
+            let mut more = body.clone();
+            if let Some(Value::Object(fields)) = more.pointer_mut(&pointer)
+                && !pointer.ends_with("/body")
+            {
+                fields.insert("nonsense".to_owned(), json!(1));
+                assert!(!fits(&document, schema, &more), "{method} {path} {pointer}");
+            }
+        }
+    }
+}
+
+/// Returns whether a value has the required fields of a schema and no unknown ones.
+fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
+    if let Some(name) = schema["$ref"].as_str() {
+        let schema = document.pointer(&name[1..]).expect("it is in the document");
+        return fits(document, schema, value);
+    }
+    if let Some(either) = schema["oneOf"].as_array() {
+        return either.iter().filter(|schema| fits(document, schema, value)).count() == 1;
+    }
+    let is = |name: &str| {
+        schema["type"] == name
+            || schema["type"].as_array().is_some_and(|types| types.iter().any(|one| one == name))
+    };
+    match value {
+        Value::Null => schema.get("type").is_none() || is("null"),
+        Value::Array(values) if is("array") => {
+            values.iter().all(|value| fits(document, &schema["items"], value))
+        }
+        Value::Object(fields) if is("object") => {
+            let required = schema["required"].as_array().into_iter().flatten();
+            let mut required = required.filter_map(Value::as_str);
+            let known = |(name, value): (&String, &Value)| {
+                let schema = schema["properties"].get(name);
+                schema.is_some_and(|schema| fits(document, schema, value))
+            };
+            required.all(|name| fields.contains_key(name)) && fields.iter().all(known)
+        }
+        Value::String(_) => schema.get("type").is_none() || is("string"),
+        Value::Number(_) => schema.get("type").is_none() || is("integer"),
+        Value::Bool(_) => schema.get("type").is_none() || is("boolean"),
+        _ => schema.get("type").is_none(),
+    }
+}
+
+#[test]
+fn the_document_and_the_routes_match() {
+    let server = Server::start();
+    let document = document();
+    let mut client = server.client();
+    for (path, _, _) in operations(&document) {
+        let sample = path.replace("{kind}", "k").replace("{id}", "i").replace("{name}", "bug");
+        let item = &document["paths"][&path];
+        for method in METHODS {
+            // An event stream does not end.
+            if sample == "/v1/events" && method == "get" {
+                continue;
+            }
+            let response = client.call(&method.to_uppercase(), &sample, json!(null));
+            if item.get(method).is_some() {
+                assert!(
+                    !matches!(response.status, 404 | 405) || method == "get" || method == "delete",
+                    "{method} {path}"
+                );
+                assert_ne!(response.status, 405, "{method} {path}");
+            } else {
+                response.is("wrong-method");
+                let allowed = response.header("allow").expect("the allowed methods are listed");
+                let allowed: BTreeSet<String> =
+                    allowed.split(',').map(|method| method.trim().to_lowercase()).collect();
+                let mut expected: BTreeSet<String> =
+                    item.as_object().unwrap().keys().cloned().collect();
+                if expected.contains("get") {
+                    expected.insert("head".to_owned());
+                }
+                assert_eq!(allowed, expected, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_problem_is_explained() {
+    let server = Server::start();
+    let mut client = server.client();
+    for sort in ProblemType::all() {
+        let page = client.get(&format!("/v1/problems/{}", sort.name()));
+        assert_eq!(page.status, 200);
+        assert!(page.header("content-type").unwrap().starts_with("text/plain"));
+        let status = format!("(status {})", sort.status());
+        for part in [sort.name(), sort.title(), &status, sort.advice()] {
+            assert!(page.text().contains(part), "{}: {part}", page.text());
+        }
+    }
+    for name in ["nonsense", "%ff", "%00"] {
+        let response = client.get(&format!("/v1/problems/{name}"));
+        assert!(matches!(response.status, 400 | 404), "{name}");
+        response.problem();
+    }
+}
+
+#[test]
+fn unknown_paths_are_named() {
+    let server = Server::start();
+    for path in ["/v1", "/v1/", "/v2/kinds", "/v1/kinds/", "/v1/kinds/mail/", "/v1/kinds//jobs"] {
+        let problem = server.get(path).problem();
+        assert!(problem["detail"].as_str().unwrap().len() > 10, "{problem}");
+    }
+    let problem = server.get("/v1/nothing?x=y").is("no-such-path");
+    assert!(problem["detail"].as_str().unwrap().contains("/v1/nothing"), "{problem}");
+}
+
+#[test]
+fn head_requests_get_no_body() {
+    let server = Server::start();
+    let mut client = server.client();
+    server.call("PUT", "/v1/kinds/mail/jobs/a", json!({})).json();
+    for path in [
+        "/v1/kinds",
+        "/v1/kinds/mail/jobs/a",
+        "/v1/openapi.json",
+        "/healthz",
+        "/v1/export",
+        "/metrics",
+    ] {
+        let head = client.call("HEAD", path, json!(null));
+        assert_eq!((head.status, head.text()), (200, ""), "{path}");
+        let get = client.get(path);
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+    }
+    let head = client.call("HEAD", "/v1/kinds/mail/jobs/b", json!(null));
+    assert_eq!(head.status, 404);
+    assert_eq!(client.get("/healthz").text(), "ok\n");
+}
+
+#[test]
+fn health_and_readiness_are_reported() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.get("/healthz").text(), "ok\n");
+    assert_eq!(client.get("/readyz").text(), "ready\n");
+    assert!(client.get("/").text().contains("/v1/openapi.json"));
+    assert!(client.get("/metrics").text().contains("# TYPE"));
+    assert_eq!(client.get("/v1/workers").json(), json!({"workers": []}));
+    assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}), "reading creates nothing");
+}
