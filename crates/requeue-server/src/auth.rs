@@ -124,7 +124,8 @@ async fn check(State(access): State<Access>, request: Request, next: Next) -> Re
 
 fn unauthorized() -> Response {
     let detail = "a valid token is required: send the header Authorization: Bearer TOKEN";
-    let mut response = ProblemResponse(Problem::new(ProblemType::Unauthorized, detail)).into_response();
+    let mut response =
+        ProblemResponse(Problem::new(ProblemType::Unauthorized, detail)).into_response();
     let scheme = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response

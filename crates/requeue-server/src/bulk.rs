@@ -1,7 +1,7 @@
 //! Listing, changing and deleting the jobs of a kind by filter, in steps of bounded size.
 
 use requeue_http::Problem;
-use requeue_http::wire::{JobFilter, BulkChangeResult, KindDeleted, ParseContext};
+use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
 use requeue_jobs::limits::MAX_BATCH_BYTES;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
@@ -16,7 +16,7 @@ pub(crate) const MAX_SCANNED: usize = 10_000;
 const PAGE: usize = 100;
 
 /// Which jobs a request applies to.
-pub(crate) struct JobFilter {
+pub(crate) struct BulkFilter {
     state: Option<JobState>,
     prefix: String,
     /// Text that the last error must contain, in lower case.
@@ -24,10 +24,14 @@ pub(crate) struct JobFilter {
     died_before: Option<Timestamp>,
 }
 
-impl JobFilter {
+impl BulkFilter {
     /// Reads the filter of a request. `path` is the prefix of field names in problems.
-    pub(crate) fn read(all: JobFilter, path: &str, reading: &ParseContext) -> Result<Self, Problem> {
-        Ok(JobFilter {
+    pub(crate) fn read(
+        all: JobFilter,
+        path: &str,
+        reading: &ParseContext,
+    ) -> Result<Self, Problem> {
+        Ok(BulkFilter {
             died_before: all.died_before(&format!("{path}died_before"), reading)?,
             state: all.state.map(JobState::from),
             prefix: all.prefix.unwrap_or_default(),
@@ -56,7 +60,7 @@ impl JobFilter {
 pub(crate) async fn list(
     store: &dyn Store,
     kind: Kind,
-    filter: &JobFilter,
+    filter: &BulkFilter,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Page, StoreError> {
@@ -68,7 +72,7 @@ pub(crate) async fn list(
 async fn list_within(
     store: &dyn Store,
     kind: Kind,
-    filter: &JobFilter,
+    filter: &BulkFilter,
     after: Option<JobId>,
     limit: usize,
     scans: &mut usize,
@@ -110,7 +114,7 @@ pub(crate) async fn change(
     store: &dyn Store,
     kind: Kind,
     action: ChangeKind,
-    filter: &JobFilter,
+    filter: &BulkFilter,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<BulkChangeResult, StoreError> {
@@ -247,9 +251,9 @@ mod tests {
         .expect("the job is buried");
     }
 
-    fn refused() -> JobFilter {
+    fn refused() -> BulkFilter {
         let error = Some("refused".to_owned());
-        JobFilter { state: None, prefix: String::new(), error, died_before: None }
+        BulkFilter { state: None, prefix: String::new(), error, died_before: None }
     }
 
     #[test]
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_store_failure_does_not_count_as_a_failed_change() {
-        let all = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let all = BulkFilter { state: None, prefix: String::new(), error: None, died_before: None };
         let failing = PartlyFailingStore::default();
         for (id, done) in [("xa", false), ("a", true)] {
             let id = JobId::new(id).expect("a valid id");
@@ -288,7 +292,8 @@ mod tests {
 
     #[test]
     fn a_failure_after_some_changes_does_not_report_that_nothing_was_done() {
-        let none = JobFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let none =
+            BulkFilter { state: None, prefix: String::new(), error: None, died_before: None };
         let failing = |call| {
             let store = MemoryStore::new();
             put(&store, 0..300);

@@ -102,7 +102,7 @@ impl ClaimQueues {
         kinds: &[Kind],
     ) -> Result<Turn, StoreError> {
         let mut kinds = kinds.to_vec();
-        kinds.problem_type();
+        kinds.sort();
         kinds.dedup();
         let (sender, receiver) = oneshot::channel();
         let (number, is_new) = {

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::wire::Object;
+use requeue_http::wire::JsonObject;
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{JobId, Kind};
 use serde::Serialize;
@@ -23,7 +23,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         is_json(request.headers())?;
         let bytes = Bytes::from_request(request, state).await;
         // If the body was too large or too slow, the connection replaces this response.
-        let bytes = bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
+        let bytes =
+            bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
         Ok(Json(read(&bytes)?))
     }
 }
@@ -53,7 +54,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Tracking the path doubles the cost of parsing: only invalid bodies are parsed that way.
     match serde_json::from_slice(bytes) {
-        Ok(Object(value)) => Ok(value),
+        Ok(JsonObject(value)) => Ok(value),
         Err(_) => read_with_path(bytes),
     }
 }
@@ -61,8 +62,8 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// Parses the body; the error names the field.
 fn read_with_path<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut input = serde_json::Deserializer::from_slice(bytes);
-    let read: Result<Object<T>, _> = serde_path_to_error::deserialize(&mut input);
-    let Object(value) = read.map_err(|error| {
+    let read: Result<JsonObject<T>, _> = serde_path_to_error::deserialize(&mut input);
+    let JsonObject(value) = read.map_err(|error| {
         let path = error.path().to_string();
         let problem = Problem::new(ProblemType::Malformed, error.inner().to_string());
         if path == "." { problem } else { problem.at(path) }

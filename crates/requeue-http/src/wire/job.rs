@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, SuccessorView, Page,
+    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page, SuccessorView,
     WorkerName,
 };
 use serde::{Deserialize, Serialize};

@@ -77,7 +77,8 @@ pub(super) fn read_job(
     }
     if let Some(mut next) = fields.find_object("next")? {
         let (body, due) = (read_body(&mut next)?, next.time("due_ms")?);
-        job.next = Some(SuccessorView { body, due, generation: Generation(next.take("generation")?) });
+        job.next =
+            Some(SuccessorView { body, due, generation: Generation(next.take("generation")?) });
         next.finish()?;
     }
     for mut failure in fields.objects("failures")? {

@@ -58,7 +58,9 @@ pub(super) async fn backup(State(app): State<App>) -> ApiResult<Response> {
         return Err(Problem::new(ProblemType::NotAllowed, detail).into());
     };
     let Ok(lock) = app.backup_lock().try_lock_owned() else {
-        return Err(Problem::new(ProblemType::Busy, "another backup is running; try again later").into());
+        return Err(
+            Problem::new(ProblemType::Busy, "another backup is running; try again later").into()
+        );
     };
     let (writer, body) = BodyWriter::new();
     app.tasks().spawn_blocking(move || {

@@ -10,7 +10,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::Problem;
-use requeue_http::wire::{ClaimResponse, ClaimRequest, WaitRequest};
+use requeue_http::wire::{ClaimRequest, ClaimResponse, WaitRequest};
 use requeue_jobs::{Invalid, StoreError};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

@@ -2,14 +2,14 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::bulk::{self, JobFilter, MAX_SCANNED};
+use crate::bulk::{self, BulkFilter, MAX_SCANNED};
 use crate::extract::{JobPath, Json, KindPath, QueryParams};
 use crate::response::ApiResult;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
-    BulkChangeResult, BatchErrors, ChangeBatch, ChangeDone, ChangeIds, Job, JobPage, JobsQuery, PutBatch,
-    PutDone, PutRequest, Results,
+    BatchErrors, BulkChangeResult, ChangeBatch, ChangeDone, ChangeIds, JobJson, JobPage, JobsQuery,
+    PutBatch, PutDone, PutRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::rules::check_count;
@@ -36,14 +36,14 @@ pub(super) async fn put(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
     params(JobPath),
-    responses((status = 200, body = Job), Problems)
+    responses((status = 200, body = JobJson), Problems)
 )]
 pub(super) async fn get(
     State(app): State<App>,
     JobPath(kind, id): JobPath,
-) -> ApiResult<Json<Job>> {
+) -> ApiResult<Json<JobJson>> {
     match app.store().get(kind.clone(), id.clone()).await? {
-        Some(job) => Ok(Json(Job::from(&job))),
+        Some(job) => Ok(Json(JobJson::from(&job))),
         None => Err(Problem::no_job(&kind, &id).into()),
     }
 }
@@ -128,7 +128,7 @@ pub(super) async fn list(
         let detail = "the limit must be from 1 to 1000";
         return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
     }
-    let filter = JobFilter::read(query.all(), "", &app.reading())?;
+    let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
     let after = cursor(query.after)?;
     let page = bulk::list(&**app.store(), kind, &filter, after, limit).await?;
     Ok(Json(page.into()))
@@ -265,7 +265,7 @@ async fn change_some(
                 let invalid = Invalid::TooMany { what, count, limit: MAX_SCANNED };
                 return Err(Problem::from(invalid).at("limit").into());
             }
-            let filter = JobFilter::read(all, "all.", &app.reading())?;
+            let filter = BulkFilter::read(all, "all.", &app.reading())?;
             let after = cursor(request.after)?;
             let store = &**app.store();
             let done = bulk::change(store, kind, action, &filter, after, limit).await?;

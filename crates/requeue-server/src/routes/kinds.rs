@@ -9,7 +9,7 @@ use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{
-    AfterQuery, KindDeleted, KindStats, Kinds, SettingsPatch, SettingsJson, Upcoming, UpcomingQuery,
+    AfterQuery, KindDeleted, KindStats, Kinds, SettingsJson, SettingsPatch, Upcoming, UpcomingQuery,
 };
 use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
 

@@ -35,9 +35,12 @@ pub(super) async fn set(
     Json(schedule): Json<ScheduleJson>,
 ) -> ApiResult<StatusCode> {
     if schedule.id.is_some() {
-        return Err(Problem::new(ProblemType::Invalid, "the id is part of the path; omit this field")
-            .at("id")
-            .into());
+        return Err(Problem::new(
+            ProblemType::Invalid,
+            "the id is part of the path; omit this field",
+        )
+        .at("id")
+        .into());
     }
     let schedule = schedule.read(id, &app.reading())?;
     app.store().set_schedule(kind, schedule).await?;

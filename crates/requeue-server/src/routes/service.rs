@@ -66,7 +66,7 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
 )]
 pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiResult<String> {
     let Path(name) = name.map_err(invalid_path)?;
-    match ProblemType::named(&name) {
+    match ProblemType::by_name(&name) {
         Some(sort) => {
             let (title, status, advice) = (sort.title(), sort.status(), sort.advice());
             Ok(format!("{name}: {title} (status {status})\n\n{advice}\n"))

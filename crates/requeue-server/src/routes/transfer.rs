@@ -149,7 +149,8 @@ pub(super) async fn import(
         let mut input = BufReader::with_capacity(CHUNK, input);
         block_on(transfer::import(&*store, &mut input, |_| {}))
     });
-    let panicked = |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
+    let panicked =
+        |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
     Ok(Json(imported.await.map_err(panicked)?.map_err(import_problem)?.into()))
 }
 
@@ -163,7 +164,7 @@ fn import_problem(error: TransferError) -> Problem {
     match error {
         TransferError::Store(error) => Problem { detail, ..error.into() },
         TransferError::Refused { source, .. } => Problem { detail, ..source.into() },
-        TransferError::Read { .. } | TransferError::Cut { .. } => {
+        TransferError::Read { .. } | TransferError::Incomplete { .. } => {
             Problem::new(ProblemType::Malformed, detail)
         }
         _ => Problem::new(ProblemType::Invalid, detail),

@@ -3,7 +3,7 @@
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
     Backoff, Body, ClaimedJob, ExpiredLease, FailedAttempt, Generation, JobId, JobState, JobView,
-    Kind, LeaseView, Mode, SuccessorView, Put, PutOutcome, Receipt, Timestamp, WorkerName,
+    Kind, LeaseView, Mode, Put, PutOutcome, Receipt, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;

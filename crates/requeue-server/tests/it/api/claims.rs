@@ -97,7 +97,7 @@ fn one_of_many_waiting_claims_gets_the_job() {
         response["jobs"][0]["id"].as_str().unwrap().to_owned()
     });
     let mut ids: Vec<String> = ids.collect();
-    ids.problem_type();
+    ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 50);
 }
