@@ -5,8 +5,7 @@
 //! same twice is passed over: times, fences, versions; a receipt on the page stands for the one that was
 //! really answered.
 
-mod support;
-
+use crate::support::Dir;
 use requeue_http::Sort;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Deserializer, Value};
@@ -16,11 +15,10 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::Dir;
 
-const HTTP_API: &str = include_str!("../../../docs/http-api.md");
-const OPERATIONS: &str = include_str!("../../../docs/operations.md");
-const README: &str = include_str!("../../../README.md");
+const HTTP_API: &str = include_str!("../../../../docs/http-api.md");
+const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
+const README: &str = include_str!("../../../../README.md");
 
 /// Where the pages have their server.
 const PAGE_ADDRESS: &str = "localhost:7654";

@@ -1,8 +1,5 @@
 //! The service as it is run: real processes, which are killed, stopped, and left by their clients.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod gone;
 mod kills;
 mod load;

@@ -1,7 +1,6 @@
 //! Each verb, on a real server; what is about directories, on those.
 
-mod support;
-
+use crate::support::{Dir, signal_to, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -9,7 +8,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::Stdio;
 use std::thread::JoinHandle;
-use support::{Dir, signal_to, until};
 
 /// The receipt of the one job that is claimed.
 fn claim(dir: &Dir, kind: &str) -> String {

@@ -1,7 +1,7 @@
 //! Two nodes on one Redis.
 
-use crate::load::Load;
-use crate::node::{KIND, LONG, Node, block_on, claim, claim_released};
+use super::load::Load;
+use super::node::{KIND, LONG, Node, block_on, claim, claim_released};
 use crate::support::{Dir, until};
 use requeue_jobs::{Settled, StoreError, Timestamp};
 use requeue_testkit::servers::RedisServer;

@@ -1,6 +1,6 @@
 //! What is read again while it runs.
 
-use crate::node::Node;
+use super::node::Node;
 use crate::support::{Dir, until};
 use requeue_http::HttpStore;
 use requeue_http::client::{Options, Secret};

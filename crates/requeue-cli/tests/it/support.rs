@@ -1,7 +1,5 @@
 //! Runs the program, in a directory of its own.
 
-#![allow(dead_code, reason = "not every test needs all of it")]
-
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -13,17 +11,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of everything that tests wait for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again and again, since other processes ring no bell here.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until there is a value, since other processes cannot notify us. Panics after [`PATIENCE`].
+pub(crate) fn until<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    eventually(poll).unwrap_or_else(|| panic!("timed out while waiting for {what}"))
+}
+
+/// Polls until there is a value. Returns `None` after [`PATIENCE`].
+pub(crate) fn eventually<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = look() {
+        let found = poll();
+        if found.is_some() || Instant::now() > end {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
@@ -80,13 +83,20 @@ impl Dir {
         until(name, written)
     }
 
-    /// The program, here, with nothing of the tester's environment that it looks at.
+    /// The program, to run in this directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+        let mut command = self.clean(Command::new(env!("CARGO_BIN_EXE_requeue")));
+        command.args(args);
+        command
+    }
+
+    /// A command to run in this directory, without the environment variables that the program
+    /// reads.
+    pub(crate) fn clean(&self, mut command: Command) -> Command {
         for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN", "LOG"] {
             command.env_remove(format!("REQUEUE_{name}"));
         }
-        command.args(args).current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
+        command.current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
         command
     }
 
@@ -129,6 +139,18 @@ impl Dir {
         answer
     }
 
+    /// The body of a server's response at this path.
+    pub(crate) fn http_body(&self, url: &str, path: &str) -> String {
+        let address = url.strip_prefix("http://").expect("plain HTTP");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        // HTTP/1.0 has no chunks.
+        let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        response.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
     /// The job, as JSON.
     pub(crate) fn job(&self, kind: &str, id: &str) -> Value {
         self.ask(&["get", kind, id, "--json"]).ok().json()
@@ -146,7 +168,8 @@ impl Drop for Dir {
 /// How it ended.
 #[derive(Debug)]
 pub(crate) struct Done {
-    pub(crate) args: String,
+    #[expect(dead_code, reason = "failed assertions print it")]
+    args: String,
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,

@@ -1,12 +1,10 @@
 //! `serve --otlp`: a span of each request reaches a collector of OpenTelemetry.
 
-mod support;
-
+use crate::support::{Dir, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use support::{Dir, Server};
 
 /// What a collector was sent.
 struct Sent {

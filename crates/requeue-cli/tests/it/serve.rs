@@ -1,12 +1,10 @@
 //! `serve`: how it starts, whom it lets in, and how it ends.
 
-mod support;
-
+use crate::support::{Dir, Server, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
-use support::{Dir, Server, until};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const READ: &str = "only-for-dashboards-and-such";
@@ -42,7 +40,7 @@ fn it_says_where_it_listens_in_one_line_and_ends_well_when_told_to() {
         until("its directory", || dir.path("requeue-data/lock").exists().then_some(()));
         // It may not have come to listen for signals, which then end it as they end any program.
         until("its socket", || listens(&pid).then_some(()));
-        support::signal(&pid, signal);
+        crate::support::signal(&pid, signal);
         let output = child.wait_with_output().expect("it ends");
         let out = String::from_utf8_lossy(&output.stdout);
         let err = String::from_utf8_lossy(&output.stderr);

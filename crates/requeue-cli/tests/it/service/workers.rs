@@ -1,6 +1,6 @@
 //! `requeue work` goes on when its server is killed and started again.
 
-use crate::node::{KIND, Node, block_on};
+use super::node::{KIND, Node, block_on};
 use crate::support::{Dir, await_end, signal, until};
 use requeue_testkit::servers::{RedisServer, free_port};
 use rustix::process::Signal;

@@ -1,6 +1,6 @@
 //! Clients that go away while they claim.
 
-use crate::node::{KIND, Node, block_on, claim_released, read, wish};
+use super::node::{KIND, Node, block_on, claim_released, read, wish};
 use crate::support::{Dir, until};
 use requeue_jobs::{Body, ClaimedJob, JobId, Kind, Put, Settled, Store};
 use requeue_testkit::{Random, check_seeds};

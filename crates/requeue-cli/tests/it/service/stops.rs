@@ -1,7 +1,7 @@
 //! A server is told to stop.
 
-use crate::load::{Load, list};
-use crate::node::{KIND, LONG, Node, block_on, claim};
+use super::load::{Load, list};
+use super::node::{KIND, LONG, Node, block_on, claim};
 use crate::support::Dir;
 use requeue_jobs::{JobState, Settled};
 use requeue_testkit::{Random, check_seeds};

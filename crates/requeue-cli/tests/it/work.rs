@@ -1,11 +1,9 @@
 //! `work --exec`: what commands are given, and what becomes of their jobs however they end.
 
-mod support;
-
+use crate::support::{Dir, Worker, await_end, runs, signal_to, until};
 use rustix::process::Signal;
 use std::io::Read;
 use std::process::{Command, Stdio};
-use support::{Dir, Worker, await_end, runs, signal_to, until};
 
 fn with_job(body: &str) -> Dir {
     put_job(Dir::served(), body)
@@ -136,7 +134,7 @@ fn one_who_left_the_group_does_not_hold_up_the_job() {
     worker.event("done");
     let child = dir.await_file("child");
     assert!(runs(&child));
-    support::kill(&child);
+    crate::support::kill(&child);
     worker.stop();
 }
 

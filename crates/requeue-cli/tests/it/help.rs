@@ -1,8 +1,6 @@
 //! What the program says about itself, and about what it cannot do.
 
-mod support;
-
-use support::Dir;
+use crate::support::Dir;
 
 const VERBS: [&str; 25] = [
     "serve",

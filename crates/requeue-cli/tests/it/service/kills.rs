@@ -1,7 +1,7 @@
 //! A server on a directory is killed, and started again.
 
-use crate::load::{Load, list};
-use crate::node::{KIND, LONG, Node, block_on, claim};
+use super::load::{Load, list};
+use super::node::{KIND, LONG, Node, block_on, claim};
 use crate::support::{Dir, runs, until};
 use requeue_jobs::{Body, Due, JobId, JobState, Kind, Put, Settled, Store, Timestamp};
 use requeue_testkit::{Random, check_seeds};

@@ -1,6 +1,6 @@
 //! Clients that put, claim and ack, and keep what they were answered.
 
-use crate::node::{KIND, LONG, block_on, read};
+use super::node::{KIND, LONG, block_on, read};
 use crate::support::until;
 use requeue_http::HttpStore;
 use requeue_http::client::CallError;
