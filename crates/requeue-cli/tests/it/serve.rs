@@ -103,7 +103,7 @@ fn tokens_decide_who_may_do_what() {
     let args = ["get", "mail", "a", "--server", &server.url, "--token-file", "token"];
     dir.run(&args).ok();
     dir.write("token", "");
-    dir.run(&args).code(1).complains("there is no token in token");
+    dir.run(&args).code(1).complains("the token file token is empty");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_server_copies_its_jobs_to_where_it_was_allowed_to() {
     let made = dir.run(&["backup", "--json", "--server", &server.url]).ok().json();
     let copy = made["directory"].as_str().expect("a directory");
     assert!(copy.starts_with("copies/requeue-20"), "{copy}");
-    dir.run(&["verify", copy]).ok().says("sound: 1 jobs");
+    dir.run(&["verify", copy]).ok().says("sound: 1 job");
     let to = ["backup", "--to", "x", "--server", &server.url];
     dir.run(&to).code(2).complains("--data DIR --to DIR");
     let server = Server::start(&dir, &["--data", "other"]);

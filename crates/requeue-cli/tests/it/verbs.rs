@@ -124,7 +124,7 @@ fn jobs_are_listed_by_state_and_prefix() {
     assert_eq!(ids(&["--prefix", "b"]), ["b1", "b2"]);
     assert_eq!(ids(&["--limit", "3"]), ["a1", "a2", "b1"]);
     let done = dir.ask(&["ls", "mail", "--limit", "3"]).ok();
-    done.says("ID  STATE").complains("there are more");
+    done.says("ID  STATE").complains("there are more jobs");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn leases_are_settled_in_all_ways() {
     let done = dir.ask(&["bury", &receipt, &other, "--error", "hopeless"]).code(1);
     done.says("dead mail/a").complains("leases no job any more");
     assert_eq!(dir.job("mail", "a")["state"], "dead");
-    dir.ask(&["claim", "mail"]).code(3).complains("nothing to claim").complains("--wait");
+    dir.ask(&["claim", "mail"]).code(3).complains("no job to claim").complains("--wait");
     dir.ask(&["claim", "mail", "--wait", "10ms"]).code(3);
 }
 
@@ -165,9 +165,9 @@ fn jobs_are_changed_by_name_or_all_at_once() {
     let some = ["revive", "mail", "--all", "--error", "user", "--json"];
     let none = json!({ "matched": 0, "changed": 0, "failed": 0 });
     assert_eq!(dir.ask(&some).ok().json(), none);
-    dir.ask(&["revive", "mail", "--all"]).ok().says("1 of 1 jobs of kind mail changed");
+    dir.ask(&["revive", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
     dir.ask(&["put", "mail", "later", "x", "--in", "1h"]).ok();
-    dir.ask(&["run-now", "mail", "--all"]).ok().says("1 of 1 jobs");
+    dir.ask(&["run-now", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
     assert_eq!(dir.job("mail", "later")["state"], "ready");
     dir.ask(&["cancel", "mail", "a"]).ok().says("removed mail/a");
     dir.ask(&["cancel", "mail", "a"]).code(3);
@@ -190,7 +190,7 @@ fn kinds_are_set_paused_and_counted() {
     assert_eq!(dir.ask(&["kind", "mail", "--json"]).ok().json(), settings);
     dir.ask(&["kind", "mail", "--lease", "1ms"]).code(2).complains("from 10ms");
     dir.ask(&["kind", "mail"]).ok().says("from 5s to 1h");
-    dir.ask(&["pause", "mail"]).ok().says("mail is paused");
+    dir.ask(&["pause", "mail"]).ok().says("paused mail");
     dir.ask(&["claim", "mail"]).code(3);
     dir.ask(&["stats"]).ok().says("paused");
     dir.ask(&["resume", "mail"]).ok();
@@ -215,7 +215,7 @@ fn a_store_is_exported_and_imported() {
     let import = ["import", "all.jsonl", "--data", "other", "--json"];
     assert_eq!(dir.run(&import).ok().json()["jobs"], 300);
     let again = dir.run(&["import", "all.jsonl", "--data", "other"]).ok();
-    again.says("300 were there already");
+    again.says("300 existed already");
     assert_eq!(dir.run(&["export", "--data", "other"]).ok().out, shown.out);
     let cut: String = shown.out.lines().take(10).map(|line| format!("{line}\n")).collect();
     dir.write("cut.jsonl", cut);
@@ -234,7 +234,7 @@ fn a_directory_is_copied_and_verified() {
     dir.ask(&["put", "mail", "a", "x"]).ok();
     dir.ask(&["backup", "--to", "copy"]).ok().says("copied");
     dir.ask(&["backup", "--to", "copy"]).code(1).complains("is not empty").complains("hint");
-    dir.run(&["verify", "copy"]).ok().says("sound: 1 jobs of 1 kinds");
+    dir.run(&["verify", "copy"]).ok().says("sound: 1 job of 1 kind");
     assert_eq!(dir.run(&["verify", "d", "--json"]).ok().json()["sound"], true);
     dir.run(&["verify", "absent"]).code(1).complains("absent");
     let entries = std::fs::read_dir(dir.path("copy")).expect("a directory");
@@ -247,13 +247,16 @@ fn a_directory_is_copied_and_verified() {
         std::fs::write(&entry, bytes).expect("a file");
     }
     let done = dir.run(&["verify", "copy"]).code(1).says("problem: ");
-    done.complains("copy is damaged").complains("go back to a copy");
+    done.complains("copy is damaged").complains("restore a copy");
 }
 
 #[test]
 fn a_bench_measures_and_leaves_nothing_behind() {
     let dir = Dir::new();
-    dir.run(&["bench", "--time", "10ms"]).ok().says("put, one by one").says("late by");
+    dir.run(&["bench", "--time", "10ms"])
+        .ok()
+        .says("put, single")
+        .says("delay from due time to claim");
     let lines = dir.run(&["bench", "--time", "10ms", "--data", "sub", "--json"]).ok().lines();
     assert!(lines.iter().all(|line| line["p99_seconds"].is_f64()), "{lines:?}");
     let names = std::fs::read_dir(dir.path("")).expect("a directory");
@@ -291,7 +294,7 @@ fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
     let listed = dir.ask(&["ls", "mail", "--all"]).ok();
     assert_eq!(listed.out.matches("STATE").count(), 1);
     assert_eq!(listed.out.lines().count(), 2501);
-    dir.ask(&["ls", "none"]).ok().complains("there are no such jobs of kind none");
+    dir.ask(&["ls", "none"]).ok().complains("no jobs of kind none match");
 }
 
 /// A server that gives these answers, a connection each, and then is gone. Answers what it was
@@ -364,7 +367,7 @@ fn an_export_does_not_replace_what_is_no_file() {
         let pipe = pipe.clone();
         std::thread::spawn(move || std::fs::read_to_string(pipe).expect("it is text"))
     };
-    dir.ask(&["export", "pipe"]).ok().says("exported 1 jobs");
+    dir.ask(&["export", "pipe"]).ok().says("exported 1 job of 1 kind");
     assert!(pipe.metadata().expect("it is there").file_type().is_fifo());
     assert!(reading.join().expect("it is read").contains("\"mail\""));
     // A link is followed.
@@ -378,12 +381,12 @@ fn an_export_does_not_replace_what_is_no_file() {
 #[test]
 fn a_directory_without_jobs_is_not_sound() {
     let dir = Dir::new();
-    dir.run(&["verify", "."]).code(1).complains("there are no jobs in .");
+    dir.run(&["verify", "."]).code(1).complains(". is not a data directory");
     dir.run(&["verify", "none"]).code(1);
     dir.ask(&["put", "mail", "a"]).ok();
-    dir.run(&["verify", "d"]).ok().says("sound: 1 jobs");
+    dir.run(&["verify", "d"]).ok().says("sound: 1 job");
     let served = Dir::served();
-    served.run(&["verify", "d"]).code(4).complains("hint: verify a copy (requeue backup)");
+    served.run(&["verify", "d"]).code(4).complains("hint: verify a copy made by `requeue backup`");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_command_that_hangs_is_ended_with_all_that_it_started() {
     let exec = "sleep 600 & echo $! > child; wait";
     let args = ["mail", "--timeout", "300ms", "--exec", exec];
     let mut worker = Worker::start(&dir, &args);
-    assert_eq!(worker.event("failed")["error"], "it took longer than 300ms");
+    assert_eq!(worker.event("failed")["error"], "timed out after 300ms");
     await_end(&dir.await_file("child"));
     worker.stop();
 }
@@ -89,7 +89,7 @@ fn a_command_that_ignores_sigterm_is_killed() {
     let dir = with_job("x");
     let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done";
     let mut worker = Worker::start(&dir, &["mail", "--timeout", "500ms", "--exec", exec]);
-    assert_eq!(worker.event("failed")["error"], "it took longer than 500ms");
+    assert_eq!(worker.event("failed")["error"], "timed out after 500ms");
     // Had it not come to ignore it, this would show nothing.
     await_end(&dir.await_file("pid"));
     worker.stop();
@@ -171,7 +171,7 @@ fn what_does_not_end_in_time_is_ended_and_its_job_retried() {
     let pid = dir.await_file("pid");
     worker.signal(Signal::INT);
     assert_eq!(worker.event("killing")["id"], "a");
-    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.event("failed")["error"], "the worker was stopped");
     assert_eq!(worker.end().0, Some(1));
     await_end(&pid);
     let job = dir.job("mail", "a");
@@ -189,7 +189,7 @@ fn a_second_signal_does_not_wait_and_a_third_kills() {
     worker.signal(Signal::TERM);
     worker.event("killing");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.event("failed")["error"], "the worker was stopped");
     assert_eq!(worker.end().0, Some(1));
     await_end(&pid);
 }
@@ -212,14 +212,14 @@ fn as_many_commands_run_at_once_as_are_allowed() {
 #[test]
 fn a_worker_that_cannot_work_says_why() {
     let dir = with_job("x");
-    dir.ask(&["work", "mail"]).code(2).complains("--exec <CMD>");
-    dir.ask(&["work", "--exec", "true"]).code(2).complains("<KINDS>");
-    dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("there is no command");
+    dir.ask(&["work", "mail"]).code(2).complains("--exec <COMMAND>");
+    dir.ask(&["work", "--exec", "true"]).code(2).complains("<KIND>");
+    dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("the command is empty");
     dir.ask(&["work", "ma il", "--exec", "true"]).code(2).complains("allowed are");
     let lease = ["work", "mail", "--exec", "true", "--lease", "1ms"];
     dir.ask(&lease).code(2).complains("the lease is 1ms, and may be from 10ms");
     let none = ["work", "mail", "--exec", "true", "--data", "none"];
-    dir.run(&none).code(1).complains("there are no jobs in none");
+    dir.run(&none).code(1).complains("none is not a data directory");
 }
 
 #[test]
