@@ -122,4 +122,16 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn every_command_has_examples_and_its_help_fits_80_columns() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:\n  "), "{name} has no examples");
+            assert!(help.contains(&format!("  requeue {name}")), "{name} has no example");
+            let wide = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{name}");
+        }
+    }
 }

@@ -29,9 +29,9 @@ const TIMER_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without store options, the benchmark uses a temporary directory below the current
-one; with --data DIR, below DIR. With --server or --store, it puts jobs of a kind
-of its own. It removes everything that it created.
+Without store options, the benchmark uses a temporary directory below the
+current one; with --data DIR, below DIR. With --server or --store, it puts jobs
+of a kind of its own. It removes everything that it created.
 
 Examples:
   requeue bench

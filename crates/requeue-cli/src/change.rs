@@ -37,16 +37,16 @@ pub(crate) struct Args {
     /// Id of a job
     #[arg(value_name = "ID", required_unless_present = "all")]
     ids: Vec<String>,
-    /// Change all jobs; `revive` only dead ones and `run-now` only waiting ones
+    /// Select all jobs of the kind; `revive` only dead, `run-now` only waiting ones
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// With --all, only change jobs in this state
+    /// With --all, only select jobs in this state
     #[arg(long, value_enum, requires = "all")]
     state: Option<StateName>,
-    /// With --all, only change jobs whose id begins with PREFIX
+    /// With --all, only select jobs whose id begins with PREFIX
     #[arg(long, default_value = "", hide_default_value = true, requires = "all")]
     prefix: String,
-    /// With --all, only change jobs whose last error contains TEXT
+    /// With --all, only select jobs whose last error contains TEXT
     #[arg(long, value_name = "TEXT", requires = "all")]
     error: Option<String>,
 }

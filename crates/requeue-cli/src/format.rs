@@ -69,10 +69,10 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
         let (at, worker) = (relative(failure.ended_at, now), escape(failure.worker.as_str()));
         lines.push(("failure", format!("{at}, {worker}: {}", escape(error))));
     }
-    lines.push(("content", escape(job.body.content_type())));
+    lines.push(("content type", escape(job.body.content_type())));
     let body = str::from_utf8(job.body.bytes()).map_or_else(|_| body_cell(&job.body), escape);
     lines.push(("body", body));
-    lines.iter().map(|(name, value)| format!("{name:<11} {value}")).collect::<Vec<_>>().join("\n")
+    lines.iter().map(|(name, value)| format!("{name:<13} {value}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -20,6 +20,9 @@ use std::time::Duration;
 const MAX_LINE: usize = 2 * MAX_BODY_LEN;
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "\
+requeue put [OPTIONS] <KIND> <ID> [BODY]
+       requeue put [OPTIONS] --file <FILE>")]
 #[command(after_help = "\
 Examples:
   requeue put mail order-42 '{\"to\":\"ann@example.org\"}' --in 30m

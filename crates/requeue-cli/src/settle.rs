@@ -33,7 +33,7 @@ pub(crate) struct AckArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The job is due again immediately. Release a job if its work has not begun;
+The job is ready again immediately. Release a job if its work has not begun;
 otherwise use `requeue retry`.
 
 Examples:
@@ -64,7 +64,7 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The output tells whether the job was cancelled: then stop working on it.
+If the job was cancelled, the command prints `cancelled`: stop working on it.
 
 Examples:
   RECEIPT=$(requeue claim mail --json | jq -r .receipt)

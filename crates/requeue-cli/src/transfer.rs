@@ -15,8 +15,8 @@ const BUFFER: usize = 1 << 16;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The format is JSON Lines, documented in docs/transfer.md. A file is replaced only
-when the export is complete.
+The format is JSON Lines, documented in docs/transfer.md. An existing file is
+replaced only when the export is complete.
 
 Examples:
   requeue export jobs.jsonl

@@ -29,7 +29,7 @@ fn put_shown_claimed_and_acked(dir: &Dir) {
     dir.ask(&["put", "mail", "a", "{\"n\":2}"]).ok().says("updated mail/a as generation 2");
     let job = dir.job("mail", "a");
     assert_eq!((&job["state"], &job["body"]["n"]), (&"ready".into(), &2.into()));
-    dir.ask(&["get", "mail", "a"]).ok().says("state       ready").says("{\"n\":2}");
+    dir.ask(&["get", "mail", "a"]).ok().says("state         ready").says("{\"n\":2}");
     let claimed = dir.ask(&["claim", "mail", "--json", "--worker", "me"]).ok().json();
     assert_eq!((&claimed["attempt"], &claimed["generation"]), (&1.into(), &2.into()));
     assert_eq!(dir.job("mail", "a")["lease"]["worker"], "me");

@@ -46,7 +46,7 @@ impl Session {
 
     /// Runs a command in the shell. Returns what it prints to stdout, or the error if it fails.
     pub(super) fn bash(&mut self, command: &str) -> Result<String, String> {
-        let command = command.replace(PAGE_PORT, &self.port);
+        let command = self.with_real_port(command);
         let script = format!("{{ {command}\n}} </dev/null 2>stderr; printf '\\n{END}%d\\n' $?\n");
         let stdin = self.shell.stdin.as_mut().expect("it is piped");
         stdin.write_all(script.as_bytes()).map_err(|error| error.to_string())?;
@@ -56,7 +56,7 @@ impl Session {
             let line = line.map_err(|_| "it does not end, or it ends the shell".to_owned())?;
             if let Some(code) = line.strip_prefix(END) {
                 let printed = printed.strip_suffix('\n').unwrap_or(&printed);
-                let printed = printed.replace(&self.port, PAGE_PORT);
+                let printed = self.with_page_port(printed);
                 return match code {
                     "0" => Ok(printed),
                     _ => Err(format!("it ends with {code}: {}", self.file("stderr"))),
@@ -65,6 +65,15 @@ impl Session {
             printed += &line;
             printed.push('\n');
         }
+    }
+
+    // With the colon, since receipts and fences may contain the same digits.
+    fn with_real_port(&self, text: &str) -> String {
+        text.replace(&format!(":{PAGE_PORT}"), &format!(":{}", self.port))
+    }
+
+    fn with_page_port(&self, text: &str) -> String {
+        text.replace(&format!(":{}", self.port), &format!(":{PAGE_PORT}"))
     }
 
     /// A file of the session, or nothing as long as it does not exist.
@@ -107,7 +116,7 @@ impl Session {
         self.has_server = true;
         let listens = || self.file("listening").ends_with('\n').then_some(());
         eventually(listens).ok_or_else(|| format!("it does not start: {}", self.file("log")))?;
-        Ok(self.file("listening").replace(&self.port, PAGE_PORT))
+        Ok(self.with_page_port(&self.file("listening")))
     }
 
     pub(super) fn ensure_server(&mut self) -> Result<(), String> {
