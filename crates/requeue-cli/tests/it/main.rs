@@ -1,6 +1,7 @@
 //! Tests of the `requeue` program as a user runs it. They are one binary, because linking takes
 //! longer than most of the tests.
 
+mod commands;
 mod docs;
 mod help;
 #[cfg(feature = "otel")]
@@ -8,5 +9,4 @@ mod otel;
 mod serve;
 mod service;
 mod support;
-mod verbs;
 mod work;

@@ -1,4 +1,4 @@
-//! Runs the program, in a directory of its own.
+//! Runs the program in temporary directories.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) fn eventually<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// A directory, removed in the end, and perhaps a server on the jobs in it.
+/// A temporary directory, removed on drop, and optionally a server on the store in it.
 pub(crate) struct Dir {
     path: PathBuf,
     server: Option<Server>,
@@ -47,14 +47,14 @@ impl Dir {
         Dir { path, server: None }
     }
 
-    /// With a server, which all verbs ask.
+    /// With a server, which [`Dir::ask`] uses.
     pub(crate) fn served() -> Self {
         let mut dir = Dir::new();
         dir.server = Some(Server::start(&dir, &["--data", "d"]));
         dir
     }
 
-    /// Where the jobs are, for the command line.
+    /// The options that select the store of this directory.
     pub(crate) fn place(&self) -> [&str; 2] {
         match &self.server {
             Some(server) => ["--server", &server.url],
@@ -74,7 +74,7 @@ impl Dir {
         fs::read_to_string(self.path(name)).expect(name)
     }
 
-    /// Waits until a command has written this file, and its line.
+    /// Waits until a command has written a whole line to this file.
     pub(crate) fn await_file(&self, name: &str) -> String {
         let written = || {
             let text = fs::read_to_string(self.path(name)).ok()?;
@@ -100,26 +100,26 @@ impl Dir {
         command
     }
 
-    /// Runs it.
+    /// Runs the program.
     pub(crate) fn run(&self, args: &[&str]) -> Done {
         Done::new(args, self.command(args).output().expect("it starts"))
     }
 
-    /// Runs it on the jobs that are here.
+    /// Runs the program on the store of this directory.
     pub(crate) fn ask(&self, args: &[&str]) -> Done {
         self.run(&[args, &self.place()].concat())
     }
 
-    /// The same, with something on its stdin.
+    /// Runs the program on the store of this directory, with this on its stdin.
     pub(crate) fn feed(&self, args: &[&str], input: &[u8]) -> Done {
         let mut command = self.command(&[args, &self.place()].concat());
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // It answers while it reads.
+        // The program may print while it reads.
         let output = std::thread::scope(|scope| {
             scope.spawn(move || {
-                // It may not want all of it.
+                // The program need not read all of it.
                 let _ = stdin.write_all(input);
             });
             child.wait_with_output().expect("it ends")
@@ -127,7 +127,7 @@ impl Dir {
         Done::new(args, output)
     }
 
-    /// What a server answers at this path, head and all.
+    /// The response of a server to a GET request, with its head.
     pub(crate) fn http(&self, url: &str, path: &str) -> String {
         let address = url.strip_prefix("http://").expect("plain HTTP");
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -139,7 +139,7 @@ impl Dir {
         answer
     }
 
-    /// The body of a server's response at this path.
+    /// The body of the response of a server to a GET request.
     pub(crate) fn http_body(&self, url: &str, path: &str) -> String {
         let address = url.strip_prefix("http://").expect("plain HTTP");
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -160,12 +160,12 @@ impl Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         drop(self.server.take());
-        // Whoever finds it can remove it.
+        // Best effort.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     #[expect(dead_code, reason = "failed assertions print it")]
@@ -205,7 +205,7 @@ impl Done {
         self
     }
 
-    /// Its only line.
+    /// The only line of stdout, as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         let [line] = &self.lines()[..] else { panic!("not one line: {self:#?}") };
@@ -219,7 +219,7 @@ impl Done {
     }
 }
 
-/// `requeue serve`, while it runs.
+/// A running `requeue serve`, killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -231,7 +231,7 @@ impl Server {
         Server::of(dir.command(&[&fixed, args].concat()))
     }
 
-    /// Of a command that is to serve. What it logs goes to where the test's errors go.
+    /// Starts a server by this command. Its log goes to the stderr of the test.
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
@@ -246,15 +246,15 @@ impl Server {
         signal_to(&self.child, signal);
     }
 
-    /// Waits for its end.
+    /// Waits until it exits. Returns the exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
-        until("its end", || self.child.try_wait().expect("it is ours")).code()
+        until("the program to exit", || self.child.try_wait().expect("it is ours")).code()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -265,7 +265,7 @@ pub(crate) fn signal_to(child: &Child, signal: Signal) {
     kill_process(pid, signal).expect("it runs");
 }
 
-/// `requeue work` on the jobs that are here, while it runs.
+/// A running `requeue work`, killed on drop.
 pub(crate) struct Worker {
     child: Child,
     events: Receiver<Value>,
@@ -297,11 +297,11 @@ impl Worker {
         Worker { child, events, err: Some(err) }
     }
 
-    /// The next event of this name; others are passed over.
+    /// Waits for the next event of this name, and skips others.
     #[track_caller]
     pub(crate) fn event(&mut self, name: &str) -> Value {
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect("it still tells");
+            let event = self.events.recv_timeout(PATIENCE).expect("the worker still reports");
             if event["event"] == name {
                 return event;
             }
@@ -313,14 +313,14 @@ impl Worker {
         signal_to(&self.child, signal);
     }
 
-    /// Waits for its end. Answers its code and what was on stderr.
+    /// Waits until it exits. Returns the exit code and stderr.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let status = until("its end", || self.child.try_wait().expect("it is ours"));
+        let status = until("the program to exit", || self.child.try_wait().expect("it is ours"));
         let err = self.err.take().expect("once").join().expect("it is read");
         (status.code(), err)
     }
 
-    /// Stops it while nothing runs.
+    /// Stops it while no command runs. Returns stderr.
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);
         let (code, err) = self.end();
@@ -331,13 +331,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a process runs: neither gone, nor dead and not waited for.
+/// Whether a process runs, and is not a zombie.
 pub(crate) fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
     // `pid (name) state …`
@@ -347,9 +347,9 @@ pub(crate) fn runs(pid: &str) -> bool {
     })
 }
 
-/// Waits until a process does not run any more.
+/// Waits until a process no longer runs.
 pub(crate) fn await_end(pid: &str) {
-    until("the end of a process", || (!runs(pid)).then_some(()));
+    until("a process to exit", || (!runs(pid)).then_some(()));
 }
 
 pub(crate) fn kill(pid: &str) {

@@ -1,10 +1,10 @@
-//! The service as it is run: real processes, which are killed, stopped, and left by their clients.
+//! The service as real processes, which are killed and stopped, and whose clients disconnect.
 
-mod gone;
+mod disconnects;
 mod kills;
 mod load;
 mod node;
 mod nodes;
-mod secrets;
+mod reload;
 mod stops;
 mod workers;

@@ -1,4 +1,4 @@
-//! Each verb, on a real server; what is about directories, on those.
+//! Each command, on a real server or a data directory.
 
 use crate::support::{Dir, signal_to, until};
 use rustix::process::Signal;
@@ -17,7 +17,7 @@ fn claim(dir: &Dir, kind: &str) -> String {
 
 #[test]
 fn a_job_is_put_shown_claimed_and_acked() {
-    // Where no server runs, the same is done by the verbs themselves.
+    // With a server, and on a data directory without one.
     for dir in [Dir::served(), Dir::new()] {
         put_shown_claimed_and_acked(&dir);
     }
@@ -60,7 +60,7 @@ fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
 }
 
 #[test]
-fn a_job_is_due_when_it_is_said_to_be() {
+fn a_job_is_due_at_the_given_time() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "--at", "tomorrow 09:00 Asia/Tokyo"]).ok();
     let due = dir.job("mail", "a")["due"].to_string();
@@ -71,7 +71,7 @@ fn a_job_is_due_when_it_is_said_to_be() {
 }
 
 #[test]
-fn conditions_and_modes_are_obeyed() {
+fn put_conditions_and_modes_apply() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "1", "--in", "1h", "--if-absent"]).ok();
     let again = dir.ask(&["put", "mail", "a", "2", "--if-absent"]).code(1);
@@ -85,7 +85,7 @@ fn conditions_and_modes_are_obeyed() {
 }
 
 #[test]
-fn a_file_of_jobs_is_put_in_its_order() {
+fn the_jobs_of_a_file_are_put_in_order() {
     let dir = Dir::served();
     let lines: String = (0..2500)
         .map(|n| json!({ "kind": "mail", "id": format!("{n:04}"), "body": n }).to_string() + "\n")
@@ -128,7 +128,7 @@ fn jobs_are_listed_by_state_and_prefix() {
 }
 
 #[test]
-fn leases_are_settled_in_all_ways() {
+fn a_lease_can_be_extended_released_retried_and_buried() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "x"]).ok();
     let receipt = claim(&dir, "mail");
@@ -151,7 +151,7 @@ fn leases_are_settled_in_all_ways() {
 }
 
 #[test]
-fn jobs_are_changed_by_name_or_all_at_once() {
+fn jobs_are_changed_by_id_or_with_all() {
     let dir = Dir::served();
     for id in ["a", "b", "c"] {
         dir.ask(&["put", "mail", id, "x"]).ok();
@@ -266,7 +266,7 @@ fn a_bench_measures_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let dir = Dir::served();
     let lines: String = (0..5000)
         .map(|n| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n")
@@ -281,7 +281,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
+fn all_jobs_of_a_file_are_put_even_if_stdout_is_closed() {
     let dir = Dir::served();
     let line = |n| json!({ "kind": "mail", "id": format!("{n:04}") }).to_string() + "\n";
     dir.write("jobs.jsonl", (0..2500).map(line).collect::<String>());
@@ -290,15 +290,15 @@ fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(dir.ask(&["stats", "--json"]).ok().json()["pending"], 2500);
-    // For people a long list comes page by page, too.
+    // A long list is printed in several pages.
     let listed = dir.ask(&["ls", "mail", "--all"]).ok();
     assert_eq!(listed.out.matches("STATE").count(), 1);
     assert_eq!(listed.out.lines().count(), 2501);
     dir.ask(&["ls", "none"]).ok().complains("no jobs of kind none match");
 }
 
-/// A server that gives these answers, a connection each, and then is gone. Answers what it was
-/// asked.
+/// A server that sends these responses, one per connection, and then stops. Returns its URL, and
+/// the request lines that it received.
 fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -330,8 +330,8 @@ fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
 }
 
 #[test]
-fn what_is_set_for_a_kind_is_changed_by_the_server() {
-    // Here it would be read and written back, with what another had set meanwhile.
+fn settings_are_patched_by_the_server() {
+    // If the client read and wrote the settings, it could overwrite concurrent changes.
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a"]).ok();
     let mut set = dir.ask(&["kind", "mail", "--json"]).ok().json();
@@ -344,7 +344,7 @@ fn what_is_set_for_a_kind_is_changed_by_the_server() {
 }
 
 #[test]
-fn where_a_file_of_jobs_fails_half_way_it_is_told_how_far_it_came() {
+fn a_failed_put_of_a_file_reports_how_far_it_got() {
     let dir = Dir::new();
     let line = |n: u32| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n";
     dir.write("jobs.jsonl", (0..1500).map(line).collect::<String>());
@@ -357,7 +357,7 @@ fn where_a_file_of_jobs_fails_half_way_it_is_told_how_far_it_came() {
 }
 
 #[test]
-fn an_export_does_not_replace_what_is_no_file() {
+fn an_export_replaces_only_regular_files() {
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a", "x"]).ok();
     let pipe = dir.path("pipe");
@@ -370,7 +370,7 @@ fn an_export_does_not_replace_what_is_no_file() {
     dir.ask(&["export", "pipe"]).ok().says("exported 1 job of 1 kind");
     assert!(pipe.metadata().expect("it is there").file_type().is_fifo());
     assert!(reading.join().expect("it is read").contains("\"mail\""));
-    // A link is followed.
+    // A symbolic link is followed.
     dir.write("file", "old");
     symlink("file", dir.path("link")).expect("a link");
     dir.ask(&["export", "link"]).ok();
@@ -379,7 +379,7 @@ fn an_export_does_not_replace_what_is_no_file() {
 }
 
 #[test]
-fn a_directory_without_jobs_is_not_sound() {
+fn verify_rejects_a_directory_without_jobs() {
     let dir = Dir::new();
     dir.run(&["verify", "."]).code(1).complains(". is not a data directory");
     dir.run(&["verify", "none"]).code(1);
