@@ -37,13 +37,10 @@ fn requests(example: &Example, method: &str, template: &str) -> bool {
     let Some((before, after)) = example.command.split_once("localhost:7654") else { return false };
     let path = after.split([' ', '\'', '?']).next().unwrap_or_default();
     let fits = |(part, of): (&str, &str)| of.starts_with('{') || part == of;
-    let sends = before.split_once("-X ");
-    let sent = match sends {
+    let has = |option: &str| example.command.contains(&format!(" {option} "));
+    let sent = match before.split_once("-X ") {
         Some((_, rest)) => rest.split(' ').next().unwrap_or_default().to_lowercase(),
-        None if before.contains("-G") => "get".to_owned(),
-        None if [" --json ", " -d "].iter().any(|option| after.contains(option)) => {
-            "post".to_owned()
-        }
+        None if !has("-G") && (has("--json") || has("-d")) => "post".to_owned(),
         None => "get".to_owned(),
     };
     sent == method
