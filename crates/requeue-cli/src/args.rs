@@ -1,79 +1,116 @@
-//! The command line as a whole. What a verb takes is beside what it does.
+//! The command line as a whole. The arguments of each command are in the command's own module.
 
-use crate::failure::EXIT_CODES;
+use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
-use crate::{ask, bench, change, claim, disk, kind, put, serve, settle, shell, transfer, work};
+use crate::{
+    bench, change, claim, disk, generate, inspect, kind, put, serve, settle, transfer, work,
+};
 use clap::{Parser, Subcommand};
+use std::sync::LazyLock;
 
-/// A delay queue: a job is put, falls due, is claimed by a worker, and is acked or retried.
+/// Store jobs until they are due, and hand each to one worker at a time
 ///
-/// `requeue serve` starts a server; the other verbs ask it.
+/// `requeue serve` starts a server. The other commands connect to a server, by default to
+/// http://127.0.0.1:7654. With --data or --store they open a data directory or Redis directly.
 #[derive(Debug, Parser)]
-#[command(name = "requeue", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
-#[command(arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "requeue", version, long_version = LONG_VERSION.as_str())]
+#[command(after_help = GET_STARTED, after_long_help = AFTER_LONG_HELP.as_str())]
+#[command(disable_help_subcommand = true, arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) command: CliCommand,
     #[command(flatten)]
-    pub(crate) place: StoreArgs,
-    /// Answer in JSON: one object per line, with the names of the HTTP API
-    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) store_args: StoreArgs,
+    /// Print JSON, one object per line, with the field names of the HTTP API
+    #[arg(long, global = true, help_heading = "Output options")]
     pub(crate) json: bool,
 }
 
+const GET_STARTED: &str = "\
+Get started:
+  requeue serve                               Start a server
+  requeue put mail order-42 hello --in 5m     Put a job, due in 5 minutes
+  requeue work mail --exec ./send-mail        Run a command for each due job
+  requeue stats                               Show kinds and job counts
+
+Run `requeue COMMAND --help` for details and examples of a command.";
+
+const ENVIRONMENT: &str = "\
+Environment variables:
+  REQUEUE_SERVER      URL of the server, if --server is not given
+  REQUEUE_TOKEN       Token to send to the server, if --token-file is not given
+  REQUEUE_LISTEN, REQUEUE_STORE, REQUEUE_LOG, REQUEUE_READ_TOKEN
+                      Only for `requeue serve`: see its help";
+
+static AFTER_LONG_HELP: LazyLock<String> =
+    LazyLock::new(|| format!("{GET_STARTED}\n\n{ENVIRONMENT}\n\n{EXIT_CODES}"));
+
+/// Printed by `--version`. `-V` prints the first line only.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let (version, os, arch) =
+        (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    let features = if cfg!(feature = "otel") { "otel" } else { "none" };
+    format!("{version}\nplatform: {os} {arch}\noptional features: {features}")
+});
+
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum CliCommand {
     /// Start a server
     Serve(serve::Args),
-    /// Put a job, or a file of jobs
+    /// Put a job, or all jobs of a file
     Put(put::Args),
     /// Show a job
-    Get(ask::GetArgs),
-    /// List jobs of a kind
-    Ls(ask::LsArgs),
-    /// Show all kinds and how many jobs they have
-    #[command(visible_alias = "kinds")]
+    Get(inspect::GetArgs),
+    /// List the jobs of a kind
+    Ls(inspect::LsArgs),
+    /// Show all kinds and their job counts
+    #[command(visible_alias = "kinds", after_help = inspect::STATS_EXAMPLES)]
     Stats,
-    /// Claim jobs, and print their receipts
+    /// Claim due jobs and print their receipts
     Claim(claim::Args),
-    /// Jobs are done
+    /// Mark claimed jobs as done, which removes them
     Ack(settle::AckArgs),
-    /// Jobs failed, and come back as their kind's backoff says
+    /// Report that claimed jobs failed, and schedule the next attempt
     Retry(settle::RetryArgs),
-    /// Jobs were not begun: give them back, with no attempt counted
+    /// Return claimed jobs without counting an attempt
     Release(settle::ReleaseArgs),
-    /// Jobs take longer
+    /// Extend the leases of claimed jobs
     Extend(settle::ExtendArgs),
-    /// Jobs failed, and trying again is of no use
+    /// Report that claimed jobs failed for good, and make them dead
     Bury(settle::BuryArgs),
-    /// Remove jobs; those that are leased end with their lease
+    /// Remove jobs by id
+    #[command(after_help = change::CANCEL_HELP)]
     Cancel(change::Args),
-    /// Let dead jobs start again
+    /// Make dead jobs due now, with no attempts counted
+    #[command(after_help = change::REVIVE_HELP)]
     Revive(change::Args),
-    /// Make jobs due now, whatever their backoff
+    /// Make jobs due now, regardless of their due time and backoff
+    #[command(after_help = change::RUN_NOW_HELP)]
     RunNow(change::Args),
-    /// Claim no more jobs of a kind
+    /// Stop handing out the jobs of a kind
+    #[command(after_help = kind::PAUSE_EXAMPLES)]
     Pause(kind::KindArgs),
-    /// Claim jobs of a kind again
+    /// Hand out the jobs of a paused kind again
+    #[command(after_help = kind::RESUME_EXAMPLES)]
     Resume(kind::KindArgs),
-    /// Show what is set for a kind, or change it
+    /// Show or change the settings of a kind
     Kind(kind::Args),
-    /// Run a command for every job
+    /// Run a shell command for each due job
     Work(work::Args),
-    /// Write all jobs to a file, as JSON Lines
+    /// Write all jobs, schedules and settings to a file
     Export(transfer::ExportArgs),
-    /// Read jobs that were exported, beside those that are there
+    /// Add the jobs, schedules and settings of an export
     Import(transfer::ImportArgs),
-    /// Read all that is in a directory, and say what is wrong with it
+    /// Check a data directory for damage
     Verify(disk::VerifyArgs),
-    /// Copy a directory of jobs
+    /// Copy a data directory
     Backup(disk::BackupArgs),
-    /// Measure how fast jobs are put, claimed and acked here
+    /// Measure the throughput and latency of a store
     Bench(bench::Args),
-    /// Print completions for a shell
-    Completions(shell::CompletionsArgs),
-    /// Print the manual, or write it to a directory
-    Man(shell::ManArgs),
+    /// Print a completion script for a shell
+    Completions(generate::CompletionsArgs),
+    /// Print the manual page, or write all manual pages to a directory
+    Man(generate::ManArgs),
 }
 
 #[cfg(test)]
@@ -82,7 +119,19 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_holds_together() {
+    fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_its_help_fits_80_columns() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:\n  "), "{name} has no examples");
+            assert!(help.contains(&format!("  requeue {name}")), "{name} has no example");
+            let wide = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{name}");
+        }
     }
 }

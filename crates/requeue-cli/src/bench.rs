@@ -1,9 +1,9 @@
-//! `bench`: a quick table of what the store does on this machine.
+//! `bench`: measures throughput and latency of a store.
 
-use crate::failure::{Exit, Failure, Result};
-use crate::out::{Out, Table};
+use crate::error::{CliError, Exit, Result};
+use crate::output::{Output, Table};
 use crate::signals::Signals;
-use crate::store_args::{IfMissing, StoreArgs, Where, open_directory};
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times::{self, rough};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
@@ -15,107 +15,127 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Bytes of each body.
-const BODY: usize = 100;
+/// Size of each body, in bytes.
+const BODY_LEN: usize = 100;
 
-/// Callers that put at the same time.
+/// Number of tasks that put concurrently.
 const CALLERS: usize = 64;
 
-/// Jobs whose lateness is measured, one after the other.
+/// Number of jobs whose lateness is measured.
 const TIMERS: usize = 200;
 
-/// Between two of them.
-const APART: Duration = Duration::from_millis(5);
+/// Time between the due times of two of them.
+const TIMER_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --data, --store and --server: a new directory here. With --data: a new one in that
-directory. What is made is removed in the end. Elsewhere the jobs are of a kind of their own.")]
+Without store options, the benchmark uses a temporary directory below the
+current one; with --data DIR, below DIR. With --server or --store, it puts jobs
+of a kind of its own. It removes everything that it created.
+
+Examples:
+  requeue bench
+  requeue bench --time 10s --store redis://127.0.0.1:6379/")]
 pub(crate) struct Args {
-    /// How long each line is measured
+    /// How long to measure each line of the table
     #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "1s")]
     time: Duration,
 }
 
-pub(crate) async fn bench(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
+pub(crate) async fn bench(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     let name = format!("requeue-bench-{}", std::process::id());
     let kind = Kind::new(name.as_str())?;
-    // Before anything is made, so that it is removed whatever happens.
+    // From here on, a signal does not end the process before it has cleaned up.
     let mut signals = Signals::new()?;
-    let scratch = match place {
+    let scratch = match store_args {
         StoreArgs { server: None, store: None, data, .. } => {
             Some(data.clone().unwrap_or_else(|| ".".into()).join(&name))
         }
         _ => None,
     };
     let Some(scratch) = scratch else {
-        let (store, chosen) = (place.open(IfMissing::Refuse).await?, place.chosen()?);
+        let (store, location) = (store_args.open(IfMissing::Fail).await?, store_args.location()?);
         let measured = interruptible(&mut signals, measure(&store, &kind, args.time)).await;
-        // Also after an error: what was put is in the way of nobody.
+        // Also after an error, so that no jobs are left behind.
         clear(&*store, &kind).await?;
-        return say(out, &shown(&chosen), &measured?);
+        return print(out, &describe(&location), &measured?);
     };
-    let scratch = Scratch::new(scratch)?;
-    let store: Arc<dyn Store> = Arc::new(open_directory(&scratch.0, IfMissing::Make)?);
+    let scratch = ScratchDir::new(scratch)?;
+    let store: Arc<dyn Store> = Arc::new(open_directory(&scratch.0, IfMissing::Create)?);
     let measured = interruptible(&mut signals, measure(&store, &kind, args.time)).await?;
-    let shown = scratch.0.parent().unwrap_or(Path::new(".")).display().to_string();
+    let parent = scratch.0.parent().unwrap_or(Path::new(".")).display().to_string();
     drop(store);
-    say(out, &format!("disk at {shown}"), &measured)
+    print(out, &format!("disk at {parent}"), &measured)
 }
 
-/// Until it is over, or a signal ends it.
+/// Runs until the work is done, or fails when a signal arrives.
 async fn interruptible<T>(
     signals: &mut Signals,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     tokio::select! {
         done = work => done,
-        () = signals.next() => Err(Failure::new(Exit::Refused, "it was interrupted")),
+        () = signals.next() => Err(CliError::new(Exit::Failed, "interrupted")),
     }
 }
 
-fn shown(place: &Where) -> String {
-    match place {
-        Where::Server(url) => url.clone(),
-        Where::Data(directory) => directory.display().to_string(),
-        // An address may have a password in it.
-        Where::Redis(_) => "Redis".to_owned(),
+/// The location for people.
+fn describe(location: &StoreLocation) -> String {
+    match location {
+        StoreLocation::Server(url) => url.clone(),
+        StoreLocation::Data(directory) => directory.display().to_string(),
+        // The URL may contain a password.
+        StoreLocation::Redis(_) => "Redis".to_owned(),
     }
 }
 
-/// A directory of our own, removed in the end.
-struct Scratch(PathBuf);
+/// A temporary directory, which is removed on drop.
+struct ScratchDir(PathBuf);
 
-impl Scratch {
+impl ScratchDir {
     fn new(path: PathBuf) -> Result<Self> {
         let name = path.display().to_string();
         let made = std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))
             .and_then(|()| std::fs::create_dir(&path));
-        made.map_err(|error| Failure::file("make", &name, &error))?;
-        Ok(Scratch(path))
+        made.map_err(|error| CliError::io("create", &name, &error))?;
+        Ok(ScratchDir(path))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // Whoever finds it can remove it.
+        // Best effort.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What a line says.
-struct Line {
+/// A line of the table.
+struct BenchResult {
+    /// What was measured. This is the name in the JSON output, which stays stable.
     what: &'static str,
-    /// Jobs a second. `None`: that is not the point.
+    /// Jobs per second. `None` if only times were measured.
     rate: Option<f64>,
-    /// How long each call took, or how late each job was; sorted.
+    /// How long each call took, or how late each job was. Sorted.
     times: Vec<Duration>,
 }
 
-impl Line {
+impl BenchResult {
     fn new(what: &'static str, jobs: usize, took: Duration, mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
-        Line { what, rate: Some(jobs as f64 / took.as_secs_f64()), times }
+        BenchResult { what, rate: Some(jobs as f64 / took.as_secs_f64()), times }
+    }
+
+    /// What was measured, for people.
+    fn label(&self) -> &'static str {
+        match self.what {
+            "put, one by one" => "put, single",
+            "put, 64 callers" => "put, single, 64 concurrent callers",
+            "put, 1000 at once" => "put, batches of 1000",
+            "claim + ack, one by one" => "claim and ack, single",
+            "claim + ack, 100 at once" => "claim and ack, batches of 100",
+            "late by" => "delay from due time to claim",
+            other => other,
+        }
     }
 
     fn quantile(&self, percent: usize) -> Duration {
@@ -124,7 +144,7 @@ impl Line {
     }
 }
 
-async fn measure(store: &Arc<dyn Store>, kind: &Kind, time: Duration) -> Result<Vec<Line>> {
+async fn measure(store: &Arc<dyn Store>, kind: &Kind, time: Duration) -> Result<Vec<BenchResult>> {
     let jobs = Jobs::new(Arc::clone(store));
     let mut numbers = 0..;
     let mut lines = Vec::new();
@@ -138,9 +158,10 @@ async fn measure(store: &Arc<dyn Store>, kind: &Kind, time: Duration) -> Result<
     Ok(lines)
 }
 
-fn a_put(kind: &Kind, number: u64) -> Put {
-    let id = JobId::new(format!("{number:012}")).expect("it is short");
-    let body = Body::octets(vec![b'x'; BODY]).expect("it is short");
+/// A put with a body of [`BODY_LEN`] bytes.
+fn new_put(kind: &Kind, number: u64) -> Put {
+    let id = JobId::new(format!("{number:012}")).expect("it is within the limits");
+    let body = Body::octets(vec![b'x'; BODY_LEN]).expect("it is within the limits");
     Put::new(kind.clone(), id, body)
 }
 
@@ -151,18 +172,18 @@ async fn puts(
     batch: usize,
     time: Duration,
     numbers: &mut impl Iterator<Item = u64>,
-) -> Result<Line> {
+) -> Result<BenchResult> {
     let (start, mut times, mut count) = (Instant::now(), Vec::new(), 0);
     while start.elapsed() < time {
-        let puts: Vec<Put> = numbers.by_ref().take(batch).map(|n| a_put(kind, n)).collect();
+        let puts: Vec<Put> = numbers.by_ref().take(batch).map(|n| new_put(kind, n)).collect();
         let began = Instant::now();
-        for answer in store.put(puts).await? {
-            answer?;
+        for result in store.put(puts).await? {
+            result?;
             count += 1;
         }
         times.push(began.elapsed());
     }
-    Ok(Line::new(what, count, start.elapsed(), times))
+    Ok(BenchResult::new(what, count, start.elapsed(), times))
 }
 
 async fn many_callers(
@@ -170,12 +191,12 @@ async fn many_callers(
     kind: &Kind,
     time: Duration,
     numbers: &mut impl Iterator<Item = u64>,
-) -> Result<Line> {
-    // Each has ids of its own.
+) -> Result<BenchResult> {
+    // Each task uses ids of its own.
     let from = numbers.next().unwrap_or_default() + 1;
     let step = 1u64 << 32;
     let start = Instant::now();
-    // Those that are left end with this.
+    // Dropping the set stops the tasks that still run.
     let mut callers: JoinSet<_> = (1..=CALLERS as u64)
         .map(|caller| {
             let (jobs, kind) = (jobs.clone(), kind.clone());
@@ -185,7 +206,7 @@ async fn many_callers(
                 while start.elapsed() < time {
                     let began = Instant::now();
                     let id = format!("{number:012}");
-                    jobs.put(kind.as_str(), &id, [b'x'; BODY]).await?;
+                    jobs.put(kind.as_str(), &id, [b'x'; BODY_LEN]).await?;
                     number += 1;
                     times.push(began.elapsed());
                 }
@@ -195,9 +216,9 @@ async fn many_callers(
         .collect();
     let mut times = Vec::new();
     while let Some(caller) = callers.join_next().await {
-        times.extend(caller.expect("it does not panic")?);
+        times.extend(caller.expect("the task does not panic")?);
     }
-    Ok(Line::new("put, 64 callers", times.len(), start.elapsed(), times))
+    Ok(BenchResult::new("put, 64 callers", times.len(), start.elapsed(), times))
 }
 
 async fn claims(
@@ -206,7 +227,7 @@ async fn claims(
     what: &'static str,
     batch: usize,
     time: Duration,
-) -> Result<Line> {
+) -> Result<BenchResult> {
     let (start, mut times, mut count) = (Instant::now(), Vec::new(), 0);
     while start.elapsed() < time {
         let began = Instant::now();
@@ -217,21 +238,22 @@ async fn claims(
         count += claimed.jobs.len();
         let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks = claimed.jobs.into_iter().map(|job| ack(job.receipt)).collect();
-        for answer in jobs.store().settle(acks).await? {
-            answer?;
+        for result in jobs.store().settle(acks).await? {
+            result?;
         }
         times.push(began.elapsed());
     }
-    Ok(Line::new(what, count, start.elapsed(), times))
+    Ok(BenchResult::new(what, count, start.elapsed(), times))
 }
 
-/// How long after their due times jobs are claimed by one who waits for them.
-async fn lateness(jobs: &Jobs, kind: &Kind) -> Result<Line> {
+/// Measures how long after their due times jobs are returned to a waiting claim.
+async fn lateness(jobs: &Jobs, kind: &Kind) -> Result<BenchResult> {
     let first = times::now().saturating_add(Duration::from_millis(100));
-    let due = |n: usize| first.saturating_add(APART * u32::try_from(n).unwrap_or(u32::MAX));
-    let at = |n: usize| Put { due: Due::At(due(n)), ..a_put(kind, n as u64) };
-    for answer in jobs.store().put((0..TIMERS).map(at).collect()).await? {
-        answer?;
+    let due =
+        |n: usize| first.saturating_add(TIMER_INTERVAL * u32::try_from(n).unwrap_or(u32::MAX));
+    let at = |n: usize| Put { due: Due::At(due(n)), ..new_put(kind, n as u64) };
+    for result in jobs.store().put((0..TIMERS).map(at).collect()).await? {
+        result?;
     }
     let (mut times, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
     while times.len() < TIMERS && Instant::now() < end {
@@ -245,10 +267,10 @@ async fn lateness(jobs: &Jobs, kind: &Kind) -> Result<Line> {
         }
     }
     times.sort_unstable();
-    Ok(Line { what: "late by", rate: None, times })
+    Ok(BenchResult { what: "late by", rate: None, times })
 }
 
-/// Removes all jobs of the kind.
+/// Cancels all jobs of the kind.
 async fn clear(store: &dyn Store, kind: &Kind) -> Result<()> {
     let mut query = Query { limit: MAX_BATCH, ..Query::new(kind.clone()) };
     loop {
@@ -260,26 +282,26 @@ async fn clear(store: &dyn Store, kind: &Kind) -> Result<()> {
     }
 }
 
-fn say(out: Out, place: &str, lines: &[Line]) -> Result<()> {
+fn print(out: Output, location: &str, lines: &[BenchResult]) -> Result<()> {
     let mut table = Table::new(&["", "#JOBS/S", "#P50", "#P99"]);
     for line in lines {
         let (p50, p99) = (line.quantile(50), line.quantile(99));
         if out.json {
             let seconds = |time: Duration| time.as_secs_f64();
             let json = serde_json::json!({
-                "store": place, "what": line.what, "jobs_per_second": line.rate.map(f64::round),
+                "store": location, "what": line.what, "jobs_per_second": line.rate.map(f64::round),
                 "p50_seconds": seconds(p50), "p99_seconds": seconds(p99),
             });
-            out.line(&json.to_string())?;
+            out.print_line(&json.to_string())?;
         }
         let rate = line.rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
-        table.row([line.what.to_owned(), rate, fine(p50), fine(p99)]);
+        table.row([line.label().to_owned(), rate, precise(p50), precise(p99)]);
     }
-    if out.json { Ok(()) } else { out.line(&format!("{place}\n{}", table.shown())) }
+    if out.json { Ok(()) } else { out.print_line(&format!("{location}\n{}", table.to_text())) }
 }
 
-/// A short duration.
-fn fine(duration: Duration) -> String {
+/// A duration, with two decimals if it is short.
+fn precise(duration: Duration) -> String {
     if duration < Duration::from_millis(10) {
         format!("{:.2}ms", duration.as_secs_f64() * 1e3)
     } else {

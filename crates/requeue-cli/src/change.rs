@@ -1,31 +1,52 @@
-//! `cancel`, `revive` and `run-now`: jobs by their names, whoever holds them.
+//! `cancel`, `revive` and `run-now`: change jobs by kind and id.
 
-use crate::ask::StateName;
-use crate::failure::{Exit, Failure, Result};
-use crate::out::{Out, plain};
-use crate::shown::{self, OfJob};
+use crate::error::{CliError, Exit, Result};
+use crate::format::{self, JobResult};
+use crate::inspect::StateName;
+use crate::output::{Output, count, escape};
 use crate::store_args::{IfMissing, StoreArgs};
 use requeue_http::wire::ChangeDone;
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{Change, ChangeError, ChangeKind, JobId, JobState, JobView, Kind, Query, Store};
 
+pub(crate) const CANCEL_HELP: &str = "\
+A leased job is removed when its lease ends. Its worker learns of that when it
+extends the lease.
+
+Examples:
+  requeue cancel mail order-42
+  requeue cancel mail --all --state waiting --prefix order-";
+
+pub(crate) const REVIVE_HELP: &str = "\
+Examples:
+  requeue revive mail order-42
+  requeue revive mail --all --error 'connection refused'";
+
+pub(crate) const RUN_NOW_HELP: &str = "\
+Of a leased job, the put that came during the lease is made due now. If there
+is none, the command fails.
+
+Examples:
+  requeue run-now mail order-42
+  requeue run-now mail --all";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Their kind
+    /// Kind of the jobs
     kind: String,
-    /// Their ids
-    #[arg(required_unless_present = "all")]
+    /// Id of a job
+    #[arg(value_name = "ID", required_unless_present = "all")]
     ids: Vec<String>,
-    /// All jobs of the kind; `revive` means the dead ones, `run-now` those that wait
+    /// Select all jobs of the kind; `revive` only dead, `run-now` only waiting ones
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// With --all: only those in this state
+    /// With --all, only select jobs in this state
     #[arg(long, value_enum, requires = "all")]
     state: Option<StateName>,
-    /// With --all: only those whose id begins with this
+    /// With --all, only select jobs whose id begins with PREFIX
     #[arg(long, default_value = "", hide_default_value = true, requires = "all")]
     prefix: String,
-    /// With --all: only those whose latest error has this text in it
+    /// With --all, only select jobs whose last error contains TEXT
     #[arg(long, value_name = "TEXT", requires = "all")]
     error: Option<String>,
 }
@@ -33,50 +54,51 @@ pub(crate) struct Args {
 pub(crate) async fn change(
     args: Args,
     action: ChangeKind,
-    place: &StoreArgs,
-    out: Out,
+    store_args: &StoreArgs,
+    out: Output,
 ) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
     if args.all {
-        let store = place.open(IfMissing::Refuse).await?;
+        let store = store_args.open(IfMissing::Fail).await?;
         return change_all(&*store, kind, args, action, out).await;
     }
     let ids = args.ids.into_iter().map(JobId::new).collect::<Result<Vec<_>, _>>()?;
-    let store = place.open(IfMissing::Refuse).await?;
+    let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
     for ids in ids.chunks(MAX_BATCH) {
         let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), action };
-        let answers = store.change(ids.iter().map(of).collect()).await?;
-        for (id, answer) in ids.iter().zip(answers) {
-            match answer {
+        let results = store.change(ids.iter().map(of).collect()).await?;
+        for (id, result) in ids.iter().zip(results) {
+            match result {
                 Ok(changed) => {
                     let done = ChangeDone::from(changed);
-                    out.say(
-                        || OfJob { kind: kind.as_str(), id: id.as_str(), done },
+                    out.print(
+                        || JobResult { kind: kind.as_str(), id: id.as_str(), done },
                         || {
-                            let (result, id) = (shown::word(done.result), plain(id.as_str()));
+                            let (result, id) =
+                                (format::wire_name(done.result), escape(id.as_str()));
                             format!("{result} {kind}/{id}")
                         },
                     )?;
                 }
                 Err(error) => {
-                    let exit = out.fail(error);
+                    let exit = out.print_error(error);
                     worst = Some(worst.map_or(exit, |worst| worst.worse(exit)));
                 }
             }
         }
     }
-    worst.map_or(Ok(()), |exit| Err(Failure::told_already(exit)))
+    worst.map_or(Ok(()), |exit| Err(CliError::already_reported(exit)))
 }
 
-/// Changes all that match, page by page. A job that changed on its way is left as it is: it is
-/// not what was meant any more.
+/// Changes all jobs that match, page by page. A job that no longer allows the change when its turn
+/// comes is left as it is and counted as failed.
 async fn change_all(
     store: &dyn Store,
     kind: Kind,
     args: Args,
     action: ChangeKind,
-    out: Out,
+    out: Output,
 ) -> Result<()> {
     let state = args.state.map(JobState::from).or(match action {
         ChangeKind::Revive => Some(JobState::Dead),
@@ -99,12 +121,12 @@ async fn change_all(
         let of = |job: &JobView| Change { kind: kind.clone(), id: job.id.clone(), action };
         let changes: Vec<Change> = page.jobs.iter().filter(matches).map(of).collect();
         matched += changes.len() as u64;
-        for answer in store.change(changes).await? {
-            match answer {
+        for result in store.change(changes).await? {
+            match result {
                 Ok(_) => changed += 1,
                 Err(ChangeError::Store(error)) => {
                     failed += 1;
-                    let exit = out.fail(error);
+                    let exit = out.print_error(error);
                     worst = Some(worst.map_or(exit, |worst| worst.worse(exit)));
                 }
                 Err(_) => failed += 1,
@@ -113,9 +135,9 @@ async fn change_all(
         let Some(cursor) = page.cursor else { break };
         query.after = Some(cursor);
     }
-    out.say(
+    out.print(
         || serde_json::json!({ "matched": matched, "changed": changed, "failed": failed }),
-        || format!("{changed} of {matched} jobs of kind {kind} changed"),
+        || format!("changed {changed} of {} of kind {kind}", count(matched, "job")),
     )?;
-    worst.map_or(Ok(()), |exit| Err(Failure::told_already(exit)))
+    worst.map_or(Ok(()), |exit| Err(CliError::already_reported(exit)))
 }

@@ -1,52 +1,67 @@
-//! `verify` and `backup`: a directory of jobs.
+//! `verify` and `backup`: check and copy data directories.
 
-use crate::failure::{Exit, Failure, Result};
-use crate::out::Out;
+use crate::error::{CliError, Exit, Result};
+use crate::output::{Output, count};
 use crate::progress::Bar;
-use crate::store_args::{IfMissing, StoreArgs, Where, no_jobs, open_directory};
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs, open_directory};
 use requeue_disk::{Backup, Corrupt, DiskError, Verified};
 use requeue_http::HttpStore;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Reads every byte and prints each problem with its file and offset. Exits with 0
+if the directory is sound, and with 1 if it is damaged.
+
+Examples:
+  requeue backup --data requeue-data --to copy
+  requeue verify copy")]
 pub(crate) struct VerifyArgs {
-    /// The directory, which nobody may have open: a copy, or that of a server that is stopped
+    /// Data directory; no process may have it open
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-With --data, copies a directory that no server has open. Otherwise asks the server to copy
-its own, which it does while it works, to where it was started to allow it (serve --backups).")]
+Without --data, the server copies its own data directory while it keeps running.
+It must have been started with --backups DIR, and creates the copy below DIR.
+With --data, the command copies a directory that no server has open.
+
+Examples:
+  requeue backup
+  requeue backup --data requeue-data --to copy")]
 pub(crate) struct BackupArgs {
-    /// With --data: to this directory, which must be empty, or not be there yet
+    /// With --data, the directory to copy to; it must be empty or not exist
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }
 
-/// Reads all that is in a directory. Ends with 1 if anything is wrong that stays so.
-pub(crate) fn verify(args: &VerifyArgs, out: Out) -> Result<()> {
+/// Checks a data directory. Fails with [`Exit::Failed`] if it has damage that opening it does not
+/// repair.
+pub(crate) fn verify(args: &VerifyArgs, out: Output) -> Result<()> {
     let bar = Bar::bytes();
     let progress = |progress: requeue_disk::Progress| bar.at(progress.bytes, progress.total);
     let verified = requeue_disk::verify(&args.directory, progress);
     bar.end();
     let found = verified.map_err(|error| match &error {
-        DiskError::InUse { pid, .. } => Failure::of(Exit::Unavailable, &error)
-            .hint(format!("verify a copy (requeue backup), or end that process first: kill {pid}")),
+        DiskError::InUse { pid, .. } => CliError::from_error(Exit::Unavailable, &error).hint(
+            format!("verify a copy made by `requeue backup`, or stop that process: kill {pid}"),
+        ),
         _ => error.into(),
     })?;
     if found.bytes == 0 {
-        // Nothing is wrong with it, but it is not what was meant, and no copy to rely on.
+        // An empty directory has no damage, but it is not a backup that can be relied on.
         return Err(no_jobs(&args.directory));
     }
-    out.say(|| json(&found), || text(&found))?;
+    out.print(|| json(&found), || text(&found))?;
     if found.is_sound() {
         return Ok(());
     }
-    let told = format!("{} is damaged", args.directory.display());
-    Err(Failure::new(Exit::Refused, told).hint("go back to a copy: it was made by requeue backup"))
+    let message = format!("{} is damaged", args.directory.display());
+    Err(CliError::new(Exit::Failed, message)
+        .hint("restore a copy that was made by `requeue backup`"))
 }
 
 fn json(found: &Verified) -> serde_json::Value {
@@ -80,63 +95,74 @@ fn text(found: &Verified) -> String {
     let sound = if found.is_sound() { "sound" } else { "damaged" };
     let Verified { jobs, kinds, groups, tables, bytes, .. } = found;
     lines.push(format!(
-        "{sound}: {jobs} jobs of {kinds} kinds, {groups} groups in the log, {tables} tables, \
-         {bytes} bytes"
+        "{sound}: {} of {}, {} in the log, {}, {}",
+        count(*jobs, "job"),
+        count(*kinds as u64, "kind"),
+        count(*groups, "group"),
+        count(*tables as u64, "table"),
+        count(*bytes, "byte"),
     ));
     lines.join("\n")
 }
 
-pub(crate) async fn backup(args: BackupArgs, place: &StoreArgs, out: Out) -> Result<()> {
-    match (place.chosen()?, args.to) {
-        (Where::Data(directory), Some(to)) => {
+pub(crate) async fn backup(args: BackupArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
+    match (store_args.location()?, args.to) {
+        (StoreLocation::Data(directory), Some(to)) => {
             let copied = copy(&directory, &to)?;
             let (bytes, files) = (copied.bytes, copied.files as u64);
-            let made = Made { directory: to.display().to_string(), files, bytes };
-            out.say(
+            let made = BackupResult { directory: to.display().to_string(), files, bytes };
+            out.print(
                 || &made,
-                || format!("copied {bytes} bytes in {files} files to {}", made.directory),
+                || {
+                    let (bytes, files) = (count(bytes, "byte"), count(files, "file"));
+                    format!("copied {bytes} in {files} to {}", made.directory)
+                },
             )
         }
-        (Where::Data(_), None) => Err(Failure::usage("--data is copied to where --to says")),
-        (Where::Server(_), Some(_)) => {
-            Err(Failure::usage("a server copies to where it was told at its start, and not --to")
-                .hint("for a directory that no server has open: --data DIR --to DIR"))
+        (StoreLocation::Data(_), None) => {
+            Err(CliError::usage("--data needs --to DIR, the directory to copy to"))
         }
-        (Where::Server(url), None) => ask_server(&place.connect(&url)?, out).await,
-        (Where::Redis(_), _) => {
-            Err(Failure::usage("Redis makes its own copies").hint("BGSAVE, or: requeue export"))
+        (StoreLocation::Server(_), Some(_)) => Err(CliError::usage(
+            "--to does not apply to a server, which copies to its --backups DIR",
+        )
+        .hint("to copy a directory that no server has open: --data DIR --to DIR")),
+        (StoreLocation::Server(url), None) => ask_server(&store_args.connect(&url)?, out).await,
+        (StoreLocation::Redis(_), _) => {
+            Err(CliError::usage("backup does not apply to Redis, which makes its own snapshots")
+                .hint("use BGSAVE in redis-cli, or: requeue export"))
         }
     }
 }
 
 fn copy(directory: &Path, to: &Path) -> Result<Backup> {
-    let store = open_directory(directory, IfMissing::Refuse)?;
+    let store = open_directory(directory, IfMissing::Fail)?;
     let bar = Bar::bytes();
     let copied = store.backup(to, |progress| bar.at(progress.bytes, progress.total));
     bar.end();
     Ok(copied?)
 }
 
-/// A copy that was made.
+/// The result of a backup.
 #[derive(Debug, Deserialize, Serialize)]
-struct Made {
+struct BackupResult {
     directory: String,
     files: u64,
     bytes: u64,
 }
 
-async fn ask_server(server: &HttpStore, out: Out) -> Result<()> {
+async fn ask_server(server: &HttpStore, out: Output) -> Result<()> {
     let bar = Bar::bytes();
     let made = server.backup(|bytes, total| bar.at(bytes, total)).await;
     bar.end();
-    let made: Made = serde_json::from_value(made?).map_err(|error| {
-        Failure::new(Exit::Refused, format!("the server's answer is not understood: {error}"))
+    let made: BackupResult = serde_json::from_value(made?).map_err(|error| {
+        CliError::new(Exit::Failed, format!("the server's response is invalid: {error}"))
     })?;
-    out.say(
+    out.print(
         || &made,
         || {
-            let Made { directory, files, bytes } = &made;
-            format!("the server copied {bytes} bytes in {files} files to {directory}")
+            let BackupResult { directory, files, bytes } = &made;
+            let (bytes, files) = (count(*bytes, "byte"), count(*files, "file"));
+            format!("the server copied {bytes} in {files} to {directory}")
         },
     )
 }

@@ -1,8 +1,8 @@
-//! `kind`, `pause` and `resume`: what is set for a kind.
+//! `kind`, `pause` and `resume`: the settings of a kind.
 
-use crate::failure::{Failure, Result};
-use crate::out::Out;
-use crate::store_args::{IfMissing, StoreArgs, Where};
+use crate::error::{CliError, Result};
+use crate::output::Output;
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use requeue_http::Problem;
 use requeue_http::client::path;
@@ -11,47 +11,62 @@ use requeue_jobs::{Kind, Settings};
 use serde::Serialize;
 use std::time::Duration;
 
+pub(crate) const PAUSE_EXAMPLES: &str = "\
+Jobs that are already leased are not affected, and puts are still accepted.
+
+Examples:
+  requeue pause mail";
+
+pub(crate) const RESUME_EXAMPLES: &str = "\
+Examples:
+  requeue resume mail";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct KindArgs {
-    /// Which
+    /// Name of the kind
     #[arg(value_name = "KIND")]
     kind: String,
 }
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Only what is named changes. Jobs that are pending or leased are not touched."
-)]
+#[command(after_help = "\
+Without options, shows the settings. With options, changes only those settings.
+Existing jobs keep their due times and leases.
+
+Examples:
+  requeue kind mail
+  requeue kind mail --max-attempts 5 --backoff 10s --backoff-max 1h
+  requeue kind mail --concurrency none")]
 pub(crate) struct Args {
-    /// Which
+    /// Name of the kind
     kind: String,
-    /// How long a lease is, where a claim does not say
+    /// Length of a lease if a claim does not specify it
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     lease: Option<Duration>,
-    /// A job that fails so often is dead
+    /// Number of failed attempts after which a job is dead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_attempts: Option<u32>,
-    /// How long until a job may come back after its first failure; doubled after each further one
+    /// Time until a retry after the first failure; doubles after each further one
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     backoff: Option<Duration>,
-    /// The longest that it may have to wait
+    /// Maximum time until a retry
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     backoff_max: Option<Duration>,
-    /// Up to this percentage is taken from each wait, at random
+    /// Shorten each time until a retry by a random share, up to this percentage
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     jitter: Option<u8>,
-    /// How many may be leased at once; `none` for any number
+    /// Maximum number of leased jobs; `none` for no limit
     #[arg(long, value_name = "N", value_parser = concurrency)]
     concurrency: Option<Concurrency>,
-    /// How long dead jobs are kept
+    /// How long to keep dead jobs
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     keep_dead: Option<Duration>,
-    /// How many dead jobs are kept, those that died last
+    /// Maximum number of dead jobs to keep; the oldest are removed first
     #[arg(long, value_name = "N")]
     keep_dead_count: Option<usize>,
 }
 
-/// `None`: any number.
+/// A value of `--concurrency`. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Concurrency(Option<u32>);
 
@@ -59,12 +74,12 @@ fn concurrency(text: &str) -> Result<Concurrency, String> {
     if text == "none" {
         return Ok(Concurrency(None));
     }
-    let number = text.parse().map_err(|_| "a number, or `none`".to_owned())?;
+    let number = text.parse().map_err(|_| "expected a number or `none`".to_owned())?;
     Ok(Concurrency(Some(number)))
 }
 
 impl Args {
-    /// What is named, in the words of the API. `None`: nothing is.
+    /// The settings to change, as the HTTP API has them. `None` if there are no options.
     fn patch(&self) -> Option<SettingsPatch> {
         let text = |duration: Option<Duration>| duration.map(times::show_duration);
         let backoff = BackoffPatch {
@@ -85,55 +100,61 @@ impl Args {
     }
 }
 
-/// Shows what is set for a kind, and changes what is named before.
-pub(crate) async fn kind(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
+/// Changes the settings that are given, and shows all settings.
+pub(crate) async fn kind(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
     let settings = match args.patch() {
-        Some(patch) => change(place, &kind, patch).await?,
-        None => place.open(IfMissing::Refuse).await?.settings(kind.clone()).await?,
+        Some(patch) => change(store_args, &kind, patch).await?,
+        None => store_args.open(IfMissing::Fail).await?.settings(kind.clone()).await?,
     };
-    say(out, &kind, &settings)
+    print(out, &kind, &settings)
 }
 
-/// Pauses a kind, or lets it go on.
-pub(crate) async fn pause(args: KindArgs, paused: bool, place: &StoreArgs, out: Out) -> Result<()> {
+/// Pauses or resumes a kind.
+pub(crate) async fn pause(
+    args: KindArgs,
+    paused: bool,
+    store_args: &StoreArgs,
+    out: Output,
+) -> Result<()> {
     let kind = Kind::new(args.kind)?;
     let patch = SettingsPatch { paused: Some(paused), ..SettingsPatch::default() };
-    change(place, &kind, patch).await?;
-    out.say(
+    change(store_args, &kind, patch).await?;
+    out.print(
         || serde_json::json!({ "kind": kind.as_str(), "paused": paused }),
-        || if paused { format!("{kind} is paused") } else { format!("{kind} is not paused") },
+        || format!("{} {kind}", if paused { "paused" } else { "resumed" }),
     )
 }
 
-/// Changes what the patch names. A server does it where the settings are, so that what others
-/// set meanwhile is not written over with what was read here.
-async fn change(place: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
-    let refused = |problem: Problem| Failure::usage(problem.detail);
+/// Changes the settings in the patch and returns all settings. A server applies the patch itself,
+/// so that concurrent changes by others are not overwritten.
+async fn change(store_args: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
+    let refused = |problem: Problem| CliError::usage(problem.detail);
     let reading = ParseContext { now: times::now() };
-    if let Where::Server(url) = place.chosen()? {
+    if let StoreLocation::Server(url) = store_args.location()? {
         let path = path(&["v1", "kinds", kind.as_str()]);
-        let set: SettingsJson = place.connect(&url)?.call("PATCH", &path, Some(&patch)).await?;
+        let set: SettingsJson =
+            store_args.connect(&url)?.call("PATCH", &path, Some(&patch)).await?;
         return set.read(&reading).map_err(refused);
     }
-    let store = place.open(IfMissing::Refuse).await?;
+    let store = store_args.open(IfMissing::Fail).await?;
     let settings = store.settings(kind.clone()).await?;
     let settings = patch.apply(settings, &reading).map_err(refused)?;
     store.set(kind.clone(), settings.clone()).await?;
     Ok(settings)
 }
 
-/// What is set, and for which.
+/// The JSON output: the settings of a kind.
 #[derive(Debug, Serialize)]
-struct OfKind<'a> {
+struct KindSettings<'a> {
     kind: &'a str,
     #[serde(flatten)]
     settings: SettingsJson,
 }
 
-fn say(out: Out, kind: &Kind, settings: &Settings) -> Result<()> {
-    out.say(
-        || OfKind { kind: kind.as_str(), settings: settings.into() },
+fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
+    out.print(
+        || KindSettings { kind: kind.as_str(), settings: settings.into() },
         || {
             let Settings { backoff, retention, .. } = settings;
             let (show, percent) = (times::show_duration, backoff.jitter_percent);
@@ -142,13 +163,16 @@ fn say(out: Out, kind: &Kind, settings: &Settings) -> Result<()> {
                 ("lease", show(settings.lease)),
                 ("max attempts", settings.max_attempts.to_string()),
                 ("backoff", format!("from {} to {}", show(backoff.base), show(backoff.max))),
-                ("jitter", format!("less up to {percent}%")),
+                ("jitter", format!("up to {percent}% shorter")),
                 (
                     "concurrency",
-                    settings.concurrency.map_or_else(|| "any".to_owned(), |n| n.to_string()),
+                    settings.concurrency.map_or_else(|| "no limit".to_owned(), |n| n.to_string()),
                 ),
                 ("paused", if settings.paused { "yes" } else { "no" }.to_owned()),
-                ("keep dead", format!("{}, {} jobs", show(retention.age), retention.count)),
+                (
+                    "keep dead",
+                    format!("up to {} jobs, for {}", retention.count, show(retention.age)),
+                ),
             ];
             lines.map(|(name, value)| format!("{name:<13} {value}")).join("\n")
         },
@@ -171,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_changes() {
+    fn only_the_given_settings_change() {
         let reading = ParseContext { now: times::now() };
         let apply = |line: &str, settings: Settings| {
-            args(line).patch().expect("something is named").apply(settings, &reading).unwrap()
+            args(line).patch().expect("options are given").apply(settings, &reading).unwrap()
         };
         assert_eq!(args("mail").patch(), None);
         let settings = apply("mail --concurrency 3 --backoff 2s", Settings::default());
@@ -186,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn all_that_may_be_named_is_set() {
+    fn every_setting_has_an_option() {
         let line = "mail --lease 1m --max-attempts 2 --backoff 3s --backoff-max 4m --jitter 5 \
                     --concurrency 6 --keep-dead 7d --keep-dead-count 8";
-        let patch = args(line).patch().expect("all is named");
+        let patch = args(line).patch().expect("options are given");
         let reading = ParseContext { now: times::now() };
         let settings = patch.apply(Settings::default(), &reading).unwrap();
         assert_eq!(settings.lease, Duration::from_secs(60));

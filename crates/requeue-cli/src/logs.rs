@@ -1,6 +1,6 @@
-//! What a server logs, and to where.
+//! Logging of the server.
 
-use crate::failure::{Failure, Result};
+use crate::error::{CliError, Result};
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use tracing_subscriber::layer::SubscriberExt;
@@ -8,15 +8,21 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Logs")]
+#[command(next_help_heading = "Log options")]
 pub(crate) struct LogArgs {
-    /// What is logged: error, warn, info, debug, trace, or by module: info,requeue_server=debug
-    #[arg(long, value_name = "FILTER", env = "REQUEUE_LOG", default_value = "info")]
+    /// Log level: error, warn, info, debug or trace; or a filter such as info,requeue_server=debug
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "REQUEUE_LOG",
+        hide_env_values = true,
+        default_value = "info"
+    )]
     log: String,
-    /// How
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// Format of the log, which is written to stderr
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     log_format: Format,
-    /// Send spans to this collector of OpenTelemetry, by HTTP: http://127.0.0.1:4318
+    /// OpenTelemetry collector to send spans to over HTTP, such as http://127.0.0.1:4318
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
@@ -28,17 +34,18 @@ enum Format {
     Json,
 }
 
-/// Sends what is left when it is dropped.
+/// Active logging. Dropping it sends the remaining spans.
 pub(crate) struct Logs {
     #[cfg(feature = "otel")]
     provider: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
 }
 
-/// Logs from now on: to stderr, and where it is asked for to a collector.
+/// Starts logging to stderr and, with `--otlp`, sending spans to a collector.
 pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
     let filter = EnvFilter::try_new(&args.log).map_err(|error| {
-        let told = format!("--log {:?} is no filter: {error}", args.log);
-        Failure::usage(told).hint("a level, as in --log debug, or --log info,requeue_server=debug")
+        let message = format!("--log {:?} is not a valid filter: {error}", args.log);
+        CliError::usage(message)
+            .hint("use a level (--log debug) or --log info,requeue_server=debug")
     })?;
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match args.log_format {
         Format::Json => Box::new(fmt::layer().json().with_writer(std::io::stderr)),
@@ -71,23 +78,24 @@ fn with_spans(
     use opentelemetry_sdk::trace::SdkTracerProvider;
 
     let Some(url) = &args.otlp else { return Ok((layers, None)) };
-    // Beyond this machine a collector beside it takes them on, by TLS.
+    // Only plain HTTP: a collector on this machine can forward spans over TLS.
     if !url.starts_with("http://") {
-        let told = format!("--otlp {url:?} does not begin with http://");
-        return Err(Failure::usage(told).hint("a collector of this machine: http://127.0.0.1:4318"));
+        let message = format!("--otlp {url:?} does not begin with http://");
+        let hint = "use the address of a collector on this machine: http://127.0.0.1:4318";
+        return Err(CliError::usage(message).hint(hint));
     }
     let endpoint = match url.trim_end_matches('/') {
         traces if traces.ends_with("/v1/traces") => traces.to_owned(),
         collector => format!("{collector}/v1/traces"),
     };
     let exporter = SpanExporter::builder().with_http().with_endpoint(endpoint).build();
-    let exporter = exporter.map_err(|error| Failure::usage(format!("--otlp {url:?}: {error}")))?;
+    let exporter = exporter.map_err(|error| CliError::usage(format!("--otlp {url:?}: {error}")))?;
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
         .with_resource(Resource::builder().with_service_name("requeue").build())
         .build();
     let tracer = provider.tracer("requeue");
-    // What exports spans makes requests, whose spans would be exported in turn.
+    // The exporter makes HTTP requests itself; spans of those would be exported in turn.
     let filter = EnvFilter::new("info,hyper=off,reqwest=off,opentelemetry=off");
     layers.push(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(filter).boxed());
     Ok((layers, Some(provider)))
@@ -97,7 +105,7 @@ impl Drop for Logs {
     fn drop(&mut self) {
         #[cfg(feature = "otel")]
         if let Some(provider) = &self.provider {
-            // Whoever is told that spans are lost cannot help it any more.
+            // The program is about to end: an error here would not help anybody.
             let _ = provider.shutdown();
         }
     }

@@ -1,95 +1,105 @@
-//! The `requeue` program: a server of durable jobs, and the verbs to ask it.
+//! The `requeue` program: a server for durable jobs, and its command-line client.
 //!
 //! ```text
-//!   args ──▶ a verb ──▶ StoreArgs::open: HttpStore | DiskStore | RedisStore ──▶ Out: text | JSON
-//!                 └───▶ Failure: error, hint, exit code
+//!   args ──▶ command ──▶ StoreArgs::open: HttpStore | DiskStore | RedisStore ──▶ Output: text | JSON
+//!                  └───▶ CliError: error, hint, exit code
 //! ```
 //!
-//! Each verb is a file: what it takes, what it does, what it prints. All of them work on any
-//! store, since a server is one too.
+//! The module of a command contains its arguments, its work and its output. Commands work on any
+//! store: `HttpStore` implements the same trait as the stores that keep jobs themselves.
 
 mod args;
-mod ask;
 mod bench;
 mod change;
 mod claim;
 mod disk;
-mod failure;
-mod files;
+mod error;
+mod format;
+mod generate;
+mod inspect;
 mod kind;
 mod logs;
-mod out;
+mod open_files;
+mod output;
 mod progress;
 mod put;
 mod serve;
 mod settle;
-mod shell;
-mod shown;
 mod signals;
 mod store_args;
 mod times;
 mod transfer;
 mod work;
 
-use args::{Cli, Verb};
+use args::{Cli, CliCommand};
 use clap::Parser;
-use failure::{Exit, Result};
-use out::Out;
+use error::{Exit, Result};
+use output::Output;
 use requeue_jobs::ChangeKind;
-use settle::Verb as SettleVerb;
+use settle::Action;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (place, json) = (cli.place.clone(), cli.json);
+    let (store_args, json) = (cli.store_args.clone(), cli.json);
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            let hint = if failure.exit == Exit::Unavailable { place.hint(&failure) } else { None };
-            failure.or_hint(hint).report(json)
+        Err(error) => {
+            let hint = if error.exit == Exit::Unavailable { store_args.hint(&error) } else { None };
+            error.or_hint(hint).report(json)
         }
     }
 }
 
-fn run(Cli { verb, place, json }: Cli) -> Result<()> {
-    let out = Out { json };
-    // What needs no runtime.
-    match &verb {
-        Verb::Verify(args) => return disk::verify(args, out),
-        Verb::Completions(args) => return shell::completions(args),
-        Verb::Man(args) => return shell::man(args),
+fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
+    let out = Output { json };
+    // These commands need no runtime.
+    match &command {
+        CliCommand::Verify(args) => return disk::verify(args, out),
+        CliCommand::Completions(args) => return generate::completions(args),
+        CliCommand::Man(args) => return generate::man(args),
         _ => {}
     }
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| failure::Failure::file("start", "threads", &error))?;
+        .map_err(|error| error::CliError::io("start", "threads", &error))?;
     let done = runtime.block_on(async {
-        match verb {
-            Verb::Serve(args) => serve::serve(args, &place, out).await,
-            Verb::Put(args) => put::put(args, &place, out).await,
-            Verb::Get(args) => ask::get(args, &place, out).await,
-            Verb::Ls(args) => ask::ls(args, &place, out).await,
-            Verb::Stats => ask::stats(&place, out).await,
-            Verb::Claim(args) => claim::claim(args, &place, out).await,
-            Verb::Ack(args) => settle::settle(SettleVerb::Ack(args), &place, out).await,
-            Verb::Retry(args) => settle::settle(SettleVerb::Retry(args), &place, out).await,
-            Verb::Release(args) => settle::settle(SettleVerb::Release(args), &place, out).await,
-            Verb::Extend(args) => settle::settle(SettleVerb::Extend(args), &place, out).await,
-            Verb::Bury(args) => settle::settle(SettleVerb::Bury(args), &place, out).await,
-            Verb::Cancel(args) => change::change(args, ChangeKind::Cancel, &place, out).await,
-            Verb::Revive(args) => change::change(args, ChangeKind::Revive, &place, out).await,
-            Verb::RunNow(args) => change::change(args, ChangeKind::RunNow, &place, out).await,
-            Verb::Pause(args) => kind::pause(args, true, &place, out).await,
-            Verb::Resume(args) => kind::pause(args, false, &place, out).await,
-            Verb::Kind(args) => kind::kind(args, &place, out).await,
-            Verb::Work(args) => work::work(args, &place, out).await,
-            Verb::Export(args) => transfer::export(args, &place, out).await,
-            Verb::Import(args) => transfer::import(args, &place, out).await,
-            Verb::Backup(args) => disk::backup(args, &place, out).await,
-            Verb::Bench(args) => bench::bench(args, &place, out).await,
-            Verb::Verify(_) | Verb::Completions(_) | Verb::Man(_) => Ok(()),
+        match command {
+            CliCommand::Serve(args) => serve::serve(args, &store_args, out).await,
+            CliCommand::Put(args) => put::put(args, &store_args, out).await,
+            CliCommand::Get(args) => inspect::get(args, &store_args, out).await,
+            CliCommand::Ls(args) => inspect::ls(args, &store_args, out).await,
+            CliCommand::Stats => inspect::stats(&store_args, out).await,
+            CliCommand::Claim(args) => claim::claim(args, &store_args, out).await,
+            CliCommand::Ack(args) => settle::settle(Action::Ack(args), &store_args, out).await,
+            CliCommand::Retry(args) => settle::settle(Action::Retry(args), &store_args, out).await,
+            CliCommand::Release(args) => {
+                settle::settle(Action::Release(args), &store_args, out).await
+            }
+            CliCommand::Extend(args) => {
+                settle::settle(Action::Extend(args), &store_args, out).await
+            }
+            CliCommand::Bury(args) => settle::settle(Action::Bury(args), &store_args, out).await,
+            CliCommand::Cancel(args) => {
+                change::change(args, ChangeKind::Cancel, &store_args, out).await
+            }
+            CliCommand::Revive(args) => {
+                change::change(args, ChangeKind::Revive, &store_args, out).await
+            }
+            CliCommand::RunNow(args) => {
+                change::change(args, ChangeKind::RunNow, &store_args, out).await
+            }
+            CliCommand::Pause(args) => kind::pause(args, true, &store_args, out).await,
+            CliCommand::Resume(args) => kind::pause(args, false, &store_args, out).await,
+            CliCommand::Kind(args) => kind::kind(args, &store_args, out).await,
+            CliCommand::Work(args) => work::work(args, &store_args, out).await,
+            CliCommand::Export(args) => transfer::export(args, &store_args, out).await,
+            CliCommand::Import(args) => transfer::import(args, &store_args, out).await,
+            CliCommand::Backup(args) => disk::backup(args, &store_args, out).await,
+            CliCommand::Bench(args) => bench::bench(args, &store_args, out).await,
+            CliCommand::Verify(_) | CliCommand::Completions(_) | CliCommand::Man(_) => Ok(()),
         }
     });
-    // A read of stdin that nobody ends would keep it from ending.
+    // A pending read of stdin would block a regular shutdown of the runtime.
     runtime.shutdown_background();
     done
 }

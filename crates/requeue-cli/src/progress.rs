@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How far something long has come.
+/// A progress bar.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
@@ -15,18 +15,19 @@ impl Bar {
     }
 
     fn of(template: &str) -> Self {
-        // Hidden where nobody looks: into a file it would be noise.
+        // Draws nothing if stderr is not a terminal.
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is fine"));
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
         Bar(bar)
     }
 
+    /// Shows that `done` of `total` is done.
     pub(crate) fn at(&self, done: u64, total: u64) {
         self.0.set_length(total.max(done));
         self.0.set_position(done);
     }
 
-    /// Takes it off the screen: what follows says how it ended.
+    /// Removes the bar from the screen. The command prints its result next.
     pub(crate) fn end(self) {
         self.0.finish_and_clear();
     }

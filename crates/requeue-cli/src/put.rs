@@ -1,8 +1,8 @@
-//! `put`: one job, or a file of them.
+//! `put`: puts one job, or all jobs of a file.
 
-use crate::failure::{Exit, Failure, Result};
-use crate::out::{Out, plain};
-use crate::shown::{self, OfJob};
+use crate::error::{CliError, Exit, Result};
+use crate::format::{self, JobResult};
+use crate::output::{Output, escape};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use clap::ValueEnum;
@@ -16,54 +16,62 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes of a line of jobs: a body in base64, and what goes with it.
+/// Maximum length of a line of `--file`, in bytes: a body in base64, and the other fields.
 const MAX_LINE: usize = 2 * MAX_BODY_LEN;
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "\
+requeue put [OPTIONS] <KIND> <ID> [BODY]
+       requeue put [OPTIONS] --file <FILE>")]
 #[command(after_help = "\
 Examples:
-  requeue put order.close order-42 '{\"reason\":\"unpaid\"}' --in 30m
+  requeue put mail order-42 '{\"to\":\"ann@example.org\"}' --in 30m
   requeue put report weekly @report.json --at 'tomorrow 09:00 Europe/Berlin'
-  echo hello | requeue put mail a - --if-absent
+  echo hello | requeue put mail greeting - --if-absent
   requeue put --file jobs.jsonl
 
-Without --content-type, a JSON object or array is application/json, other text is
-text/plain, and the rest is application/octet-stream.
+Durations: 250ms, 90s, 5m, 1h30m, 2 days. Times: 2026-12-01T09:00:00+01:00,
+'2026-12-01 09:00 Europe/Berlin', 'monday 08:30'; without a time zone, they are
+in the zone of this machine.
 
-A line of --file: {\"kind\":\"mail\",\"id\":\"a\",\"body\":{…},\"delay\":\"5m\"}; also body_text,
-body_base64, content_type, due, mode, max_wait, if_absent, if_generation: as in the HTTP API,
-where times without a zone are in UTC.")]
+Each line of --file is a JSON object with the fields of the HTTP API: kind, id,
+body or body_text or body_base64, content_type, delay or due, mode, max_wait,
+if_absent, if_generation. There, times without a time zone are in UTC:
+  {\"kind\":\"mail\",\"id\":\"order-42\",\"body\":{\"n\":1},\"delay\":\"5m\"}")]
 pub(crate) struct Args {
-    /// What sort of job it is: A-Z a-z 0-9 . _ -
+    /// Kind of the job; letters, digits and . _ -
     #[arg(required_unless_present = "file")]
     kind: Option<String>,
-    /// Which of its kind; the same id twice is the same job
+    /// Id of the job; a put with the id of an existing job updates that job
     #[arg(required_unless_present = "file")]
     id: Option<String>,
-    /// What it carries: a text, - for stdin, or @FILE
+    /// Body of the job: text, - to read stdin, or @FILE to read a file [default: empty]
     body: Option<String>,
-    /// Due after this long: 5m, 1h30m, 2 days
-    #[arg(long = "in", value_name = "DELAY", value_parser = times::duration, conflicts_with = "at")]
+    /// Time until the job is due, such as 5m or 1h30m [default: due now]
+    #[arg(long = "in", value_name = "DURATION", value_parser = times::duration, conflicts_with = "at")]
     delay: Option<Duration>,
-    /// Due at this time: 2026-12-01T09:00:00+01:00, tomorrow 09:00 Europe/Berlin
-    #[arg(long, value_name = "WHEN", value_parser = times::time)]
+    /// Time at which the job is due, such as 'tomorrow 09:00 Europe/Berlin'
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
     at: Option<Timestamp>,
-    /// What the body is
+    /// Media type of the body [default: guessed from the body]
+    ///
+    /// By default, a JSON object or array is application/json, other text is text/plain, and
+    /// anything else is application/octet-stream.
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// What becomes of a job that waits already
+    /// How to update a job that is already pending
     #[arg(long, value_enum, default_value_t = ModeName::Replace)]
     mode: ModeName,
-    /// How long a debounced job waits at most, counted from its first put
+    /// With --mode debounce, the maximum time from the first put to the due time
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     max_wait: Option<Duration>,
-    /// Only if there is no such job, not even a leased or a dead one
+    /// Fail if the job exists, in any state
     #[arg(long, conflicts_with = "if_generation")]
     if_absent: bool,
-    /// Only if nothing was put since the put that answered this
+    /// Fail unless the latest put of the job returned generation N
     #[arg(long, value_name = "N")]
     if_generation: Option<u64>,
-    /// Put the jobs of this file, one JSON object per line; - for stdin
+    /// Put all jobs of a file, one JSON object per line; - to read stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "id", "body", "delay", "at",
         "content_type", "mode", "max_wait", "if_absent", "if_generation"])]
     file: Option<String>,
@@ -71,46 +79,47 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
-    /// the last write wins
+    /// Replace body and due time
     Replace,
-    /// the body is replaced, the sooner time stays
+    /// Replace the body, and keep the earlier due time
     Earliest,
-    /// nothing changes
+    /// Change nothing
     Keep,
-    /// the body is replaced, and the time too, but never past --max-wait
+    /// Replace body and due time, but never delay the job beyond --max-wait
     Debounce,
 }
 
 fn mode(name: ModeName, max_wait: Option<Duration>) -> Result<Mode, &'static str> {
     match (name, max_wait) {
         (ModeName::Debounce, Some(max_wait)) => Ok(Mode::Debounce { max_wait }),
-        (ModeName::Debounce, None) => Err("mode debounce needs a max-wait"),
-        (_, Some(_)) => Err("max-wait is for mode debounce"),
+        (ModeName::Debounce, None) => Err("--mode debounce needs --max-wait DURATION"),
+        (_, Some(_)) => Err("--max-wait only applies to --mode debounce"),
         (ModeName::Replace, None) => Ok(Mode::Replace),
         (ModeName::Earliest, None) => Ok(Mode::Earliest),
         (ModeName::Keep, None) => Ok(Mode::Keep),
     }
 }
 
-pub(crate) async fn put(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
+pub(crate) async fn put(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     if let Some(file) = &args.file {
-        return put_file(file, place, out).await;
+        return put_file(file, store_args, out).await;
     }
     let put = single(args)?;
     let (kind, id) = (put.kind.clone(), put.id.clone());
-    let store = place.open(IfMissing::Make).await?;
-    let placed = store.put(vec![put]).await?.pop().expect("one answer per entry")?;
-    say(out, &kind, &id, placed)
+    let store = store_args.open(IfMissing::Create).await?;
+    let placed =
+        store.put(vec![put]).await?.pop().expect("a store returns one result per entry")?;
+    print(out, &kind, &id, placed)
 }
 
 fn single(args: Args) -> Result<Put> {
-    let kind = Kind::new(args.kind.expect("clap asks for it"))?;
-    let id = JobId::new(args.id.expect("clap asks for it"))?;
+    let kind = Kind::new(args.kind.expect("clap requires it"))?;
+    let id = JobId::new(args.id.expect("clap requires it"))?;
     let bytes = args.body.as_deref().map_or_else(|| Ok(Vec::new()), body_bytes)?;
     let content_type = args.content_type.unwrap_or_else(|| guessed_type(&bytes).to_owned());
     let mut put = Put::new(kind, id, Body::new(bytes, content_type)?);
     put.due = args.delay.map(Due::After).or(args.at.map(Due::At)).unwrap_or_default();
-    put.mode = mode(args.mode, args.max_wait).map_err(Failure::usage)?;
+    put.mode = mode(args.mode, args.max_wait).map_err(CliError::usage)?;
     put.condition = match args.if_generation {
         Some(generation) => Some(Condition::IfGeneration(Generation(generation))),
         None => args.if_absent.then_some(Condition::IfAbsent),
@@ -118,7 +127,7 @@ fn single(args: Args) -> Result<Put> {
     Ok(put)
 }
 
-/// What a body is, where nobody says.
+/// The default media type of a body.
 fn guessed_type(bytes: &[u8]) -> &'static str {
     let Ok(text) = str::from_utf8(bytes) else { return "application/octet-stream" };
     match text.trim_start().chars().next() {
@@ -129,7 +138,7 @@ fn guessed_type(bytes: &[u8]) -> &'static str {
 }
 
 fn body_bytes(body: &str) -> Result<Vec<u8>> {
-    // One more than may be, so that too large a file is told and not read to its end.
+    // One byte more than allowed, so that a larger file is rejected without reading all of it.
     let limit = MAX_BODY_LEN as u64 + 1;
     let mut bytes = Vec::new();
     let (name, read) = if body == "-" {
@@ -140,87 +149,89 @@ fn body_bytes(body: &str) -> Result<Vec<u8>> {
     } else {
         return Ok(body.as_bytes().to_vec());
     };
-    read.map_err(|error| Failure::file("read", name, &error))?;
+    read.map_err(|error| CliError::io("read", name, &error))?;
     Ok(bytes)
 }
 
-fn say(out: Out, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
+fn print(out: Output, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
     let done = PutDone::from(placed);
-    out.say(
-        || OfJob { kind: kind.as_str(), id: id.as_str(), done },
+    out.print(
+        || JobResult { kind: kind.as_str(), id: id.as_str(), done },
         || {
-            let (outcome, id) = (shown::word(done.outcome), plain(id.as_str()));
+            let (outcome, id) = (format::wire_name(done.outcome), escape(id.as_str()));
             format!("{outcome} {kind}/{id} as generation {}", done.generation)
         },
     )
 }
 
-/// A job of a file.
+/// Parses a line of `--file`.
 fn read(line: &[u8]) -> Result<Put, String> {
     let request: PutRequest = serde_json::from_slice(line).map_err(|error| {
-        // It counts lines of its own.
-        let (told, at) = (error.to_string(), format!(" at line {} column", error.line()));
-        let told = told.split(&at).next().unwrap_or_default();
-        format!("{told}, at column {}", error.column())
+        // serde_json reports the line number within this line, which is always 1.
+        let (message, at) = (error.to_string(), format!(" at line {} column", error.line()));
+        let message = message.split(&at).next().unwrap_or_default();
+        format!("{message}, at column {}", error.column())
     })?;
     let reading = ParseContext { now: times::now() };
     request.read("", None, None, &reading).map_err(|problem| problem.detail)
 }
 
-/// Puts the jobs of a file, in batches. The first line that is wrong ends it; what is before it
-/// was put, and putting it again does no harm.
-async fn put_file(name: &str, place: &StoreArgs, out: Out) -> Result<()> {
+/// Puts the jobs of a file, in batches. Stops at the first invalid line. The lines before it are
+/// put; putting them again is harmless.
+async fn put_file(name: &str, store_args: &StoreArgs, out: Output) -> Result<()> {
     let (name, input): (_, Box<dyn Read>) = if name == "-" {
         ("stdin", Box::new(std::io::stdin().lock()))
     } else {
         let file = std::fs::File::open(name);
-        (name, Box::new(file.map_err(|error| Failure::file("open", name, &error))?))
+        (name, Box::new(file.map_err(|error| CliError::io("open", name, &error))?))
     };
     let mut input = BufReader::new(input);
-    let store = place.open(IfMissing::Make).await?;
+    let store = store_args.open(IfMissing::Create).await?;
     let mut batch =
         Batch { store: &*store, out, puts: Vec::new(), bytes: 0, first: 0, worst: None };
     let (mut line, mut number) = (Vec::new(), 0u64);
-    let wrong = loop {
+    let invalid = loop {
         line.clear();
         number += 1;
         match (&mut input).take(MAX_LINE as u64).read_until(b'\n', &mut line) {
             Ok(0) => break None,
             Ok(_) => {}
-            Err(error) => break Some(Failure::file("read", name, &error)),
+            Err(error) => break Some(CliError::io("read", name, &error)),
         }
         if line.len() == MAX_LINE {
-            let told = format!("line {number} of {name} has more than {MAX_LINE} bytes");
-            break Some(Failure::usage(told));
+            let message = format!("line {number} of {name} is longer than {MAX_LINE} bytes");
+            break Some(CliError::usage(message));
         }
         if line.trim_ascii().is_empty() {
             continue;
         }
         match read(line.trim_ascii_end()) {
             Ok(put) => batch.add(put, number).await?,
-            Err(told) => break Some(Failure::usage(format!("line {number} of {name}: {told}"))),
+            Err(message) => {
+                break Some(CliError::usage(format!("line {number} of {name}: {message}")));
+            }
         }
     };
     batch.send().await?;
-    match (wrong, batch.worst) {
-        (Some(wrong), _) if number == 1 => Err(wrong),
-        (Some(wrong), None) => Err(wrong.hint("the lines before it were put")),
-        (Some(wrong), Some(exit)) => {
-            let hint = "the lines before it were put, but for those that were refused";
-            Err(wrong.at_least(exit).hint(hint))
+    match (invalid, batch.worst) {
+        (Some(error), _) if number == 1 => Err(error),
+        (Some(error), None) => Err(error.hint("the lines before it were put")),
+        (Some(error), Some(exit)) => {
+            let hint = "the lines before it were put, except those with an error above";
+            Err(error.at_least(exit).hint(hint))
         }
-        (None, Some(exit)) => Err(Failure::told_already(exit)),
+        (None, Some(exit)) => Err(CliError::already_reported(exit)),
         (None, None) => Ok(()),
     }
 }
 
-/// Puts that go together.
+/// Puts that are sent together.
 struct Batch<'a> {
     store: &'a dyn Store,
-    out: Out,
+    out: Output,
     puts: Vec<Put>,
     bytes: usize,
-    /// The line of the first of them.
+    /// The line number of the first of them.
     first: u64,
     worst: Option<Exit>,
 }
@@ -245,16 +256,16 @@ impl Batch<'_> {
         let puts = std::mem::take(&mut self.puts);
         self.bytes = 0;
         let names: Vec<_> = puts.iter().map(|put| (put.kind.clone(), put.id.clone())).collect();
-        let answers = self.store.put(puts).await.map_err(|error| {
-            let failure = Failure::from(error);
+        let results = self.store.put(puts).await.map_err(|error| {
+            let failure = CliError::from(error);
             match self.first {
                 0 | 1 => failure,
                 first => failure.hint(format!("the lines before line {first} were put")),
             }
         })?;
-        for ((kind, id), answer) in names.into_iter().zip(answers) {
-            match answer {
-                Ok(placed) => say(self.out, &kind, &id, placed)?,
+        for ((kind, id), result) in names.into_iter().zip(results) {
+            match result {
+                Ok(placed) => print(self.out, &kind, &id, placed)?,
                 Err(error) => self.fail(error),
             }
         }
@@ -262,7 +273,7 @@ impl Batch<'_> {
     }
 
     fn fail(&mut self, error: PutError) {
-        let exit = self.out.fail(error);
+        let exit = self.out.print_error(error);
         self.worst = Some(self.worst.map_or(exit, |worst| worst.worse(exit)));
     }
 }
@@ -286,13 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_is_wrong_with_it() {
+    fn the_error_of_an_invalid_line_names_the_problem() {
         let read = |line: &str| read(line.as_bytes());
         let put = read(r#"{"kind":"mail","id":"a","body":{"x":1.50},"delay":"5m"}"#).unwrap();
         assert_eq!(put.body.bytes(), br#"{"x":1.50}"#);
         assert_eq!(put.due, Due::After(Duration::from_secs(300)));
-        for (line, told) in [
-            (r#"{"kind":"mail"}"#, "id: this field is missing"),
+        for (line, message) in [
+            (r#"{"kind":"mail"}"#, "id: this is missing"),
             (r#"{"kind":"mail","id":"a","dely":"5m"}"#, "unknown field `dely`"),
             (r#"{"kind":"ma il","id":"a"}"#, "allowed are"),
             (r#"{"kind":"mail","id":"a","body":1,"body_text":"x"}"#, "only one of"),
@@ -301,7 +312,7 @@ mod tests {
             (r#"{"kind":"mail","id":"a","body_base64":"?"}"#, "body_base64: "),
         ] {
             let error = read(line).unwrap_err();
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 }

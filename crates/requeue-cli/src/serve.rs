@@ -1,11 +1,11 @@
-//! `serve`: a server on a directory, or on Redis.
+//! `serve`: starts a server that keeps jobs in a directory or in Redis.
 
-use crate::failure::{Exit, Failure, Result, chain};
-use crate::files;
+use crate::error::{CliError, Exit, Result, chain};
 use crate::logs;
-use crate::out::Out;
+use crate::open_files;
+use crate::output::Output;
 use crate::signals::{Signals, on};
-use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, Where, open_directory};
+use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times;
 use requeue_disk::DiskStore;
 use requeue_jobs::{Store, WallClock};
@@ -20,46 +20,64 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
 
-/// Files that are open beside connections: tables, the log, and what the runtime needs.
+/// Number of open files in addition to connections: tables, the log, and those of the runtime.
 const OWN_FILES: u64 = 1024;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Jobs are kept in ./requeue-data, or where --data or --store (or REQUEUE_STORE) says.
+Where jobs are kept:
+  The server keeps jobs in the directory --data DIR [default: requeue-data], or
+  in Redis with --store URL [env: REQUEUE_STORE]. Several servers can share one
+  Redis. A directory belongs to one server. --server and --token-file do not
+  apply.
 
-REQUEUE_TOKEN and REQUEUE_READ_TOKEN, where they are set, are what clients have to show: for
-everything, and for reading. More of them: --tokens.
+Tokens:
+  If a token is set, clients must send one. REQUEUE_TOKEN contains a token for
+  all requests, REQUEUE_READ_TOKEN a token for GET requests only, and --tokens
+  FILE any number of tokens.
 
-SIGTERM and SIGINT let requests that are under way end; a second one does not. SIGHUP reads
-tokens and certificates again.")]
+Signals:
+  SIGTERM and SIGINT stop the server after running requests have finished; a
+  second signal stops it immediately. SIGHUP reloads tokens and certificates.
+
+Examples:
+  requeue serve
+  requeue serve --listen 127.0.0.1:8080 --data /var/lib/requeue
+  requeue serve --store redis://127.0.0.1:6379/")]
 pub(crate) struct Args {
-    /// Where to listen; port 0 for any
-    #[arg(long, value_name = "ADDR", env = "REQUEUE_LISTEN", default_value = "127.0.0.1:7654")]
+    /// Address and port to listen on; port 0 selects a free port
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "REQUEUE_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7654"
+    )]
     #[arg(value_parser = address)]
     listen: SocketAddr,
-    /// A file of tokens, one per line: `full TOKEN` or `read TOKEN`
+    /// File of tokens, one per line: `full TOKEN` or `read TOKEN`
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// Listen beyond this machine, and ask nobody for a token
+    /// Allow requests without a token, also from other machines
     #[arg(long)]
     allow_anyone: bool,
-    /// A file with the certificate chain (PEM): speak TLS
+    /// PEM file of the certificate chain; enables TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// A file with its private key (PEM)
+    /// PEM file of the private key of that certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Allow copies to be made, under this directory
+    /// Allow backups, which are created below this directory
     #[arg(long, value_name = "DIR")]
     backups: Option<PathBuf>,
-    /// How long requests may go on when the server is told to stop
+    /// How long running requests may take to finish after SIGTERM
     #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "30s")]
     shutdown_limit: Duration,
-    /// Connections at once; further ones wait
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// Maximum number of open connections; further ones wait [default: 20000]
+    #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
-    /// Claims that wait at once; further ones are refused
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// Maximum number of waiting claims; further ones are rejected [default: 10000]
+    #[arg(long, value_name = "N")]
     max_waiting: Option<usize>,
     #[command(flatten)]
     logs: logs::LogArgs,
@@ -67,26 +85,28 @@ pub(crate) struct Args {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        "an address and a port: 127.0.0.1:7654, [::1]:7654, or 0.0.0.0:7654 for all".to_owned()
+        "expected an address and a port, such as 127.0.0.1:7654, [::1]:7654, or 0.0.0.0:7654 for \
+         all interfaces"
+            .to_owned()
     })
 }
 
-pub(crate) async fn serve(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
-    let place = chosen(place);
-    let chosen = place.chosen()?;
+pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let store_args = with_defaults(store_args);
+    let location = store_args.location()?;
     let _logs = logs::start(&args.logs)?;
-    // What may be refused is looked at before what takes time.
+    // Cheap checks come before opening the store, which may take long.
     let access = access(&args)?;
     may_listen(args.listen, access.is_restricted(), args.allow_anyone)
-        .map_err(|exposed| Failure::of(Exit::Usage, &exposed))?;
-    let is_open = access.is_restricted() || args.allow_anyone;
-    let access = if is_open { access } else { access.only_local_names() };
+        .map_err(|exposed| CliError::from_error(Exit::Usage, &exposed))?;
+    let any_host = access.is_restricted() || args.allow_anyone;
+    let access = if any_host { access } else { access.only_local_names() };
     let tls = tls(&args)?;
     let listener = listener(&args, tls.clone()).await?;
     let address = listener.address;
-    // What is told to read again while it starts does so then, and does not end.
+    // From here on, SIGHUP reloads files. Before, it would end the process.
     let hangup = on(SignalKind::hangup())?;
-    let (store, backup) = open(&args, &place, &chosen).await?;
+    let (store, backup) = open(&args, &store_args, &location).await?;
     let mut limits = Limits::default();
     limits.waiting = args.max_waiting.unwrap_or(limits.waiting);
     let mut app = App::new(store, WallClock::system(), limits);
@@ -96,9 +116,9 @@ pub(crate) async fn serve(args: Args, place: &StoreArgs, out: Out) -> Result<()>
     let mut signals = Signals::new()?;
     let reloading = tokio::spawn(reload(hangup, access.clone(), tls.clone()));
     let scheme = if tls.is_some() { "https" } else { "http" };
-    out.say(
+    out.print(
         || serde_json::json!({ "listening": format!("{scheme}://{address}") }),
-        || format!("listening on {scheme}://{address}, jobs {}", kept(&chosen)),
+        || format!("listening on {scheme}://{address}, jobs {}", describe(&location)),
     )?;
     let serving = app.serve(listener.socket, &access, args.shutdown_limit);
     let ended = end_of(serving, &app, &mut signals).await;
@@ -106,14 +126,15 @@ pub(crate) async fn serve(args: Args, place: &StoreArgs, out: Out) -> Result<()>
     ended
 }
 
-/// Serves until a signal says otherwise; a second one does not wait for what is under way.
+/// Serves until a signal arrives, and then until running requests have finished. A second signal
+/// cuts them off.
 async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Signals) -> Result<()> {
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         () = &mut serving => return Ok(()),
         () = signals.next() => {}
     }
-    tracing::info!("stopping: no more requests are taken, those under way may end");
+    tracing::info!("stopping: no new requests are accepted, running requests may finish");
     app.shutdown().request();
     tokio::select! {
         () = &mut serving => {
@@ -121,33 +142,34 @@ async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Sign
             Ok(())
         }
         () = signals.next() => {
-            tracing::warn!("stopped at once: what was under way is cut");
-            Err(Failure::told_already(Exit::Refused))
+            tracing::warn!("stopped immediately: running requests are cut off");
+            Err(CliError::already_reported(Exit::Failed))
         }
     }
 }
 
-/// Where the jobs are kept, by the command line, or else the environment.
-fn chosen(place: &StoreArgs) -> StoreArgs {
-    let mut place = place.clone();
-    if place.server.is_none() && place.data.is_none() && place.store.is_none() {
-        place.store = std::env::var("REQUEUE_STORE").ok().filter(|url| !url.is_empty());
-        if place.store.is_none() {
-            place.data = Some(DEFAULT_DATA.into());
+/// The store options of the command line. Without any, `REQUEUE_STORE`, or else the default
+/// directory.
+fn with_defaults(store_args: &StoreArgs) -> StoreArgs {
+    let mut store_args = store_args.clone();
+    if store_args.server.is_none() && store_args.data.is_none() && store_args.store.is_none() {
+        store_args.store = std::env::var("REQUEUE_STORE").ok().filter(|url| !url.is_empty());
+        if store_args.store.is_none() {
+            store_args.data = Some(DEFAULT_DATA.into());
         }
     }
-    place
+    store_args
 }
 
-/// For people. An address may have a password in it.
-fn kept(place: &Where) -> String {
-    match place {
-        Where::Data(directory) => format!("in {}", directory.display()),
-        Where::Redis(_) | Where::Server(_) => "on Redis".to_owned(),
+/// The location for people. The URL of Redis is left out, because it may contain a password.
+fn describe(location: &StoreLocation) -> String {
+    match location {
+        StoreLocation::Data(directory) => format!("in {}", directory.display()),
+        StoreLocation::Redis(_) | StoreLocation::Server(_) => "in Redis".to_owned(),
     }
 }
 
-/// Who may come: tokens of the environment and of the file.
+/// The tokens of the environment and of `--tokens`.
 fn access(args: &Args) -> Result<Access> {
     let named = [(Right::Full, "REQUEUE_TOKEN"), (Right::Read, "REQUEUE_READ_TOKEN")];
     let given = named.into_iter().filter_map(|(right, name)| {
@@ -155,40 +177,40 @@ fn access(args: &Args) -> Result<Access> {
         Some((right, token))
     });
     let access = Access::new(given, args.tokens.clone());
-    access.map_err(|error| Failure::of(Exit::Refused, &error))
+    access.map_err(|error| CliError::from_error(Exit::Failed, &error))
 }
 
 fn tls(args: &Args) -> Result<Option<Tls>> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let tls = Tls::load(chain, key);
-    tls.map(Some).map_err(|error| Failure::of(Exit::Refused, &error))
+    tls.map(Some).map_err(|error| CliError::from_error(Exit::Failed, &error))
 }
 
-/// A socket, and where it listens.
-struct Bound {
+/// A listening socket and its address.
+struct BoundSocket {
     socket: Listener,
     address: SocketAddr,
 }
 
-async fn listener(args: &Args, tls: Option<Tls>) -> Result<Bound> {
+async fn listener(args: &Args, tls: Option<Tls>) -> Result<BoundSocket> {
     let failed = |error: std::io::Error| {
-        let told = format!("could not listen on {}: {error}", args.listen);
+        let message = format!("could not listen on {}: {error}", args.listen);
         let hint = match error.kind() {
             ErrorKind::AddrInUse => {
-                "another server may be there; any free port: --listen 127.0.0.1:0"
+                "another program uses this port; to use any free port: --listen 127.0.0.1:0"
             }
-            ErrorKind::PermissionDenied => "ports under 1024 are for root: choose a higher one",
-            _ => "choose an address of this machine: --listen 127.0.0.1:7654",
+            ErrorKind::PermissionDenied => "ports below 1024 need root: use a higher port",
+            _ => "use an address of this machine, such as --listen 127.0.0.1:7654",
         };
-        Failure::new(Exit::Unavailable, told).hint(hint)
+        CliError::new(Exit::Unavailable, message).hint(hint)
     };
     let tcp = TcpListener::bind(args.listen).await.map_err(failed)?;
     let address = tcp.local_addr().map_err(failed)?;
     let mut options = Options { drain: args.shutdown_limit, ..Options::default() };
     options.max_connections = args.max_connections.unwrap_or(options.max_connections);
-    // Each connection is an open file, beside those of the store.
+    // Each connection is an open file, in addition to those of the store.
     let connections = options.max_connections as u64;
-    let allowed = files::allow(connections + OWN_FILES);
+    let allowed = open_files::raise_limit(connections + OWN_FILES);
     if allowed < connections {
         tracing::warn!(allowed, connections, "the system allows fewer open files than connections");
     }
@@ -197,34 +219,34 @@ async fn listener(args: &Args, tls: Option<Tls>) -> Result<Bound> {
         Some(tls) => socket.with_tls(tls),
         None => socket,
     };
-    Ok(Bound { socket, address })
+    Ok(BoundSocket { socket, address })
 }
 
 async fn open(
     args: &Args,
-    place: &StoreArgs,
-    chosen: &Where,
+    store_args: &StoreArgs,
+    location: &StoreLocation,
 ) -> Result<(Arc<dyn Store>, Option<Arc<BackupFn>>)> {
-    match chosen {
-        Where::Data(directory) => {
-            let store = open_directory(directory, IfMissing::Make)?;
+    match location {
+        StoreLocation::Data(directory) => {
+            let store = open_directory(directory, IfMissing::Create)?;
             for mended in store.mended() {
-                tracing::warn!(%mended, "damage was made good from the log");
+                tracing::warn!(%mended, "damage was repaired from the log");
             }
             let backup = args.backups.clone().map(|under| backup(store.clone(), under));
             Ok((Arc::new(store), backup))
         }
-        Where::Redis(_) if args.backups.is_some() => {
-            Err(Failure::usage("--backups is for a directory: Redis makes its own copies"))
+        StoreLocation::Redis(_) if args.backups.is_some() => {
+            Err(CliError::usage("--backups does not apply to Redis, which makes its own snapshots"))
         }
-        Where::Redis(url) => Ok((Arc::new(place.connect_redis(url).await?), None)),
-        Where::Server(_) => {
-            Err(Failure::usage("a server keeps jobs itself: --data DIR or --store URL"))
+        StoreLocation::Redis(url) => Ok((Arc::new(store_args.connect_redis(url).await?), None)),
+        StoreLocation::Server(_) => {
+            Err(CliError::usage("serve does not accept --server: use --data DIR or --store URL"))
         }
     }
 }
 
-/// Copies of a store, each in a directory of its own, named by when it was begun.
+/// Makes backups, each in a new directory that is named after its start time.
 fn backup(store: DiskStore, under: PathBuf) -> Arc<BackupFn> {
     Arc::new(move |progress| {
         let name = times::show_time(times::now()).replace(':', "");
@@ -236,22 +258,25 @@ fn backup(store: DiskStore, under: PathBuf) -> Arc<BackupFn> {
     })
 }
 
-/// Reads tokens and certificates again, whenever it is told to.
+/// Reloads tokens and certificates on each SIGHUP.
 async fn reload(mut hangup: Signal, access: Access, tls: Option<Tls>) {
     while hangup.recv().await.is_some() {
         match access.reload() {
-            Ok(()) => tracing::info!("tokens were read again"),
+            Ok(()) => tracing::info!("tokens reloaded"),
             Err(error) => {
                 let error = chain(&error);
-                tracing::error!(error, "tokens were not read again: the old ones stay");
+                tracing::error!(error, "tokens could not be reloaded: the old ones stay in use");
             }
         }
         match tls.as_ref().map(Tls::reload) {
             None => {}
-            Some(Ok(())) => tracing::info!("certificates were read again"),
+            Some(Ok(())) => tracing::info!("certificates reloaded"),
             Some(Err(error)) => {
                 let error = chain(&error);
-                tracing::error!(error, "certificates were not read again: the old ones stay");
+                tracing::error!(
+                    error,
+                    "certificates could not be reloaded: the old ones stay in use"
+                );
             }
         }
     }

@@ -1,66 +1,99 @@
-//! `ack`, `retry`, `release`, `extend` and `bury`: what becomes of leases.
+//! `ack`, `retry`, `release`, `extend` and `bury`: settle claimed jobs by their receipts.
 
-use crate::failure::{Exit, Failure, Result};
-use crate::out::{Out, plain};
+use crate::error::{CliError, Exit, Result};
+use crate::output::{Output, escape};
 use crate::store_args::{IfMissing, StoreArgs};
-use crate::{shown, times};
+use crate::{format, times};
 use requeue_http::wire::SettleDone;
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{Receipt, Settle, Settled, Settlement};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Of whom.
+/// The receipts that all these commands take.
 #[derive(Debug, clap::Args)]
 struct Receipts {
-    /// What `requeue claim` printed
+    /// Receipt that `requeue claim` printed
     #[arg(required = true, value_name = "RECEIPT")]
     receipts: Vec<Receipt>,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  RECEIPT=$(requeue claim mail --json | jq -r .receipt)
+  requeue ack \"$RECEIPT\"
+
+If the lease has expired or the job is already settled, the command prints an
+error and exits with 1.")]
 pub(crate) struct AckArgs {
     #[command(flatten)]
     of: Receipts,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The job is ready again immediately. Release a job if its work has not begun;
+otherwise use `requeue retry`.
+
+Examples:
+  RECEIPT=$(requeue claim mail --json | jq -r .receipt)
+  requeue release \"$RECEIPT\"")]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     of: Receipts,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A job that has used up the attempts of its kind becomes dead instead.
+
+Examples:
+  RECEIPT=$(requeue claim mail --json | jq -r .receipt)
+  requeue retry \"$RECEIPT\" --error 'mailbox full' --in 10m")]
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     of: Receipts,
-    /// Why it failed
+    /// Error message to keep with the job
     #[arg(long, value_name = "TEXT", default_value = "retried by hand")]
     error: String,
-    /// Come back after this long [default: as the kind's backoff says]
-    #[arg(long = "in", value_name = "DELAY", value_parser = times::duration)]
+    /// Time until the next attempt, such as 90s or 10m [default: the kind's backoff]
+    #[arg(long = "in", value_name = "DURATION", value_parser = times::duration)]
     delay: Option<Duration>,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+If the job was cancelled, the command prints `cancelled`: stop working on it.
+
+Examples:
+  RECEIPT=$(requeue claim mail --json | jq -r .receipt)
+  requeue extend \"$RECEIPT\" --lease 10m")]
 pub(crate) struct ExtendArgs {
     #[command(flatten)]
     of: Receipts,
-    /// From now on [default: as the settings of the kind say]
+    /// Length of the lease from now, such as 90s or 10m [default: the kind's lease]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     lease: Option<Duration>,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A dead job keeps its body and its errors. `requeue revive` makes it due again.
+
+Examples:
+  RECEIPT=$(requeue claim mail --json | jq -r .receipt)
+  requeue bury \"$RECEIPT\" --error 'no such address'")]
 pub(crate) struct BuryArgs {
     #[command(flatten)]
     of: Receipts,
-    /// Why it failed
+    /// Error message to keep with the job
     #[arg(long, value_name = "TEXT", default_value = "buried by hand")]
     error: String,
 }
 
-pub(crate) enum Verb {
+/// One of these commands, with its arguments.
+pub(crate) enum Action {
     Ack(AckArgs),
     Retry(RetryArgs),
     Release(ReleaseArgs),
@@ -68,53 +101,54 @@ pub(crate) enum Verb {
     Bury(BuryArgs),
 }
 
-impl Verb {
-    fn settlements(self) -> (Vec<Receipt>, Settlement) {
+impl Action {
+    fn settlement(self) -> (Vec<Receipt>, Settlement) {
         match self {
-            Verb::Ack(args) => (args.of.receipts, Settlement::Ack),
-            Verb::Release(args) => (args.of.receipts, Settlement::Release),
-            Verb::Extend(args) => (args.of.receipts, Settlement::Extend(args.lease)),
-            Verb::Bury(args) => (args.of.receipts, Settlement::Bury { error: args.error }),
-            Verb::Retry(args) => {
+            Action::Ack(args) => (args.of.receipts, Settlement::Ack),
+            Action::Release(args) => (args.of.receipts, Settlement::Release),
+            Action::Extend(args) => (args.of.receipts, Settlement::Extend(args.lease)),
+            Action::Bury(args) => (args.of.receipts, Settlement::Bury { error: args.error }),
+            Action::Retry(args) => {
                 (args.of.receipts, Settlement::Retry { delay: args.delay, error: args.error })
             }
         }
     }
 }
 
-pub(crate) async fn settle(verb: Verb, place: &StoreArgs, out: Out) -> Result<()> {
-    let (receipts, how) = verb.settlements();
-    let store = place.open(IfMissing::Refuse).await?;
+pub(crate) async fn settle(action: Action, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let (receipts, settlement) = action.settlement();
+    let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
     for receipts in receipts.chunks(MAX_BATCH) {
-        let of = |receipt: &Receipt| Settle { receipt: receipt.clone(), action: how.clone() };
-        let answers = store.settle(receipts.iter().map(of).collect()).await?;
-        for (receipt, answer) in receipts.iter().zip(answers) {
-            match answer {
-                Ok(settled) => say(out, receipt, settled)?,
+        let of =
+            |receipt: &Receipt| Settle { receipt: receipt.clone(), action: settlement.clone() };
+        let results = store.settle(receipts.iter().map(of).collect()).await?;
+        for (receipt, result) in receipts.iter().zip(results) {
+            match result {
+                Ok(settled) => print(out, receipt, settled)?,
                 Err(error) => {
-                    let exit = out.fail(error);
+                    let exit = out.print_error(error);
                     worst = Some(worst.map_or(exit, |worst| worst.worse(exit)));
                 }
             }
         }
     }
-    worst.map_or(Ok(()), |exit| Err(Failure::told_already(exit)))
+    worst.map_or(Ok(()), |exit| Err(CliError::already_reported(exit)))
 }
 
-/// What became of a lease, and of which.
+/// The JSON output for one receipt.
 #[derive(Debug, Serialize)]
-struct OfLease {
+struct LeaseResult {
     receipt: String,
     #[serde(flatten)]
     done: SettleDone,
 }
 
-fn say(out: Out, receipt: &Receipt, settled: Settled) -> Result<()> {
+fn print(out: Output, receipt: &Receipt, settled: Settled) -> Result<()> {
     let done = SettleDone::from(settled);
-    let result = shown::word(done.result);
-    out.say(
-        || OfLease { receipt: receipt.to_string(), done },
+    let result = format::wire_name(done.result);
+    out.print(
+        || LeaseResult { receipt: receipt.to_string(), done },
         || {
             let now = times::now();
             let more = match settled {
@@ -122,7 +156,7 @@ fn say(out: Out, receipt: &Receipt, settled: Settled) -> Result<()> {
                 Settled::Extended(at) => format!(", until {}", times::local(at, now)),
                 _ => String::new(),
             };
-            format!("{result} {}/{}{more}", receipt.kind(), plain(receipt.id().as_str()))
+            format!("{result} {}/{}{more}", receipt.kind(), escape(receipt.id().as_str()))
         },
     )
 }

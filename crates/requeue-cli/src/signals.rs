@@ -1,13 +1,13 @@
-//! Signals that tell the program to end.
+//! Signals that stop the program.
 
-use crate::failure::{Failure, Result};
+use crate::error::{CliError, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT. From when this is made they do not end the process by themselves.
+/// SIGTERM and SIGINT. Once this exists, they no longer end the process by themselves.
 pub(crate) struct Signals {
     term: Signal,
     int: Signal,
-    /// Where it means to end, and not to read files again.
+    /// SIGHUP, for commands that it stops. `None` for the server, which reloads files instead.
     hangup: Option<Signal>,
 }
 
@@ -17,11 +17,12 @@ impl Signals {
         Ok(Signals { term, int, hangup: None })
     }
 
-    /// Also SIGHUP: the terminal was closed.
+    /// Also listens for SIGHUP, which is sent when the terminal closes.
     pub(crate) fn with_hangup() -> Result<Self> {
         Ok(Signals { hangup: Some(on(SignalKind::hangup())?), ..Signals::new()? })
     }
 
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         let hangup = async {
             match &mut self.hangup {
@@ -37,7 +38,7 @@ impl Signals {
     }
 }
 
-/// A signal that is listened for from now on.
+/// Listens for a signal from now on.
 pub(crate) fn on(kind: SignalKind) -> Result<Signal> {
-    signal(kind).map_err(|error| Failure::file("listen for", "signals", &error))
+    signal(kind).map_err(|error| CliError::io("listen for", "signals", &error))
 }

@@ -1,6 +1,6 @@
-//! Where the jobs are: behind a server, in a directory, or on Redis.
+//! The options that select a store: a server, a data directory, or Redis.
 
-use crate::failure::{Exit, Failure, Result};
+use crate::error::{CliError, Exit, Result};
 use clap::Args;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
@@ -10,99 +10,99 @@ use requeue_redis::RedisStore;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a server listens, and is looked for, if nothing is said.
+/// The server that commands connect to by default.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:7654";
 
-/// Where a server keeps its jobs, if nothing is said.
+/// The directory that `serve` keeps jobs in by default.
 pub(crate) const DEFAULT_DATA: &str = "requeue-data";
 
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Where the jobs are")]
+#[command(next_help_heading = "Store options")]
 pub(crate) struct StoreArgs {
-    /// Behind this server [env: REQUEUE_SERVER] [default: http://127.0.0.1:7654]
+    /// Connect to this server [env: REQUEUE_SERVER] [default: http://127.0.0.1:7654]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// In this directory, which no server has open
+    /// Open this data directory; no other process may have it open
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// On this Redis: redis://, rediss://, redis+sentinel://, redis+cluster://
+    /// Connect to Redis: redis://, rediss://, redis+sentinel:// or redis+cluster://
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// A file with the token that the server wants; REQUEUE_TOKEN may hold the token itself
+    /// File that contains the server's token; or set REQUEUE_TOKEN to the token
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A file with certificates (PEM) to trust, beside the system's
+    /// PEM file of CA certificates to trust in addition to the system's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// What begins the names of keys on Redis [default: requeue]
-    #[arg(long, global = true, value_name = "TEXT")]
+    /// Prefix of all keys in Redis [default: requeue]
+    #[arg(long, global = true, value_name = "PREFIX")]
     pub(crate) redis_prefix: Option<String>,
-    /// A file with the certificate (PEM) to show to Redis
+    /// PEM file of the client certificate for Redis
     #[arg(
         long,
         global = true,
         value_name = "FILE",
         requires = "redis_key",
         hide_short_help = true,
-        long_help = "A file with the certificate (PEM) to show to Redis"
+        long_help = "PEM file of the client certificate for Redis"
     )]
     pub(crate) redis_cert: Option<PathBuf>,
-    /// A file with the private key (PEM) of that certificate
+    /// PEM file of the private key of that certificate
     #[arg(
         long,
         global = true,
         value_name = "FILE",
         requires = "redis_cert",
         hide_short_help = true,
-        long_help = "A file with the private key (PEM) of that certificate"
+        long_help = "PEM file of the private key of that certificate"
     )]
     pub(crate) redis_key: Option<PathBuf>,
 }
 
-/// One of the three.
+/// The store that the command line or the environment selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum StoreLocation {
     Server(String),
     Data(PathBuf),
     Redis(String),
 }
 
-/// Whether a directory that is not there yet is made.
+/// What to do if a data directory does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMissing {
-    Make,
-    Refuse,
+    Create,
+    Fail,
 }
 
 impl StoreArgs {
-    /// What the command line says, or else the environment.
-    pub(crate) fn chosen(&self) -> Result<Where> {
-        let server = self.server.clone().map(Where::Server);
-        let data = self.data.clone().map(Where::Data);
-        let store = self.store.clone().map(Where::Redis);
-        let mut said = [server, data, store].into_iter().flatten();
-        match (said.next(), said.next()) {
+    /// The store that the options select, or else `REQUEUE_SERVER`, or else the default server.
+    pub(crate) fn location(&self) -> Result<StoreLocation> {
+        let server = self.server.clone().map(StoreLocation::Server);
+        let data = self.data.clone().map(StoreLocation::Data);
+        let store = self.store.clone().map(StoreLocation::Redis);
+        let mut given = [server, data, store].into_iter().flatten();
+        match (given.next(), given.next()) {
             (Some(one), None) => Ok(one),
             (None, _) => {
                 let server = std::env::var("REQUEUE_SERVER").ok().filter(|url| !url.is_empty());
-                Ok(Where::Server(server.unwrap_or_else(|| DEFAULT_SERVER.to_owned())))
+                Ok(StoreLocation::Server(server.unwrap_or_else(|| DEFAULT_SERVER.to_owned())))
             }
-            (Some(_), Some(_)) => {
-                Err(Failure::usage("only one of --server, --data and --store can be meant"))
-            }
+            (Some(_), Some(_)) => Err(CliError::usage(
+                "--server, --data and --store cannot be combined: use only one of them",
+            )),
         }
     }
 
-    /// Opens or connects what is chosen.
+    /// Opens the data directory, or connects to the server or Redis.
     pub(crate) async fn open(&self, missing: IfMissing) -> Result<Arc<dyn Store>> {
-        match self.chosen()? {
-            Where::Server(url) => Ok(Arc::new(self.connect(&url)?)),
-            Where::Data(directory) => Ok(Arc::new(open_directory(&directory, missing)?)),
-            Where::Redis(url) => Ok(Arc::new(self.connect_redis(&url).await?)),
+        match self.location()? {
+            StoreLocation::Server(url) => Ok(Arc::new(self.connect(&url)?)),
+            StoreLocation::Data(directory) => Ok(Arc::new(open_directory(&directory, missing)?)),
+            StoreLocation::Redis(url) => Ok(Arc::new(self.connect_redis(&url).await?)),
         }
     }
 
-    /// Whether there is a server, the first call finds out.
+    /// Prepares a connection to a server. The first call connects, and fails if there is none.
     pub(crate) fn connect(&self, url: &str) -> Result<HttpStore> {
         let mut options = requeue_http::client::Options::default();
         options.token = self.token()?.map(Secret::from);
@@ -125,61 +125,66 @@ impl StoreArgs {
         options
     }
 
-    /// The token to show to a server. On the command line anybody could read it.
+    /// The token to send to a server. There is no option that takes the token itself, because all
+    /// users of a machine can read the command lines of its processes.
     fn token(&self) -> Result<Option<String>> {
         let Some(file) = &self.token_file else {
             return Ok(std::env::var("REQUEUE_TOKEN").ok().filter(|token| !token.is_empty()));
         };
         let name = file.display().to_string();
         let text =
-            std::fs::read_to_string(file).map_err(|error| Failure::file("read", &name, &error))?;
+            std::fs::read_to_string(file).map_err(|error| CliError::io("read", &name, &error))?;
         match text.trim() {
-            "" => Err(Failure::new(Exit::Refused, format!("there is no token in {name}"))),
+            "" => Err(CliError::new(Exit::Failed, format!("the token file {name} is empty"))),
             token => Ok(Some(token.to_owned())),
         }
     }
 
-    /// What to do about a place that is not available.
-    pub(crate) fn hint(&self, failure: &Failure) -> Option<String> {
-        match self.chosen().ok()? {
-            Where::Server(_) if failure.tells("certificate") => {
-                Some("trust those who signed it: --ca-file FILE".to_owned())
+    /// What to do about a store that is not available.
+    pub(crate) fn hint(&self, error: &CliError) -> Option<String> {
+        match self.location().ok()? {
+            StoreLocation::Server(_) if error.mentions("certificate") => {
+                Some("trust the CA that signed the certificate: --ca-file FILE".to_owned())
             }
-            // It runs, and has said what is the matter.
-            Where::Server(_) if failure.tells("answer") => None,
-            Where::Server(url) if failure.tells("InvalidContentType") => {
+            // The server runs, and has reported the problem.
+            StoreLocation::Server(_)
+                if ["answer", "respon"].iter().any(|part| error.mentions(part)) =>
+            {
+                None
+            }
+            StoreLocation::Server(url) if error.mentions("InvalidContentType") => {
                 let plain = url.replacen("https://", "http://", 1);
-                Some(format!("it does not speak TLS, as it seems: --server {plain}"))
+                Some(format!("the server may not use TLS; try: --server {plain}"))
             }
-            Where::Server(url) if failure.tells("invalid HTTP version") => {
+            StoreLocation::Server(url) if error.mentions("invalid HTTP version") => {
                 let tls = url.replacen("http://", "https://", 1);
-                Some(format!("does it speak TLS? --server {tls}"))
+                Some(format!("the server may use TLS; try: --server {tls}"))
             }
-            Where::Server(url) => {
-                Some(format!("is a server running at {url}? start one: requeue serve"))
+            StoreLocation::Server(url) => {
+                Some(format!("is a server running at {url}? To start one: requeue serve"))
             }
-            Where::Data(_) | Where::Redis(_) => None,
+            StoreLocation::Data(_) | StoreLocation::Redis(_) => None,
         }
     }
 }
 
-/// Opens a store in a directory. A name that was mistyped makes none.
+/// Opens the store in a directory. With [`IfMissing::Fail`], a mistyped name creates no directory.
 pub(crate) fn open_directory(directory: &Path, missing: IfMissing) -> Result<DiskStore> {
-    if missing == IfMissing::Refuse && !is_store(directory) {
+    if missing == IfMissing::Fail && !has_files(directory) {
         return Err(no_jobs(directory));
     }
     Ok(DiskStore::open(directory)?)
 }
 
-/// It is not there, or is of something else.
-pub(crate) fn no_jobs(directory: &Path) -> Failure {
-    let told = format!("there are no jobs in {}", directory.display());
-    Failure::new(Exit::Refused, told)
-        .hint("a server makes such a directory: requeue serve --data DIR")
+/// The error for a directory that does not exist or contains no store.
+pub(crate) fn no_jobs(directory: &Path) -> CliError {
+    let message = format!("{} is not a data directory: it contains no jobs", directory.display());
+    CliError::new(Exit::Failed, message)
+        .hint("to create a data directory: requeue serve --data DIR")
 }
 
-/// Whether there is anything in it. What is damaged is for the store to tell.
-fn is_store(directory: &Path) -> bool {
+/// Whether a directory contains anything. If that is damaged, opening the store reports it.
+fn has_files(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
@@ -188,18 +193,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_place_is_chosen_and_not_two() {
+    fn only_one_store_can_be_selected() {
         let data = || StoreArgs { data: Some("d".into()), ..StoreArgs::default() };
-        assert_eq!(data().chosen().unwrap(), Where::Data("d".into()));
+        assert_eq!(data().location().unwrap(), StoreLocation::Data("d".into()));
         let two = StoreArgs { store: Some("redis://h".to_owned()), ..data() };
-        assert_eq!(two.chosen().unwrap_err().exit, Exit::Usage);
+        assert_eq!(two.location().unwrap_err().exit, Exit::Usage);
     }
 
     #[test]
-    fn a_directory_without_jobs_is_not_made_into_a_store() {
+    fn a_missing_directory_is_not_created() {
         let directory = std::env::temp_dir().join(format!("requeue-none-{}", std::process::id()));
-        let error = open_directory(&directory, IfMissing::Refuse).unwrap_err();
-        assert_eq!(error.exit, Exit::Refused);
+        let error = open_directory(&directory, IfMissing::Fail).unwrap_err();
+        assert_eq!(error.exit, Exit::Failed);
         assert!(!directory.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! Times and durations, as people write and read them.
+//! Parses and prints times and durations in the formats that people use.
 
 use jiff::tz::TimeZone;
 use requeue_http::times::{TimeError, Zone, parse_time};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) use requeue_http::times::{parse_duration as duration, show_duration, show_time};
 
-/// For options that take a point in time. What names no zone is in that of this machine.
+/// Parses a point in time. Without a time zone, it is in the zone of this machine.
 pub(crate) fn time(text: &str) -> Result<Timestamp, TimeError> {
     parse_time(text, now(), &Zone::local())
 }
@@ -21,7 +21,7 @@ fn zoned(at: Timestamp, zone: TimeZone) -> Option<jiff::Zoned> {
     Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(zone))
 }
 
-/// For people: in their own zone, and how far that is from `now`.
+/// A time in the zone of this machine, with its distance from `now`.
 pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     match zoned(at, TimeZone::system()) {
         Some(time) => {
@@ -31,7 +31,7 @@ pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How far a time is from `now`, in its two largest units.
+/// The distance of a time from `now`, in its two largest units.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     if at > now {
         format!("in {}", rough(at.saturating_since(now)))
@@ -42,7 +42,7 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A duration in its two largest units; what is less is cut.
+/// A duration in its two largest units, rounded down.
 pub(crate) fn rough(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis < 1000 {
@@ -58,7 +58,7 @@ pub(crate) fn rough(duration: Duration) -> String {
         left %= seconds;
         (count, name)
     });
-    let (first, name) = parts.find(|(count, _)| *count > 0).expect("it is not under a second");
+    let (first, name) = parts.find(|(count, _)| *count > 0).expect("it is at least 10 seconds");
     match parts.next() {
         Some((second, smaller)) if second > 0 => format!("{first}{name} {second}{smaller}"),
         _ => format!("{first}{name}"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_as_so_far_from_now() {
+    fn a_relative_time_is_the_distance_from_now() {
         let (now, at) = (Timestamp::from_millis(100_000), Timestamp::from_millis);
         assert_eq!(relative(at(399_000), now), "in 4m 59s");
         assert_eq!(relative(at(100_000), now), "now");

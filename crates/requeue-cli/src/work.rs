@@ -1,19 +1,19 @@
-//! `work`: a command for every job.
+//! `work`: runs a shell command for each due job.
 //!
 //! ```text
 //!   exit 0 ─────────────▶ ack
-//!   exit 65 ────────────▶ bury: the job is no good, and trying again is of no use
+//!   exit 65 ────────────▶ bury: the job is invalid, and a retry would not help
 //!   any other, a signal ─▶ retry, with the end of stderr as its error
 //!   --timeout ──────────▶ SIGTERM, SIGKILL after 5 s, retry
-//!   lease lost, cancelled ▶ SIGKILL: another may run it by now
+//!   lease lost, cancelled ▶ SIGKILL: another worker may already run the job
 //! ```
 
 mod command;
 mod report;
 
-use crate::failure::{Exit, Failure, Result};
-use crate::files;
-use crate::out::Out;
+use crate::error::{CliError, Exit, Result};
+use crate::open_files;
+use crate::output::Output;
 use crate::signals::Signals;
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
@@ -25,78 +25,88 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long settling may take once everything is killed. What is not settled by then comes back
-/// when its lease expires.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long settling may take after all commands were killed. A job that is not settled by then is
+/// claimed again when its lease expires.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Of the runtime, and of a store.
+/// Number of open files of the runtime and of a store.
 const OWN_FILES: u64 = 256;
 
-/// Its stdin and stderr, both ends while it is started, and its process.
-const FILES_OF_A_COMMAND: u64 = 5;
+/// Number of open files per command: both ends of its stdin and stderr, and its process.
+const FILES_PER_COMMAND: u64 = 5;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The command runs by `sh -c`, with the body on stdin and these in its environment:
-  REQUEUE_KIND, REQUEUE_ID, REQUEUE_ATTEMPT, REQUEUE_GENERATION, REQUEUE_DUE (RFC 3339),
-  REQUEUE_CONTENT_TYPE, REQUEUE_RECEIPT
-A job may run more than once. (kind, id, generation) is the same each time; pass the receipt
-on to what has to refuse a worker that was overtaken.
+The command runs with `sh -c`. It receives the body on stdin, and these
+environment variables:
+  REQUEUE_KIND, REQUEUE_ID      Kind and id of the job
+  REQUEUE_CONTENT_TYPE          Media type of the body
+  REQUEUE_GENERATION            Generation of the put that the job comes from
+  REQUEUE_ATTEMPT               1 for the first attempt
+  REQUEUE_DUE                   Due time, in RFC 3339
+  REQUEUE_RECEIPT               Receipt of the lease
 
-How the command ends decides:
-  exit code 0   the job is done
-  exit code 65  it is dead, whatever attempts are left (EX_DATAERR of sysexits.h)
-  any other     it comes back as its kind's backoff says, with the end of stderr as its error
-The lease is extended while the command runs. If it is lost, or the job is cancelled, the
-command is killed. What the command leaves running in its process group is killed with it.
+The exit code of the command decides what happens to the job:
+  0        The job is done.
+  65       The job is dead, even if attempts are left (EX_DATAERR).
+  other    The job is retried after its kind's backoff. Its error is the exit
+           code and the end of stderr.
 
-SIGTERM, SIGINT and SIGHUP: no more jobs are claimed, and commands that run get --grace to end.
-Then they get SIGTERM, and 5 seconds later SIGKILL, and their jobs are retried: an attempt was
-made. A second signal does that at once.
+A job can run more than once, each time with the same kind, id and generation.
+The lease is extended while the command runs. If the lease is lost or the job is
+cancelled, the command is killed. Processes that the command leaves in its
+process group are killed when it ends.
 
-Exit codes: 0 if all commands ended by themselves, 1 if some had to be killed.")]
+On SIGTERM, SIGINT or SIGHUP, no more jobs are claimed, and running commands get
+--grace to finish. After that they receive SIGTERM, 5 seconds later SIGKILL, and
+their jobs are retried. A second signal skips the grace period. The exit code is
+0 if all commands finished by themselves, and 1 if some had to be stopped.
+
+Examples:
+  requeue work mail --exec ./send-mail --concurrency 4
+  requeue work mail sms --exec 'jq -r .to' --timeout 30s")]
 pub(crate) struct Args {
-    /// Of these kinds
-    #[arg(required = true)]
+    /// Kind to run the command for
+    #[arg(value_name = "KIND", required = true)]
     kinds: Vec<String>,
-    /// What to run for each job
-    #[arg(long, value_name = "CMD", value_parser = command)]
+    /// Shell command to run for each job
+    #[arg(long, value_name = "COMMAND", value_parser = command)]
     exec: String,
-    /// How many to run at once
+    /// Maximum number of commands to run concurrently, up to 1000
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=MAX_BATCH as i64))]
     concurrency: u16,
-    /// How long a command may take [default: as long as it takes]
+    /// Maximum run time of a command, such as 30s [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     timeout: Option<Duration>,
-    /// How soon others take over if this worker dies
+    /// Time after which other workers take over if this worker dies
     #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "30s")]
     lease: Duration,
-    /// Who works, for those who ask who holds a job [default: HOST-PID]
+    /// Name of this worker [default: HOST-PID]
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// How long commands may go on when the worker is told to stop
+    /// How long running commands may take to finish after SIGTERM
     #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "30s")]
     grace: Duration,
-    /// Say nothing of jobs that went well
+    /// Do not print a line for each job that is done
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// One of nothing does nothing, and well: all jobs would be done, because a variable was not set.
+/// Rejects an empty command. It would succeed and ack all jobs, for example if a variable is unset.
 fn command(line: &str) -> Result<String, &'static str> {
-    if line.trim().is_empty() { Err("there is no command") } else { Ok(line.to_owned()) }
+    if line.trim().is_empty() { Err("the command is empty") } else { Ok(line.to_owned()) }
 }
 
-pub(crate) async fn work(args: Args, place: &StoreArgs, out: Out) -> Result<()> {
-    // Before anything is claimed: from here on a signal does not end us.
+pub(crate) async fn work(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
+    // Before any job is claimed: from here on, a signal does not end the process.
     let mut signals = Signals::with_hangup()?;
-    let jobs = Jobs::new(place.open(IfMissing::Refuse).await?);
+    let jobs = Jobs::new(store_args.open(IfMissing::Fail).await?);
     tokio::select! {
-        done = look(&jobs, &args.kinds) => done?,
+        checked = check_access(&jobs, &args.kinds) => checked?,
         () = signals.next() => return Ok(()),
     }
-    files::allow(OWN_FILES + FILES_OF_A_COMMAND * u64::from(args.concurrency));
+    open_files::raise_limit(OWN_FILES + FILES_PER_COMMAND * u64::from(args.concurrency));
     let (stop, stopped) = watch::channel(Stop::No);
     let name = args.worker.clone().unwrap_or_else(worker_name);
     let report = Arc::new(Report::new(out, args.quiet));
@@ -106,14 +116,15 @@ pub(crate) async fn work(args: Args, place: &StoreArgs, out: Out) -> Result<()> 
     end(&args, running, &mut signals, &stop, &report).await
 }
 
-/// A server that is not there yet may come, but a token that it refuses stays refused.
-async fn look(jobs: &Jobs, kinds: &[String]) -> Result<()> {
+/// Fails if the store rejects a request, for example because the token is wrong. A server that is
+/// not available yet is no error: the worker waits for it.
+async fn check_access(jobs: &Jobs, kinds: &[String]) -> Result<()> {
     for kind in kinds.iter().take(1) {
-        let looked = jobs.store().settings(Kind::new(kind.as_str())?).await;
-        if let Err(failure) = looked.map_err(Failure::from)
-            && matches!(failure.exit, Exit::Refused | Exit::Usage)
+        let settings = jobs.store().settings(Kind::new(kind.as_str())?).await;
+        if let Err(error) = settings.map_err(CliError::from)
+            && matches!(error.exit, Exit::Failed | Exit::Usage)
         {
-            return Err(failure);
+            return Err(error);
         }
     }
     Ok(())
@@ -160,7 +171,7 @@ fn start(
     }))
 }
 
-/// Lets what runs end, then ends it.
+/// Waits for running commands during the grace period, and then stops them.
 async fn end(
     args: &Args,
     running: RunningJobs,
@@ -177,21 +188,21 @@ async fn end(
         return Ok(());
     }
     report.killing(&left);
-    // Nobody listens any more: then nothing runs.
+    // An error means that no command runs any more.
     let _ = stop.send(Stop::Term);
     tokio::select! {
         () = running.join() => {}
-        () = tokio::time::sleep(command::PATIENCE + LAST_WORDS) => {}
+        () = tokio::time::sleep(command::KILL_DELAY + SETTLE_TIMEOUT) => {}
         () = signals.next() => {
             let _ = stop.send(Stop::Kill);
-            let _ = tokio::time::timeout(LAST_WORDS, running.join()).await;
+            let _ = tokio::time::timeout(SETTLE_TIMEOUT, running.join()).await;
         }
     }
     report.abandoned(&running.jobs());
-    Err(Failure::told_already(Exit::Refused))
+    Err(CliError::already_reported(Exit::Failed))
 }
 
-/// This machine and process, for people who ask who holds a job.
+/// The default name of the worker: host name and process id.
 fn worker_name() -> String {
     let uname = rustix::system::uname();
     let host: String = uname.nodename().to_string_lossy().chars().take(32).collect();

@@ -1,8 +1,8 @@
-//! One run of a command, in a process group of its own.
+//! Runs a command in its own process group.
 //!
-//! The group is signalled only while its leader has not been waited for: until then its number
-//! belongs to nobody else. So the end of the leader is awaited without taking it, then whatever is
-//! left of the group is killed, and only then the leader is let go.
+//! The group is signalled only as long as its leader has not been reaped, because until then no
+//! other process can get its number. So we wait for the leader to exit without reaping it, kill the
+//! rest of the group, and reap the leader last.
 
 use requeue_jobs::ClaimedJob;
 use requeue_jobs::limits::MAX_ERROR_LEN;
@@ -21,29 +21,29 @@ use tokio::sync::watch;
 
 use crate::times;
 
-/// Between SIGTERM and SIGKILL.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between SIGTERM and SIGKILL.
+pub(super) const KILL_DELAY: Duration = Duration::from_secs(5);
 
-/// How long the end of stderr is waited for once the command has ended: somebody may hold it open
-/// who left the group.
-const LAST_LINES: Duration = Duration::from_secs(1);
+/// How long to wait for the end of stderr after the command has exited. A process that left the
+/// group may keep it open.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// `EX_DATAERR` of sysexits.h: the input was wrong, and stays so.
-const NO_GOOD: i32 = 65;
+/// Exit code of sysexits.h for invalid input, which a retry does not change.
+const EX_DATAERR: i32 = 65;
 
-/// What is kept of stderr: with how the command ended, as much as is kept of an error.
-const TAIL: usize = MAX_ERROR_LEN - 64;
+/// How many bytes of stderr are kept. Together with the exit code, they fit into a job's error.
+const TAIL_LEN: usize = MAX_ERROR_LEN - 64;
 
-/// What is run for each job.
+/// The command to run for each job.
 pub(super) struct Command {
     pub(super) line: String,
     pub(super) timeout: Option<Duration>,
-    /// Where our own reports go to stdout.
+    /// Set with `--json`, where stdout contains only our reports.
     pub(super) stdout_to_stderr: bool,
     pub(super) stopped: watch::Receiver<Stop>,
 }
 
-/// Whether commands are to end.
+/// Whether running commands must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stop {
     No,
@@ -51,45 +51,47 @@ pub(super) enum Stop {
     Kill,
 }
 
-/// How a command ended.
+/// How a command ended, with the error for the job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Well,
-    /// The job is no good.
+    /// The job is invalid: it becomes dead.
     NoGood(String),
+    /// The job is retried.
     Failed(String),
 }
 
-/// Why a command is ended before its time.
+/// Why a command was stopped.
 #[derive(Clone, Copy)]
-enum Cut {
+enum StopReason {
     TimedOut(Duration),
     Stopped,
 }
 
 impl Command {
-    /// Runs it for a job. Dropped half way, the group is killed.
+    /// Runs the command for a job. Dropping the future kills the process group.
     pub(super) async fn run(&self, job: &ClaimedJob) -> io::Result<Ended> {
         if [job.id().as_str(), job.body.content_type()].iter().any(|text| text.contains('\0')) {
-            let told = "its id or content type has a NUL in it, which no environment can hold";
-            return Ok(Ended::NoGood(told.to_owned()));
+            let error =
+                "the id or content type contains a NUL, which no environment variable can contain";
+            return Ok(Ended::NoGood(error.to_owned()));
         }
         let mut child = self.start(job)?;
-        // Dropped before the child, which is let go then.
-        let mut group = Group::of(child.id());
+        // Dropped before the child, which is reaped after that.
+        let mut group = ProcessGroup::of(child.id());
         let feed = child.stdin.take().map(|stdin| tokio::spawn(feed(stdin, job.body.clone())));
-        let tail = Arc::new(Tail::default());
-        let stderr = child.stderr.take().expect("it is piped");
+        let tail = Arc::new(StderrTail::default());
+        let stderr = child.stderr.take().expect("stderr is piped");
         let copied = tokio::spawn(copy(stderr, Arc::clone(&tail)));
         let cut = self.wait(&group).await?;
         group.signal(Signal::KILL);
         let status = child.wait().await?;
-        group.over();
+        group.reaped();
         if let Some(feed) = feed {
             feed.abort();
         }
-        // What it printed is there; more may come from those who left the group, for ever.
-        let _ = tokio::time::timeout(LAST_LINES, copied).await;
+        // A process that left the group may keep stderr open for ever.
+        let _ = tokio::time::timeout(STDERR_TIMEOUT, copied).await;
         Ok(ended(status, cut, &tail.text()))
     }
 
@@ -114,30 +116,31 @@ impl Command {
         command.spawn()
     }
 
-    /// Waits until the command has ended, and ends it when it is time. Answers why, if it did.
-    async fn wait(&self, group: &Group) -> io::Result<Option<Cut>> {
+    /// Waits until the command has exited. Stops it after the timeout, or when the worker stops, and
+    /// returns the reason.
+    async fn wait(&self, group: &ProcessGroup) -> io::Result<Option<StopReason>> {
         let mut ended = std::pin::pin!(group.ended());
         let mut stopped = self.stopped.clone();
         let timeout = async {
             match self.timeout {
                 Some(limit) => {
                     tokio::time::sleep(limit).await;
-                    Cut::TimedOut(limit)
+                    StopReason::TimedOut(limit)
                 }
                 None => std::future::pending().await,
             }
         };
         let cut = tokio::select! {
             biased;
-            answer = &mut ended => return answer.map(|()| None),
+            result = &mut ended => return result.map(|()| None),
             cut = timeout => cut,
-            () = asked(&mut stopped, Stop::Term) => Cut::Stopped,
+            () = requested(&mut stopped, Stop::Term) => StopReason::Stopped,
         };
         group.signal(Signal::TERM);
         tokio::select! {
-            answer = &mut ended => return answer.map(|()| Some(cut)),
-            () = tokio::time::sleep(PATIENCE) => {}
-            () = asked(&mut stopped, Stop::Kill) => {}
+            result = &mut ended => return result.map(|()| Some(cut)),
+            () = tokio::time::sleep(KILL_DELAY) => {}
+            () = requested(&mut stopped, Stop::Kill) => {}
         }
         group.signal(Signal::KILL);
         ended.await?;
@@ -145,42 +148,42 @@ impl Command {
     }
 }
 
-/// Waits until so much is asked for.
-async fn asked(stopped: &mut watch::Receiver<Stop>, stop: Stop) {
-    if stopped.wait_for(|asked| *asked >= stop).await.is_err() {
-        // The asker is gone, and asks no more.
+/// Waits until commands must stop, at least in this way.
+async fn requested(stopped: &mut watch::Receiver<Stop>, stop: Stop) {
+    if stopped.wait_for(|requested| *requested >= stop).await.is_err() {
+        // The sender is dropped: nobody can request it any more.
         std::future::pending::<()>().await;
     }
 }
 
-/// The group of a command that was started and not let go.
-struct Group {
-    /// `None`: it was let go.
+/// The process group of a running command. Dropping it kills the group.
+struct ProcessGroup {
+    /// `None` after the leader was reaped.
     leader: Option<Pid>,
 }
 
-impl Group {
+impl ProcessGroup {
     fn of(leader: Option<u32>) -> Self {
-        Group { leader: leader.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)) }
+        ProcessGroup { leader: leader.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)) }
     }
 
-    /// To all of it. That nobody is left to be signalled is no error.
+    /// Signals all processes of the group. It is no error if none is left.
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             let _ = kill_process_group(leader, signal);
         }
     }
 
-    /// The leader was let go: its number may be another's.
-    fn over(&mut self) {
+    /// Records that the leader was reaped: another process can get its number now.
+    fn reaped(&mut self) {
         self.leader = None;
     }
 
-    /// Waits for the end of the leader, and leaves it to be waited for. It takes no thread: of
-    /// those there are fewer than commands may run, and others need them.
+    /// Waits until the leader has exited, without reaping it. Uses no blocking thread: there are
+    /// fewer threads than commands, and other tasks need them.
     async fn ended(&self) -> io::Result<()> {
         let Some(leader) = self.leader else { return Ok(()) };
-        // Before the first look, so that no end is missed.
+        // Before the first check, so that no exit is missed.
         let mut children = signal(SignalKind::child())?;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         loop {
@@ -189,72 +192,72 @@ impl Group {
                     children.recv().await;
                 }
                 Err(Errno::INTR) => {}
-                answer => return answer.map(drop).map_err(io::Error::from),
+                result => return result.map(drop).map_err(io::Error::from),
             }
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
 }
 
-/// A command that does not read all of it, or none, is free to.
+/// Writes the body to stdin. Ignores errors: a command need not read all of its stdin.
 async fn feed(mut stdin: ChildStdin, body: requeue_jobs::Body) {
     let _ = stdin.write_all(body.bytes()).await;
 }
 
-/// The end of what a command printed.
+/// The last bytes that a command printed to stderr.
 #[derive(Default)]
-struct Tail(Mutex<Vec<u8>>);
+struct StderrTail(Mutex<Vec<u8>>);
 
-impl Tail {
+impl StderrTail {
     fn add(&self, bytes: &[u8]) {
         let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(bytes);
-        let over = tail.len().saturating_sub(TAIL);
+        let over = tail.len().saturating_sub(TAIL_LEN);
         tail.drain(..over);
     }
 
-    /// As text, from the beginning of a character.
+    /// The bytes as text, from the first whole character.
     fn text(&self) -> String {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-        let cut = if tail.len() < TAIL { 0 } else { tail.iter().take_while(continues).count() };
+        let cut = if tail.len() < TAIL_LEN { 0 } else { tail.iter().take_while(continues).count() };
         String::from_utf8_lossy(&tail[cut..]).trim().to_owned()
     }
 }
 
-/// Passes stderr on, and keeps its end.
-async fn copy(mut from: ChildStderr, tail: Arc<Tail>) {
+/// Forwards stderr, and keeps its end.
+async fn copy(mut from: ChildStderr, tail: Arc<StderrTail>) {
     let (mut buffer, mut to) = ([0; 8 << 10], tokio::io::stderr());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         tail.add(&buffer[..count]);
-        // Nobody may read it; the command goes on all the same.
+        // The command continues even if nobody reads our stderr.
         let _ = to.write_all(&buffer[..count]).await;
         let _ = to.flush().await;
     }
 }
 
-fn ended(status: ExitStatus, cut: Option<Cut>, tail: &str) -> Ended {
+fn ended(status: ExitStatus, cut: Option<StopReason>, tail: &str) -> Ended {
     let how = match (cut, status.code(), status.signal()) {
-        (Some(Cut::TimedOut(limit)), ..) => {
-            format!("it took longer than {}", times::show_duration(limit))
+        (Some(StopReason::TimedOut(limit)), ..) => {
+            format!("timed out after {}", times::show_duration(limit))
         }
-        // It may have ended well, after SIGTERM: then it has.
+        // A command that exits with 0 after SIGTERM has succeeded.
         (_, Some(0), _) => return Ended::Well,
-        (Some(Cut::Stopped), ..) => "its worker was stopped".to_owned(),
+        (Some(StopReason::Stopped), ..) => "the worker was stopped".to_owned(),
         (None, Some(code), _) => format!("exit code {code}"),
         (None, None, Some(signal)) => format!("killed by {}", signal_name(signal)),
-        (None, None, None) => "it ended, and nobody knows how".to_owned(),
+        (None, None, None) => "ended for an unknown reason".to_owned(),
     };
-    let told = if tail.is_empty() { how } else { format!("{how}: {tail}") };
-    if cut.is_none() && status.code() == Some(NO_GOOD) {
-        return Ended::NoGood(told);
+    let error = if tail.is_empty() { how } else { format!("{how}: {tail}") };
+    if cut.is_none() && status.code() == Some(EX_DATAERR) {
+        return Ended::NoGood(error);
     }
-    Ended::Failed(told)
+    Ended::Failed(error)
 }
 
 fn signal_name(signal: i32) -> String {
@@ -279,52 +282,52 @@ fn signal_name(signal: i32) -> String {
 mod tests {
     use super::*;
 
-    /// As `wait` tells it: the exit code is in the second byte, a signal in the first.
+    /// As `wait` encodes it: the exit code is in the second byte, a signal in the first.
     fn exit(code: i32) -> ExitStatus {
         ExitStatus::from_raw(code << 8)
     }
 
     #[test]
-    fn how_a_command_ends_decides_what_becomes_of_its_job() {
+    fn the_exit_status_decides_what_happens_to_the_job() {
         assert_eq!(ended(exit(0), None, "warning"), Ended::Well);
         assert_eq!(ended(exit(65), None, "bad"), Ended::NoGood("exit code 65: bad".to_owned()));
         assert_eq!(ended(exit(3), None, ""), Ended::Failed("exit code 3".to_owned()));
         let killed = ExitStatus::from_raw(9);
         assert_eq!(ended(killed, None, ""), Ended::Failed("killed by SIGKILL".to_owned()));
-        let late = Some(Cut::TimedOut(Duration::from_secs(2)));
-        assert_eq!(ended(exit(0), late, ""), Ended::Failed("it took longer than 2s".to_owned()));
-        assert_eq!(ended(exit(0), Some(Cut::Stopped), ""), Ended::Well);
-        let stopped = ended(exit(65), Some(Cut::Stopped), "");
-        assert_eq!(stopped, Ended::Failed("its worker was stopped".to_owned()));
+        let late = Some(StopReason::TimedOut(Duration::from_secs(2)));
+        assert_eq!(ended(exit(0), late, ""), Ended::Failed("timed out after 2s".to_owned()));
+        assert_eq!(ended(exit(0), Some(StopReason::Stopped), ""), Ended::Well);
+        let stopped = ended(exit(65), Some(StopReason::Stopped), "");
+        assert_eq!(stopped, Ended::Failed("the worker was stopped".to_owned()));
     }
 
     #[test]
-    fn the_end_of_stderr_is_kept_in_whole_characters() {
-        let tail = Tail::default();
+    fn the_kept_end_of_stderr_begins_with_a_whole_character() {
+        let tail = StderrTail::default();
         tail.add(b"first\n");
         assert_eq!(tail.text(), "first");
-        tail.add("ü".repeat(TAIL).as_bytes());
+        tail.add("ü".repeat(TAIL_LEN).as_bytes());
         tail.add(b"x");
         let text = tail.text();
-        assert!(text.len() <= TAIL && text.ends_with("üx") && text.starts_with('ü'), "{text}");
+        assert!(text.len() <= TAIL_LEN && text.ends_with("üx") && text.starts_with('ü'), "{text}");
     }
 
     #[test]
-    fn an_error_with_its_tail_is_not_longer_than_what_is_kept() {
-        let late = Some(Cut::TimedOut(Duration::new(86_399, 999_999_999)));
-        let Ended::Failed(told) = ended(exit(1), late, &"x".repeat(TAIL)) else {
+    fn an_error_with_its_tail_fits_into_the_limit() {
+        let late = Some(StopReason::TimedOut(Duration::new(86_399, 999_999_999)));
+        let Ended::Failed(error) = ended(exit(1), late, &"x".repeat(TAIL_LEN)) else {
             panic!("it failed");
         };
-        assert!(told.len() <= MAX_ERROR_LEN, "{}", told.len());
+        assert!(error.len() <= MAX_ERROR_LEN, "{}", error.len());
     }
 
     #[tokio::test]
-    async fn a_job_that_no_environment_can_hold_is_dead_at_once() {
+    async fn a_job_with_a_nul_in_its_id_is_dead_immediately() {
         let (_stop, stopped) = watch::channel(Stop::No);
         let line = "exit 0".to_owned();
         let command = Command { line, timeout: None, stdout_to_stderr: true, stopped };
         let ended = command.run(&claimed("a\0b")).await.unwrap();
-        assert!(matches!(&ended, Ended::NoGood(told) if told.contains("NUL")), "{ended:?}");
+        assert!(matches!(&ended, Ended::NoGood(error) if error.contains("NUL")), "{ended:?}");
     }
 
     fn claimed(id: &str) -> ClaimedJob {
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_runs_takes_no_thread() {
+    fn a_running_command_uses_no_blocking_thread() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .enable_all()
@@ -343,7 +346,7 @@ mod tests {
             .unwrap();
         let name = std::env::temp_dir().join(format!("requeue-both-{}", std::process::id()));
         let (_stop, stopped) = watch::channel(Stop::No);
-        // Each waits for the other.
+        // Each command waits for the other.
         let command = |mine: &str, other: &str| Command {
             line: format!("n={}; > $n.{mine}; until [ -e $n.{other} ]; do :; done", name.display()),
             timeout: None,
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_is_dropped_leaves_nothing_behind() {
+    async fn dropping_a_run_kills_its_processes() {
         let name = std::env::temp_dir().join(format!("requeue-dropped-{}", std::process::id()));
         let line = format!("sleep 600 & echo $! > {}; wait", name.display());
         let (_stop, stopped) = watch::channel(Stop::No);
@@ -380,7 +383,7 @@ mod tests {
             child = started => child,
         };
         std::fs::remove_file(&name).unwrap();
-        // Dead, and perhaps not yet waited for by whoever adopted it.
+        // A dead process may not have been reaped yet by its new parent.
         let runs = || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             stat.rsplit(')')

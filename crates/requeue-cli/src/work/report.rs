@@ -1,9 +1,9 @@
-//! What a worker tells: a line per attempt, on stderr; in JSON on stdout, where what commands
-//! print to stdout then does not go.
+//! Reports of a worker: one line per attempt on stderr. With `--json`, one object per line on
+//! stdout; the stdout of commands then goes to stderr.
 
-use crate::failure::chain;
-use crate::out::{Out, cut, note, plain};
-use crate::shown::CELL;
+use crate::error::chain;
+use crate::format::CELL_WIDTH;
+use crate::output::{Output, count, escape, print_note, truncate};
 use crate::times::{rough, show_duration};
 use requeue_jobs::{Cause, ClaimedJob, JobFailure, Next, RunningJob, SettleError, StoreError};
 use serde_json::{Value, json};
@@ -12,25 +12,25 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 pub(super) struct Report {
-    pub(super) out: Out,
-    /// Nothing of jobs that went well.
+    pub(super) out: Output,
+    /// Whether jobs that are done are left out.
     quiet: bool,
-    /// The store's latest trouble, and when it was told.
-    trouble: Mutex<Option<(String, Instant)>>,
+    /// The last error of the store, and when it was reported.
+    store_error: Mutex<Option<(String, Instant)>>,
 }
 
-/// The same trouble is told no more often.
-const AGAIN: Duration = Duration::from_secs(30);
+/// Minimum time between two reports of the same store error.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Report {
-    pub(super) fn new(out: Out, quiet: bool) -> Self {
-        Report { out, quiet, trouble: Mutex::default() }
+    pub(super) fn new(out: Output, quiet: bool) -> Self {
+        Report { out, quiet, store_error: Mutex::default() }
     }
 
     pub(super) fn started(&self, worker: &str, kinds: &[String]) {
         self.tell(
             || json!({ "event": "started", "worker": worker, "kinds": kinds }),
-            || format!("{} works on {}", plain(worker), kinds.join(", ")),
+            || format!("worker {} waits for jobs of {}", escape(worker), kinds.join(", ")),
         );
     }
 
@@ -55,9 +55,9 @@ impl Report {
         }
         let error = failed.cause.to_string();
         let (word, next, retry_in) = match failed.next {
-            Next::RetryIn(delay) => ("failed", format!("again in {}", rough(delay)), Some(delay)),
-            Next::Dead => ("dead", "attempts used up".to_owned(), None),
-            _ => ("failed", "not tried again".to_owned(), None),
+            Next::RetryIn(delay) => ("failed", format!("retry in {}", rough(delay)), Some(delay)),
+            Next::Dead => ("dead", "no attempts left".to_owned(), None),
+            _ => ("failed", "no retry".to_owned(), None),
         };
         let retry_in = retry_in.map(|delay| show_duration(millis(delay)));
         self.tell(
@@ -76,25 +76,25 @@ impl Report {
         let error = chain(error);
         self.tell(
             || event("lost", job, &[("error", error.as_str().into())]),
-            || format!("lost {}, it may run elsewhere: {}", name(job), brief(&error)),
+            || format!("lost {}, another worker may run it: {}", name(job), brief(&error)),
         );
     }
 
-    /// Once, and now and then while it lasts.
+    /// Reports an error of the store once, and again every [`REPEAT_INTERVAL`] while it lasts.
     pub(super) fn trouble(&self, error: &StoreError) {
-        let (told, now) = (chain(error), Instant::now());
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, at)) = &*trouble
-            && *last == told
-            && now.saturating_duration_since(*at) < AGAIN
+        let (message, now) = (chain(error), Instant::now());
+        let mut last_error = self.store_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, at)) = &*last_error
+            && *last == message
+            && now.saturating_duration_since(*at) < REPEAT_INTERVAL
         {
             return;
         }
-        *trouble = Some((told.clone(), now));
-        drop(trouble);
+        *last_error = Some((message.clone(), now));
+        drop(last_error);
         self.tell(
-            || json!({ "event": "trouble", "error": told }),
-            || format!("trouble: {}; trying again", brief(&told)),
+            || json!({ "event": "trouble", "error": message }),
+            || format!("error: {}; trying again", brief(&message)),
         );
     }
 
@@ -105,11 +105,9 @@ impl Report {
                 let grace = show_duration(grace);
                 match running.len() {
                     0 => "stopping".to_owned(),
-                    1 => {
-                        format!("stopping: a command runs, and gets {grace}; a signal ends it now")
-                    }
-                    count => format!(
-                        "stopping: {count} commands run, and get {grace}; a signal ends them now"
+                    running => format!(
+                        "stopping: {} may run for {grace}; send another signal to stop now",
+                        count(running as u64, "command"),
                     ),
                 }
             },
@@ -122,23 +120,23 @@ impl Report {
         }
     }
 
-    /// What could not even be killed, or settled.
+    /// Reports jobs whose commands could not be killed, or which could not be settled.
     pub(super) fn abandoned(&self, left: &[RunningJob]) {
         for RunningJob { job, .. } in left {
             self.tell(
                 || event("abandoned", job, &[]),
-                || format!("abandoned {}: it comes back when its lease expires", name(job)),
+                || format!("abandoned {}: it is claimed again when its lease expires", name(job)),
             );
         }
     }
 
     fn tell(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         if self.out.json {
-            // That nobody reads reports is no reason to stop working.
+            // The worker continues even if nobody reads its reports.
             use std::io::Write;
             let _ = writeln!(std::io::stdout(), "{}", json());
         } else {
-            note(&text());
+            print_note(&text());
         }
     }
 }
@@ -150,12 +148,12 @@ fn millis(duration: Duration) -> Duration {
 fn name(job: &ClaimedJob) -> String {
     let attempt = job.attempt;
     let attempt = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
-    format!("{}/{}{attempt}", job.kind(), plain(job.id().as_str()))
+    format!("{}/{}{attempt}", job.kind(), escape(job.id().as_str()))
 }
 
-/// An error's last line: what a command prints in the end says most.
+/// The last line of an error, which is usually the most useful one.
 fn brief(error: &str) -> String {
-    plain(&cut(error.trim().lines().last().unwrap_or_default(), 2 * CELL))
+    escape(&truncate(error.trim().lines().last().unwrap_or_default(), 2 * CELL_WIDTH))
 }
 
 fn event(word: &str, job: &ClaimedJob, more: &[(&str, Value)]) -> Value {

@@ -1,4 +1,4 @@
-//! A server, and those who ask it.
+//! A server process and its clients.
 
 use crate::support::{Dir, Server, until};
 use requeue_http::client::{CallError, Options};
@@ -11,13 +11,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of all jobs here.
+/// The kind of all jobs in these tests.
 pub(crate) const KIND: &str = "mail";
 
-/// A lease that outlasts every test: what comes back was released.
+/// A lease that is longer than every test: a job that can be claimed again was released.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
-/// `requeue serve`, and a client of it.
+/// A running `requeue serve` and its client.
 pub(crate) struct Node {
     server: Server,
     pub(crate) client: HttpStore,
@@ -31,7 +31,7 @@ impl Node {
         Node { server, client }
     }
 
-    /// On the jobs in the directory.
+    /// On the store in the directory.
     pub(crate) fn on_disk(dir: &Dir) -> Self {
         Node::start(dir, &["--listen", "127.0.0.1:0", "--data", "d"])
     }
@@ -48,13 +48,13 @@ impl Node {
         Jobs::new(Arc::new(self.client.clone()))
     }
 
-    /// As `kill -9` does.
+    /// Sends SIGKILL, and waits until it has exited.
     pub(crate) fn kill(self) {
         self.server.signal(Signal::KILL);
         self.server.end();
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Sends SIGTERM, and waits until it has exited with 0.
     pub(crate) fn stop(self) {
         self.server.signal(Signal::TERM);
         assert_eq!(self.server.end(), Some(0));
@@ -64,13 +64,13 @@ impl Node {
         self.server.signal(signal);
     }
 
-    /// A connection, for requests by hand.
+    /// A raw connection.
     pub(crate) fn stream(&self) -> TcpStream {
         let address = self.url().strip_prefix("http://").expect("plain HTTP");
         TcpStream::connect(address).expect("it listens")
     }
 
-    /// Waits until so many claims wait here.
+    /// Waits until `count` claims wait at this server.
     pub(crate) fn awaits_claims(&self, count: u64) {
         until("claims that wait", || {
             let stats = block_on(self.client.stats()).expect("it answers");
@@ -78,33 +78,33 @@ impl Node {
         });
     }
 
-    /// The status at this path.
+    /// The HTTP status of a GET request.
     pub(crate) fn status(&self, path: &str) -> u16 {
         block_on(self.client.request("GET", path, None)).expect("it answers").0
     }
 }
 
-/// Waits for an answer, also to what is asked only when it is awaited.
+/// Blocks until the result of a future, or of a builder that becomes one.
 pub(crate) fn block_on<T: IntoFuture>(asked: T) -> T::Output {
     requeue_testkit::block_on(asked.into_future())
 }
 
-/// One with the patience for the longest claim.
+/// A client whose timeout is longer than the longest claim.
 fn client(url: &str) -> HttpStore {
     let mut options = Options::default();
     options.response_timeout = Duration::from_secs(100);
     HttpStore::connect_with(url, options).expect("a valid address")
 }
 
-/// What a claim asks for: a job for long, and to wait for it.
-pub(crate) fn wish(wait: &str, max: usize) -> serde_json::Value {
+/// The request of a claim with a long lease, which waits for a job.
+pub(crate) fn claim_request(wait: &str, max: usize) -> serde_json::Value {
     json!({ "kinds": [KIND], "worker": "w", "lease": "1h", "max": max, "wait": wait })
 }
 
-/// Claims in one request, which waits at the server.
+/// Claims a job in one request, which waits at the server.
 pub(crate) fn claim(client: &HttpStore, wait: &str) -> Result<Vec<ClaimedJob>, CallError> {
-    let wish = wish(wait, 1);
-    Ok(read(block_on(client.call("POST", "/v1/claim", Some(&wish)))?))
+    let request = claim_request(wait, 1);
+    Ok(read(block_on(client.call("POST", "/v1/claim", Some(&request)))?))
 }
 
 pub(crate) fn read(answer: wire::ClaimResponse) -> Vec<ClaimedJob> {
@@ -113,8 +113,8 @@ pub(crate) fn read(answer: wire::ClaimResponse) -> Vec<ClaimedJob> {
     answer.jobs.into_iter().map(|job| job.read(&reading).expect("a job")).collect()
 }
 
-/// The one job that can be claimed now, or soon, in its first attempt: it was released, and did
-/// not expiry.
+/// Claims the only job. It must be in its first attempt: it was released, and its lease did not
+/// expire.
 pub(crate) fn claim_released(client: &HttpStore) -> ClaimedJob {
     let job = until("the job", || claim(client, "0s").expect("it answers").pop());
     assert_eq!(job.attempt, 1);

@@ -1,6 +1,6 @@
-//! Clients that go away while they claim.
+//! Clients that disconnect during a claim.
 
-use crate::node::{KIND, Node, block_on, claim_released, read, wish};
+use super::node::{KIND, Node, block_on, claim_released, claim_request, read};
 use crate::support::{Dir, until};
 use requeue_jobs::{Body, ClaimedJob, JobId, Kind, Put, Settled, Store};
 use requeue_testkit::{Random, check_seeds};
@@ -9,17 +9,17 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
-/// A claim that is sent by hand, so that one can leave at any time.
+/// Sends a claim on a raw connection, which the test can close at any time.
 fn send_claim(node: &Node, wait: &str, max: usize) -> TcpStream {
     let mut stream = node.stream();
-    let body = wish(wait, max).to_string();
+    let body = claim_request(wait, max).to_string();
     let head = "POST /v1/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).expect("it reads");
     stream
 }
 
-/// What was claimed, if all of the answer came.
+/// The claimed job, if the whole response arrived.
 fn received(answer: &[u8]) -> Option<ClaimedJob> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -29,7 +29,7 @@ fn received(answer: &[u8]) -> Option<ClaimedJob> {
 }
 
 #[test]
-fn a_claim_that_waits_takes_nothing_once_its_client_is_gone() {
+fn a_waiting_claim_takes_no_job_after_its_client_disconnected() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     let stream = send_claim(&node, "1m", 1);
@@ -41,7 +41,7 @@ fn a_claim_that_waits_takes_nothing_once_its_client_is_gone() {
 }
 
 #[test]
-fn a_job_is_had_by_the_client_that_it_was_answered_to_or_by_the_next() {
+fn a_claimed_job_is_delivered_or_released() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     let (answered, released) = (Cell::new(0), Cell::new(0));
@@ -53,12 +53,12 @@ fn a_job_is_had_by_the_client_that_it_was_answered_to_or_by_the_next() {
         let mut answer = Vec::new();
         thread::scope(|scope| {
             scope.spawn(|| block_on(jobs.put(KIND, "a", "")).unwrap());
-            // Sooner or later: before the put, or while it is done, or after.
+            // A random delay: before, during or after the put.
             for _ in 0..random.below(30) {
                 block_on(node.client.request("GET", "/healthz", None)).unwrap();
             }
             stream.shutdown(Shutdown::Write).unwrap();
-            // Cut off is as good as ended.
+            // An error is as good as the end of the stream.
             let _ = stream.read_to_end(&mut answer);
         });
         let (count, job) = match received(&answer) {
@@ -74,8 +74,8 @@ fn a_job_is_had_by_the_client_that_it_was_answered_to_or_by_the_next() {
 }
 
 #[test]
-fn what_a_client_has_not_read_to_the_end_is_released() {
-    // More than the system keeps for a client that does not read.
+fn jobs_of_a_response_that_was_not_fully_read_are_released() {
+    // More than fits into the socket buffers.
     const COUNT: usize = 24;
     let dir = Dir::new();
     let node = Node::on_disk(&dir);

@@ -1,14 +1,15 @@
-//! How many files may be open.
+//! The limit of open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Asks for as many open files as are needed: most systems allow a thousand until they are asked
-/// for more. Answers how many there may be.
-pub(crate) fn allow(needed: u64) -> u64 {
+/// Raises the soft limit of open files to `needed`, or as far as the hard limit allows. The soft
+/// limit of most systems is about a thousand. Returns the resulting limit.
+pub(crate) fn raise_limit(needed: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // `None` is no limit at all.
+    // `None` means unlimited.
     let (current, maximum) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
-    // Commands inherit it, and some cannot do with more: what is not needed is not asked for.
+    // Never raised further than needed: child processes inherit it, and some programs fail with a
+    // large limit.
     if current >= needed {
         return current;
     }

@@ -1,6 +1,4 @@
-//! Runs the program, in a directory of its own.
-
-#![allow(dead_code, reason = "not every test needs all of it")]
+//! Runs the program in temporary directories.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -13,22 +11,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of everything that tests wait for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again and again, since other processes ring no bell here.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until there is a value, since other processes cannot notify us. Panics after [`PATIENCE`].
+pub(crate) fn until<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    eventually(poll).unwrap_or_else(|| panic!("timed out while waiting for {what}"))
+}
+
+/// Polls until there is a value. Returns `None` after [`PATIENCE`].
+pub(crate) fn eventually<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = look() {
+        let found = poll();
+        if found.is_some() || Instant::now() > end {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
-/// A directory, removed in the end, and perhaps a server on the jobs in it.
+/// A temporary directory, removed on drop, and optionally a server on the store in it.
 pub(crate) struct Dir {
     path: PathBuf,
     server: Option<Server>,
@@ -44,14 +47,14 @@ impl Dir {
         Dir { path, server: None }
     }
 
-    /// With a server, which all verbs ask.
+    /// With a server, which [`Dir::ask`] uses.
     pub(crate) fn served() -> Self {
         let mut dir = Dir::new();
         dir.server = Some(Server::start(&dir, &["--data", "d"]));
         dir
     }
 
-    /// Where the jobs are, for the command line.
+    /// The options that select the store of this directory.
     pub(crate) fn place(&self) -> [&str; 2] {
         match &self.server {
             Some(server) => ["--server", &server.url],
@@ -71,7 +74,7 @@ impl Dir {
         fs::read_to_string(self.path(name)).expect(name)
     }
 
-    /// Waits until a command has written this file, and its line.
+    /// Waits until a command has written a whole line to this file.
     pub(crate) fn await_file(&self, name: &str) -> String {
         let written = || {
             let text = fs::read_to_string(self.path(name)).ok()?;
@@ -80,36 +83,43 @@ impl Dir {
         until(name, written)
     }
 
-    /// The program, here, with nothing of the tester's environment that it looks at.
+    /// The program, to run in this directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
-        for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN", "LOG"] {
-            command.env_remove(format!("REQUEUE_{name}"));
-        }
-        command.args(args).current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
+        let mut command = self.clean(Command::new(env!("CARGO_BIN_EXE_requeue")));
+        command.args(args);
         command
     }
 
-    /// Runs it.
+    /// A command to run in this directory, without the environment variables that the program
+    /// reads.
+    pub(crate) fn clean(&self, mut command: Command) -> Command {
+        for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN", "LOG"] {
+            command.env_remove(format!("REQUEUE_{name}"));
+        }
+        command.current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program.
     pub(crate) fn run(&self, args: &[&str]) -> Done {
         Done::new(args, self.command(args).output().expect("it starts"))
     }
 
-    /// Runs it on the jobs that are here.
+    /// Runs the program on the store of this directory.
     pub(crate) fn ask(&self, args: &[&str]) -> Done {
         self.run(&[args, &self.place()].concat())
     }
 
-    /// The same, with something on its stdin.
+    /// Runs the program on the store of this directory, with this on its stdin.
     pub(crate) fn feed(&self, args: &[&str], input: &[u8]) -> Done {
         let mut command = self.command(&[args, &self.place()].concat());
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // It answers while it reads.
+        // The program may print while it reads.
         let output = std::thread::scope(|scope| {
             scope.spawn(move || {
-                // It may not want all of it.
+                // The program need not read all of it.
                 let _ = stdin.write_all(input);
             });
             child.wait_with_output().expect("it ends")
@@ -117,7 +127,7 @@ impl Dir {
         Done::new(args, output)
     }
 
-    /// What a server answers at this path, head and all.
+    /// The response of a server to a GET request, with its head.
     pub(crate) fn http(&self, url: &str, path: &str) -> String {
         let address = url.strip_prefix("http://").expect("plain HTTP");
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -129,6 +139,18 @@ impl Dir {
         answer
     }
 
+    /// The body of the response of a server to a GET request.
+    pub(crate) fn http_body(&self, url: &str, path: &str) -> String {
+        let address = url.strip_prefix("http://").expect("plain HTTP");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        // HTTP/1.0 has no chunks.
+        let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        response.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
     /// The job, as JSON.
     pub(crate) fn job(&self, kind: &str, id: &str) -> Value {
         self.ask(&["get", kind, id, "--json"]).ok().json()
@@ -138,15 +160,16 @@ impl Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         drop(self.server.take());
-        // Whoever finds it can remove it.
+        // Best effort.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
-    pub(crate) args: String,
+    #[expect(dead_code, reason = "failed assertions print it")]
+    args: String,
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -182,7 +205,7 @@ impl Done {
         self
     }
 
-    /// Its only line.
+    /// The only line of stdout, as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         let [line] = &self.lines()[..] else { panic!("not one line: {self:#?}") };
@@ -196,7 +219,7 @@ impl Done {
     }
 }
 
-/// `requeue serve`, while it runs.
+/// A running `requeue serve`, killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -208,7 +231,7 @@ impl Server {
         Server::of(dir.command(&[&fixed, args].concat()))
     }
 
-    /// Of a command that is to serve. What it logs goes to where the test's errors go.
+    /// Starts a server by this command. Its log goes to the stderr of the test.
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
@@ -223,15 +246,15 @@ impl Server {
         signal_to(&self.child, signal);
     }
 
-    /// Waits for its end.
+    /// Waits until it exits. Returns the exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
-        until("its end", || self.child.try_wait().expect("it is ours")).code()
+        until("the program to exit", || self.child.try_wait().expect("it is ours")).code()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -242,7 +265,7 @@ pub(crate) fn signal_to(child: &Child, signal: Signal) {
     kill_process(pid, signal).expect("it runs");
 }
 
-/// `requeue work` on the jobs that are here, while it runs.
+/// A running `requeue work`, killed on drop.
 pub(crate) struct Worker {
     child: Child,
     events: Receiver<Value>,
@@ -274,11 +297,11 @@ impl Worker {
         Worker { child, events, err: Some(err) }
     }
 
-    /// The next event of this name; others are passed over.
+    /// Waits for the next event of this name, and skips others.
     #[track_caller]
     pub(crate) fn event(&mut self, name: &str) -> Value {
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect("it still tells");
+            let event = self.events.recv_timeout(PATIENCE).expect("the worker still reports");
             if event["event"] == name {
                 return event;
             }
@@ -290,14 +313,14 @@ impl Worker {
         signal_to(&self.child, signal);
     }
 
-    /// Waits for its end. Answers its code and what was on stderr.
+    /// Waits until it exits. Returns the exit code and stderr.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let status = until("its end", || self.child.try_wait().expect("it is ours"));
+        let status = until("the program to exit", || self.child.try_wait().expect("it is ours"));
         let err = self.err.take().expect("once").join().expect("it is read");
         (status.code(), err)
     }
 
-    /// Stops it while nothing runs.
+    /// Stops it while no command runs. Returns stderr.
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);
         let (code, err) = self.end();
@@ -308,13 +331,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a process runs: neither gone, nor dead and not waited for.
+/// Whether a process runs, and is not a zombie.
 pub(crate) fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
     // `pid (name) state …`
@@ -324,9 +347,9 @@ pub(crate) fn runs(pid: &str) -> bool {
     })
 }
 
-/// Waits until a process does not run any more.
+/// Waits until a process no longer runs.
 pub(crate) fn await_end(pid: &str) {
-    until("the end of a process", || (!runs(pid)).then_some(()));
+    until("a process to exit", || (!runs(pid)).then_some(()));
 }
 
 pub(crate) fn kill(pid: &str) {

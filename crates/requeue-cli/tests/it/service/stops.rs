@@ -1,7 +1,7 @@
-//! A server is told to stop.
+//! A server is stopped with SIGTERM.
 
-use crate::load::{Load, list};
-use crate::node::{KIND, LONG, Node, block_on, claim};
+use super::load::{Load, list};
+use super::node::{KIND, LONG, Node, block_on, claim};
 use crate::support::Dir;
 use requeue_jobs::{JobState, Settled};
 use requeue_testkit::{Random, check_seeds};
@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 #[test]
-fn stopped_under_load_it_loses_nothing_and_keeps_nothing_for_nobody() {
+fn stopping_under_load_loses_nothing_and_leaves_no_undelivered_leases() {
     check_seeds(&[], "REQUEUE_STOPS", 1, |seed| {
         let (dir, mut random) = (Dir::new(), Random::new(seed));
         let load = Load::new(LONG);
@@ -33,10 +33,10 @@ fn stopped_under_load_it_loses_nothing_and_keeps_nothing_for_nobody() {
 }
 
 #[test]
-fn claims_that_wait_end_with_an_empty_answer_when_it_is_stopped() {
+fn waiting_claims_get_an_empty_response_when_the_server_stops() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
-    // Whoever waited on would get it.
+    // A claim that kept waiting would get it.
     block_on(node.jobs().put(KIND, "a", "").after(Duration::from_secs(30))).unwrap();
     let client = node.client.clone();
     thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn claims_that_wait_end_with_an_empty_answer_when_it_is_stopped() {
 }
 
 #[test]
-fn leases_of_others_outlast_a_stop() {
+fn leases_survive_a_stop() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
@@ -64,7 +64,7 @@ fn leases_of_others_outlast_a_stop() {
 }
 
 #[test]
-fn what_is_being_claimed_when_it_is_stopped_is_answered_or_released() {
+fn jobs_claimed_during_a_stop_are_delivered_or_released() {
     const COUNT: usize = 20;
     let answered = Cell::new(0);
     check_seeds(&[], "REQUEUE_STOPS", 5, |seed| {
@@ -97,15 +97,15 @@ fn what_is_being_claimed_when_it_is_stopped_is_answered_or_released() {
     println!("{} claims were answered", answered.get());
 }
 
-/// Longer than a test may take: what waits for it fails.
+/// Longer than a test may take: a server that waits this long fails the test.
 const NEVER: &str = "10m";
 
 fn with_limit(dir: &Dir, limit: &str) -> Node {
     Node::start(dir, &["--listen", "127.0.0.1:0", "--data", "d", "--shutdown-limit", limit])
 }
 
-/// Sends this, and reads the first line of the answer.
-fn answered(node: &Node, request: &str) -> TcpStream {
+/// Sends a request, and reads the beginning of the response.
+fn send(node: &Node, request: &str) -> TcpStream {
     let mut stream = node.stream();
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut line = [0; 12];
@@ -115,25 +115,25 @@ fn answered(node: &Node, request: &str) -> TcpStream {
 }
 
 #[test]
-fn connections_without_a_request_do_not_hold_up_the_end() {
+fn connections_without_a_request_do_not_delay_the_shutdown() {
     let dir = Dir::new();
     let node = with_limit(&dir, NEVER);
     let silent = node.stream();
-    let kept = answered(&node, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let events = answered(&node, "GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let kept = send(&node, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let events = send(&node, "GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
     node.stop();
     drop((silent, kept, events));
 }
 
 #[test]
-fn a_request_that_does_not_end_is_cut() {
+fn a_request_that_does_not_end_is_cut_off() {
     let dir = Dir::new();
     let node = with_limit(&dir, "200ms");
     let head = "PUT /v1/kinds/mail/jobs/a HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n\
                 content-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
-    let mut stream = answered(&node, head);
+    let mut stream = send(&node, head);
     thread::scope(|scope| {
-        // It goes on and on, for as long as it is let.
+        // Sends the body slowly until the connection is closed.
         scope.spawn(move || {
             while stream.write_all(b" ").is_ok() {
                 thread::park_timeout(Duration::from_millis(10));

@@ -1,7 +1,7 @@
-//! `completions` and `man`: for shells and for readers.
+//! `completions` and `man`: files that are generated from the command line's definition.
 
 use crate::args::Cli;
-use crate::failure::{Failure, Result};
+use crate::error::{CliError, Result};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::{self, ErrorKind, Write};
@@ -9,18 +9,26 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-For one user:
-  bash  requeue completions bash > ~/.local/share/bash-completion/completions/requeue
-  zsh   requeue completions zsh > ~/.zfunc/_requeue
-  fish  requeue completions fish > ~/.config/fish/completions/requeue.fish")]
+Where to install the script for one user:
+  bash  ~/.local/share/bash-completion/completions/requeue
+  zsh   ~/.zfunc/_requeue
+  fish  ~/.config/fish/completions/requeue.fish
+
+Examples:
+  requeue completions bash > ~/.local/share/bash-completion/completions/requeue
+  requeue completions fish > ~/.config/fish/completions/requeue.fish")]
 pub(crate) struct CompletionsArgs {
-    /// For this shell
+    /// Shell to print the script for
     shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  requeue man | man -l -
+  requeue man --out ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write a page for each verb to this directory
+    /// Directory to write one page per command to; created if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -36,14 +44,14 @@ pub(crate) fn man(args: &ManArgs) -> Result<()> {
         None => {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
-            rendered.map_err(|error| Failure::file("write", "the manual", &error))?;
+            rendered.map_err(|error| CliError::io("write", "the manual page", &error))?;
             print(&page)
         }
         Some(directory) => {
             let name = directory.display().to_string();
             let made = std::fs::create_dir_all(directory)
                 .and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
-            made.map_err(|error| Failure::file("write to", &name, &error))
+            made.map_err(|error| CliError::io("write to", &name, &error))
         }
     }
 }
@@ -51,7 +59,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<()> {
 fn print(bytes: &[u8]) -> Result<()> {
     match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::file("write to", "stdout", &error))
+            Err(CliError::io("write to", "stdout", &error))
         }
         _ => Ok(()),
     }

@@ -1,17 +1,15 @@
-//! `serve`: how it starts, whom it lets in, and how it ends.
+//! `serve`: start, access control and shutdown.
 
-mod support;
-
+use crate::support::{Dir, Server, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
-use support::{Dir, Server, until};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const READ: &str = "only-for-dashboards-and-such";
 
-/// Asks a server, with a token.
+/// Runs a command against a server, with a token. Returns the exit code.
 fn ask(dir: &Dir, server: &Server, token: &str, args: &[&str]) -> Option<i32> {
     let mut command = dir.command(&[args, &["--server", &server.url]].concat());
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -19,7 +17,7 @@ fn ask(dir: &Dir, server: &Server, token: &str, args: &[&str]) -> Option<i32> {
 }
 
 #[test]
-fn what_was_answered_is_there_after_a_kill() {
+fn an_acknowledged_put_survives_a_kill() {
     let dir = Dir::new();
     let server = Server::start(&dir, &[]);
     dir.run(&["put", "mail", "a", "hello", "--server", &server.url]).ok();
@@ -32,7 +30,7 @@ fn what_was_answered_is_there_after_a_kill() {
 }
 
 #[test]
-fn it_says_where_it_listens_in_one_line_and_ends_well_when_told_to() {
+fn it_prints_its_address_and_exits_with_0_on_a_signal() {
     let dir = Dir::new();
     for signal in [Signal::TERM, Signal::INT] {
         let mut command = dir.command(&["serve", "--listen", "127.0.0.1:0"]);
@@ -40,9 +38,9 @@ fn it_says_where_it_listens_in_one_line_and_ends_well_when_told_to() {
         let child = command.spawn().expect("it starts");
         let pid = child.id().to_string();
         until("its directory", || dir.path("requeue-data/lock").exists().then_some(()));
-        // It may not have come to listen for signals, which then end it as they end any program.
+        // A signal before that would end it like any other program.
         until("its socket", || listens(&pid).then_some(()));
-        support::signal(&pid, signal);
+        crate::support::signal(&pid, signal);
         let output = child.wait_with_output().expect("it ends");
         let out = String::from_utf8_lossy(&output.stdout);
         let err = String::from_utf8_lossy(&output.stderr);
@@ -55,7 +53,7 @@ fn it_says_where_it_listens_in_one_line_and_ends_well_when_told_to() {
 }
 
 #[test]
-fn a_waiting_claim_does_not_hold_up_the_end() {
+fn a_waiting_claim_does_not_delay_the_shutdown() {
     let dir = Dir::new();
     let server = Server::start(&dir, &[]);
     let args = ["claim", "mail", "--wait", "50s", "--server", &server.url];
@@ -69,7 +67,7 @@ fn a_waiting_claim_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_what_is_under_way() {
+fn a_second_signal_does_not_wait_for_running_requests() {
     let dir = Dir::new();
     let server = Server::start(&dir, &[]);
     let address = server.url.strip_prefix("http://").expect("a URL");
@@ -77,7 +75,7 @@ fn a_second_signal_does_not_wait_for_what_is_under_way() {
     let half = "PUT /v1/kinds/mail/jobs/a HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n\
                 content-type: application/json\r\ncontent-length: 10\r\n\r\n{";
     stream.write_all(half.as_bytes()).expect("it reads");
-    // It is being read once it says to go on.
+    // The server reads the body after it has sent "100 Continue".
     let mut go_on = [0; 12];
     stream.read_exact(&mut go_on).expect("it answers");
     assert_eq!(&go_on, b"HTTP/1.1 100");
@@ -88,7 +86,7 @@ fn a_second_signal_does_not_wait_for_what_is_under_way() {
 }
 
 #[test]
-fn tokens_decide_who_may_do_what() {
+fn tokens_decide_which_requests_are_allowed() {
     let dir = Dir::new();
     let mut command = dir.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
     command.env("REQUEUE_TOKEN", TOKEN).env("REQUEUE_READ_TOKEN", READ);
@@ -98,18 +96,18 @@ fn tokens_decide_who_may_do_what() {
     assert_eq!(ask(&dir, &server, READ, &["put", "mail", "b"]), Some(1));
     let done = dir.run(&["get", "mail", "a", "--server", &server.url]).code(1);
     done.complains("the token was refused").complains("REQUEUE_TOKEN");
-    // A worker does not try for ever what stays refused.
+    // A worker does not retry with a token that is rejected.
     let work = ["work", "mail", "--exec", "true", "--server", &server.url];
     dir.run(&work).code(1).complains("the token was refused");
     dir.write("token", format!("{TOKEN}\n"));
     let args = ["get", "mail", "a", "--server", &server.url, "--token-file", "token"];
     dir.run(&args).ok();
     dir.write("token", "");
-    dir.run(&args).code(1).complains("there is no token in token");
+    dir.run(&args).code(1).complains("the token file token is empty");
 }
 
 #[test]
-fn tokens_of_a_file_are_read_again_when_told_to() {
+fn a_token_file_is_reloaded_on_sighup() {
     let dir = Dir::new();
     dir.write("tokens", format!("# ours\nfull {TOKEN}\n"));
     let server = Server::start(&dir, &["--tokens", "tokens"]);
@@ -122,9 +120,10 @@ fn tokens_of_a_file_are_read_again_when_told_to() {
 }
 
 #[test]
-fn without_a_token_it_answers_to_no_name_of_others() {
+fn without_a_token_it_rejects_foreign_host_names() {
     let dir = Dir::new();
-    // A page of evil.example, which lets that name mean 127.0.0.1, reads what it likes.
+    // Protects against DNS rebinding: evil.example could resolve to 127.0.0.1, and its web pages
+    // could then read everything.
     let status = |server: &Server, host: &str| {
         let address = server.url.strip_prefix("http://").expect("it speaks HTTP");
         let mut client = TcpStream::connect(address).expect("it listens");
@@ -146,7 +145,7 @@ fn without_a_token_it_answers_to_no_name_of_others() {
 }
 
 #[test]
-fn it_does_not_listen_to_the_world_without_a_token() {
+fn it_does_not_listen_on_all_interfaces_without_a_token() {
     let dir = Dir::new();
     let world = ["serve", "--listen", "0.0.0.0:0"];
     dir.run(&world).code(2).complains("without a token").complains("--allow-anyone");
@@ -160,7 +159,7 @@ fn it_does_not_listen_to_the_world_without_a_token() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_before_anything_is_made() {
+fn errors_at_start_are_reported_before_anything_is_created() {
     let dir = Dir::new();
     let server = Server::start(&dir, &[]);
     let address = server.url.strip_prefix("http://").expect("a URL");
@@ -177,14 +176,14 @@ fn what_cannot_be_served_is_told_before_anything_is_made() {
 }
 
 #[test]
-fn a_server_copies_its_jobs_to_where_it_was_allowed_to() {
+fn a_server_makes_backups_below_its_backup_directory() {
     let dir = Dir::new();
     let server = Server::start(&dir, &["--backups", "copies"]);
     dir.run(&["put", "mail", "a", "--server", &server.url]).ok();
     let made = dir.run(&["backup", "--json", "--server", &server.url]).ok().json();
     let copy = made["directory"].as_str().expect("a directory");
     assert!(copy.starts_with("copies/requeue-20"), "{copy}");
-    dir.run(&["verify", copy]).ok().says("sound: 1 jobs");
+    dir.run(&["verify", copy]).ok().says("sound: 1 job");
     let to = ["backup", "--to", "x", "--server", &server.url];
     dir.run(&to).code(2).complains("--data DIR --to DIR");
     let server = Server::start(&dir, &["--data", "other"]);
@@ -193,10 +192,10 @@ fn a_server_copies_its_jobs_to_where_it_was_allowed_to() {
 }
 
 #[test]
-fn it_speaks_tls_with_a_certificate() {
+fn it_uses_tls_with_a_certificate() {
     let dir = Dir::new();
     let mut openssl = std::process::Command::new("openssl");
-    // Without its defaults, which make it one that signs others.
+    // Without the default configuration, which would create a CA certificate.
     let openssl = openssl
         .args(["req", "-x509", "-days", "2", "-config", "/dev/null", "-nodes"])
         .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
@@ -213,9 +212,8 @@ fn it_speaks_tls_with_a_certificate() {
     dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
 }
 
-/// Whether a process has a socket that listens: then it has said so, and hears signals.
+/// Whether a process handles SIGTERM, SIGINT and SIGHUP, which it does before it listens.
 fn listens(pid: &str) -> bool {
-    // Its line is in the pipe, and nobody reads it yet; signals are listened for just before.
     let caught = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = caught.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

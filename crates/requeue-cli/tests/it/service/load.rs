@@ -1,6 +1,6 @@
-//! Clients that put, claim and ack, and keep what they were answered.
+//! Clients that put, claim and ack concurrently, and record the results.
 
-use crate::node::{KIND, LONG, block_on, read};
+use super::node::{KIND, LONG, block_on, read};
 use crate::support::until;
 use requeue_http::HttpStore;
 use requeue_http::client::CallError;
@@ -16,24 +16,24 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What was answered. No id is put twice.
+/// The recorded results. No id is put twice.
 #[derive(Debug, Default)]
-struct Notes {
+struct Records {
     put: BTreeSet<String>,
-    /// Claimed, and not acked by whoever did.
+    /// Claimed and not acked yet.
     held: BTreeMap<String, Receipt>,
-    /// Nobody knows whether these were acked.
+    /// Ack without a response: they may or may not be acked.
     unclear: BTreeMap<String, Receipt>,
-    /// Each with how many were acked before.
+    /// Each with the number of jobs that were acked before it.
     acked: BTreeMap<String, usize>,
-    /// What must not be.
-    wrong: Vec<String>,
+    /// Violations of the contract.
+    violations: Vec<String>,
 }
 
-/// Clients at work, under leases of this length.
+/// A load of concurrent clients, with leases of this length.
 pub(crate) struct Load {
     lease: Duration,
-    notes: Mutex<Notes>,
+    notes: Mutex<Records>,
     is_over: AtomicBool,
     next: AtomicU64,
 }
@@ -44,8 +44,8 @@ impl Load {
         Load { lease, notes, is_over, next }
     }
 
-    /// Lets two put and four work on each of these until `meanwhile` returns. Whoever is not
-    /// answered leaves.
+    /// Runs two producers and four workers on each store until `meanwhile` returns. A client that
+    /// gets an error stops.
     pub(crate) fn run(&self, stores: &[&HttpStore], seed: u64, meanwhile: impl FnOnce()) {
         self.is_over.store(false, Ordering::Relaxed);
         thread::scope(|scope| {
@@ -57,13 +57,13 @@ impl Load {
                     scope.spawn(move || self.work(store, Random::new(seed ^ worker)));
                 }
             }
-            // Also where the test panics: they would go on for ever.
-            let _over = Over(&self.is_over);
+            // Also stops the clients if the test panics: otherwise they would run for ever.
+            let _stop = StopClients(&self.is_over);
             meanwhile();
         });
     }
 
-    /// Waits until so many more were put, and some acked.
+    /// Waits until `more` jobs were put since the call, and some acked.
     pub(crate) fn reaches(&self, more: usize) {
         let count = || self.note(|notes| (notes.put.len(), notes.acked.len()));
         let (put, acked) = count();
@@ -73,16 +73,16 @@ impl Load {
         });
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    fn note<T>(&self, note: impl FnOnce(&mut Notes) -> T) -> T {
+    fn note<T>(&self, note: impl FnOnce(&mut Records) -> T) -> T {
         note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn produce(&self, store: &HttpStore, mut random: Random) {
-        while self.goes_on() {
+        while self.is_running() {
             let id = |_| self.next.fetch_add(1, Ordering::Relaxed).to_string();
             let ids: Vec<String> = (0..=random.below(5)).map(id).collect();
             let put = |id: &String| {
@@ -96,10 +96,10 @@ impl Load {
     }
 
     fn work(&self, store: &HttpStore, mut random: Random) {
-        while self.goes_on() {
+        while self.is_running() {
             let Ok(jobs) = self.claim(store, "1s") else { return };
             for job in jobs {
-                // Some workers take long.
+                // Some jobs stay claimed for long.
                 if !random.chance(10) && self.ack(store, &job.receipt).is_err() {
                     return;
                 }
@@ -109,22 +109,22 @@ impl Load {
 
     fn claim(&self, store: &HttpStore, wait: &str) -> Result<Vec<ClaimedJob>, CallError> {
         let lease = format!("{}s", self.lease.as_secs());
-        let wish =
+        let request =
             json!({ "kinds": [KIND], "worker": "w", "max": 3, "lease": lease, "wait": wait });
         let acked = self.note(|notes| notes.acked.len());
-        let jobs = read(block_on(store.call("POST", "/v1/claim", Some(&wish)))?);
+        let jobs = read(block_on(store.call("POST", "/v1/claim", Some(&request)))?);
         self.note(|notes| {
             for job in &jobs {
                 let id = job.id().as_str();
                 if notes.acked.get(id).is_some_and(|&before| before < acked) {
-                    notes.wrong.push(format!("{id} was acked, and then claimed"));
+                    notes.violations.push(format!("{id} was acked, and then claimed"));
                 }
                 let taken = notes.held.insert(id.to_owned(), job.receipt.clone()).is_some();
                 if self.lease == LONG && (taken || notes.unclear.contains_key(id)) {
-                    notes.wrong.push(format!("{id} was claimed twice"));
+                    notes.violations.push(format!("{id} was claimed twice"));
                 }
                 if self.lease == LONG && job.attempt != 1 {
-                    notes.wrong.push(format!("{id} is in attempt {}", job.attempt));
+                    notes.violations.push(format!("{id} is in attempt {}", job.attempt));
                 }
             }
         });
@@ -143,42 +143,43 @@ impl Load {
                     notes.unclear.remove(&id);
                     notes.held.remove(&id);
                 }
-                // It expired: another has it, or will.
+                // The lease expired: another worker has the job, or will.
                 Ok(Err(SettleError::LeaseLost { .. })) if self.lease != LONG => {
                     if held {
                         notes.held.remove(&id);
                     }
                 }
-                // What is unclear may have been done the first time.
+                // The first ack may have been done.
                 Ok(Err(SettleError::LeaseLost { .. })) if notes.unclear.contains_key(&id) => {}
-                Ok(Ok(other)) => notes.wrong.push(format!("{id} was acked, and is {other:?}")),
+                Ok(Ok(other)) => notes.violations.push(format!("{id} was acked, and is {other:?}")),
                 Ok(Err(SettleError::Store(error))) | Err(error) => {
                     notes.held.remove(&id);
                     notes.unclear.insert(id, receipt.clone());
                     return Err(error);
                 }
-                Ok(Err(error)) => notes.wrong.push(format!("{id} was held, and {error}")),
+                Ok(Err(error)) => notes.violations.push(format!("{id} was held, and {error}")),
             }
             Ok(())
         })
     }
 
-    /// Nobody holds what nobody was answered, and whoever was answered still does, and can ack.
+    /// Checks that every leased job was delivered to a client, and that every client can still ack
+    /// its jobs.
     pub(crate) fn holders_are_known(&self, store: &HttpStore) {
         let leased = list(store).into_iter().filter(|job| job.state == JobState::Leased);
         let leased: BTreeSet<String> = leased.map(|job| job.id.as_str().to_owned()).collect();
         let (held, unclear) = self.note(|notes| (notes.held.clone(), notes.unclear.clone()));
         let released: Vec<_> = held.keys().filter(|id| !leased.contains(*id)).collect();
-        assert_eq!(released, Vec::<&String>::new(), "were released, and are held");
+        assert_eq!(released, Vec::<&String>::new(), "held by a client, but not leased");
         let known = |id: &&String| held.contains_key(*id) || unclear.contains_key(*id);
         let unknown: Vec<_> = leased.iter().filter(|id| !known(id)).collect();
-        assert_eq!(unknown, Vec::<&String>::new(), "are leased, and nobody was told");
+        assert_eq!(unknown, Vec::<&String>::new(), "leased, but not delivered to a client");
         for receipt in held.values().chain(unclear.values()) {
             self.ack(store, receipt).expect("it answers");
         }
     }
 
-    /// Works until nothing is left. Then all that was put has been acked.
+    /// Works until no job is left, and checks that all jobs that were put have been acked.
     pub(crate) fn ends_well(self, store: &HttpStore) {
         until("the end of all jobs", || {
             let jobs = self.claim(store, "0s").expect("it answers");
@@ -190,16 +191,17 @@ impl Load {
         let notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (put, acked, unclear) = (notes.put.len(), notes.acked.len(), notes.unclear.len());
         println!("{put} put, {acked} acked, {unclear} unclear");
-        assert_eq!(notes.wrong, Vec::<String>::new());
+        assert_eq!(notes.violations, Vec::<String>::new());
         let done = |id: &&String| notes.acked.contains_key(*id) || notes.unclear.contains_key(*id);
         let lost: Vec<_> = notes.put.iter().filter(|id| !done(id)).collect();
-        assert_eq!(lost, Vec::<&String>::new(), "were put, and are gone");
+        assert_eq!(lost, Vec::<&String>::new(), "put, but lost");
     }
 }
 
-struct Over<'a>(&'a AtomicBool);
+/// Stops the clients on drop.
+struct StopClients<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopClients<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -209,7 +211,7 @@ fn kind() -> Kind {
     Kind::new(KIND).expect("a valid kind")
 }
 
-/// All jobs that are there.
+/// All jobs of the kind.
 pub(crate) fn list(store: &HttpStore) -> Vec<JobView> {
     let mut query = Query { limit: 1000, ..Query::new(kind()) };
     let mut jobs = Vec::new();

@@ -1,34 +1,42 @@
-//! `get`, `ls` and `stats`: what there is.
+//! `get`, `ls` and `stats`: show jobs and kinds.
 
-use crate::failure::{Exit, Failure, Result};
-use crate::out::{Out, Table, json, note, plain};
+use crate::error::{CliError, Exit, Result};
+use crate::output::{Output, Table, escape, print_note, to_json};
 use crate::store_args::{IfMissing, StoreArgs};
-use crate::{shown, times};
+use crate::{format, times};
 use clap::ValueEnum;
 use requeue_http::wire::{JobJson, KindStats, StateJson};
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
 use requeue_jobs::{JobId, JobState, JobView, Kind, Query, Timestamp};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+If the job does not exist, the command exits with 3. Acked jobs are removed.
+
+Examples:
+  requeue get mail order-42
+  requeue get mail order-42 --json | jq .state")]
 pub(crate) struct GetArgs {
-    /// Its kind
+    /// Kind of the job
     kind: String,
-    /// Its id
+    /// Id of the job
     id: String,
 }
 
-/// Shows a job.
-pub(crate) async fn get(args: GetArgs, place: &StoreArgs, out: Out) -> Result<()> {
+/// Shows a job. Fails with [`Exit::NotFound`] if it does not exist.
+pub(crate) async fn get(args: GetArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
     let (kind, id) = (Kind::new(args.kind)?, JobId::new(args.id)?);
-    let store = place.open(IfMissing::Refuse).await?;
+    let store = store_args.open(IfMissing::Fail).await?;
     let Some(job) = store.get(kind.clone(), id.clone()).await? else {
-        let told = format!("there is no job {id:?} of kind {kind}");
-        return Err(Failure::new(Exit::Nothing, told).hint("a job that was acked is gone"));
+        let message = format!("there is no job {id:?} of kind {kind}");
+        let hint =
+            format!("an acked job is removed; to see the jobs that exist: requeue ls {kind}");
+        return Err(CliError::new(Exit::NotFound, message).hint(hint));
     };
-    out.say(|| JobJson::from(&job), || shown::job_text(&job, times::now()))
+    out.print(|| JobJson::from(&job), || format::job_text(&job, times::now()))
 }
 
-/// A state, as it is named on the command line.
+/// A value of `--state`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum StateName {
     Waiting,
@@ -49,27 +57,33 @@ impl From<StateName> for JobState {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Jobs are listed in the order of their ids.
+
+Examples:
+  requeue ls mail --state dead
+  requeue ls mail --prefix order- --all --json | jq -r .id")]
 pub(crate) struct LsArgs {
-    /// Of which kind
+    /// Kind of the jobs
     kind: String,
-    /// Only those in this state
+    /// Only list jobs in this state
     #[arg(long, value_enum)]
     state: Option<StateName>,
-    /// Only those whose id begins with this
+    /// Only list jobs whose id begins with PREFIX
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
-    /// At most so many
-    #[arg(long, default_value_t = 100, conflicts_with = "all")]
+    /// Maximum number of jobs to list
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
     limit: usize,
-    /// All of them
+    /// List all jobs
     #[arg(long)]
     all: bool,
 }
 
-/// Lists jobs by id, page by page as they come.
-pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> {
+/// Lists jobs by id, and prints each page as it arrives.
+pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind)?;
-    let store = place.open(IfMissing::Refuse).await?;
+    let store = store_args.open(IfMissing::Fail).await?;
     let mut left = if args.all { usize::MAX } else { args.limit };
     let state = args.state.map(JobState::from);
     let mut query = Query { state, prefix: args.prefix, ..Query::new(kind.clone()) };
@@ -80,14 +94,14 @@ pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> 
         query.limit = left.min(MAX_BATCH);
         let page = store.list(query.clone()).await?;
         for job in &page.jobs {
-            if out.json && !out.listed(&json(&JobJson::from(job)))? {
+            if out.json && !out.print_while_read(&to_json(&JobJson::from(job)))? {
                 return Ok(());
             }
             if !out.json {
                 table.row(row(job, now));
             }
         }
-        if !out.json && !page.jobs.is_empty() && !out.listed(&table.take())? {
+        if !out.json && !page.jobs.is_empty() && !out.print_while_read(&table.take())? {
             return Ok(());
         }
         any |= !page.jobs.is_empty();
@@ -97,35 +111,40 @@ pub(crate) async fn ls(args: LsArgs, place: &StoreArgs, out: Out) -> Result<()> 
     }
     match (any, more) {
         _ if out.json => {}
-        (false, false) => note(&format!("there are no such jobs of kind {kind}")),
-        (_, true) => note("there are more: --all shows them"),
+        (false, false) => print_note(&format!("no jobs of kind {kind} match")),
+        (_, true) => print_note("there are more jobs; to list them all: --all"),
         (true, false) => {}
     }
     Ok(())
 }
 
-/// What is shown of a job among others.
+/// The row of a job in a list.
 fn row(job: &JobView, now: Timestamp) -> [String; 6] {
     [
-        plain(job.id.as_str()),
-        shown::word(StateJson::from(job.state)),
+        escape(job.id.as_str()),
+        format::wire_name(StateJson::from(job.state)),
         times::relative(job.due, now),
         job.attempts.to_string(),
-        shown::body_cell(&job.body),
-        shown::error_cell(job),
+        format::body_cell(&job.body),
+        format::error_cell(job),
     ]
 }
 
-/// Shows all kinds, and how many jobs they have.
-pub(crate) async fn stats(place: &StoreArgs, out: Out) -> Result<()> {
-    let store = place.open(IfMissing::Refuse).await?;
+pub(crate) const STATS_EXAMPLES: &str = "\
+Examples:
+  requeue stats
+  requeue stats --json | jq 'select(.dead > 0) | .kind'";
+
+/// Shows all kinds and their job counts.
+pub(crate) async fn stats(store_args: &StoreArgs, out: Output) -> Result<()> {
+    let store = store_args.open(IfMissing::Fail).await?;
     let kinds = store.kinds().await?;
     let now = times::now();
     let heading = ["KIND", "#PENDING", "#READY", "#LEASED", "#DEAD", "OLDEST READY", ""];
     let mut table = Table::new(&heading);
     for kind in &kinds {
         if out.json {
-            out.json(&KindStats::from(kind))?;
+            out.print_json(&KindStats::from(kind))?;
             continue;
         }
         let counts = kind.counts;
@@ -142,7 +161,9 @@ pub(crate) async fn stats(place: &StoreArgs, out: Out) -> Result<()> {
     }
     match (out.json, kinds.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => out.line("there are no kinds yet: put a job"),
-        (false, false) => out.line(&table.shown()),
+        (false, true) => {
+            out.print_line("there are no kinds yet; to put a job: requeue put KIND ID BODY")
+        }
+        (false, false) => out.print_line(&table.to_text()),
     }
 }

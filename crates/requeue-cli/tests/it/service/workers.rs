@@ -1,17 +1,17 @@
-//! `requeue work` goes on when its server is killed and started again.
+//! `requeue work` continues when its server is killed and restarted.
 
-use crate::node::{KIND, Node, block_on};
+use super::node::{KIND, Node, block_on};
 use crate::support::{Dir, await_end, signal, until};
 use requeue_testkit::servers::{RedisServer, free_port};
 use rustix::process::Signal;
 use std::process::{Child, Stdio};
 
-/// A server that is started again where it was.
+/// A server at a fixed port, which can be restarted.
 fn node_at(dir: &Dir, port: u16) -> Node {
     Node::start(dir, &["--listen", &format!("127.0.0.1:{port}"), "--data", "d"])
 }
 
-/// `requeue work`, killed in the end.
+/// A running `requeue work`, killed on drop.
 struct Working(Child);
 
 impl Working {
@@ -31,19 +31,20 @@ impl Working {
 
 impl Drop for Working {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn is_done(node: &Node) {
+/// Waits until the job is acked.
+fn await_ack(node: &Node) {
     let look = || block_on(node.jobs().get(KIND, "a")).expect("it answers");
     until("the end of the job", || look().is_none().then_some(()));
 }
 
 #[test]
-fn a_command_that_runs_while_the_server_is_started_again_is_acked() {
+fn a_command_that_runs_during_a_server_restart_is_acked() {
     let (dir, port) = (Dir::new(), free_port());
     let node = node_at(&dir, port);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
@@ -53,13 +54,13 @@ fn a_command_that_runs_while_the_server_is_started_again_is_acked() {
     node.kill();
     let node = node_at(&dir, port);
     dir.write("go", "");
-    is_done(&node);
+    await_ack(&node);
     worker.stop();
     assert_eq!(dir.read("ran"), "1\n");
 }
 
 #[test]
-fn a_command_whose_lease_ended_while_the_server_was_away_is_killed_and_runs_again() {
+fn a_command_whose_lease_expired_without_the_server_is_killed_and_runs_again() {
     let (dir, port) = (Dir::new(), free_port());
     let node = node_at(&dir, port);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
@@ -71,18 +72,18 @@ fn a_command_whose_lease_ended_while_the_server_was_away_is_killed_and_runs_agai
     let node = node_at(&dir, port);
     dir.await_file("pid.2");
     dir.write("go", "");
-    is_done(&node);
+    await_ack(&node);
     worker.stop();
 }
 
 #[test]
-fn a_worker_goes_on_once_the_redis_of_its_server_is_back() {
+fn a_worker_continues_when_the_redis_of_its_server_is_back() {
     let dir = Dir::new();
     let mut redis = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let node = Node::on_redis(&dir, &redis);
     let worker = Working::start(&dir, &node, &["--exec", "echo $REQUEUE_ID >> ran"]);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
-    is_done(&node);
+    await_ack(&node);
     redis.kill();
     until("it to know", || (node.status("/readyz") == 503).then_some(()));
     redis.start_again();

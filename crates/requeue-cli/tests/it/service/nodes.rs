@@ -1,7 +1,7 @@
-//! Two nodes on one Redis.
+//! Two servers on one Redis.
 
-use crate::load::Load;
-use crate::node::{KIND, LONG, Node, block_on, claim, claim_released};
+use super::load::Load;
+use super::node::{KIND, LONG, Node, block_on, claim, claim_released};
 use crate::support::{Dir, until};
 use requeue_jobs::{Settled, StoreError, Timestamp};
 use requeue_testkit::servers::RedisServer;
@@ -9,32 +9,32 @@ use requeue_testkit::{Random, check_seeds};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-fn two(dir: &Dir) -> (RedisServer, Node, Node) {
+fn two_servers(dir: &Dir) -> (RedisServer, Node, Node) {
     let redis = RedisServer::start();
     let (one, other) = (Node::on_redis(dir, &redis), Node::on_redis(dir, &redis));
     (redis, one, other)
 }
 
 #[test]
-fn what_is_put_at_one_node_is_claimed_by_who_waits_at_the_other() {
+fn a_put_at_one_server_wakes_a_claim_that_waits_at_the_other() {
     let dir = Dir::new();
-    let (_redis, one, other) = two(&dir);
+    let (_redis, one, other) = two_servers(&dir);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| claim(&other.client, "1m"));
         other.awaits_claims(1);
         block_on(one.jobs().put(KIND, "a", "hello")).unwrap();
         let job = waiting.join().unwrap().unwrap().remove(0);
         assert_eq!((job.body.bytes(), job.attempt), (&b"hello"[..], 1));
-        // And its receipt is good at both.
+        // The receipt is valid at both servers.
         assert_eq!(block_on(one.jobs().ack(&job.receipt)).unwrap(), Settled::Done);
     });
     assert_eq!(block_on(other.jobs().get(KIND, "a")).unwrap(), None);
 }
 
 #[test]
-fn claims_that_waited_at_a_node_that_was_killed_hold_nothing() {
+fn claims_that_waited_at_a_killed_server_hold_no_job() {
     let dir = Dir::new();
-    let (_redis, one, other) = two(&dir);
+    let (_redis, one, other) = two_servers(&dir);
     let client = one.client.clone();
     thread::scope(|scope| {
         let ask = || scope.spawn(|| claim(&client, "1m"));
@@ -50,9 +50,9 @@ fn claims_that_waited_at_a_node_that_was_killed_hold_nothing() {
 }
 
 #[test]
-fn the_job_of_a_worker_that_died_comes_back_through_the_other_node() {
+fn the_job_of_a_dead_worker_is_claimed_at_the_other_server() {
     let dir = Dir::new();
-    let (_redis, one, other) = two(&dir);
+    let (_redis, one, other) = two_servers(&dir);
     block_on(one.jobs().put(KIND, "a", "")).unwrap();
     let lease = Duration::from_secs(1);
     let claimed = block_on(one.jobs().claim([KIND], "first").lease(lease)).unwrap();
@@ -67,29 +67,29 @@ fn the_job_of_a_worker_that_died_comes_back_through_the_other_node() {
 }
 
 #[test]
-fn what_is_paused_at_one_node_is_paused_at_both() {
+fn a_pause_at_one_server_applies_to_both() {
     let dir = Dir::new();
-    let (_redis, one, other) = two(&dir);
-    let tell = |node: &Node, what: &str| {
+    let (_redis, one, other) = two_servers(&dir);
+    let post = |node: &Node, what: &str| {
         let path = format!("/v1/kinds/{KIND}/{what}");
         block_on(node.client.call::<()>("POST", &path, None::<&()>)).unwrap();
     };
     block_on(other.jobs().put(KIND, "a", "")).unwrap();
-    tell(&one, "pause");
+    post(&one, "pause");
     assert_eq!(claim(&other.client, "0s").unwrap(), []);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| claim(&other.client, "1m"));
         other.awaits_claims(1);
-        tell(&one, "resume");
+        post(&one, "resume");
         assert_eq!(waiting.join().unwrap().unwrap().len(), 1);
     });
 }
 
 #[test]
-fn a_node_that_is_killed_under_load_takes_nothing_with_it() {
+fn killing_a_server_under_load_loses_nothing() {
     check_seeds(&[], "REQUEUE_KILLS", 1, |seed| {
         let (dir, mut random) = (Dir::new(), Random::new(seed));
-        let (_redis, one, other) = two(&dir);
+        let (_redis, one, other) = two_servers(&dir);
         let load = Load::new(Duration::from_secs(2));
         let client = one.client.clone();
         load.run(&[&client, &other.client], seed, || {
@@ -103,10 +103,10 @@ fn a_node_that_is_killed_under_load_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_node_that_is_stopped_under_load_keeps_nothing_for_nobody() {
+fn stopping_a_server_under_load_leaves_no_undelivered_leases() {
     check_seeds(&[], "REQUEUE_STOPS", 1, |seed| {
         let (dir, mut random) = (Dir::new(), Random::new(seed));
-        let (_redis, one, other) = two(&dir);
+        let (_redis, one, other) = two_servers(&dir);
         let load = Load::new(LONG);
         let client = one.client.clone();
         load.run(&[&client, &other.client], seed, || {
@@ -121,7 +121,7 @@ fn a_node_that_is_stopped_under_load_keeps_nothing_for_nobody() {
 }
 
 #[test]
-fn a_node_is_well_again_once_its_redis_is() {
+fn a_server_recovers_with_its_redis() {
     let dir = Dir::new();
     let mut redis = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let node = Node::on_redis(&dir, &redis);

@@ -1,49 +1,49 @@
-//! Jobs as they are shown: in JSON as the HTTP API has them, and in text.
+//! Formats jobs for people.
 
-use crate::out::{cut, plain};
+use crate::output::{escape, truncate};
 use crate::times::{local, relative};
 use requeue_http::wire::StateJson;
 use requeue_jobs::{Body, JobView, Timestamp};
 use serde::Serialize;
 
-/// What became of a job, and of which.
+/// The JSON output for one job: its name and the result of an operation.
 #[derive(Debug, Serialize)]
-pub(crate) struct OfJob<'a, T> {
+pub(crate) struct JobResult<'a, T> {
     pub(crate) kind: &'a str,
     pub(crate) id: &'a str,
     #[serde(flatten)]
     pub(crate) done: T,
 }
 
-/// Characters of a body or an error in a table.
-pub(crate) const CELL: usize = 60;
+/// The maximum width of a body or an error in a table, in characters.
+pub(crate) const CELL_WIDTH: usize = 60;
 
-/// A word of the API, as JSON has it.
-pub(crate) fn word(word: impl Serialize) -> String {
-    let json = serde_json::to_value(word).expect("it is plain data");
+/// The name of a value in the HTTP API, such as `ready`.
+pub(crate) fn wire_name(value: impl Serialize) -> String {
+    let json = serde_json::to_value(value).expect("plain data can be serialized");
     json.as_str().unwrap_or_default().to_owned()
 }
 
-/// How a body begins, on one line.
+/// The beginning of a body, on one line.
 pub(crate) fn body_cell(body: &Body) -> String {
     match str::from_utf8(body.bytes()) {
-        Ok(text) => plain(&cut(text, CELL)),
-        Err(_) => format!("{} bytes of {}", body.len(), plain(body.content_type())),
+        Ok(text) => escape(&truncate(text, CELL_WIDTH)),
+        Err(_) => format!("{} bytes of {}", body.len(), escape(body.content_type())),
     }
 }
 
-/// The latest error of a job.
+/// The last error of a job.
 pub(crate) fn error_cell(job: &JobView) -> String {
     job.failures.last().map_or_else(String::new, |failure| {
-        plain(&cut(failure.error.as_deref().unwrap_or("its lease expired"), CELL))
+        escape(&truncate(failure.error.as_deref().unwrap_or("the lease expired"), CELL_WIDTH))
     })
 }
 
-/// All about a job, for people.
+/// All details of a job, one per line.
 pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
     let mut lines = vec![
-        ("job", format!("{} of kind {}", plain(job.id.as_str()), job.kind)),
-        ("state", word(StateJson::from(job.state))),
+        ("job", format!("{} of kind {}", escape(job.id.as_str()), job.kind)),
+        ("state", wire_name(StateJson::from(job.state))),
         ("due", local(job.due, now)),
         ("generation", job.generation.to_string()),
         ("attempts", format!("{} failed", job.attempts)),
@@ -51,7 +51,7 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
     if let Some(lease) = &job.lease {
         let ends = local(lease.ends_at, now);
         let cancelled = if lease.cancelled { ", cancelled" } else { "" };
-        lines.push(("leased by", format!("{}{cancelled}", plain(lease.worker.as_str()))));
+        lines.push(("leased by", format!("{}{cancelled}", escape(lease.worker.as_str()))));
         lines.push(("lease ends", ends));
     }
     if let Some(next) = &job.next {
@@ -65,14 +65,14 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
     lines.push(("created", local(job.created_at, now)));
     lines.push(("updated", local(job.updated_at, now)));
     for failure in &job.failures {
-        let error = failure.error.as_deref().unwrap_or("its lease expired");
-        let (at, worker) = (relative(failure.ended_at, now), plain(failure.worker.as_str()));
-        lines.push(("failure", format!("{at}, {worker}: {}", plain(error))));
+        let error = failure.error.as_deref().unwrap_or("the lease expired");
+        let (at, worker) = (relative(failure.ended_at, now), escape(failure.worker.as_str()));
+        lines.push(("failure", format!("{at}, {worker}: {}", escape(error))));
     }
-    lines.push(("content", plain(job.body.content_type())));
-    let body = str::from_utf8(job.body.bytes()).map_or_else(|_| body_cell(&job.body), plain);
+    lines.push(("content type", escape(job.body.content_type())));
+    let body = str::from_utf8(job.body.bytes()).map_or_else(|_| body_cell(&job.body), escape);
     lines.push(("body", body));
-    lines.iter().map(|(name, value)| format!("{name:<11} {value}")).collect::<Vec<_>>().join("\n")
+    lines.iter().map(|(name, value)| format!("{name:<13} {value}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -81,12 +81,12 @@ mod tests {
     use requeue_jobs::{Generation, JobId, JobState, Kind};
 
     #[test]
-    fn words_are_those_of_the_api() {
-        assert_eq!(word(StateJson::from(JobState::Dead)), "dead");
+    fn names_are_those_of_the_api() {
+        assert_eq!(wire_name(StateJson::from(JobState::Dead)), "dead");
     }
 
     #[test]
-    fn a_hostile_id_does_not_reach_the_terminal() {
+    fn control_characters_in_an_id_are_escaped() {
         let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("\u{1b}[2J").unwrap());
         let at = Timestamp::from_millis(1);
         let text = job_text(&JobView::new(kind, id, Body::default(), at, Generation(7)), at);

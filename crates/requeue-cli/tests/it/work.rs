@@ -1,11 +1,9 @@
-//! `work --exec`: what commands are given, and what becomes of their jobs however they end.
+//! `work --exec`: what commands receive, and what happens to their jobs.
 
-mod support;
-
+use crate::support::{Dir, Worker, await_end, runs, signal_to, until};
 use rustix::process::Signal;
 use std::io::Read;
 use std::process::{Command, Stdio};
-use support::{Dir, Worker, await_end, runs, signal_to, until};
 
 fn with_job(body: &str) -> Dir {
     put_job(Dir::served(), body)
@@ -18,7 +16,7 @@ fn put_job(dir: Dir, body: &str) -> Dir {
 }
 
 #[test]
-fn a_command_gets_the_body_on_stdin_and_the_rest_in_its_environment() {
+fn a_command_gets_the_body_on_stdin_and_the_job_in_its_environment() {
     let dir = with_job("{\"to\":\"ü\"}");
     let exec = "cat > stdin; env | grep ^REQUEUE_ | sort > env; echo > over";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
@@ -48,7 +46,7 @@ fn a_command_that_fails_is_retried_with_the_end_of_its_stderr() {
     let failed = worker.event("failed");
     assert!(failed["retry_in"].is_string(), "{failed}");
     let err = worker.stop();
-    // What it prints passes through; stdout has only events.
+    // The output of the command is passed through to stderr; stdout contains only events.
     assert!(err.contains("out\n") && err.contains("the bank is busy\n"), "{err}");
     let job = dir.job("mail", "a");
     assert_eq!(job["attempts"], 1);
@@ -76,12 +74,12 @@ fn a_command_that_is_killed_is_retried_and_the_signal_named() {
 }
 
 #[test]
-fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+fn a_command_that_times_out_is_stopped_with_its_children() {
     let dir = with_job("x");
     let exec = "sleep 600 & echo $! > child; wait";
     let args = ["mail", "--timeout", "300ms", "--exec", exec];
     let mut worker = Worker::start(&dir, &args);
-    assert_eq!(worker.event("failed")["error"], "it took longer than 300ms");
+    assert_eq!(worker.event("failed")["error"], "timed out after 300ms");
     await_end(&dir.await_file("child"));
     worker.stop();
 }
@@ -91,8 +89,8 @@ fn a_command_that_ignores_sigterm_is_killed() {
     let dir = with_job("x");
     let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done";
     let mut worker = Worker::start(&dir, &["mail", "--timeout", "500ms", "--exec", exec]);
-    assert_eq!(worker.event("failed")["error"], "it took longer than 500ms");
-    // Had it not come to ignore it, this would show nothing.
+    assert_eq!(worker.event("failed")["error"], "timed out after 500ms");
+    // The file shows that the command had installed its trap.
     await_end(&dir.await_file("pid"));
     worker.stop();
 }
@@ -106,7 +104,7 @@ fn a_command_need_not_read_its_stdin() {
 }
 
 #[test]
-fn of_a_command_that_prints_much_the_end_is_kept() {
+fn only_the_end_of_a_long_stderr_is_kept() {
     let dir = with_job("x");
     let exec = "yes error | head -c 3000000 >&2; echo last >&2; exit 1";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
@@ -119,7 +117,7 @@ fn of_a_command_that_prints_much_the_end_is_kept() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_killed_when_it_ends() {
+fn processes_that_a_command_leaves_behind_are_killed() {
     let dir = with_job("x");
     let exec = "sleep 600 & echo $! > child; exit 0";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
@@ -129,14 +127,14 @@ fn what_a_command_leaves_behind_is_killed_when_it_ends() {
 }
 
 #[test]
-fn one_who_left_the_group_does_not_hold_up_the_job() {
+fn a_process_that_left_the_group_does_not_delay_the_job() {
     let dir = with_job("x");
     let exec = "setsid sh -c 'echo $$ > child; exec sleep 600' & while [ ! -s child ]; do :; done";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
     worker.event("done");
     let child = dir.await_file("child");
     assert!(runs(&child));
-    support::kill(&child);
+    crate::support::kill(&child);
     worker.stop();
 }
 
@@ -150,8 +148,8 @@ fn the_lease_is_extended_while_the_command_runs() {
 }
 
 #[test]
-fn told_to_stop_a_worker_waits_for_what_runs() {
-    // On a directory of its own, which others cannot look into meanwhile.
+fn on_a_signal_a_worker_waits_for_running_commands() {
+    // On a data directory, which no other process can open meanwhile.
     let dir = put_job(Dir::new(), "x");
     let exec = "echo > started; while [ ! -e go ]; do sleep 0.01; done";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
@@ -166,14 +164,14 @@ fn told_to_stop_a_worker_waits_for_what_runs() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_ended_and_its_job_retried() {
+fn after_the_grace_period_commands_are_stopped_and_jobs_retried() {
     let dir = with_job("x");
     let exec = "echo $$ > pid; while :; do sleep 0.01; done";
     let mut worker = Worker::start(&dir, &["mail", "--grace", "0s", "--exec", exec]);
     let pid = dir.await_file("pid");
     worker.signal(Signal::INT);
     assert_eq!(worker.event("killing")["id"], "a");
-    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.event("failed")["error"], "the worker was stopped");
     assert_eq!(worker.end().0, Some(1));
     await_end(&pid);
     let job = dir.job("mail", "a");
@@ -181,7 +179,7 @@ fn what_does_not_end_in_time_is_ended_and_its_job_retried() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait_and_a_third_kills() {
+fn a_second_signal_skips_the_grace_period_and_a_third_kills() {
     let dir = with_job("x");
     let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
     let mut worker = Worker::start(&dir, &["mail", "--exec", exec]);
@@ -191,13 +189,13 @@ fn a_second_signal_does_not_wait_and_a_third_kills() {
     worker.signal(Signal::TERM);
     worker.event("killing");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.event("failed")["error"], "its worker was stopped");
+    assert_eq!(worker.event("failed")["error"], "the worker was stopped");
     assert_eq!(worker.end().0, Some(1));
     await_end(&pid);
 }
 
 #[test]
-fn as_many_commands_run_at_once_as_are_allowed() {
+fn commands_run_concurrently_up_to_the_limit() {
     let dir = Dir::served();
     for id in ["a", "b", "c"] {
         dir.ask(&["put", "mail", id]).ok();
@@ -212,20 +210,20 @@ fn as_many_commands_run_at_once_as_are_allowed() {
 }
 
 #[test]
-fn a_worker_that_cannot_work_says_why() {
+fn errors_at_start_are_reported() {
     let dir = with_job("x");
-    dir.ask(&["work", "mail"]).code(2).complains("--exec <CMD>");
-    dir.ask(&["work", "--exec", "true"]).code(2).complains("<KINDS>");
-    dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("there is no command");
+    dir.ask(&["work", "mail"]).code(2).complains("--exec <COMMAND>");
+    dir.ask(&["work", "--exec", "true"]).code(2).complains("<KIND>");
+    dir.ask(&["work", "mail", "--exec", " "]).code(2).complains("the command is empty");
     dir.ask(&["work", "ma il", "--exec", "true"]).code(2).complains("allowed are");
     let lease = ["work", "mail", "--exec", "true", "--lease", "1ms"];
     dir.ask(&lease).code(2).complains("the lease is 1ms; the range is 10ms");
     let none = ["work", "mail", "--exec", "true", "--data", "none"];
-    dir.run(&none).code(1).complains("there are no jobs in none");
+    dir.run(&none).code(1).complains("none is not a data directory");
 }
 
 #[test]
-fn the_command_of_a_job_that_is_cancelled_is_killed() {
+fn the_command_of_a_cancelled_job_is_killed() {
     let dir = with_job("x");
     let exec = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
     let worker = Worker::start(&dir, &["mail", "--lease", "500ms", "--exec", exec]);
@@ -238,12 +236,12 @@ fn the_command_of_a_job_that_is_cancelled_is_killed() {
 }
 
 #[test]
-fn the_command_of_a_lease_that_is_lost_is_killed() {
+fn the_command_of_a_lost_lease_is_killed() {
     let dir = with_job("x");
     let exec = "echo $REQUEUE_RECEIPT > receipt; echo $$ > pid; while :; do sleep 0.01; done";
     let mut worker = Worker::start(&dir, &["mail", "--lease", "500ms", "--exec", exec]);
     let pid = dir.await_file("pid");
-    // Somebody else settles it by the receipt.
+    // Another process settles the job with the receipt.
     dir.ask(&["ack", &dir.await_file("receipt")]).ok();
     assert_eq!(worker.event("lost")["id"], "a");
     await_end(&pid);
@@ -251,7 +249,7 @@ fn the_command_of_a_lease_that_is_lost_is_killed() {
 }
 
 #[test]
-fn a_closed_terminal_ends_a_worker_and_what_it_runs() {
+fn sighup_stops_a_worker_and_its_commands() {
     let dir = with_job("x");
     let exec = "echo $$ > pid; while :; do sleep 0.01; done";
     let mut worker = Worker::start(&dir, &["mail", "--grace", "0s", "--exec", exec]);
@@ -263,7 +261,7 @@ fn a_closed_terminal_ends_a_worker_and_what_it_runs() {
 }
 
 #[test]
-fn a_worker_works_though_nobody_reads_its_reports() {
+fn a_worker_continues_if_stderr_is_closed() {
     let dir = with_job("x");
     let exec = "echo > ran-$REQUEUE_ID; [ $REQUEUE_ID = b ]";
     let mut command = dir.command(&[&["work", "mail", "--exec", exec], &dir.place()[..]].concat());
@@ -278,12 +276,12 @@ fn a_worker_works_though_nobody_reads_its_reports() {
 }
 
 #[test]
-fn as_many_files_are_asked_for_as_commands_need() {
+fn the_limit_of_open_files_is_raised_as_needed() {
     let dir = Dir::served();
     let lines = (0..40).map(|id| format!("{{\"kind\":\"mail\",\"id\":\"{id}\"}}\n"));
     dir.write("jobs.jsonl", lines.collect::<String>());
     dir.ask(&["put", "--file", "jobs.jsonl"]).ok();
-    // All of them run at once, or none ends.
+    // All of them must run concurrently, or none ends.
     let exec = "> ran-$REQUEUE_ID; while [ $(ls | grep -c ran-) -lt 40 ]; do sleep 0.2; done";
     let args = [&["work", "mail", "-c", "40", "--exec", exec], &dir.place()[..]].concat();
     let work = dir.command(&args);

@@ -1,6 +1,6 @@
-//! What is read again while it runs.
+//! Certificates are reloaded while the server runs.
 
-use crate::node::Node;
+use super::node::Node;
 use crate::support::{Dir, until};
 use requeue_http::HttpStore;
 use requeue_http::client::{Options, Secret};
@@ -11,11 +11,11 @@ use std::process::Command;
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A certificate that is trusted for itself, and its key.
+/// Creates a self-signed certificate and its key.
 fn certificate(dir: &Dir, name: &str) {
     let (key, file) = (format!("{name}.key"), format!("{name}.crt"));
     let output = Command::new("openssl")
-        // Without its defaults, which make it one that signs others.
+        // Without the default configuration, which would create a CA certificate.
         .args(["req", "-x509", "-days", "2", "-config", "/dev/null", "-nodes"])
         .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
         .args(["-keyout", &key, "-out", &file, "-subj", &format!("/CN={name}")])
@@ -27,8 +27,8 @@ fn certificate(dir: &Dir, name: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Whether one who trusts this certificate, and comes anew, is let in.
-fn lets_in(dir: &Dir, node: &Node, trusted: &str) -> bool {
+/// Whether a new client that trusts this certificate can connect.
+fn accepts(dir: &Dir, node: &Node, trusted: &str) -> bool {
     let mut options = Options::default();
     options.token = Some(Secret::from(TOKEN));
     options.ca_file = Some(dir.path(trusted));
@@ -37,7 +37,7 @@ fn lets_in(dir: &Dir, node: &Node, trusted: &str) -> bool {
 }
 
 #[test]
-fn certificates_are_read_again_when_it_is_told_to() {
+fn certificates_are_reloaded_on_sighup() {
     let dir = Dir::new();
     certificate(&dir, "old");
     certificate(&dir, "new");
@@ -47,15 +47,15 @@ fn certificates_are_read_again_when_it_is_told_to() {
     dir.write("tokens", format!("full {TOKEN}\n"));
     let tls = ["--tls-cert", "it.crt", "--tls-key", "it.key", "--tokens", "tokens"];
     let node = Node::start(&dir, &[&["--listen", "127.0.0.1:0"], &tls[..]].concat());
-    assert!(lets_in(&dir, &node, "old.crt"));
-    assert!(!lets_in(&dir, &node, "new.crt"));
-    // One that does not fit its key is not taken.
+    assert!(accepts(&dir, &node, "old.crt"));
+    assert!(!accepts(&dir, &node, "new.crt"));
+    // A certificate that does not fit the key is not used.
     fs::copy(dir.path("new.crt"), dir.path("it.crt")).unwrap();
     node.signal(Signal::HUP);
-    assert!(lets_in(&dir, &node, "old.crt"));
+    assert!(accepts(&dir, &node, "old.crt"));
     fs::copy(dir.path("new.key"), dir.path("it.key")).unwrap();
     node.signal(Signal::HUP);
-    until("the new certificate", || lets_in(&dir, &node, "new.crt").then_some(()));
-    assert!(!lets_in(&dir, &node, "old.crt"));
+    until("the new certificate", || accepts(&dir, &node, "new.crt").then_some(()));
+    assert!(!accepts(&dir, &node, "old.crt"));
     node.stop();
 }

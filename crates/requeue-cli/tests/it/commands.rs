@@ -1,7 +1,6 @@
-//! Each verb, on a real server; what is about directories, on those.
+//! Each command, on a real server or a data directory.
 
-mod support;
-
+use crate::support::{Dir, signal_to, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -9,7 +8,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::Stdio;
 use std::thread::JoinHandle;
-use support::{Dir, signal_to, until};
 
 /// The receipt of the one job that is claimed.
 fn claim(dir: &Dir, kind: &str) -> String {
@@ -19,7 +17,7 @@ fn claim(dir: &Dir, kind: &str) -> String {
 
 #[test]
 fn a_job_is_put_shown_claimed_and_acked() {
-    // Where no server runs, the same is done by the verbs themselves.
+    // With a server, and on a data directory without one.
     for dir in [Dir::served(), Dir::new()] {
         put_shown_claimed_and_acked(&dir);
     }
@@ -31,7 +29,7 @@ fn put_shown_claimed_and_acked(dir: &Dir) {
     dir.ask(&["put", "mail", "a", "{\"n\":2}"]).ok().says("updated mail/a as generation 2");
     let job = dir.job("mail", "a");
     assert_eq!((&job["state"], &job["body"]["n"]), (&"ready".into(), &2.into()));
-    dir.ask(&["get", "mail", "a"]).ok().says("state       ready").says("{\"n\":2}");
+    dir.ask(&["get", "mail", "a"]).ok().says("state         ready").says("{\"n\":2}");
     let claimed = dir.ask(&["claim", "mail", "--json", "--worker", "me"]).ok().json();
     assert_eq!((&claimed["attempt"], &claimed["generation"]), (&1.into(), &2.into()));
     assert_eq!(dir.job("mail", "a")["lease"]["worker"], "me");
@@ -62,7 +60,7 @@ fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
 }
 
 #[test]
-fn a_job_is_due_when_it_is_said_to_be() {
+fn a_job_is_due_at_the_given_time() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "--at", "tomorrow 09:00 Asia/Tokyo"]).ok();
     let due = dir.job("mail", "a")["due"].to_string();
@@ -73,7 +71,7 @@ fn a_job_is_due_when_it_is_said_to_be() {
 }
 
 #[test]
-fn conditions_and_modes_are_obeyed() {
+fn put_conditions_and_modes_apply() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "1", "--in", "1h", "--if-absent"]).ok();
     let again = dir.ask(&["put", "mail", "a", "2", "--if-absent"]).code(1);
@@ -87,7 +85,7 @@ fn conditions_and_modes_are_obeyed() {
 }
 
 #[test]
-fn a_file_of_jobs_is_put_in_its_order() {
+fn the_jobs_of_a_file_are_put_in_order() {
     let dir = Dir::served();
     let lines: String = (0..2500)
         .map(|n| json!({ "kind": "mail", "id": format!("{n:04}"), "body": n }).to_string() + "\n")
@@ -126,11 +124,11 @@ fn jobs_are_listed_by_state_and_prefix() {
     assert_eq!(ids(&["--prefix", "b"]), ["b1", "b2"]);
     assert_eq!(ids(&["--limit", "3"]), ["a1", "a2", "b1"]);
     let done = dir.ask(&["ls", "mail", "--limit", "3"]).ok();
-    done.says("ID  STATE").complains("there are more");
+    done.says("ID  STATE").complains("there are more jobs");
 }
 
 #[test]
-fn leases_are_settled_in_all_ways() {
+fn a_lease_can_be_extended_released_retried_and_buried() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "x"]).ok();
     let receipt = claim(&dir, "mail");
@@ -148,12 +146,12 @@ fn leases_are_settled_in_all_ways() {
     let done = dir.ask(&["bury", &receipt, &other, "--error", "hopeless"]).code(1);
     done.says("dead mail/a").complains("is lost");
     assert_eq!(dir.job("mail", "a")["state"], "dead");
-    dir.ask(&["claim", "mail"]).code(3).complains("nothing to claim").complains("--wait");
+    dir.ask(&["claim", "mail"]).code(3).complains("no job to claim").complains("--wait");
     dir.ask(&["claim", "mail", "--wait", "10ms"]).code(3);
 }
 
 #[test]
-fn jobs_are_changed_by_name_or_all_at_once() {
+fn jobs_are_changed_by_id_or_with_all() {
     let dir = Dir::served();
     for id in ["a", "b", "c"] {
         dir.ask(&["put", "mail", id, "x"]).ok();
@@ -167,9 +165,9 @@ fn jobs_are_changed_by_name_or_all_at_once() {
     let some = ["revive", "mail", "--all", "--error", "user", "--json"];
     let none = json!({ "matched": 0, "changed": 0, "failed": 0 });
     assert_eq!(dir.ask(&some).ok().json(), none);
-    dir.ask(&["revive", "mail", "--all"]).ok().says("1 of 1 jobs of kind mail changed");
+    dir.ask(&["revive", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
     dir.ask(&["put", "mail", "later", "x", "--in", "1h"]).ok();
-    dir.ask(&["run-now", "mail", "--all"]).ok().says("1 of 1 jobs");
+    dir.ask(&["run-now", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
     assert_eq!(dir.job("mail", "later")["state"], "ready");
     dir.ask(&["cancel", "mail", "a"]).ok().says("removed mail/a");
     dir.ask(&["cancel", "mail", "a"]).code(3);
@@ -192,7 +190,7 @@ fn kinds_are_set_paused_and_counted() {
     assert_eq!(dir.ask(&["kind", "mail", "--json"]).ok().json(), settings);
     dir.ask(&["kind", "mail", "--lease", "1ms"]).code(2).complains("from 10ms");
     dir.ask(&["kind", "mail"]).ok().says("from 5s to 1h");
-    dir.ask(&["pause", "mail"]).ok().says("mail is paused");
+    dir.ask(&["pause", "mail"]).ok().says("paused mail");
     dir.ask(&["claim", "mail"]).code(3);
     dir.ask(&["stats"]).ok().says("paused");
     dir.ask(&["resume", "mail"]).ok();
@@ -217,7 +215,7 @@ fn a_store_is_exported_and_imported() {
     let import = ["import", "all.jsonl", "--data", "other", "--json"];
     assert_eq!(dir.run(&import).ok().json()["jobs"], 300);
     let again = dir.run(&["import", "all.jsonl", "--data", "other"]).ok();
-    again.says("300 were there already");
+    again.says("300 existed already");
     assert_eq!(dir.run(&["export", "--data", "other"]).ok().out, shown.out);
     let cut: String = shown.out.lines().take(10).map(|line| format!("{line}\n")).collect();
     dir.write("cut.jsonl", cut);
@@ -236,7 +234,7 @@ fn a_directory_is_copied_and_verified() {
     dir.ask(&["put", "mail", "a", "x"]).ok();
     dir.ask(&["backup", "--to", "copy"]).ok().says("copied");
     dir.ask(&["backup", "--to", "copy"]).code(1).complains("is not empty").complains("hint");
-    dir.run(&["verify", "copy"]).ok().says("sound: 1 jobs of 1 kinds");
+    dir.run(&["verify", "copy"]).ok().says("sound: 1 job of 1 kind");
     assert_eq!(dir.run(&["verify", "d", "--json"]).ok().json()["sound"], true);
     dir.run(&["verify", "absent"]).code(1).complains("absent");
     let entries = std::fs::read_dir(dir.path("copy")).expect("a directory");
@@ -249,13 +247,16 @@ fn a_directory_is_copied_and_verified() {
         std::fs::write(&entry, bytes).expect("a file");
     }
     let done = dir.run(&["verify", "copy"]).code(1).says("problem: ");
-    done.complains("copy is damaged").complains("go back to a copy");
+    done.complains("copy is damaged").complains("restore a copy");
 }
 
 #[test]
 fn a_bench_measures_and_leaves_nothing_behind() {
     let dir = Dir::new();
-    dir.run(&["bench", "--time", "10ms"]).ok().says("put, one by one").says("late by");
+    dir.run(&["bench", "--time", "10ms"])
+        .ok()
+        .says("put, single")
+        .says("delay from due time to claim");
     let lines = dir.run(&["bench", "--time", "10ms", "--data", "sub", "--json"]).ok().lines();
     assert!(lines.iter().all(|line| line["p99_seconds"].is_f64()), "{lines:?}");
     let names = std::fs::read_dir(dir.path("")).expect("a directory");
@@ -265,7 +266,7 @@ fn a_bench_measures_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let dir = Dir::served();
     let lines: String = (0..5000)
         .map(|n| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n")
@@ -280,7 +281,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
+fn all_jobs_of_a_file_are_put_even_if_stdout_is_closed() {
     let dir = Dir::served();
     let line = |n| json!({ "kind": "mail", "id": format!("{n:04}") }).to_string() + "\n";
     dir.write("jobs.jsonl", (0..2500).map(line).collect::<String>());
@@ -289,15 +290,15 @@ fn jobs_of_a_file_are_put_though_nobody_reads_the_answers() {
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(dir.ask(&["stats", "--json"]).ok().json()["pending"], 2500);
-    // For people a long list comes page by page, too.
+    // A long list is printed in several pages.
     let listed = dir.ask(&["ls", "mail", "--all"]).ok();
     assert_eq!(listed.out.matches("STATE").count(), 1);
     assert_eq!(listed.out.lines().count(), 2501);
-    dir.ask(&["ls", "none"]).ok().complains("there are no such jobs of kind none");
+    dir.ask(&["ls", "none"]).ok().complains("no jobs of kind none match");
 }
 
-/// A server that gives these answers, a connection each, and then is gone. Answers what it was
-/// asked.
+/// A server that sends these responses, one per connection, and then stops. Returns its URL, and
+/// the request lines that it received.
 fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -329,8 +330,8 @@ fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
 }
 
 #[test]
-fn what_is_set_for_a_kind_is_changed_by_the_server() {
-    // Here it would be read and written back, with what another had set meanwhile.
+fn settings_are_patched_by_the_server() {
+    // If the client read and wrote the settings, it could overwrite concurrent changes.
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a"]).ok();
     let mut set = dir.ask(&["kind", "mail", "--json"]).ok().json();
@@ -343,7 +344,7 @@ fn what_is_set_for_a_kind_is_changed_by_the_server() {
 }
 
 #[test]
-fn where_a_file_of_jobs_fails_half_way_it_is_told_how_far_it_came() {
+fn a_failed_put_of_a_file_reports_how_far_it_got() {
     let dir = Dir::new();
     let line = |n: u32| json!({ "kind": "mail", "id": n.to_string() }).to_string() + "\n";
     dir.write("jobs.jsonl", (0..1500).map(line).collect::<String>());
@@ -356,7 +357,7 @@ fn where_a_file_of_jobs_fails_half_way_it_is_told_how_far_it_came() {
 }
 
 #[test]
-fn an_export_does_not_replace_what_is_no_file() {
+fn an_export_replaces_only_regular_files() {
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a", "x"]).ok();
     let pipe = dir.path("pipe");
@@ -366,10 +367,10 @@ fn an_export_does_not_replace_what_is_no_file() {
         let pipe = pipe.clone();
         std::thread::spawn(move || std::fs::read_to_string(pipe).expect("it is text"))
     };
-    dir.ask(&["export", "pipe"]).ok().says("exported 1 jobs");
+    dir.ask(&["export", "pipe"]).ok().says("exported 1 job of 1 kind");
     assert!(pipe.metadata().expect("it is there").file_type().is_fifo());
     assert!(reading.join().expect("it is read").contains("\"mail\""));
-    // A link is followed.
+    // A symbolic link is followed.
     dir.write("file", "old");
     symlink("file", dir.path("link")).expect("a link");
     dir.ask(&["export", "link"]).ok();
@@ -378,14 +379,14 @@ fn an_export_does_not_replace_what_is_no_file() {
 }
 
 #[test]
-fn a_directory_without_jobs_is_not_sound() {
+fn verify_rejects_a_directory_without_jobs() {
     let dir = Dir::new();
-    dir.run(&["verify", "."]).code(1).complains("there are no jobs in .");
+    dir.run(&["verify", "."]).code(1).complains(". is not a data directory");
     dir.run(&["verify", "none"]).code(1);
     dir.ask(&["put", "mail", "a"]).ok();
-    dir.run(&["verify", "d"]).ok().says("sound: 1 jobs");
+    dir.run(&["verify", "d"]).ok().says("sound: 1 job");
     let served = Dir::served();
-    served.run(&["verify", "d"]).code(4).complains("hint: verify a copy (requeue backup)");
+    served.run(&["verify", "d"]).code(4).complains("hint: verify a copy made by `requeue backup`");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! A server on a directory is killed, and started again.
+//! A server on a data directory is killed and restarted.
 
-use crate::load::{Load, list};
-use crate::node::{KIND, LONG, Node, block_on, claim};
+use super::load::{Load, list};
+use super::node::{KIND, LONG, Node, block_on, claim};
 use crate::support::{Dir, runs, until};
 use requeue_jobs::{Body, Due, JobId, JobState, Kind, Put, Settled, Store, Timestamp};
 use requeue_testkit::{Random, check_seeds};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 #[test]
-fn what_was_put_is_claimed_after_a_kill_and_not_before_it_is_due() {
+fn jobs_survive_a_kill_and_are_not_claimed_before_they_are_due() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     let jobs = node.jobs();
@@ -30,7 +30,7 @@ fn what_was_put_is_claimed_after_a_kill_and_not_before_it_is_due() {
 }
 
 #[test]
-fn leases_outlast_a_kill_and_their_receipts_too() {
+fn leases_and_receipts_survive_a_kill() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
@@ -48,7 +48,7 @@ fn leases_outlast_a_kill_and_their_receipts_too() {
 }
 
 #[test]
-fn a_lease_whose_worker_died_with_the_server_lapses() {
+fn a_lease_whose_worker_died_with_the_server_expires() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     block_on(node.jobs().put(KIND, "a", "")).unwrap();
@@ -65,7 +65,7 @@ fn a_lease_whose_worker_died_with_the_server_lapses() {
 }
 
 #[test]
-fn what_failed_waits_on_after_a_kill() {
+fn the_backoff_of_a_failed_job_survives_a_kill() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     let jobs = node.jobs();
@@ -84,7 +84,7 @@ fn what_failed_waits_on_after_a_kill() {
 }
 
 #[test]
-fn killed_under_load_it_loses_nothing_that_it_answered() {
+fn a_kill_under_load_loses_nothing_that_was_acknowledged() {
     check_seeds(&[], "REQUEUE_KILLS", 1, |seed| {
         let (dir, mut random) = (Dir::new(), Random::new(seed));
         let load = Load::new(Duration::from_secs(2));
@@ -102,11 +102,11 @@ fn killed_under_load_it_loses_nothing_that_it_answered() {
 }
 
 #[test]
-fn a_directory_can_be_had_as_soon_as_its_server_is_killed() {
+fn a_directory_can_be_opened_as_soon_as_its_server_is_killed() {
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
     let second = dir.run(&["serve", "--listen", "127.0.0.1:0", "--data", "d"]).code(4);
-    // It names the one who has it.
+    // The error names the process that has the directory open.
     let (_, told) = second.err.split_once("in use by process ").expect(&second.err);
     let pid: String = told.chars().take_while(char::is_ascii_digit).collect();
     assert!(runs(&pid));
@@ -116,7 +116,7 @@ fn a_directory_can_be_had_as_soon_as_its_server_is_killed() {
 }
 
 #[test]
-fn an_import_that_was_cut_off_can_be_done_again() {
+fn an_interrupted_import_can_be_repeated() {
     const COUNT: usize = 3000;
     let dir = Dir::new();
     let node = Node::on_disk(&dir);
@@ -135,7 +135,7 @@ fn an_import_that_was_cut_off_can_be_done_again() {
     let import = import.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     until("some of them", || (!list(&other.client).is_empty()).then_some(()));
     other.kill();
-    // It may have been faster.
+    // The import may have finished before the kill.
     import.expect("it starts").wait().expect("it ends");
     let other = there();
     println!("{} of {COUNT} had arrived", list(&other.client).len());

@@ -1,74 +1,76 @@
-//! Printing: aligned text for people, or JSON for programs, one object per line.
+//! Prints results: aligned text for people, or JSON for programs, one object per line.
 
-use crate::failure::{Exit, Failure, Result};
+use crate::error::{CliError, Exit, Result};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
-/// Tells people something beside the answer. That nobody reads it is no reason to end, as
-/// `eprintln` would.
-pub(crate) fn note(line: &str) {
+/// Prints a line to stderr. Ignores errors: unlike `eprintln`, it does not panic if nobody reads.
+pub(crate) fn print_note(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Where answers go.
+/// Prints results to stdout, as JSON or as text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Out {
+pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
-impl Out {
-    /// Says something in one of both ways.
-    pub(crate) fn say<J: Serialize>(
+impl Output {
+    /// Prints a result in the selected format.
+    pub(crate) fn print<J: Serialize>(
         self,
         json: impl FnOnce() -> J,
         text: impl FnOnce() -> String,
     ) -> Result<()> {
-        if self.json { self.json(&json()) } else { self.line(&text()) }
+        if self.json { self.print_json(&json()) } else { self.print_line(&text()) }
     }
 
-    /// An object on a line.
-    pub(crate) fn json(self, json: &impl Serialize) -> Result<()> {
-        self.line(&self::json(json))
+    /// Prints a JSON object on a line.
+    pub(crate) fn print_json(self, value: &impl Serialize) -> Result<()> {
+        self.print_line(&to_json(value))
     }
 
-    /// Writes a line. That nobody reads it is no error of ours, and what is to be done is done:
-    /// `requeue put --file … | head`.
-    pub(crate) fn line(self, line: &str) -> Result<()> {
-        self.listed(line).map(drop)
+    /// Prints a line. A closed pipe is no error, so that `requeue put --file … | head` still puts
+    /// all jobs.
+    pub(crate) fn print_line(self, line: &str) -> Result<()> {
+        self.print_while_read(line).map(drop)
     }
 
-    /// Writes a line, and answers whether anybody reads: `requeue ls … | head` has no use for more.
-    pub(crate) fn listed(self, line: &str) -> Result<bool> {
+    /// Prints a line. Returns `false` if the pipe is closed: after `requeue ls … | head` has its
+    /// lines, there is no use in listing more.
+    pub(crate) fn print_while_read(self, line: &str) -> Result<bool> {
         let mut out = io::stdout().lock();
         match out.write_all(format!("{line}\n").as_bytes()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Failure::file("write to", "stdout", &error)),
+            Err(error) => Err(CliError::io("write to", "stdout", &error)),
         }
     }
 
-    /// Tells why one of several entries failed.
-    pub(crate) fn fail(self, failure: impl Into<Failure>) -> Exit {
-        failure.into().tell(self.json)
+    /// Prints the error of one of several entries to stderr, and returns its exit code.
+    pub(crate) fn print_error(self, error: impl Into<CliError>) -> Exit {
+        let error = error.into();
+        error.report(self.json);
+        error.exit
     }
 }
 
-/// An object, on one line.
-pub(crate) fn json(json: &impl Serialize) -> String {
-    serde_json::to_string(json).expect("it is plain data")
+/// A JSON object on one line.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data can be serialized")
 }
 
-/// Rows under a heading, in columns.
+/// A table with aligned columns.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    /// Columns of numbers are aligned to the right.
+    /// Which columns contain numbers, which are aligned to the right.
     numbers: Vec<bool>,
-    /// Of the columns that were taken.
+    /// Widths of the columns in the rows that were already taken.
     widths: Vec<usize>,
 }
 
 impl Table {
-    /// A heading that begins with `#` is one of numbers, and is shown without it.
+    /// A heading that begins with `#` marks a column of numbers. The `#` is not printed.
     pub(crate) fn new(heading: &[&str]) -> Self {
         let numbers = heading.iter().map(|name| name.starts_with('#')).collect();
         let shown = heading.iter().map(|name| name.trim_start_matches('#').to_owned()).collect();
@@ -79,19 +81,20 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// What there is, which is then forgotten, and further rows come without a heading. Columns
-    /// never become narrower.
+    /// Returns the rows added so far as text and removes them. Later rows have no heading, and
+    /// columns never become narrower.
     pub(crate) fn take(&mut self) -> String {
-        let (shown, widths) = self.laid_out();
+        let (text, widths) = self.layout();
         (self.rows, self.widths) = (Vec::new(), widths);
-        shown
+        text
     }
 
-    pub(crate) fn shown(&self) -> String {
-        self.laid_out().0
+    pub(crate) fn to_text(&self) -> String {
+        self.layout().0
     }
 
-    fn laid_out(&self) -> (String, Vec<usize>) {
+    /// The text and the widths of the columns.
+    fn layout(&self) -> (String, Vec<usize>) {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             let taken = self.widths.get(column).copied().unwrap_or(0);
@@ -109,8 +112,9 @@ impl Table {
     }
 }
 
-/// Text of others, on one line, with nothing in it that a terminal obeys.
-pub(crate) fn plain(text: &str) -> String {
+/// Escapes control characters and invisible characters, so that text from a job or a worker stays
+/// on one line and cannot send commands to the terminal.
+pub(crate) fn escape(text: &str) -> String {
     let shown = |c: char| {
         let hidden = c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -119,8 +123,14 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The beginning of it.
-pub(crate) fn cut(text: &str, limit: usize) -> String {
+/// A count with its noun: `1 job`, `2 jobs`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Truncates a text to `limit` characters, the last of which is then `…`.
+pub(crate) fn truncate(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some(_) => text.chars().take(limit - 1).chain(['…']).collect(),
         None => text.to_owned(),
@@ -138,11 +148,11 @@ mod tests {
         table.row(["order.close".to_owned(), "12345678".to_owned(), "paused".to_owned()]);
         let shown =
             "KIND            READY  NOTE\nmail                7\norder.close  12345678  paused";
-        assert_eq!(table.shown(), shown);
+        assert_eq!(table.to_text(), shown);
     }
 
     #[test]
-    fn a_table_that_is_taken_in_parts_has_one_heading_and_does_not_become_narrower() {
+    fn a_table_taken_in_parts_has_one_heading_and_does_not_become_narrower() {
         let mut table = Table::new(&["ID", "NOTE"]);
         table.row(["long-id".to_owned(), "x".to_owned()]);
         assert_eq!(table.take(), "ID       NOTE\nlong-id  x");
@@ -151,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(plain("a\u{1b}[2J\nü"), "a\\u{1b}[2J\\nü");
-        assert_eq!(plain("\u{202e}x"), "\\u{202e}x");
+    fn control_characters_are_escaped() {
+        assert_eq!(escape("a\u{1b}[2J\nü"), "a\\u{1b}[2J\\nü");
+        assert_eq!(escape("\u{202e}x"), "\\u{202e}x");
     }
 
     #[test]
-    fn a_long_text_is_cut_and_says_so() {
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöüß", 3), "äö…");
+    fn a_long_text_is_truncated_with_an_ellipsis() {
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöüß", 3), "äö…");
     }
 }

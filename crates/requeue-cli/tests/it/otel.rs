@@ -1,17 +1,15 @@
-//! `serve --otlp`: a span of each request reaches a collector of OpenTelemetry.
+//! `serve --otlp` sends a span of each request to an OpenTelemetry collector.
 
-mod support;
-
+use crate::support::{Dir, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use support::{Dir, Server};
 
-/// What a collector was sent.
+/// A request that the collector received.
 struct Sent {
     head: String,
-    /// Protobuf, in which texts are as they are.
+    /// Protobuf, which contains strings verbatim.
     body: Vec<u8>,
 }
 
@@ -21,7 +19,7 @@ impl Sent {
     }
 }
 
-/// Takes all that comes.
+/// Starts a collector that accepts everything.
 fn collector() -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -35,7 +33,7 @@ fn collector() -> (String, Receiver<Sent>) {
     (url, sent)
 }
 
-/// Request after request, until the connection is closed.
+/// Reads requests until the connection is closed.
 fn take(mut stream: TcpStream, sender: &Sender<Sent>) {
     let mut from = BufReader::new(stream.try_clone().expect("it can be read and written"));
     loop {
@@ -59,11 +57,11 @@ fn take(mut stream: TcpStream, sender: &Sender<Sent>) {
 #[test]
 fn a_span_of_each_request_is_sent_to_the_collector() {
     let (dir, (url, sent)) = (Dir::new(), collector());
-    // The address is that of the collector, or that of its traces.
+    // The URL may be that of the collector or that of its traces endpoint.
     for otlp in [format!("{url}/"), format!("{url}/v1/traces")] {
         let server = Server::start(&dir, &["--data", "d", "--otlp", &otlp]);
         assert!(dir.http(&server.url, "/v1/kinds").starts_with("HTTP/1.1 200"));
-        // What is left is sent before it ends.
+        // The remaining spans are sent before the server exits.
         server.signal(rustix::process::Signal::TERM);
         assert_eq!(server.end(), Some(0));
         let sent = sent.recv_timeout(Duration::from_secs(60)).expect("spans");
@@ -76,7 +74,7 @@ fn a_span_of_each_request_is_sent_to_the_collector() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_in_the_way_of_nobody() {
+fn the_server_works_without_a_reachable_collector() {
     let dir = Dir::new();
     let server = Server::start(&dir, &["--data", "d", "--otlp", "http://127.0.0.1:1"]);
     assert!(dir.http(&server.url, "/v1/kinds").starts_with("HTTP/1.1 200"));
@@ -85,7 +83,7 @@ fn a_collector_that_is_not_there_is_in_the_way_of_nobody() {
 }
 
 #[test]
-fn an_address_of_no_collector_is_refused() {
+fn an_invalid_collector_url_is_rejected() {
     let dir = Dir::new();
     for url in ["nonsense", "https://127.0.0.1:4318", "http://", "http://a b"] {
         let args = ["serve", "--listen", "127.0.0.1:0", "--data", "d", "--otlp", url];

@@ -1,10 +1,8 @@
-//! What the program says about itself, and about what it cannot do.
+//! Help, the manual, completions, and errors about the command line.
 
-mod support;
+use crate::support::Dir;
 
-use support::Dir;
-
-const VERBS: [&str; 25] = [
+const COMMANDS: [&str; 25] = [
     "serve",
     "put",
     "get",
@@ -33,24 +31,24 @@ const VERBS: [&str; 25] = [
 ];
 
 #[test]
-fn every_verb_explains_itself() {
+fn every_command_has_help() {
     let dir = Dir::new();
     let all = dir.run(&["--help"]).ok();
-    for verb in VERBS {
-        assert!(all.out.contains(&format!("\n  {verb} ")), "no {verb} in {}", all.out);
+    for command in COMMANDS {
+        assert!(all.out.contains(&format!("\n  {command} ")), "no {command} in {}", all.out);
         for help in ["--help", "-h"] {
-            let done = dir.run(&[verb, help]).ok().says(&format!("Usage: requeue {verb}"));
+            let done = dir.run(&[command, help]).ok().says(&format!("Usage: requeue {command}"));
             let wide = done.out.lines().find(|line| line.chars().count() > 100);
-            assert_eq!(wide, None, "{verb}");
+            assert_eq!(wide, None, "{command}");
         }
     }
     let listed = all.out.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
-    let listed = listed.expect("verbs are listed").lines().filter(|line| !line.is_empty());
-    assert_eq!(listed.count(), VERBS.len(), "a verb is not tested");
+    let listed = listed.expect("commands are listed").lines().filter(|line| !line.is_empty());
+    assert_eq!(listed.count(), COMMANDS.len(), "a command is not tested");
 }
 
 #[test]
-fn exit_codes_are_in_the_help_in_the_manual_and_in_the_docs() {
+fn exit_codes_and_commands_are_in_the_help_the_manual_and_the_docs() {
     let dir = Dir::new();
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let docs = std::fs::read_to_string(docs).expect("docs/cli.md");
@@ -61,13 +59,13 @@ fn exit_codes_are_in_the_help_in_the_manual_and_in_the_docs() {
         assert!(man.contains(&format!("\n  {code}  ")), "{man}");
         assert!(docs.contains(&format!("| {code} |")), "{code} in docs/cli.md");
     }
-    for verb in VERBS {
-        assert!(docs.contains(&format!("`{verb}")), "{verb} in docs/cli.md");
+    for command in COMMANDS {
+        assert!(docs.contains(&format!("`{command}")), "{command} in docs/cli.md");
     }
 }
 
 #[test]
-fn there_are_completions_for_shells() {
+fn completions_exist_for_all_shells() {
     let dir = Dir::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         dir.run(&["completions", shell]).ok().says("run-now");
@@ -76,7 +74,7 @@ fn there_are_completions_for_shells() {
 }
 
 #[test]
-fn bash_reads_its_completions() {
+fn bash_accepts_its_completion_script() {
     let dir = Dir::new();
     dir.write("script", dir.run(&["completions", "bash"]).ok().out);
     let script = "set -e; . ./script; COMP_WORDS=(requeue pa); COMP_CWORD=1
@@ -89,18 +87,18 @@ fn bash_reads_its_completions() {
 }
 
 #[test]
-fn the_manual_has_a_page_for_every_verb() {
+fn the_manual_has_a_page_for_every_command() {
     let dir = Dir::new();
     dir.run(&["man"]).ok().says(".TH requeue 1");
     dir.run(&["man", "--out", "pages"]).ok();
-    for verb in VERBS {
-        let page = dir.read(&format!("pages/requeue-{verb}.1"));
+    for command in COMMANDS {
+        let page = dir.read(&format!("pages/requeue-{command}.1"));
         assert!(page.contains(".TH"), "{page}");
     }
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
+fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
     let dir = Dir::new();
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage: requeue"),
@@ -113,40 +111,40 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
         (&["put", "mail", "a", "--at", "5m"], "write in 5m"),
         (&["put", "mail", "a", "--at", "09:00 Mars/Base"], "Mars/Base"),
         (&["put", "mail", "a", "--in", "5m", "--at", "09:00"], "cannot be used with"),
-        (&["put", "mail", "a", "--mode", "debounce"], "mode debounce needs a max-wait"),
-        (&["put", "mail", "a", "--max-wait", "5m"], "max-wait is for mode debounce"),
+        (&["put", "mail", "a", "--mode", "debounce"], "--mode debounce needs --max-wait DURATION"),
+        (&["put", "mail", "a", "--max-wait", "5m"], "--max-wait only applies to --mode debounce"),
         (&["put", "mail", "a", "--if-absent", "--if-generation", "1"], "cannot be used with"),
         (&["put", "mail", "a", "--file", "f"], "cannot be used with"),
         (&["ack"], "<RECEIPT>"),
         (&["ack", "nonsense"], "\"nonsense\" is not a receipt"),
-        (&["revive", "mail"], "<IDS>"),
+        (&["revive", "mail"], "<ID>"),
         (&["revive", "mail", "a", "--all"], "cannot be used with"),
         (&["ls", "mail", "--state", "asleep"], "waiting, ready, leased, dead"),
         (&["kind", "mail", "--max-attempts", "0"], "0 is not in 1.."),
-        (&["kind", "mail", "--concurrency", "many"], "a number, or `none`"),
-        (&["stats", "--data", "d", "--server", "http://h"], "only one of"),
-        (&["--data", "d", "stats", "--store", "redis://h"], "only one of"),
-        (&["backup", "--data", "d"], "where --to says"),
+        (&["kind", "mail", "--concurrency", "many"], "expected a number or `none`"),
+        (&["stats", "--data", "d", "--server", "http://h"], "use only one of"),
+        (&["--data", "d", "stats", "--store", "redis://h"], "use only one of"),
+        (&["backup", "--data", "d"], "--data needs --to DIR"),
         (&["serve", "--server", "http://h"], "--data DIR or --store URL"),
         (&["serve", "--listen", "here"], "--listen <ADDR>"),
         (&["serve", "--tls-cert", "c"], "--tls-key"),
-        (&["serve", "--log", "a=b=c"], "is no filter"),
+        (&["serve", "--log", "a=b=c"], "is not a valid filter"),
     ];
-    for (args, told) in cases {
-        dir.run(args).code(2).complains(told);
+    for (args, message) in cases {
+        dir.run(args).code(2).complains(message);
     }
     assert!(!dir.path("requeue-data").exists() && !dir.path("d").exists());
 }
 
 #[test]
-fn where_no_server_runs_one_is_told_how_to_start_it() {
+fn without_a_server_a_hint_explains_how_to_start_one() {
     let dir = Dir::new();
     let nobody = "http://127.0.0.1:1";
     let done = dir.run(&["stats", "--server", nobody]).code(4);
     done.complains("127.0.0.1:1").complains("hint: ").complains("requeue serve");
     let mut command = dir.command(&["stats", "--json"]);
     let output = command.env("REQUEUE_SERVER", nobody).output().expect("it starts");
-    let told: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
-    assert_eq!(told["exit"], 4, "{told}");
-    assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("requeue serve")), "{told}");
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(error["exit"], 4, "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("requeue serve")), "{error}");
 }

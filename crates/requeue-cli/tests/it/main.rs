@@ -1,0 +1,12 @@
+//! Tests of the `requeue` program as a user runs it. They are one binary, because linking takes
+//! longer than most of the tests.
+
+mod commands;
+mod docs;
+mod help;
+#[cfg(feature = "otel")]
+mod otel;
+mod serve;
+mod service;
+mod support;
+mod work;

@@ -1,0 +1,10 @@
+//! The service as real processes, which are killed and stopped, and whose clients disconnect.
+
+mod disconnects;
+mod kills;
+mod load;
+mod node;
+mod nodes;
+mod reload;
+mod stops;
+mod workers;
