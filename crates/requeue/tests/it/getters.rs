@@ -1,0 +1,65 @@
+//! Getters that change their mind: polled first, then waited for on a thread.
+
+use requeue::Queue;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) {
+    assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
+}
+
+/// The place that it had as a task once stayed in line, and ate the next wake-up.
+#[test]
+fn a_getter_that_was_polled_leaves_its_place_when_it_is_waited_for() {
+    let queue = Queue::new();
+    for way in 0..3 {
+        if way == 2 {
+            let mut many = queue.get_many(2);
+            poll_once(&mut many, Waker::noop());
+            queue.add(0);
+            assert_eq!(many.wait().len(), 1);
+        } else {
+            let mut get = queue.get();
+            poll_once(&mut get, Waker::noop());
+            if way == 0 {
+                assert!(get.wait_timeout(Duration::ZERO).is_err());
+            } else {
+                queue.add(0);
+                assert!(get.wait().is_some());
+            }
+        }
+        let woken = Arc::new(Count::default());
+        let mut other = queue.get();
+        poll_once(&mut other, &Waker::from(Arc::clone(&woken)));
+        queue.add(1);
+        assert_eq!(woken.0.load(SeqCst), 1, "way {way}");
+        drop(other);
+        queue.cancel(&1);
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_through_its_turn_does_not_hold_up_the_others() {
+    let queue = Queue::new();
+    let mut sleepy = queue.get();
+    poll_once(&mut sleepy, Waker::noop());
+    let woken = Arc::new(Count::default());
+    let mut other = queue.get();
+    poll_once(&mut other, &Waker::from(Arc::clone(&woken)));
+    queue.add(1); // tells the sleepy one, which does not come
+    queue.add(2);
+    assert_eq!(woken.0.load(SeqCst), 1);
+}
