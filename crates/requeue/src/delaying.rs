@@ -18,20 +18,21 @@
 mod interval;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
+mod rate_limiting;
 mod state;
 
 use crate::clock::{Clock, Fire, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::keys::Hasher;
-use crate::limiter::RateLimiter;
 use crate::metrics::{Name, QueueMetrics, Report};
-use crate::options::{FailureBounds, Merge, Options};
+use crate::options::{Merge, Options};
 use crate::queue::Queue;
-use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
 use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 use state::{By, Caller, Offer, Outcome, State};
 use std::borrow::Borrow;
 use std::fmt;
@@ -273,16 +274,6 @@ impl<K: Key> DelayingQueue<K> {
         (outcome.added, offer.key.filter(|_| outcome.due))
     }
 
-    /// Lets a key wait for as long as the limiter answers; otherwise as [`delay`](Self::delay).
-    #[inline(always)]
-    fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
-        let mut delay = Duration::ZERO;
-        let outcome = self.ask(by, |state, caller, now| {
-            state.add_rate_limited(&mut offer, now, caller, &mut delay)
-        });
-        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
-    }
-
     /// Asks the state under its lock, and arms the clock as it asks in turn.
     #[inline(always)]
     fn ask(&self, by: By, ask: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome) -> Outcome {
@@ -367,24 +358,6 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// Counts a failure of a held key, and answers how long the limiter wants it to stay away.
-    pub(crate) fn fail_held(&self, hash: u32, key: &K) -> Duration {
-        let hash = self.hash_of_held(hash, key);
-        let now = self.shared.clock.now();
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
-        state.forget_stale(now, stale);
-        let mut found = state.keys.find(hash, key);
-        state.fail(&mut found, hash, key, now)
-    }
-
-    /// `add_rate_limited` by the key's holder. Answers the key where that is due now, for
-    /// the holder to requeue.
-    pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
-        let offer = Offer::new(self.hash_of_held(hash, &key), key);
-        self.rate_limit(By::Holder, offer)
-    }
-
     /// A guard carries the hash of the queue that it came from, which lends us its
     /// hasher if it is ours.
     #[inline]
@@ -393,74 +366,6 @@ impl<K: Key> DelayingQueue<K> {
             Inner::Ours(_) => hash,
             Inner::Given(_) => self.shared.hasher.hash(key),
         }
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    /// Makes this the delaying queue of a rate-limiting one, unless it is already.
-    pub(crate) fn limit(&self, limiter: Box<dyn RateLimiter<K>>, bounds: FailureBounds) -> bool {
-        self.shared.state.lock().limit(limiter, bounds)
-    }
-
-    /// Counts failures also under a limiter that has no use for the count.
-    pub(crate) fn count_failures(&self) {
-        self.shared.state.lock().count_failures();
-    }
-
-    pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
-        let offer = Offer::new(self.shared.hasher.hash(&key), key);
-        match self.rate_limit(By::Anyone, offer) {
-            (limited, Some(key)) => Limited { added: self.add_ready(key), ..limited },
-            (limited, None) => limited,
-        }
-    }
-
-    pub(crate) fn forget<B>(&self, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.forget_hashed(self.shared.hasher.hash(key), key);
-    }
-
-    pub(crate) fn forget_held(&self, hash: u32, key: &K) {
-        self.forget_hashed(self.hash_of_held(hash, key), key);
-    }
-
-    fn forget_hashed<B>(&self, hash: u32, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let forgotten = self.shared.state.lock().forget(hash, key);
-        drop(forgotten);
-    }
-
-    pub(crate) fn num_requeues<B>(&self, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.failures(self.shared.hasher.hash(key), key)
-    }
-
-    pub(crate) fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
-        self.failures(self.hash_of_held(hash, key), key)
-    }
-
-    fn failures<B>(&self, hash: u32, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
-        if state.forgets_by_time() {
-            state.forget_stale(self.shared.clock.now(), stale);
-        }
-        state.failures(hash, key)
     }
 
     /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.

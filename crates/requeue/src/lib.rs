@@ -69,7 +69,6 @@ mod order;
 mod park;
 mod priority;
 mod queue;
-mod rate_limiting;
 mod retry;
 mod shell;
 mod snapshot;
@@ -80,7 +79,7 @@ mod work_queue;
 pub mod worker;
 
 pub use clock::{Clock, ManualClock, Moment, Sleep};
-pub use delaying::DelayingQueue;
+pub use delaying::{AlreadyLimited, DelayingQueue, RateLimitingQueue};
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
 #[cfg(feature = "prometheus")]
@@ -90,7 +89,6 @@ pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};
 pub use priority::{AddOptions, PriorityQueue};
 pub use queue::Queue;
-pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 pub use retry::Retry;
 pub use snapshot::{
     Added, Cancelled, HeldKey, KeyStatus, Limited, ReadyKey, Remains, Snapshot, WaitingKey,

@@ -8,8 +8,9 @@
 //! This layer has no lock and no table of its own. A failure count lives beside the
 //! key's timer, under the delaying queue's lock: one lookup for both.
 
+use super::DelayingQueue;
+use super::state::{By, Offer};
 use crate::clock::Clock;
-use crate::delaying::DelayingQueue;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Held, Hold};
 use crate::limiter::RateLimiter;
@@ -77,7 +78,7 @@ impl<K: Key> RateLimitingQueue<K> {
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
         let bounds = options.failures;
         let delaying = DelayingQueue::with(options);
-        delaying.limit(Box::new(limiter), bounds);
+        delaying.shared.state.lock().limit(Box::new(limiter), bounds);
         RateLimitingQueue { delaying }
     }
 
@@ -99,7 +100,7 @@ impl<K: Key> RateLimitingQueue<K> {
         limiter: impl RateLimiter<K>,
         options: Options,
     ) -> Result<Self, AlreadyLimited> {
-        if !delaying.limit(Box::new(limiter), options.failures) {
+        if !delaying.shared.state.lock().limit(Box::new(limiter), options.failures) {
             return Err(AlreadyLimited);
         }
         Ok(RateLimitingQueue { delaying })
@@ -114,7 +115,11 @@ impl<K: Key> RateLimitingQueue<K> {
     ///
     /// As [`DelayingQueue::add_after`].
     pub fn add_rate_limited(&self, key: K) -> Limited {
-        self.delaying.add_rate_limited(key)
+        let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
+        match self.rate_limit(By::Anyone, offer) {
+            (limited, Some(key)) => Limited { added: self.delaying.add_ready(key), ..limited },
+            (limited, None) => limited,
+        }
     }
 
     /// Forgets how often `key` has failed. Where it waits, it goes on waiting.
@@ -123,7 +128,16 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.delaying.forget(key);
+        self.forget_hashed(self.delaying.shared.hasher.hash(key), key);
+    }
+
+    fn forget_hashed<B>(&self, hash: u32, key: &B)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let forgotten = self.delaying.shared.state.lock().forget(hash, key);
+        drop(forgotten);
     }
 
     /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
@@ -133,7 +147,31 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.delaying.num_requeues(key)
+        self.failures(self.delaying.shared.hasher.hash(key), key)
+    }
+
+    fn failures<B>(&self, hash: u32, key: &B) -> u32
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
+        let mut state = self.delaying.shared.state.lock();
+        if state.forgets_by_time() {
+            state.forget_stale(self.delaying.shared.clock.now(), stale);
+        }
+        state.failures(hash, key)
+    }
+
+    /// Lets a key wait for as long as the limiter answers. Answers it where it is due now,
+    /// for the caller to pass on.
+    #[inline(always)]
+    fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
+        let mut delay = Duration::ZERO;
+        let outcome = self.delaying.ask(by, |state, caller, now| {
+            state.add_rate_limited(&mut offer, now, caller, &mut delay)
+        });
+        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
     }
 
     /// As [`DelayingQueue::add`].
@@ -241,7 +279,7 @@ impl<K: Key> RateLimitingQueue<K> {
 
     /// As [`DelayingQueue::drain`]. What a guard retries is kept for the answer.
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
-        Drain::new(self, self.delaying.clock(), limit)
+        Drain::new(self, &self.delaying.shared.clock, limit)
     }
 }
 
@@ -321,31 +359,37 @@ impl<K: Key> Retry for RateLimitingQueue<K> {
     fn retry(&self, taken: Taken<K>) -> Limited {
         let hash = taken.hash;
         let (hold, key) = Hold::of(self, taken);
-        let (limited, due) = self.delaying.limit_held(hash, key);
-        match due {
-            Some(key) => Limited { added: hold.requeue(key), ..limited },
-            None => limited,
+        let offer = Offer::new(self.delaying.hash_of_held(hash, &key), key);
+        match self.rate_limit(By::Holder, offer) {
+            (limited, Some(key)) => Limited { added: hold.requeue(key), ..limited },
+            (limited, None) => limited,
         }
     }
 
     fn fail_held(&self, hash: u32, key: &K) -> Duration {
-        self.delaying.fail_held(hash, key)
+        let hash = self.delaying.hash_of_held(hash, key);
+        let now = self.delaying.shared.clock.now();
+        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
+        let mut state = self.delaying.shared.state.lock();
+        state.forget_stale(now, stale);
+        let mut found = state.keys.find(hash, key);
+        state.fail(&mut found, hash, key, now)
     }
 
     fn forget_held(&self, hash: u32, key: &K) {
-        self.delaying.forget_held(hash, key);
+        self.forget_hashed(self.delaying.hash_of_held(hash, key), key);
     }
 
     fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
-        self.delaying.num_requeues_held(hash, key)
+        self.failures(self.delaying.hash_of_held(hash, key), key)
     }
 
     fn count_failures(&self) {
-        self.delaying.count_failures();
+        self.delaying.shared.state.lock().count_failures();
     }
 
     fn clock(&self) -> &Clock {
-        self.delaying.clock()
+        &self.delaying.shared.clock
     }
 }
 
