@@ -7,7 +7,7 @@ use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
 use crate::snapshot::Added;
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiters::{Line, Notice, Waiter, Waiters};
+use crate::waiters::{Notice, Waiter, WaiterKind, Waiters};
 use crate::work_queue::{Key, StopMode, Taken};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Poll, Waker};
@@ -111,9 +111,9 @@ impl<S> Shell<S> {
     pub(crate) fn new(state: S, stopwatch: Option<Stopwatch>) -> Self {
         let inner = Inner {
             state,
-            getters: Waiters::new(Line::Getters),
-            drains: Waiters::new(Line::Drains),
-            work_offs: Waiters::new(Line::WorkOffs),
+            getters: Waiters::new(WaiterKind::Getters),
+            drains: Waiters::new(WaiterKind::Drains),
+            work_offs: Waiters::new(WaiterKind::WorkOffs),
         };
         Shell { inner: Mutex::new(inner), stopwatch }
     }
@@ -147,12 +147,12 @@ impl<S: Rules> Shell<S> {
     #[cold]
     fn wake_getter(&self, notice: Notice) {
         let mut next = Some(notice);
-        while let Some(Notice { place, waker }) = next.take() {
+        while let Some(Notice { id, waker }) = next.take() {
             if wake(waker) {
                 return;
             }
             let mut inner = self.lock();
-            let waker = inner.getters.leave_place(place);
+            let waker = inner.getters.leave_id(id);
             next = inner.notify();
             drop(inner);
             drop(waker);
@@ -199,7 +199,7 @@ impl<S: Rules> Shell<S> {
         finished: Finished<S::Key>,
     ) -> Added {
         let Finished { added, came_back, key } = finished;
-        if came_back && inner.getters.anyone() {
+        if came_back && inner.getters.any_waiting() {
             self.pass_on(inner);
         } else {
             self.settle(inner);
@@ -220,7 +220,7 @@ impl<S: Rules> Shell<S> {
             return self.poll_nothing(inner, waiter, waker);
         };
         let answer = Poll::Ready(Some(taken));
-        if waiter.place() != 0 || inner.getters.anyone() {
+        if waiter.id() != 0 || inner.getters.any_waiting() {
             self.leave_with_key(inner, waiter);
         }
         answer
@@ -307,7 +307,7 @@ impl<S: Rules> Shell<S> {
         let now = self.now();
         let mut inner = self.lock();
         let made = make(inner.state.take(now)?);
-        if inner.getters.anyone() {
+        if inner.getters.any_waiting() {
             self.pass_on(inner);
         }
         Some(made)
@@ -332,7 +332,7 @@ impl<S: Rules> Shell<S> {
             return self.take_now(make);
         }
         let made = inner.state.take(now).map(make);
-        if made.is_some() && inner.getters.anyone() {
+        if made.is_some() && inner.getters.any_waiting() {
             self.pass_on(inner);
         } else {
             drop(inner);

@@ -107,7 +107,7 @@ impl<K: Key> State<K> {
     /// Lets a key wait if it ran not long ago.
     fn add(&mut self, offer: &mut Offer<K>, now: Moment, caller: Caller) -> Outcome {
         let found = self.find(offer);
-        self.place(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
+        self.schedule(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
     }
 
     /// A key was taken. It is due if it may run: if an add would make it ready now. Then
@@ -120,7 +120,8 @@ impl<K: Key> State<K> {
         }
         let found = self.keys.find(hash, key);
         let mut known = Offer { hash, key: None, left: None };
-        let outcome = self.place(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
+        let outcome =
+            self.schedule(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
         if outcome.due {
             let insert = || self.keys.insert(hash, key.clone(), Default::default());
             let slot = found.unwrap_or_else(insert);
@@ -168,7 +169,8 @@ impl<K: Key> Inner<K> {
 impl<K: Key> DelayingQueue<K> {
     pub(super) fn add_paced(&self, key: K) -> Added {
         let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
-        let outcome = self.ask(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
+        let outcome =
+            self.update(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
         let due = offer.key.filter(|_| outcome.due);
         due.map_or(outcome.added, |key| self.add_ready(key))
     }
@@ -219,7 +221,7 @@ impl<K: Key> DelayingQueue<K> {
         let queue = self.shared.inner.queue();
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let hash = self.hash_of_held(taken.hash, &taken.key);
-            self.ask(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
+            self.update(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
         }));
         match asked {
             Ok(outcome) if outcome.due => Some(taken),

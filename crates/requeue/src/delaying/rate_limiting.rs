@@ -1,12 +1,12 @@
-//! Failed keys that come back with backoff, on a delaying queue.
+//! Failed keys that come back with backoff, on top of a delaying queue.
 //!
 //! ```text
-//!   add_rate_limited: the limiter answers a delay, the failure is counted, add_after
-//!   forget:           the next failure is the first
+//!   add_rate_limited: the limiter returns a delay, the failure is counted, add_after
+//!   forget:           the next failure counts as the first
 //! ```
 //!
-//! This layer has no lock and no table of its own. A failure count lives beside the
-//! key's timer, under the delaying queue's lock: one lookup for both.
+//! This layer has no lock and no table of its own. The failure count of a key is stored beside
+//! its timer, under the delaying queue's lock, so one lookup finds both.
 
 use super::DelayingQueue;
 use super::state::{By, Offer};
@@ -26,12 +26,12 @@ use std::hash::Hash;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A [`DelayingQueue`] whose failed keys come back with backoff.
+/// A [`DelayingQueue`] that retries failed keys with backoff.
 ///
-/// A [limiter](crate::limiter) says how long a key that failed stays away. The queue counts
-/// how often each key failed, until it is forgotten.
+/// A [limiter](crate::limiter) decides how long a failed key waits. The queue counts the
+/// failures of each key until the key is forgotten.
 ///
-/// This is a handle: clones share one queue.
+/// `RateLimitingQueue` is a handle: clones share one queue.
 ///
 /// ```
 /// use requeue::limiter::ExponentialFailure;
@@ -47,7 +47,7 @@ use std::time::Duration;
 /// clock.advance(Duration::from_secs(1));
 /// assert_eq!(queue.try_get()?.retry().delay, Duration::from_secs(2)); // and failed again
 /// clock.advance(Duration::from_secs(2));
-/// queue.try_get()?.forget(); // it went well
+/// queue.try_get()?.forget(); // it succeeded
 /// assert_eq!(queue.num_requeues("order-7"), 0);
 /// # Ok::<(), requeue::TryGetError>(())
 /// ```
@@ -55,26 +55,26 @@ pub struct RateLimitingQueue<K: Key> {
     delaying: DelayingQueue<K>,
 }
 
-/// The delaying queue is under a rate-limiting one already: its failure counts would be
-/// shared by two limiters.
+/// Error of [`RateLimitingQueue::over`]: the delaying queue already belongs to a rate-limiting
+/// queue. Two limiters would share its failure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AlreadyLimited;
 
 impl fmt::Display for AlreadyLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this delaying queue is under a rate-limiting queue already")
+        f.write_str("this delaying queue already belongs to a rate-limiting queue")
     }
 }
 
 impl std::error::Error for AlreadyLimited {}
 
 impl<K: Key> RateLimitingQueue<K> {
-    /// An empty queue on the system clock.
+    /// Creates an empty queue on the system clock.
     pub fn new(limiter: impl RateLimiter<K>) -> Self {
         RateLimitingQueue::with(limiter, Options::new())
     }
 
-    /// An empty queue with these settings.
+    /// Creates an empty queue with the given options.
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
         let bounds = options.failures;
         let delaying = DelayingQueue::with(options);
@@ -82,8 +82,11 @@ impl<K: Key> RateLimitingQueue<K> {
         RateLimitingQueue { delaying }
     }
 
-    /// Backoff on a delaying queue, which keeps its clock and its name. Of `options`
-    /// only what bounds the failure counts matters here.
+    /// Creates a rate-limiting queue on top of `delaying`, which keeps its clock and its name.
+    /// Of `options`, only the bounds on failure counts ([`Options::forget_failures_after`],
+    /// [`Options::max_failing_keys`]) are used.
+    ///
+    /// Fails with [`AlreadyLimited`] if `delaying` already belongs to a rate-limiting queue.
     ///
     /// ```
     /// use requeue::limiter::default_controller;
@@ -106,14 +109,15 @@ impl<K: Key> RateLimitingQueue<K> {
         Ok(RateLimitingQueue { delaying })
     }
 
-    /// Adds `key` after the delay that the limiter answers, and counts a failure of it.
+    /// Counts a failure of `key` and adds it after the delay that the limiter returns.
     ///
-    /// If it waits already, the sooner time wins. After a shutdown, and while draining, it
-    /// is refused, yet the limiter is asked and the failure counted, as in client-go.
+    /// If the key already waits, the earlier time wins. After a shutdown and during a drain the
+    /// key is refused, but the limiter is still called and the failure is still counted, as in
+    /// client-go.
     ///
     /// # Panics
     ///
-    /// As [`DelayingQueue::add_after`].
+    /// Panics in the same case as [`DelayingQueue::add_after`].
     pub fn add_rate_limited(&self, key: K) -> Limited {
         let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
         match self.rate_limit(By::Anyone, offer) {
@@ -122,7 +126,7 @@ impl<K: Key> RateLimitingQueue<K> {
         }
     }
 
-    /// Forgets how often `key` has failed. Where it waits, it goes on waiting.
+    /// Resets the failure count of `key`. If the key waits, it continues to wait.
     pub fn forget<B>(&self, key: &B)
     where
         K: Borrow<B>,
@@ -140,8 +144,9 @@ impl<K: Key> RateLimitingQueue<K> {
         drop(forgotten);
     }
 
-    /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
-    /// not [count](RateLimiter::counts), unless a worker with a maximum of attempts does.
+    /// Returns how often `key` has failed since it was last forgotten. Returns 0 if the limiter
+    /// does not [count](RateLimiter::counts) failures, unless a worker with a maximum number of
+    /// attempts counts them.
     pub fn num_requeues<B>(&self, key: &B) -> u32
     where
         K: Borrow<B>,
@@ -163,78 +168,83 @@ impl<K: Key> RateLimitingQueue<K> {
         state.failures(hash, key)
     }
 
-    /// Lets a key wait for as long as the limiter answers. Answers it where it is due now,
-    /// for the caller to pass on.
+    /// Makes a key wait for the delay that the limiter returns. If the key is due now, returns
+    /// it for the caller to make ready.
     #[inline(always)]
     fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
         let mut delay = Duration::ZERO;
-        let outcome = self.delaying.ask(by, |state, caller, now| {
+        let outcome = self.delaying.update(by, |state, caller, now| {
             state.add_rate_limited(&mut offer, now, caller, &mut delay)
         });
         (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
     }
 
-    /// As [`DelayingQueue::add`].
+    /// Adds `key` now. See [`DelayingQueue::add`].
     #[inline]
     pub fn add(&self, key: K) -> Added {
         self.delaying.add(key)
     }
 
-    /// As [`DelayingQueue::add_after`].
+    /// Adds `key` once `delay` has passed. See [`DelayingQueue::add_after`].
     ///
     /// # Panics
     ///
-    /// As there.
+    /// Panics in the same case as [`DelayingQueue::add_after`].
     #[inline]
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
         self.delaying.add_after(key, delay)
     }
 
-    /// As [`DelayingQueue::add_after_with`].
+    /// Adds `key` once `delay` has passed, with a rule for a key that already waits. See
+    /// [`DelayingQueue::add_after_with`].
     ///
     /// # Panics
     ///
-    /// As there.
+    /// Panics in the same case as [`DelayingQueue::add_after`].
     pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
         self.delaying.add_after_with(key, delay, merge)
     }
 
-    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
+    /// queue is shut down and no key is ready.
     ///
-    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
-    /// ready is handed out; what waits is not.
+    /// After a shutdown, keys that are still ready are handed out first; waiting keys are not.
+    /// See [`Get`] for timeouts and cancellation.
     #[inline]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
     }
 
-    /// A key, if one is ready now.
+    /// Returns a key if one is ready now. Never waits.
     #[inline]
     pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
         try_get(self)
     }
 
-    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    /// Waits for up to `max` keys and returns at least one. Resolves to an empty list once the
+    /// queue is shut down and no key is ready. A `max` of 0 counts as 1.
     pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
         GetMany::new(self, max)
     }
 
-    /// How many keys are ready. Those that wait do not count; see [`waiting`](Self::waiting).
+    /// Returns the number of ready keys. Waiting keys do not count; see
+    /// [`waiting`](Self::waiting).
     pub fn len(&self) -> usize {
         self.delaying.len()
     }
 
-    /// Whether no key is ready.
+    /// Returns `true` if no key is ready.
     pub fn is_empty(&self) -> bool {
         self.delaying.is_empty()
     }
 
-    /// How many keys wait for their time.
+    /// Returns the number of keys that wait for their due time.
     pub fn waiting(&self) -> usize {
         self.delaying.waiting()
     }
 
-    /// As [`DelayingQueue::cancel`]. How often the key failed is not forgotten.
+    /// Removes `key` if it waits and if it is ready. See [`DelayingQueue::cancel`]. The failure
+    /// count of the key is kept.
     pub fn cancel<B>(&self, key: &B) -> Cancelled
     where
         K: Borrow<B>,
@@ -243,7 +253,7 @@ impl<K: Key> RateLimitingQueue<K> {
         self.delaying.cancel(key)
     }
 
-    /// What is known of `key`.
+    /// Returns the state of `key`.
     pub fn status<B>(&self, key: &B) -> KeyStatus
     where
         K: Borrow<B>,
@@ -252,32 +262,35 @@ impl<K: Key> RateLimitingQueue<K> {
         self.delaying.status(key)
     }
 
-    /// As [`DelayingQueue::snapshot`].
+    /// Returns all keys at one instant. See [`DelayingQueue::snapshot`].
     pub fn snapshot(&self) -> Snapshot<K> {
         self.delaying.snapshot()
     }
 
-    /// What the queue reports. `None`: it has no name.
+    /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
         self.delaying.metrics()
     }
 
-    /// As [`DelayingQueue::shut_down`].
+    /// Shuts the queue down. See [`DelayingQueue::shut_down`].
     pub fn shut_down(&self) {
         self.delaying.shut_down();
     }
 
-    /// As [`DelayingQueue::shut_down_with_drain`].
+    /// Shuts the queue down and waits until no key is held. See
+    /// [`DelayingQueue::shut_down_with_drain`].
     pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
         ShutDownWithDrain::new(self)
     }
 
-    /// Whether adds are refused: the queue is shut down or draining.
+    /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
         self.delaying.shutting_down()
     }
 
-    /// As [`DelayingQueue::drain`]. What a guard retries is kept for the answer.
+    /// Refuses adds, waits for the remaining work and returns the keys that were left. See
+    /// [`DelayingQueue::drain`]. A key whose guard calls [`retry`](Held::retry) is returned
+    /// too.
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.delaying.shared.clock, limit)
     }

@@ -319,7 +319,7 @@ impl<K: Key> State<K> {
         caller: Caller,
     ) -> Outcome {
         let found = self.find(offer);
-        let outcome = self.place(found, offer, now, delay, merge, caller);
+        let outcome = self.schedule(found, offer, now, delay, merge, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
     }
@@ -343,7 +343,7 @@ impl<K: Key> State<K> {
             // Also where it is refused: client-go's limiter knows of no shutdown.
             *delay = self.fail(&mut found, offer.hash, key, now);
         }
-        let outcome = self.place(found, offer, now, *delay, Merge::Earliest, caller);
+        let outcome = self.schedule(found, offer, now, *delay, Merge::Earliest, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
     }
@@ -387,7 +387,7 @@ impl<K: Key> State<K> {
 
     /// Lets a key, which is in slot `found` if it is here, wait.
     #[inline]
-    pub(super) fn place(
+    pub(super) fn schedule(
         &mut self,
         found: Option<u32>,
         offer: &mut Offer<K>,

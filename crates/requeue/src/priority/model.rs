@@ -75,10 +75,10 @@ impl Naive {
         }
         let limit = limited.then(|| self.limit(key));
         let delay = after.into_iter().chain(limit).min().unwrap_or(0);
-        (self.place(key, priority, delay), delay)
+        (self.schedule(key, priority, delay), delay)
     }
 
-    fn place(&mut self, key: u8, priority: i32, delay: u64) -> Added {
+    fn schedule(&mut self, key: u8, priority: i32, delay: u64) -> Added {
         let (now, held) = (self.now, self.is_held(key));
         let due = (delay > 0).then_some(now + delay);
         let ready = if held { Added::Rerun } else { Added::Queued };
@@ -105,25 +105,25 @@ impl Naive {
     }
 
     /// By the priority that each has at this moment: with ageing, a growing one.
-    fn line(&self) -> Vec<Item> {
+    fn ready_order(&self) -> Vec<Item> {
         let ready = |item: &&Item| item.due.is_none() && !self.is_held(item.key);
-        let mut line: Vec<Item> = self.items.iter().filter(ready).cloned().collect();
+        let mut ready: Vec<Item> = self.items.iter().filter(ready).cloned().collect();
         let worth = |item: &Item| match self.step {
             None => i128::from(item.priority),
             Some(step) => {
                 i128::from(item.priority) * i128::from(step) + i128::from(self.now - item.since)
             }
         };
-        line.sort_by_key(|item| (std::cmp::Reverse(worth(item)), item.number));
-        line
+        ready.sort_by_key(|item| (std::cmp::Reverse(worth(item)), item.number));
+        ready
     }
 
     fn get(&mut self) -> Option<(u8, i32)> {
-        let line = self.line();
-        let first = line.first()?;
+        let ready = self.ready_order();
+        let first = ready.first()?;
         if let Some(step) = self.step {
             // Nobody is overtaken for longer than was promised.
-            for other in &line[1..] {
+            for other in &ready[1..] {
                 let ahead = i64::from(first.priority - other.priority) * step as i64;
                 assert!(first.since as i64 - other.since as i64 <= ahead, "{first:?} {other:?}");
             }
@@ -153,7 +153,7 @@ impl Naive {
                     self.kept.push(key);
                     (Added::Kept, delay)
                 } else {
-                    let added = match self.place(key, priority, delay) {
+                    let added = match self.schedule(key, priority, delay) {
                         Added::Rerun => Added::Queued,
                         Added::Waiting if stop == Stop::WorkingOff => Added::Kept,
                         Added::Coalesced if stop == Stop::WorkingOff && !rerun => Added::Kept,
@@ -210,7 +210,7 @@ impl Naive {
     }
 
     fn settle(&mut self) {
-        if self.stop == Stop::WorkingOff && self.line().is_empty() && self.held.is_empty() {
+        if self.stop == Stop::WorkingOff && self.ready_order().is_empty() && self.held.is_empty() {
             self.stop = Stop::Down;
         }
     }
@@ -218,7 +218,7 @@ impl Naive {
     fn take_remaining(&mut self) -> Remains<u8> {
         let mut remains = Remains::default();
         remains.held.extend(self.held.iter().map(|&(key, _)| key));
-        remains.ready.extend(self.line().into_iter().map(|item| item.key));
+        remains.ready.extend(self.ready_order().into_iter().map(|item| item.key));
         remains.ready.append(&mut self.kept);
         let mut items = std::mem::take(&mut self.items);
         let reruns = items.iter().filter(|item| item.due.is_none() && self.is_held(item.key));
@@ -363,8 +363,8 @@ fn compare_keys(queue: &PriorityQueue<u8>, naive: &Naive) {
     assert_eq!((queue.len(), queue.waiting()), (ready, naive.items.len() - ready));
     assert_eq!(queue.shutting_down(), naive.stop != Stop::Open);
     let snapshot = queue.snapshot();
-    let line: Vec<_> = snapshot.ready.iter().map(|ready| (ready.key, ready.priority)).collect();
-    assert_eq!(line, naive.line().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
+    let ready: Vec<_> = snapshot.ready.iter().map(|ready| (ready.key, ready.priority)).collect();
+    assert_eq!(ready, naive.ready_order().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
     for key in 0..KEYS {
         let status = queue.status(&key);
         let item = naive.items.iter().find(|item| item.key == key);

@@ -1,7 +1,7 @@
 //! The rules of the priority queue, without lock, clock or waiters.
 
 use super::AddOptions;
-use super::line::{Line, Place};
+use super::ready_list::{ReadyEntry, ReadyList};
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::failures::Stalest;
@@ -79,7 +79,7 @@ pub(super) struct Time {
 pub(super) struct State<K> {
     pub(super) keys: Keys<K, Item>,
     /// Invariant: exactly the keys that are `READY` and not `HELD`.
-    pub(super) line: Line,
+    pub(super) ready_list: ReadyList,
     /// Invariant: exactly the keys that are `WAITS`.
     pub(super) wheel: Wheel,
     /// How many are `READY`, held or not.
@@ -127,7 +127,7 @@ impl<K: Key> Rules for State<K> {
 
     #[inline]
     fn load(&self) -> Load {
-        Load { ready: self.line.len(), held: self.held }
+        Load { ready: self.ready_list.len(), held: self.held }
     }
 
     #[inline]
@@ -141,7 +141,7 @@ impl<K: Key> Rules for State<K> {
 
     #[inline]
     fn take(&mut self, stamp: Moment) -> Option<Taken<K>> {
-        let slot = self.line.first()?;
+        let slot = self.ready_list.first()?;
         let (key, hash, item) = self.keys.entry(slot)?;
         // A `clone` that panics leaves everything as it was.
         let key = key.clone();
@@ -149,7 +149,7 @@ impl<K: Key> Rules for State<K> {
         let priority = item.priority;
         (item.flags, item.hold, item.held_priority) = (HELD, hold, priority);
         self.holds = hold;
-        self.line.pop_first();
+        self.ready_list.pop_first();
         self.ready -= 1;
         self.held += 1;
         if let Some(recorder) = &mut self.recorder {
@@ -172,7 +172,7 @@ impl<K: Key> Rules for State<K> {
         item.flags &= !HELD;
         let came_back = item.is(READY);
         if came_back {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
         Finished { added: Added::Refused, came_back, key: self.remove_idle(slot) }
     }
@@ -182,12 +182,12 @@ impl<K: Key> State<K> {
     pub(super) fn new(
         limiter: Box<dyn RateLimiter<K>>,
         bounds: FailureBounds,
-        line: Line,
+        ready_list: ReadyList,
         recorder: Option<Box<Recorder>>,
     ) -> Self {
         State {
             keys: Keys::default(),
-            line,
+            ready_list,
             wheel: Wheel::default(),
             ready: 0,
             held: 0,
@@ -240,7 +240,7 @@ impl<K: Key> State<K> {
         if limit.is_some() {
             self.count_failure(slot, time.now);
         }
-        self.place(slot, priority, shorter(after, limit), time)
+        self.schedule(slot, priority, shorter(after, limit), time)
     }
 
     /// Ends a hold, and adds the key again in the same step, with the priority it had. The
@@ -283,7 +283,7 @@ impl<K: Key> State<K> {
             self.kept.extend(key.take());
             return Outcome::unchanged(delay, Added::Kept);
         }
-        let mut outcome = self.place(slot, held_priority, delay, time);
+        let mut outcome = self.schedule(slot, held_priority, delay, time);
         outcome.limited.added = match outcome.limited.added {
             Added::Rerun => Added::Queued,
             Added::Waiting if !open => Added::Kept,
@@ -335,7 +335,7 @@ impl<K: Key> State<K> {
     /// Lets the key in `slot` run after `delay`: a higher priority and a sooner time win
     /// over those it has.
     #[inline]
-    fn place(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
+    fn schedule(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
         self.retries += u64::from(!delay.is_zero());
         let due = time.now.saturating_add(delay);
         let item = &self.keys[slot];
@@ -388,19 +388,19 @@ impl<K: Key> State<K> {
     fn raise(&mut self, slot: u32, priority: i32) {
         let in_line = self.keys[slot].flags == READY;
         if in_line {
-            self.line.remove(self.place_of(slot));
+            self.ready_list.remove(self.ready_entry(slot));
         }
         self.set_priority(slot, priority);
         if in_line {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
     }
 
     #[inline]
-    fn place_of(&self, slot: u32) -> Place {
+    fn ready_entry(&self, slot: u32) -> ReadyEntry {
         let item = &self.keys[slot];
         let Item { priority, number, .. } = *item;
-        Place { priority, since: item.time(), number, slot }
+        ReadyEntry { priority, since: item.time(), number, slot }
     }
 
     #[inline]
@@ -410,7 +410,7 @@ impl<K: Key> State<K> {
         item.flags = (item.flags & !WAITS) | READY;
         self.ready += 1;
         if self.keys[slot].flags == READY {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.added(slot, time.stamp);
@@ -511,13 +511,13 @@ impl<K: Key> State<K> {
             keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
         };
         let (held, reruns) = (with(HELD), with(HELD | READY));
-        let line = self.line.slots().into_iter().filter_map(|slot| self.keys.key(slot));
-        let mut ready: Vec<K> = line.cloned().collect();
+        let ready = self.ready_list.slots().into_iter().filter_map(|slot| self.keys.key(slot));
+        let mut ready: Vec<K> = ready.cloned().collect();
         let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
         ready.append(&mut self.kept);
         ready.extend(reruns);
         self.wheel = Wheel::default();
-        self.line.clear();
+        self.ready_list.clear();
         self.ready = 0;
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
         let gone = slots.into_iter().filter_map(|slot| {
@@ -547,7 +547,7 @@ impl<K: Key> State<K> {
             (cancelled.ready, cancelled.rerun) = (flags == READY, flags != READY);
             self.ready -= 1;
             if flags == READY {
-                self.line.remove(self.place_of(slot));
+                self.ready_list.remove(self.ready_entry(slot));
             }
         }
         self.keys[slot].flags &= HELD;
@@ -593,9 +593,9 @@ impl<K: Key> State<K> {
         let count = |flag| self.keys.iter().filter(|(.., item)| item.is(flag)).count();
         assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
         assert_eq!(count(WAITS), self.wheel.len());
-        let mut in_line = self.line.slots();
-        assert_eq!(in_line.len(), self.line.len());
-        assert_eq!(in_line.first().copied(), self.line.first());
+        let mut in_line = self.ready_list.slots();
+        assert_eq!(in_line.len(), self.ready_list.len());
+        assert_eq!(in_line.first().copied(), self.ready_list.first());
         in_line.sort_unstable();
         let ready = self.keys.iter().filter(|(.., item)| item.flags == READY);
         assert_eq!(in_line, ready.map(|(slot, ..)| slot).collect::<Vec<_>>());

@@ -31,7 +31,7 @@ impl<K: Key> State<K> {
 
     pub(super) fn snapshot(&self, time: Time) -> Snapshot<K> {
         let recorder = self.recorder.as_ref();
-        let ready = self.line.slots().into_iter().filter_map(|slot| {
+        let ready = self.ready_list.slots().into_iter().filter_map(|slot| {
             Some(ReadyKey {
                 key: self.keys.key(slot)?.clone(),
                 added_for: recorder.map(|recorder| recorder.since_added(slot, time.stamp)),

@@ -13,16 +13,16 @@
 //! overtaken only by keys of a priority `q > p` that become ready less than
 //! `(q − p) × step` after it.
 
-use super::lanes::Lanes;
+use super::levels::PriorityLevels;
 use crate::clock::Moment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(super) enum Line {
-    ByPriority(Lanes),
+pub(super) enum ReadyList {
+    ByPriority(PriorityLevels),
     Ageing {
         /// (rank, number, slot)
-        places: BTreeSet<(i128, u64, u32)>,
+        entries: BTreeSet<(i128, u64, u32)>,
         /// In nanoseconds.
         step: u64,
     },
@@ -30,7 +30,7 @@ pub(super) enum Line {
 
 /// Where a ready key stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ReadyEntry {
     pub(super) priority: i32,
     /// When it became ready.
     pub(super) since: Moment,
@@ -39,75 +39,79 @@ pub(super) struct Place {
     pub(super) slot: u32,
 }
 
-impl Place {
+impl ReadyEntry {
     fn aged(self, step: u64) -> (i128, u64, u32) {
         let head_start = i128::from(self.priority) * i128::from(step);
         (i128::from(self.since.as_nanos()) - head_start, self.number, self.slot)
     }
 }
 
-impl Line {
+impl ReadyList {
     pub(super) fn new(step: Option<Duration>) -> Self {
         match step {
-            None => Line::ByPriority(Lanes::default()),
-            Some(step) => Line::Ageing {
-                places: BTreeSet::new(),
+            None => ReadyList::ByPriority(PriorityLevels::default()),
+            Some(step) => ReadyList::Ageing {
+                entries: BTreeSet::new(),
                 step: u64::try_from(step.as_nanos()).unwrap_or(u64::MAX),
             },
         }
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, place: Place) {
+    pub(super) fn insert(&mut self, entry: ReadyEntry) {
         match self {
-            Line::ByPriority(lanes) => lanes.insert(place.priority, place.number, place.slot),
-            Line::Ageing { places, step } => drop(places.insert(place.aged(*step))),
+            ReadyList::ByPriority(levels) => {
+                levels.insert(entry.priority, entry.number, entry.slot)
+            }
+            ReadyList::Ageing { entries, step } => drop(entries.insert(entry.aged(*step))),
         }
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
+    pub(super) fn remove(&mut self, entry: ReadyEntry) {
         match self {
-            Line::ByPriority(lanes) => lanes.remove(place.priority, place.number, place.slot),
-            Line::Ageing { places, step } => drop(places.remove(&place.aged(*step))),
+            ReadyList::ByPriority(levels) => {
+                levels.remove(entry.priority, entry.number, entry.slot)
+            }
+            ReadyList::Ageing { entries, step } => drop(entries.remove(&entry.aged(*step))),
         }
     }
 
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {
         match self {
-            Line::ByPriority(lanes) => lanes.first(),
-            Line::Ageing { places, .. } => places.first().map(|&(.., slot)| slot),
+            ReadyList::ByPriority(levels) => levels.first(),
+            ReadyList::Ageing { entries, .. } => entries.first().map(|&(.., slot)| slot),
         }
     }
 
     #[inline]
     pub(super) fn pop_first(&mut self) {
         match self {
-            Line::ByPriority(lanes) => lanes.pop_first(),
-            Line::Ageing { places, .. } => drop(places.pop_first()),
+            ReadyList::ByPriority(levels) => levels.pop_first(),
+            ReadyList::Ageing { entries, .. } => drop(entries.pop_first()),
         }
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
         match self {
-            Line::ByPriority(lanes) => lanes.len(),
-            Line::Ageing { places, .. } => places.len(),
+            ReadyList::ByPriority(levels) => levels.len(),
+            ReadyList::Ageing { entries, .. } => entries.len(),
         }
     }
 
     /// In order.
     pub(super) fn slots(&self) -> Vec<u32> {
         match self {
-            Line::ByPriority(lanes) => lanes.iter().collect(),
-            Line::Ageing { places, .. } => places.iter().map(|&(.., slot)| slot).collect(),
+            ReadyList::ByPriority(levels) => levels.iter().collect(),
+            ReadyList::Ageing { entries, .. } => entries.iter().map(|&(.., slot)| slot).collect(),
         }
     }
 
     pub(super) fn clear(&mut self) {
         match self {
-            Line::ByPriority(lanes) => *lanes = Lanes::default(),
-            Line::Ageing { places, .. } => places.clear(),
+            ReadyList::ByPriority(levels) => *levels = PriorityLevels::default(),
+            ReadyList::Ageing { entries, .. } => entries.clear(),
         }
     }
 }
