@@ -1,4 +1,4 @@
-//! Who waits on a queue, first come first woken.
+//! The tasks and threads that wait on a queue. They are woken in the order in which they came.
 //!
 //! ```text
 //!            register            notify
@@ -7,24 +7,23 @@
 //!       +------------------+-----------------+  leave
 //! ```
 //!
-//! A notified waiter has been told to look, and has not looked yet. One that
-//! blocks a thread always comes, so while one is under way nobody else need be
-//! woken: it passes the wake-up on when it takes a key. A task may be told and
-//! never polled (a `select!` arm that lost, say), so tasks are told one per
-//! ready key: a task that sleeps through its turn holds up one key at the most,
-//! and any other getter still takes it.
+//! A notified waiter has been woken and has not checked the queue yet. A waiter that blocks a
+//! thread always checks, so while one is notified, nobody else needs to be woken: it wakes the
+//! next waiter when it takes a key. A task may be woken and never polled (for example the
+//! losing branch of a `select!`), so tasks are woken one per ready key: a task that does not
+//! respond delays at most one key, and any other getter can still take it.
 //!
-//! Nothing here calls a waker: wakers are handed out, to be woken or dropped
-//! once the queue's lock is released. Dropping one may drop a task, and with it
-//! a guard that locks the same queue.
+//! Nothing here calls a waker. Wakers are returned, to be woken or dropped once the queue's
+//! lock is released. Dropping a waker may drop a task, and with it a guard that locks the same
+//! queue.
 
 use crate::keys::NIL;
 use std::task::Waker;
 
-/// A caller's place among those who wait on a queue; the queue's to fill in.
+/// The registration of a caller that waits on a queue. The queue fills it in.
 ///
-/// One is made by each getter and drain, passed to every poll, and handed back
-/// with [`WorkQueue::leave`](crate::WorkQueue::leave).
+/// Each getter and each drain creates one, passes it to every poll, and passes it to
+/// [`WorkQueue::leave`](crate::WorkQueue::leave) if it stops waiting.
 #[derive(Debug, Default)]
 pub struct Waiter {
     id: u64,
@@ -32,55 +31,56 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter without a place, for a task.
+    /// Creates an unregistered waiter for a task.
     pub fn for_task() -> Self {
         Waiter::default()
     }
 
-    /// A waiter without a place, for a thread that does nothing but wait.
+    /// Creates an unregistered waiter for a thread that does nothing but wait.
     pub fn for_thread() -> Self {
         Waiter { id: 0, blocks_thread: true }
     }
 
-    /// What the queue stored with [`set_id`](Self::set_id); 0 is "none".
+    /// Returns the number that the queue stored with [`set_id`](Self::set_id), or 0 if the
+    /// waiter is not registered.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Remembers a place.
+    /// Stores the number by which the queue finds this waiter.
     #[inline]
     pub fn set_id(&mut self, id: u64) {
         self.id = id;
     }
 
-    /// Whether the waker unblocks a thread, which then surely comes back.
+    /// Returns `true` if the waker unblocks a thread, which is certain to poll again.
     pub fn blocks_thread(&self) -> bool {
         self.blocks_thread
     }
 }
 
-/// Somebody to wake once the lock is released.
+/// A waiter to wake once the lock is released.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) id: u64,
     pub(crate) waker: Waker,
 }
 
-/// One line of those who wait.
+/// The waiters of one kind, in the order in which they came.
 pub(crate) struct Waiters {
-    /// Part of every place, so that a waiter of one line means nothing to another.
+    /// Part of every id, so that the waiter of one kind is not found among those of another.
     kind: WaiterKind,
     slots: Vec<WaiterSlot>,
     free: Vec<u32>,
-    /// The line of those waiting, linked through `slots`.
+    /// The list of waiting slots, linked through `slots`.
     first: Option<u32>,
     last: Option<u32>,
     notified_threads: usize,
     notified_tasks: usize,
 }
 
-/// What one waits for.
+/// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaiterKind {
     Getters = 1,
@@ -89,7 +89,7 @@ pub(crate) enum WaiterKind {
 }
 
 struct WaiterSlot {
-    /// Tells users of one place apart, so that a stale `Waiter` names nobody.
+    /// Distinguishes successive users of a slot, so that a stale `Waiter` is not found.
     generation: u32,
     prev: u32,
     next: u32,
@@ -116,8 +116,8 @@ impl Waiters {
         }
     }
 
-    /// Puts `waiter` at the end of the line, or gives it a new waker where it stands.
-    /// Answers the waker it had, for the caller to drop.
+    /// Appends `waiter` to the list, or replaces the waker if it is already in the list.
+    /// Returns the old waker, for the caller to drop.
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn register(&mut self, waiter: &mut Waiter, waker: &Waker) -> Option<Waker> {
         if let Some(index) = self.find(waiter.id) {
@@ -127,9 +127,9 @@ impl Waiters {
                 }
                 return Some(std::mem::replace(old, waker.clone()));
             }
-            // It was notified and came too late: to the end of the line.
+            // It was notified, but another getter took the key: it goes to the end of the list.
             let none = self.leave(waiter);
-            debug_assert!(none.is_none(), "who was notified has left its waker");
+            debug_assert!(none.is_none(), "a notified waiter has no waker");
         }
         let waker = waker.clone();
         let index = self.free.pop().unwrap_or_else(|| {
@@ -151,14 +151,14 @@ impl Waiters {
         None
     }
 
-    /// Takes `waiter` out, whatever its state. Answers its waker, to be dropped.
+    /// Removes `waiter`, whatever its state. Returns its waker, for the caller to drop.
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn leave(&mut self, waiter: &mut Waiter) -> Option<Waker> {
         self.find(waiter.id)?;
         self.leave_id(std::mem::take(&mut waiter.id))
     }
 
-    /// As [`leave`](Self::leave), by the place that a [`Notice`] names.
+    /// Does the same as [`leave`](Self::leave) for the id in a [`Notice`].
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn leave_id(&mut self, id: u64) -> Option<Waker> {
         let index = self.find(id)?;
@@ -177,19 +177,20 @@ impl Waiters {
         }
     }
 
-    /// Whether `waiter` was told and has not left yet.
+    /// Whether `waiter` was notified and has not left yet.
     pub(crate) fn is_notified(&self, waiter: &Waiter) -> bool {
         let state = self.find(waiter.id).map(|i| &self.slots[i as usize].state);
         matches!(state, Some(WaiterState::Notified))
     }
 
-    /// Whether somebody stands in line.
+    /// Whether a waiter is waiting and not notified yet.
     #[inline]
     pub(crate) fn any_waiting(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The next one to tell that `ready` keys are there, if those already told do not suffice.
+    /// Returns the next waiter to wake for `ready` ready keys, unless enough are notified
+    /// already.
     #[inline]
     pub(crate) fn notify(&mut self, ready: usize) -> Option<Notice> {
         self.first?;
@@ -199,7 +200,7 @@ impl Waiters {
         self.notify_first()
     }
 
-    /// Tells everybody.
+    /// Notifies all waiters.
     pub(crate) fn notify_all(&mut self) -> Vec<Notice> {
         std::iter::from_fn(|| self.notify_first()).collect()
     }
@@ -212,7 +213,7 @@ impl Waiters {
         match std::mem::replace(&mut self.slots[index as usize].state, WaiterState::Notified) {
             WaiterState::Waiting(waker) => Some(Notice { id, waker }),
             WaiterState::Free | WaiterState::Notified => {
-                unreachable!("only who waits stands in line")
+                unreachable!("only waiting slots are in the list")
             }
         }
     }
@@ -225,7 +226,7 @@ impl Waiters {
         }
     }
 
-    /// Round, index and line in one number that is never 0.
+    /// Combines generation, index and kind into one number that is never 0.
     fn id_of_slot(&self, index: u32) -> u64 {
         let generation = u64::from(self.slots[index as usize].generation);
         (generation << 32) | (u64::from(index) << 2) | self.kind as u64
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn first_come_first_woken_whoever_leaves() {
+    fn waiters_are_woken_in_order_even_if_one_leaves() {
         let mut waiters = Waiters::new(WaiterKind::Getters);
         let a = joined(&mut waiters, Waiter::for_task());
         let mut b = joined(&mut waiters, Waiter::for_task());
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_under_way_is_enough_but_tasks_are_told_one_per_key() {
+    fn one_woken_thread_is_enough_but_tasks_are_woken_one_per_key() {
         let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut thread = joined(&mut waiters, Waiter::for_thread());
         let first = joined(&mut waiters, Waiter::for_task());
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_waiter_names_nobody() {
+    fn a_stale_waiter_is_not_found() {
         let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut a = joined(&mut waiters, Waiter::for_task());
         let mut stale = Waiter::for_task();
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_one_line_is_none_in_another() {
+    fn a_waiter_of_one_kind_is_not_found_among_another() {
         let (mut getters, mut drains) =
             (Waiters::new(WaiterKind::Getters), Waiters::new(WaiterKind::Drains));
         let mut getter = joined(&mut getters, Waiter::for_task());
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_and_comes_again_without_a_key_goes_last() {
+    fn a_notified_waiter_that_got_no_key_goes_to_the_end() {
         let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut a = joined(&mut waiters, Waiter::for_task());
         let b = joined(&mut waiters, Waiter::for_task());

@@ -1,5 +1,5 @@
-//! The text that Prometheus is answered, compared with what Kubernetes' own code declares,
-//! and with what our documents say.
+//! Compares the exported text with the declarations in Kubernetes' own code and with our
+//! documents.
 
 use super::super::Metrics;
 use super::super::worker::{RunEnd, RunResult};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-/// What is known of a metric from outside: its type, its labels without `le`, and its bounds.
+/// The declaration of a metric: its type, its labels without `le`, and its bounds.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Declared {
     kind: String,
