@@ -1,7 +1,7 @@
 //! The clocks, and the timers that they call.
 //!
 //! One thread per process ([`system`]) calls the timers of the system clock. The thread that
-//! advances a manual clock calls that clock's timers ([`manual`]). Both keep a [`Timetable`] of
+//! advances a manual clock calls that clock's timers ([`manual`]). Both keep a [`timetable`] of
 //! targets and never call a target while they hold their lock.
 
 mod manual;

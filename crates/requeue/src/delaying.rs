@@ -150,7 +150,7 @@ impl<K: Key> DelayingQueue<K> {
 
     /// Creates an empty queue with the given options.
     pub fn with(options: Options) -> Self {
-        let queue = Queue::beneath(options.clock.clone(), options.name.is_some());
+        let queue = Queue::new_inner(options.clock.clone(), options.name.is_some());
         let hasher = queue.hasher();
         DelayingQueue::build(Inner::Ours(queue), hasher, options)
     }
@@ -227,7 +227,7 @@ impl<K: Key> DelayingQueue<K> {
             self.count_retry();
             return self.add(key);
         }
-        self.put_off(key, delay, Merge::Earliest)
+        self.add_delayed(key, delay, Merge::Earliest)
     }
 
     /// Adds `key` once `delay` has passed, like [`add_after`](Self::add_after). `merge` decides
@@ -255,10 +255,10 @@ impl<K: Key> DelayingQueue<K> {
     ///
     /// Panics in the same case as [`add_after`](Self::add_after).
     pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        self.put_off(key, delay, merge)
+        self.add_delayed(key, delay, merge)
     }
 
-    fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
+    fn add_delayed(&self, key: K, delay: Duration, merge: Merge) -> Added {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         let (added, due) = self.delay(By::Anyone, offer, delay, merge);
         due.map_or(added, |key| self.add_ready(key))

@@ -38,7 +38,7 @@ use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::waiters::{Notice, Waiter};
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 use ready_list::ReadyList;
-use state::{Again, Outcome, State, Time};
+use state::{Outcome, RequeueMode, State, Time};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -266,7 +266,7 @@ impl<K: Key> PriorityQueue<K> {
         inner.state.forget_stale(time.now, stale);
         let Outcome { limited, came_ready, arm } = inner.state.add(hash, &mut key, options, time);
         if came_ready && inner.getters.any_waiting() {
-            shell.pass_on(inner);
+            shell.unlock_and_wake(inner);
         } else {
             drop(inner);
         }
@@ -351,17 +351,17 @@ impl<K: Key> PriorityQueue<K> {
     }
 
     /// Ends a hold and adds the key again in the same step.
-    fn again(&self, taken: Taken<K>, again: Again) -> Limited {
+    fn requeue_with(&self, taken: Taken<K>, mode: RequeueMode) -> Limited {
         let token = taken.token;
         // If the limiter panics, dropping `hold` ends the hold.
         let (hold, key) = Hold::of(self, taken);
-        let may_wait = !matches!(again, Again::After(Duration::ZERO));
+        let may_wait = !matches!(mode, RequeueMode::After(Duration::ZERO));
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
         let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = self.shared.shell.lock();
         inner.state.forget_stale(time.now, stale);
-        let (outcome, finished) = inner.state.finish_again(token, &mut key, again, time);
+        let (outcome, finished) = inner.state.finish_and_requeue(token, &mut key, mode, time);
         self.shared.shell.finished(inner, finished);
         hold.disarm();
         if let (Some(registration), Some(at)) = (registration, outcome.arm) {
@@ -566,7 +566,7 @@ impl<K: Key> WorkQueue for PriorityQueue<K> {
     }
 
     fn requeue(&self, taken: Taken<K>) -> Added {
-        self.again(taken, Again::After(Duration::ZERO)).added
+        self.requeue_with(taken, RequeueMode::After(Duration::ZERO)).added
     }
 
     fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
@@ -614,7 +614,7 @@ impl<K: Key> Retry for PriorityQueue<K> {
         // lost.
         let can_wait = catch_unwind(AssertUnwindSafe(|| self.registration()));
         let delay = if can_wait.is_ok() { delay } else { Duration::ZERO };
-        let added = self.again(taken, Again::After(delay)).added;
+        let added = self.requeue_with(taken, RequeueMode::After(delay)).added;
         match can_wait {
             Ok(_) => added,
             Err(panic) => resume_unwind(panic),
@@ -622,7 +622,7 @@ impl<K: Key> Retry for PriorityQueue<K> {
     }
 
     fn retry(&self, taken: Taken<K>) -> Limited {
-        self.again(taken, Again::Limited)
+        self.requeue_with(taken, RequeueMode::Limited)
     }
 
     fn fail_held(&self, hash: u32, key: &K) -> Duration {

@@ -95,7 +95,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Creates the inner queue of a delaying queue, which reports the metrics itself.
-    pub(crate) fn beneath(clock: Clock, records: bool) -> Self {
+    pub(crate) fn new_inner(clock: Clock, records: bool) -> Self {
         Queue::assemble(Ready::Fifo(VecDeque::new()), clock, records, None)
     }
 
@@ -117,7 +117,7 @@ impl<K: Key> Queue<K> {
         let mut inner = shell.lock();
         let (added, unused) = inner.state.add(hash, key, now);
         if added == Added::Queued && inner.getters.any_waiting() {
-            shell.pass_on(inner);
+            shell.unlock_and_wake(inner);
         } else {
             drop(inner);
         }

@@ -256,11 +256,11 @@ mod tests {
 
     /// A simple model: turns as a list of lists.
     #[derive(Default)]
-    struct Naive {
+    struct FairModel {
         turns: Vec<(u8, u32, Vec<Key>)>,
     }
 
-    impl Naive {
+    impl FairModel {
         fn push(&mut self, key: Key) {
             match self.turns.iter_mut().find(|(tenant, ..)| *tenant == key.0) {
                 Some((_, _, keys)) => keys.push(key),
@@ -314,7 +314,7 @@ mod tests {
         #[test]
         fn tenants_take_turns_as_in_a_list_of_lists(ops in prop::collection::vec(op(), 1..300)) {
             let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
-            let mut naive = Naive::default();
+            let mut model = FairModel::default();
             let slot = |(tenant, number): Key| Slot(u32::from(tenant) * 100 + u32::from(number));
             let mut ready: Vec<Key> = Vec::new();
             for op in ops {
@@ -322,21 +322,21 @@ mod tests {
                     Op::Push(key) if !ready.contains(&key) => {
                         ready.push(key);
                         fair.push(&key, slot(key));
-                        naive.push(key);
+                        model.push(key);
                     }
                     Op::Remove(key) if ready.contains(&key) => {
                         ready.retain(|&other| other != key);
                         Order::remove(&mut fair, &key, slot(key));
-                        naive.remove(key);
+                        model.remove(key);
                     }
                     Op::Pop => {
-                        let popped = naive.pop();
+                        let popped = model.pop();
                         prop_assert_eq!(Order::<Key>::pop(&mut fair), popped.map(slot));
                         ready.retain(|&other| Some(other) != popped);
                     }
                     Op::Push(_) | Op::Remove(_) => {}
                 }
-                prop_assert_eq!(fair.places.len(), naive.turns.len(), "who has no keys is gone");
+                prop_assert_eq!(fair.places.len(), model.turns.len(), "who has no keys is gone");
             }
         }
 
@@ -348,7 +348,7 @@ mod tests {
         ) {
             let round: usize = (0..6).map(|tenant| weight(tenant).max(1) as usize).sum();
             let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
-            let mut naive = Naive::default();
+            let mut model = FairModel::default();
             // Per slot: the number of keys that may have been handed out before it.
             let mut bounds: Vec<usize> = Vec::new();
             let mut popped = 0;
@@ -358,13 +358,13 @@ mod tests {
                 for tenant in backlog.by_ref().take(arriving) {
                     let key = (tenant, bounds.len() as u16);
                     Order::push(&mut fair, &key, Slot(bounds.len() as u32));
-                    naive.push(key);
-                    let rounds = naive.standing(tenant).div_ceil(weight(tenant).max(1) as usize) + 1;
+                    model.push(key);
+                    let rounds = model.standing(tenant).div_ceil(weight(tenant).max(1) as usize) + 1;
                     bounds.push(popped + rounds * round);
                 }
                 arriving = 2;
                 let Some(Slot(slot)) = Order::<Key>::pop(&mut fair) else { break };
-                naive.pop();
+                model.pop();
                 popped += 1;
                 let bound = bounds[slot as usize];
                 prop_assert!(popped <= bound, "slot {slot} was {popped}th, not {bound}th");

@@ -1,35 +1,35 @@
-//! Ready keys by priority, and first in, first out within one.
+//! Ready keys by priority, first in, first out within one priority.
 //!
-//! Nearly all keys join their level at its end. Those that do not (a key keeps its place from
-//! the add that made it wait, or that found it held) are few, and sorted apart: so a
-//! cycle costs no more than in a queue without priorities, whatever the order in which
-//! keys come, and however many priorities there are.
+//! Nearly all keys are appended to their level. The few others (a key that keeps the number of
+//! the add that made it wait, or that found it held) are sorted separately. So a cycle costs no
+//! more than in a queue without priorities, whatever the order of the keys and the number of
+//! priorities.
 
 use crate::keys::{KEPT_CAPACITY, NIL};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// PriorityLevels without keys that are kept, so that a few priorities do not come and go all the
-/// time; and entries without keys that a level may carry along.
+/// The number of empty levels that are kept, so that a few priorities are not created and
+/// removed all the time. Also the number of removed entries that a level may keep.
 const EMPTY_ALLOWED: usize = 16;
 
 #[derive(Default)]
 pub(super) struct PriorityLevels {
     levels: BTreeMap<Reverse<i32>, PriorityLevel>,
-    /// How many of them have no key.
+    /// The number of levels without keys.
     empty: usize,
     len: usize,
 }
 
-/// The keys of one priority, by their number.
+/// The keys of one priority, sorted by number.
 #[derive(Default)]
 struct PriorityLevel {
-    /// Rising numbers, each with a slot; or with `NIL`, once that was removed.
-    /// Invariant: the first has a slot.
+    /// Ascending numbers, each with its slot, or with `NIL` if the entry was removed.
+    /// Invariant: the first entry has a slot.
     in_order: VecDeque<(u64, u32)>,
-    /// How many of `in_order` have none.
+    /// The number of removed entries in `in_order`.
     removed_entries: usize,
-    /// Those whose number was not the highest when they came.
+    /// Entries whose number was not the highest when they were added.
     out_of_order: BTreeSet<(u64, u32)>,
 }
 
@@ -87,7 +87,7 @@ impl PriorityLevels {
         self.len
     }
 
-    /// In order.
+    /// Returns the slots in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.levels.values().flat_map(|level| {
             let in_order = level.in_order.iter().copied().filter(|&(_, slot)| slot != NIL);
@@ -100,7 +100,7 @@ impl PriorityLevels {
 }
 
 impl PriorityLevel {
-    /// A storm does not hold its memory for ever.
+    /// Frees memory, so that a burst of keys does not occupy it forever.
     #[inline]
     fn shrink(&mut self) {
         if self.in_order.is_empty() && self.in_order.capacity() > KEPT_CAPACITY {
@@ -140,7 +140,7 @@ impl PriorityLevel {
             self.out_of_order.pop_first();
         } else {
             self.in_order.pop_front();
-            self.pass_over_gone();
+            self.skip_removed();
         }
     }
 
@@ -154,8 +154,8 @@ impl PriorityLevel {
         }
         entry.1 = NIL;
         self.removed_entries += 1;
-        self.pass_over_gone();
-        // Once they are the most of the level: a removal costs O(log n) on average.
+        self.skip_removed();
+        // Only once they are the majority of the level: a removal costs O(log n) on average.
         if self.removed_entries > EMPTY_ALLOWED && self.removed_entries > self.in_order.len() / 2 {
             self.in_order.retain(|&(_, slot)| slot != NIL);
             self.removed_entries = 0;
@@ -164,7 +164,7 @@ impl PriorityLevel {
     }
 
     #[inline]
-    fn pass_over_gone(&mut self) {
+    fn skip_removed(&mut self) {
         while self.removed_entries > 0
             && self.in_order.pop_front_if(|&mut (_, slot)| slot == NIL).is_some()
         {
@@ -203,7 +203,7 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Op {
-        /// Joins at the end, or as far before it as it says.
+        /// Adds at the end, or `before` positions before it.
         Join {
             priority: i32,
             before: u64,

@@ -1,4 +1,4 @@
-//! Random operations on the priority queue and on a naive one, compared after each step.
+//! Random operations on the priority queue and on a model one, compared after each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -10,7 +10,7 @@ const BASE: u64 = 4;
 const LONGEST: u64 = 50;
 
 /// The contract, by linear search.
-struct Naive {
+struct PriorityModel {
     now: u64,
     items: Vec<Item>,
     /// With the priority of each.
@@ -40,9 +40,9 @@ enum Stop {
     Down,
 }
 
-impl Naive {
+impl PriorityModel {
     fn new(step: Option<u64>) -> Self {
-        Naive {
+        PriorityModel {
             now: 0,
             items: Vec::new(),
             held: Vec::new(),
@@ -284,8 +284,8 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
     }
     let limits = (Duration::from_nanos(BASE), Duration::from_nanos(LONGEST));
     let queue = PriorityQueue::with(ExponentialFailure::new(limits.0, limits.1), options);
-    let mut naive = Naive::new(step);
-    // As the naive queue holds them: oldest first.
+    let mut model = PriorityModel::new(step);
+    // As the model queue holds them: oldest first.
     let mut held: Vec<Held<'_, PriorityQueue<u8>>> = Vec::new();
     for op in ops {
         let index = |n: usize| (!held.is_empty()).then(|| n % held.len());
@@ -296,27 +296,27 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
                 options.rate_limited = limited;
                 let ours = queue.add_many(keys.iter().copied(), options);
                 let ours: Vec<_> = ours.iter().map(|l| (l.added, nanos(l.delay))).collect();
-                let theirs = keys.iter().map(|&key| naive.add(key, priority, after, limited));
+                let theirs = keys.iter().map(|&key| model.add(key, priority, after, limited));
                 assert_eq!(ours, theirs.collect::<Vec<_>>());
             }
             Op::Get => {
                 let ours = queue.try_get();
                 let down = matches!(ours, Err(TryGetError::ShutDown));
                 let got = ours.as_ref().ok().map(|held| (*held.key(), held.priority()));
-                assert_eq!(got, naive.get());
-                assert!(got.is_some() || down == (naive.stop == Stop::Down));
+                assert_eq!(got, model.get());
+                assert!(got.is_some() || down == (model.stop == Stop::Down));
                 held.extend(ours);
             }
             Op::Done(n) => {
                 if let Some(index) = index(n) {
                     held.remove(index).done();
-                    naive.done(index);
+                    model.done(index);
                 }
             }
             Op::Again { held: n, delay } => {
                 if let Some(index) = index(n) {
                     let guard = held.remove(index);
-                    let (added, by_limiter) = naive.again(index, delay);
+                    let (added, by_limiter) = model.again(index, delay);
                     match delay {
                         Some(0) => assert_eq!(guard.requeue(), added),
                         Some(delay) => {
@@ -331,20 +331,20 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
             }
             Op::Forget(key) => {
                 queue.forget(&key);
-                naive.failures.remove(&key);
+                model.failures.remove(&key);
             }
-            Op::Cancel(key) => assert_eq!(queue.cancel(&key), naive.cancel(key)),
+            Op::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key)),
             Op::Advance(by) => {
                 clock.advance(Duration::from_nanos(by));
-                naive.advance(by);
+                model.advance(by);
             }
             Op::ShutDown(mode) => {
                 WorkQueue::shut_down(&queue, mode);
-                naive.shut_down(mode);
+                model.shut_down(mode);
             }
             Op::TakeRemaining => {
                 let mut ours = queue.take_remaining();
-                let mut theirs = naive.take_remaining();
+                let mut theirs = model.take_remaining();
                 // Re-runs and held keys come as they come.
                 for remains in [&mut ours, &mut theirs] {
                     remains.held.sort_unstable();
@@ -353,27 +353,27 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
                 assert_eq!(ours, theirs);
             }
         }
-        compare_keys(&queue, &naive);
+        compare_keys(&queue, &model);
     }
 }
 
-fn compare_keys(queue: &PriorityQueue<u8>, naive: &Naive) {
+fn compare_keys(queue: &PriorityQueue<u8>, model: &PriorityModel) {
     queue.shared.shell.lock().state.check();
-    let ready = naive.items.iter().filter(|item| item.due.is_none()).count();
-    assert_eq!((queue.len(), queue.waiting()), (ready, naive.items.len() - ready));
-    assert_eq!(queue.shutting_down(), naive.stop != Stop::Open);
+    let ready = model.items.iter().filter(|item| item.due.is_none()).count();
+    assert_eq!((queue.len(), queue.waiting()), (ready, model.items.len() - ready));
+    assert_eq!(queue.shutting_down(), model.stop != Stop::Open);
     let snapshot = queue.snapshot();
     let ready: Vec<_> = snapshot.ready.iter().map(|ready| (ready.key, ready.priority)).collect();
-    assert_eq!(ready, naive.ready_order().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
+    assert_eq!(ready, model.ready_order().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
     for key in 0..KEYS {
         let status = queue.status(&key);
-        let item = naive.items.iter().find(|item| item.key == key);
+        let item = model.items.iter().find(|item| item.key == key);
         let ready = item.is_some_and(|item| item.due.is_none());
-        let due_in = item.and_then(|item| item.due).map(|due| due.saturating_sub(naive.now));
-        assert_eq!(status.held, naive.is_held(key));
+        let due_in = item.and_then(|item| item.due).map(|due| due.saturating_sub(model.now));
+        assert_eq!(status.held, model.is_held(key));
         assert_eq!((status.ready, status.rerun), (ready && !status.held, ready && status.held));
         assert_eq!(status.due_in.map(nanos), due_in);
-        assert_eq!(status.failures, naive.failures.get(&key).copied().unwrap_or(0));
+        assert_eq!(status.failures, model.failures.get(&key).copied().unwrap_or(0));
     }
 }
 

@@ -1,17 +1,15 @@
-//! Who is next among the ready keys.
+//! The order of the ready keys.
 //!
-//! By priority, then first in, first out. With ageing a key counts as one priority
-//! higher for every `step` that it has been ready. Since all keys age at the same
-//! pace, who is ahead of whom does not change as time goes by, and the line is
-//! sorted once, by
+//! Keys are sorted by priority, then first in, first out. With ageing, the priority of a key
+//! counts as one higher for every `step` that it has been ready. All keys age at the same rate,
+//! so their order does not change over time, and the list is sorted once, by
 //!
 //! ```text
 //!   ready since − priority × step
 //! ```
 //!
-//! No timer moves keys up, and taking one reads no clock. A key of priority `p` is
-//! overtaken only by keys of a priority `q > p` that become ready less than
-//! `(q − p) × step` after it.
+//! No timer raises keys, and taking a key reads no clock. A key of priority `p` is overtaken
+//! only by keys of a priority `q > p` that become ready less than `(q − p) × step` after it.
 
 use super::levels::PriorityLevels;
 use crate::clock::Moment;
@@ -28,13 +26,13 @@ pub(super) enum ReadyList {
     },
 }
 
-/// Where a ready key stands.
+/// The sort criteria of a ready key.
 #[derive(Clone, Copy)]
 pub(super) struct ReadyEntry {
     pub(super) priority: i32,
-    /// When it became ready.
+    /// When the key became ready.
     pub(super) since: Moment,
-    /// Of two that are alike otherwise, the lower is first.
+    /// If the other criteria are equal, the lower number is first.
     pub(super) number: u64,
     pub(super) slot: u32,
 }
@@ -100,7 +98,7 @@ impl ReadyList {
         }
     }
 
-    /// In order.
+    /// Returns the slots in order.
     pub(super) fn slots(&self) -> Vec<u32> {
         match self {
             ReadyList::ByPriority(levels) => levels.iter().collect(),

@@ -1,11 +1,11 @@
-//! Random operations on the queue and on a naive one, compared after each step.
+//! Random operations on the queue and on a model one, compared after each step.
 
 use super::*;
 use proptest::prelude::*;
 
 /// The contract, by linear search.
 #[derive(Default)]
-struct Naive {
+struct QueueModel {
     ready: Vec<u8>,
     /// With whether it runs again.
     held: Vec<(u8, bool)>,
@@ -21,7 +21,7 @@ enum Naively {
     Down,
 }
 
-impl Naive {
+impl QueueModel {
     fn add(&mut self, key: u8) -> Added {
         if self.stop != Naively::Open {
             return Added::Refused;
@@ -167,36 +167,36 @@ fn note(held: &mut Vec<Taken<u8>>, answer: Poll<Option<Taken<u8>>>) -> Poll<Opti
 }
 
 fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
-    let mut naive = Naive::default();
-    // As the naive queue holds them: oldest first.
+    let mut model = QueueModel::default();
+    // As the model queue holds them: oldest first.
     let mut held: Vec<Taken<u8>> = Vec::new();
     for op in ops {
         let index = |n: usize| (!held.is_empty()).then(|| n % held.len());
         match op {
-            Op::Add(key) => assert_eq!(queue.add(key), naive.add(key)),
+            Op::Add(key) => assert_eq!(queue.add(key), model.add(key)),
             Op::Get => {
                 let answer = queue.poll_take(&mut Waiter::for_task(), None);
-                assert_eq!(note(&mut held, answer), naive.get());
+                assert_eq!(note(&mut held, answer), model.get());
             }
             Op::GetMany(max) => {
                 let before = held.len();
                 queue.take_ready(max, &mut held);
                 for taken in &held[before..] {
-                    assert_eq!(naive.get(), Poll::Ready(Some(taken.key)));
+                    assert_eq!(model.get(), Poll::Ready(Some(taken.key)));
                 }
-                assert!(held.len() - before == max || naive.ready.is_empty());
+                assert!(held.len() - before == max || model.ready.is_empty());
             }
             Op::Done(n) => {
                 if let Some(index) = index(n) {
                     queue.done(held.remove(index).token);
-                    naive.done(index);
+                    model.done(index);
                 }
             }
             Op::Next(n) => {
                 if let Some(index) = index(n) {
                     let next = queue.next_now(held.remove(index).token, |taken| taken);
-                    naive.done(index);
-                    let theirs = match naive.get() {
+                    model.done(index);
+                    let theirs = match model.get() {
                         Poll::Ready(key) => key,
                         Poll::Pending => None,
                     };
@@ -205,43 +205,43 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
             }
             Op::Requeue(n) => {
                 if let Some(index) = index(n) {
-                    assert_eq!(queue.requeue(held.remove(index)), naive.requeue(index));
+                    assert_eq!(queue.requeue(held.remove(index)), model.requeue(index));
                 }
             }
-            Op::Cancel(key) => assert_eq!(queue.cancel(&key), naive.cancel(key)),
+            Op::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key)),
             Op::ShutDown(mode) => {
                 WorkQueue::shut_down(queue, mode);
-                naive.stop = match (mode, naive.stop) {
+                model.stop = match (mode, model.stop) {
                     (StopMode::Now, _) | (StopMode::WithDrain, Naively::Open) => Naively::Down,
                     (StopMode::WorkOff, Naively::Open) => Naively::WorkingOff,
                     (_, stop) => stop,
                 };
-                naive.settle();
+                model.settle();
             }
             Op::TakeRemaining => {
                 let mut remains = queue.take_remaining();
-                let (mut ready, kept) = naive.take_remaining();
+                let (mut ready, kept) = model.take_remaining();
                 remains.held.sort_unstable();
                 // Re-runs, and all under an order of somebody else's, come as they come.
-                if !ordered || !naive.held.is_empty() {
+                if !ordered || !model.held.is_empty() {
                     remains.ready.sort_unstable();
                     ready.sort_unstable();
                 }
                 assert_eq!((remains.ready, remains.held), (ready, kept));
-                naive.stop = Naively::Down;
+                model.stop = Naively::Down;
             }
         }
         queue.shared.shell.lock().state.check();
-        assert_eq!(queue.len(), naive.ready.len());
-        assert_eq!(queue.shutting_down(), naive.stop != Naively::Open);
+        assert_eq!(queue.len(), model.ready.len());
+        assert_eq!(queue.shutting_down(), model.stop != Naively::Open);
         if ordered {
             let ready: Vec<u8> = queue.snapshot().ready.iter().map(|ready| ready.key).collect();
-            assert_eq!(ready, naive.ready);
+            assert_eq!(ready, model.ready);
         }
         let mut statuses = (0..100u8).map(|key| (key, queue.status(&key)));
         assert!(statuses.all(|(key, status)| {
-            let rerun = naive.held.iter().find(|(held, _)| *held == key).map(|&(_, rerun)| rerun);
-            status.ready == naive.ready.contains(&key)
+            let rerun = model.held.iter().find(|(held, _)| *held == key).map(|&(_, rerun)| rerun);
+            status.ready == model.ready.contains(&key)
                 && status.held == rerun.is_some()
                 && status.rerun == rerun.unwrap_or(false)
         }));

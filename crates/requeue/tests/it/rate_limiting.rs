@@ -1,4 +1,4 @@
-//! Failure counts and backoff against a naive model, and what the guard says.
+//! Failure counts and backoff against a model model, and what the guard says.
 
 use proptest::prelude::*;
 use requeue::limiter::{Bucket, ExponentialFailure, FastSlow};
@@ -20,7 +20,7 @@ fn queue(options: Options) -> (RateLimitingQueue<&'static str>, ManualClock) {
 }
 
 /// Failure counts by linear search, oldest failure first.
-struct Naive {
+struct FailureModel {
     now: Duration,
     failures: Vec<(u8, u32, Duration)>,
     waiting: Vec<(u8, Duration)>,
@@ -30,7 +30,7 @@ struct Naive {
     down: bool,
 }
 
-impl Naive {
+impl FailureModel {
     fn forget_stale(&mut self) {
         let (now, idle) = (self.now, self.idle.unwrap_or(Duration::MAX));
         self.failures.retain(|&(_, _, at)| now - at < idle);
@@ -114,55 +114,55 @@ proptest! {
             options = options.max_failing_keys(keys);
         }
         let queue = RateLimitingQueue::with(backoff(), options);
-        let mut naive = Naive {
+        let mut model = FailureModel {
             now: Duration::ZERO, failures: vec![], waiting: vec![], ready: vec![], idle, keys, down: false,
         };
         for op in ops {
             match op {
                 Op::Fail(key) => {
-                    prop_assert_eq!(queue.add_rate_limited(key).delay, naive.add_rate_limited(key));
+                    prop_assert_eq!(queue.add_rate_limited(key).delay, model.add_rate_limited(key));
                 }
                 Op::Forget(key) => {
                     queue.forget(&key);
-                    naive.forget(key);
+                    model.forget(key);
                 }
                 Op::Cancel(key) => {
                     queue.cancel(&key);
-                    naive.waiting.retain(|&(waiting, _)| waiting != key);
-                    naive.ready.retain(|&ready| ready != key);
+                    model.waiting.retain(|&(waiting, _)| waiting != key);
+                    model.ready.retain(|&ready| ready != key);
                 }
                 Op::Advance(by) => {
                     clock.advance(Duration::from_millis(by));
-                    naive.advance(Duration::from_millis(by));
+                    model.advance(Duration::from_millis(by));
                 }
                 Op::Work => {
                     if let Ok(held) = queue.try_get() {
-                        naive.ready.retain(|ready| ready != held.key());
+                        model.ready.retain(|ready| ready != held.key());
                     }
                 }
                 Op::Retry => {
                     if let Ok(held) = queue.try_get() {
                         let key = *held.key();
-                        naive.ready.retain(|&ready| ready != key);
-                        prop_assert_eq!(held.num_requeues(), naive.num_requeues(key));
-                        prop_assert_eq!(held.retry().delay, naive.add_rate_limited(key));
+                        model.ready.retain(|&ready| ready != key);
+                        prop_assert_eq!(held.num_requeues(), model.num_requeues(key));
+                        prop_assert_eq!(held.retry().delay, model.add_rate_limited(key));
                     }
                 }
                 Op::ShutDown => {
                     queue.shut_down();
-                    naive.waiting.clear();
-                    naive.down = true;
+                    model.waiting.clear();
+                    model.down = true;
                 }
             }
             let mut ready: Vec<u8> = queue.snapshot().ready.iter().map(|ready| ready.key).collect();
             ready.sort_unstable();
-            naive.ready.sort_unstable();
-            prop_assert_eq!(ready, naive.ready.clone());
-            prop_assert_eq!(queue.waiting(), naive.waiting.len());
+            model.ready.sort_unstable();
+            prop_assert_eq!(ready, model.ready.clone());
+            prop_assert_eq!(queue.waiting(), model.waiting.len());
             for key in 0..8 {
-                prop_assert_eq!(queue.num_requeues(&key), naive.num_requeues(key));
-                let due = naive.waiting.iter().find(|&&(waiting, _)| waiting == key);
-                prop_assert_eq!(queue.status(&key).due_in, due.map(|&(_, due)| due - naive.now));
+                prop_assert_eq!(queue.num_requeues(&key), model.num_requeues(key));
+                let due = model.waiting.iter().find(|&&(waiting, _)| waiting == key);
+                prop_assert_eq!(queue.status(&key).due_in, due.map(|&(_, due)| due - model.now));
             }
         }
     }
