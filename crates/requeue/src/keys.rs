@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart_by_the_key() {
+    fn keys_with_equal_hashes_are_distinguished() {
         let mut keys = Keys::<&str, ()>::default();
         let (a, b) = (keys.insert(1, "a", ()), keys.insert(1, "b", ()));
         assert_eq!(keys.find(1, "a"), Some(a));

@@ -524,7 +524,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_wheel_does_what_a_sorted_list_does(ops in prop::collection::vec(op(), 1..200)) {
+        fn the_wheel_behaves_like_a_sorted_list(ops in prop::collection::vec(op(), 1..200)) {
             let mut wheel = Wheel::default();
             let mut nodes = vec![Node::new(0); 20];
             // (due, order of setting, index)

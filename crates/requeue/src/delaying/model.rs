@@ -1,5 +1,5 @@
-//! Random operations on the delaying queue, with and without a minimum interval, and on a
-//! model one, compared after each step.
+//! Runs random operations on the delaying queue, with and without a minimum interval, and on a
+//! simple model, and compares both after each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 const KEYS: u8 = 12;
 
-/// A list of what waits, by linear search, over a queue of its own.
+/// A list of the waiting keys, searched linearly, on top of a plain queue.
 struct DelayingModel {
     now: u64,
-    /// 0 for none.
+    /// The minimum interval; 0 for none.
     interval: u64,
     /// When each key may run again.
     floors: [u64; KEYS as usize],
-    /// Which keys were added and did not run since.
+    /// The keys that were added and have not run since.
     owed: [bool; KEYS as usize],
     /// (due, order of setting, key, since)
     waiting: Vec<(u64, usize, u8, u64)>,
@@ -139,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Takes out one of what is held, if anything is.
+/// Removes one of the held keys, if there is any.
 fn nth<T>(held: &mut Vec<T>, nth: usize) -> Option<T> {
     let index = nth.checked_rem(held.len())?;
     Some(held.swap_remove(index))
@@ -151,7 +151,7 @@ fn keys(ready: Vec<ReadyKey<u8>>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn the_delaying_queue_does_what_a_list_does(
+    fn the_delaying_queue_behaves_like_the_model(
         ops in prop::collection::vec(op(), 1..300),
         interval in prop_oneof![Just(0), span()],
     ) {
@@ -238,7 +238,7 @@ proptest! {
                 prop_assert_eq!(queue.status(&key).due_in, theirs);
             }
         }
-        // Nothing is lost: in time, whatever was added runs.
+        // Nothing is lost: every key that was added eventually runs.
         drop(held);
         let mut steps = 1000..;
         while model.open {

@@ -260,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn however_many_there_are(ops in prop::collection::vec(op(100), 1..200)) {
+        fn many_levels_are_a_sorted_list(ops in prop::collection::vec(op(100), 1..200)) {
             compare(ops);
         }
     }

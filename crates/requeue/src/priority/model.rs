@@ -1,4 +1,5 @@
-//! Random operations on the priority queue and on a model one, compared after each step.
+//! Runs random operations on the priority queue and on a simple model, and compares both after
+//! each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -9,11 +10,11 @@ use std::collections::BTreeMap;
 const BASE: u64 = 4;
 const LONGEST: u64 = 50;
 
-/// The contract, by linear search.
+/// The contract of the queue, implemented by linear search.
 struct PriorityModel {
     now: u64,
     items: Vec<Item>,
-    /// With the priority of each.
+    /// The held keys, each with its priority.
     held: Vec<(u8, i32)>,
     failures: BTreeMap<u8, u32>,
     kept: Vec<u8>,
@@ -27,9 +28,9 @@ struct Item {
     key: u8,
     priority: i32,
     number: u64,
-    /// `None`: ready.
+    /// `None` if the key is ready.
     due: Option<u64>,
-    /// Where it is ready.
+    /// Since when the key is ready, if it is.
     since: u64,
 }
 
@@ -104,7 +105,7 @@ impl PriorityModel {
         }
     }
 
-    /// By the priority that each has at this moment: with ageing, a growing one.
+    /// Returns the ready keys by their current priority, which grows with ageing.
     fn ready_order(&self) -> Vec<Item> {
         let ready = |item: &&Item| item.due.is_none() && !self.is_held(item.key);
         let mut ready: Vec<Item> = self.items.iter().filter(ready).cloned().collect();
@@ -122,7 +123,7 @@ impl PriorityModel {
         let ready = self.ready_order();
         let first = ready.first()?;
         if let Some(step) = self.step {
-            // Nobody is overtaken for longer than was promised.
+            // No key is overtaken for longer than documented.
             for other in &ready[1..] {
                 let ahead = i64::from(first.priority - other.priority) * step as i64;
                 assert!(first.since as i64 - other.since as i64 <= ahead, "{first:?} {other:?}");
@@ -139,8 +140,8 @@ impl PriorityModel {
         self.settle();
     }
 
-    /// `None`: as the limiter answers.
-    fn again(&mut self, index: usize, delay: Option<u64>) -> (Added, u64) {
+    /// `None` uses the limiter's delay.
+    fn requeue(&mut self, index: usize, delay: Option<u64>) -> (Added, u64) {
         let (key, priority) = self.held[index];
         let answer = match self.stop {
             Stop::Down => (Added::Refused, 0),
@@ -285,7 +286,7 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
     let limits = (Duration::from_nanos(BASE), Duration::from_nanos(LONGEST));
     let queue = PriorityQueue::with(ExponentialFailure::new(limits.0, limits.1), options);
     let mut model = PriorityModel::new(step);
-    // As the model queue holds them: oldest first.
+    // In the order of the model: oldest first.
     let mut held: Vec<Held<'_, PriorityQueue<u8>>> = Vec::new();
     for op in ops {
         let index = |n: usize| (!held.is_empty()).then(|| n % held.len());
@@ -316,7 +317,7 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
             Op::Again { held: n, delay } => {
                 if let Some(index) = index(n) {
                     let guard = held.remove(index);
-                    let (added, by_limiter) = model.again(index, delay);
+                    let (added, by_limiter) = model.requeue(index, delay);
                     match delay {
                         Some(0) => assert_eq!(guard.requeue(), added),
                         Some(delay) => {
@@ -345,7 +346,7 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
             Op::TakeRemaining => {
                 let mut ours = queue.take_remaining();
                 let mut theirs = model.take_remaining();
-                // Re-runs and held keys come as they come.
+                // Re-runs and held keys come in any order.
                 for remains in [&mut ours, &mut theirs] {
                     remains.held.sort_unstable();
                     remains.ready.sort_unstable();
@@ -379,12 +380,12 @@ fn compare_keys(queue: &PriorityQueue<u8>, model: &PriorityModel) {
 
 proptest! {
     #[test]
-    fn the_queue_does_what_a_naive_one_does(ops in prop::collection::vec(op(), 1..300)) {
+    fn the_queue_behaves_like_the_model(ops in prop::collection::vec(op(), 1..300)) {
         compare(ops, None);
     }
 
     #[test]
-    fn so_it_does_with_ageing(
+    fn the_queue_with_ageing_behaves_like_the_model(
         ops in prop::collection::vec(op(), 1..300),
         step in 0..30u64,
     ) {

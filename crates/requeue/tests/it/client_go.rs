@@ -1,19 +1,19 @@
-//! What client-go's own tests check, told anew.
+//! The checks of client-go's own tests, rewritten.
 //!
-//! Source: k8s.io/client-go v0.37.2, `util/workqueue` (Apache-2.0). Each module here is
-//! one of its test files, and each test names the Go test whose promise it checks.
-//! Where Go sleeps to give another goroutine a head start, a future is polled here; where
-//! it looks into a channel or lends a metrics provider, the queue is asked.
+//! Source: k8s.io/client-go v0.37.2, `util/workqueue` (Apache-2.0). Each module corresponds to
+//! one of its test files, and each test names the Go test whose guarantee it checks. Where Go
+//! sleeps to let another goroutine run first, these tests poll a future. Where Go reads a
+//! channel or passes a metrics provider, these tests call the queue.
 //!
 //! Without a counterpart here:
 //!
-//! - `TestGarbageCollection`, as far as the collector goes: Rust has none. That a
-//!   queue lets go of a key is checked on the key's reference count instead.
-//! - `TestMetricShutdown`, as far as the ticker goes: metrics are read here, not pushed.
-//!   That a queue which reports needs no timer, shut down or not, is checked instead.
+//! - `TestGarbageCollection`, as far as the garbage collector is concerned: Rust has none. The
+//!   test here checks by the reference count that a queue drops a key.
+//! - `TestMetricShutdown`, as far as the ticker is concerned: metrics are read, not pushed. The
+//!   test here checks that a queue with metrics needs no timer, before and after a shutdown.
 //! - `TestParallelizeUntil`: a loop over pieces of work, without a queue.
 //! - `BenchmarkQueue`, `BenchmarkDelayingQueue_AddAfter`, `BenchmarkParallelizeUntil`:
-//!   they measure, and promise nothing.
+//!   benchmarks, which check nothing.
 
 mod delaying;
 mod limiters;

@@ -1,8 +1,8 @@
-//! Replays what the real client-go answered (`conformance/`) and compares every
-//! answer and every state, step by step.
+//! Replays traces recorded from client-go (`conformance/`) and compares every result and every
+//! state, step by step.
 //!
-//! `REQUEUE_TRACES=DIR` replays the `*.jsonl` and `*.jsonl.gz` of that folder
-//! instead of the traces that are kept here.
+//! `REQUEUE_TRACES=DIR` replays the `*.jsonl` and `*.jsonl.gz` files of that folder instead of
+//! the traces in the repository.
 
 mod limiter;
 mod metrics;
@@ -10,7 +10,7 @@ mod replay;
 mod trace;
 
 use flate2::read::GzDecoder;
-use limiter::Asked;
+use limiter::RecordedDelays;
 use requeue::{
     DelayingQueue, ManualClock, Metrics, Options, PriorityQueue, Queue, RateLimitingQueue,
 };
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trace::Trace;
 
-/// Where we differ from client-go on purpose, by the flag of the traces that show
-/// it; each has a test in `tests/differences.rs`.
+/// Intentional differences from client-go, by the flag of the traces that show them. Each has a
+/// test in `tests/it/differences.rs`.
 const DIFFERENCES: [&str; 4] =
     ["stray_done", "multi_drain", "noop_shut_down", "platform_dependent"];
 
-/// Why a trace is left out. A stray `done` does no harm to controller-runtime's priority
-/// queue: it is replayed there.
+/// Why a trace is skipped. A stray `done` is harmless in controller-runtime's priority queue,
+/// so those traces are replayed.
 fn difference(trace: &Trace) -> Option<&'static str> {
     let mut flags = DIFFERENCES.into_iter();
     flags.find(|&flag| {
@@ -35,11 +35,11 @@ fn difference(trace: &Trace) -> Option<&'static str> {
     })
 }
 
-/// Answers how many steps were replayed.
+/// Returns how many steps were replayed.
 fn replay_trace(trace: &Trace) -> Result<usize, String> {
     let mut steps = &trace.steps[..];
     let clock = ManualClock::new();
-    let asked = Asked::default();
+    let delays = RecordedDelays::default();
     let options = || match trace.config.contains_key("metrics") {
         true => Options::new().clock(&clock).metrics(&Metrics::new(), "oracle"),
         false => Ok(Options::new().clock(&clock)),
@@ -47,21 +47,21 @@ fn replay_trace(trace: &Trace) -> Result<usize, String> {
     let options = || options().expect("a new registry");
     let limiter = || limiter::build(trace.limiter());
     match trace.kind.as_str() {
-        "queue" => replay::replay(&Queue::with(options()), &clock, &asked, steps)?,
+        "queue" => replay::replay(&Queue::with(options()), &clock, &delays, steps)?,
         "delaying" => {
-            replay::replay(&DelayingQueue::with(options()), &clock, &asked, steps)?;
+            replay::replay(&DelayingQueue::with(options()), &clock, &delays, steps)?;
             replay_over_a_given_queue(steps)?;
         }
         "rate_limiting" | "metrics" => {
-            let queue = RateLimitingQueue::with(asked.listen(limiter()), options());
-            replay::replay(&queue, &clock, &asked, steps)?;
+            let queue = RateLimitingQueue::with(delays.record(limiter()), options());
+            replay::replay(&queue, &clock, &delays, steps)?;
         }
         "priority" => {
-            // From here on ours is better: see `tests/priority.rs`.
+            // From here on, requeue differs on purpose: see `tests/it/priority.rs`.
             let end = steps.iter().position(|step| step.op.starts_with("shut_down"));
             steps = &steps[..end.unwrap_or(steps.len())];
-            let queue = PriorityQueue::with(asked.listen(limiter()), options());
-            replay::replay(&queue, &clock, &asked, steps)?;
+            let queue = PriorityQueue::with(delays.record(limiter()), options());
+            replay::replay(&queue, &clock, &delays, steps)?;
         }
         "limiter" => limiter::replay(limiter(), steps)?,
         other => return Err(format!("unknown kind {other:?}")),
@@ -69,16 +69,16 @@ fn replay_trace(trace: &Trace) -> Result<usize, String> {
     Ok(steps.len())
 }
 
-/// Delays over an injected inner queue.
+/// Replays a delaying queue on top of a given inner queue.
 fn replay_over_a_given_queue(steps: &[trace::Step]) -> Result<(), String> {
     let clock = ManualClock::new();
     let inner = Queue::with(Options::new().clock(&clock));
     let queue = DelayingQueue::over(Arc::new(inner), Options::new().clock(&clock));
-    replay::replay(&queue, &clock, &Asked::default(), steps)
+    replay::replay(&queue, &clock, &RecordedDelays::default(), steps)
         .map_err(|error| format!("over a given queue: {error}"))
 }
 
-/// What was replayed of one kind.
+/// How much of one kind was replayed.
 #[derive(Default)]
 struct Tally {
     traces: usize,
@@ -113,7 +113,7 @@ fn trace_files() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_trace_is_answered_as_client_go_answered() {
+fn every_trace_gives_the_same_results_as_client_go() {
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     let mut failures = Vec::new();
     for path in trace_files() {
@@ -136,7 +136,7 @@ fn every_trace_is_answered_as_client_go_answered() {
         let Tally { traces, steps, left_out } = tally;
         let left_out: Vec<_> = left_out.iter().map(|(flag, n)| format!("{n} {flag}")).collect();
         let left_out = if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") };
-        // Past the test harness, which shows what tests print only when they fail.
+        // Writes past the test harness, which shows output only of failed tests.
         let mut out = std::io::stdout();
         let replayed = format!("{kind}: {traces} traces, {steps} steps replayed");
         writeln!(out, "{replayed}; left out: {left_out}").expect("stdout is open");

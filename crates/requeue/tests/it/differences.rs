@@ -1,5 +1,5 @@
-//! Where requeue differs from client-go on purpose, and what it answers instead.
-//! Traces that show client-go's answer are left out of `conformance.rs` by flag.
+//! Intentional differences from client-go. Traces that show client-go's behaviour are excluded
+//! from `conformance.rs` by flag.
 
 use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, Taken, WorkQueue};
 use std::future::Future;
@@ -28,7 +28,7 @@ fn a_done_that_ends_no_hold_is_ignored() {
     assert!(!queue.status("a").held);
 }
 
-/// As above: a token of an earlier hold of the same key, in the same slot.
+/// The same with a token of an earlier hold of the same key, in the same slot.
 #[test]
 fn a_stale_token_does_not_end_a_later_hold() {
     let queue = Queue::new();
@@ -51,7 +51,7 @@ fn a_stale_token_does_not_end_a_later_hold() {
 
 /// Flag `multi_drain`. In client-go one of the two hangs.
 #[test]
-fn all_drains_that_wait_are_let_go_by_the_last_done() {
+fn the_last_done_ends_all_waiting_drains() {
     let queue = Queue::new();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -64,7 +64,7 @@ fn all_drains_that_wait_are_let_go_by_the_last_done() {
 
 /// Flag `noop_shut_down`. client-go's delaying queue ignores a second shutdown.
 #[test]
-fn a_second_shutdown_of_a_delaying_queue_lets_a_drain_go() {
+fn a_second_shutdown_of_a_delaying_queue_ends_a_drain() {
     let queue = DelayingQueue::new();
     queue.add("a");
     let _held = queue.try_get().unwrap();
@@ -75,16 +75,17 @@ fn a_second_shutdown_of_a_delaying_queue_lets_a_drain_go() {
     assert!(is_ready(drain));
 }
 
-/// In no trace: in client-go keys of one due time come out in the order of its heap.
+/// In no trace: in client-go, keys with the same due time become ready in the order of its
+/// heap.
 #[test]
-fn keys_due_at_one_instant_become_ready_in_the_order_they_were_put_off() {
+fn keys_due_at_one_instant_become_ready_in_the_order_they_were_added() {
     let clock = ManualClock::new();
     let queue = DelayingQueue::with(Options::new().clock(&clock));
     let second = Duration::from_secs(1);
     for key in 0..100 {
         queue.add_after(key, 2 * second);
     }
-    // Moved there later, so behind the others.
+    // It got this time later, so it is behind the others.
     queue.add_after(200, 3 * second);
     queue.add_after(200, 2 * second);
     clock.advance(second);

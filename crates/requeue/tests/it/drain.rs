@@ -27,7 +27,7 @@ fn left(remains: Remains<&str>) -> (Vec<&str>, Vec<(&str, Duration)>, Vec<&str>)
 }
 
 #[test]
-fn what_is_ready_is_worked_off_and_adds_from_outside_are_refused() {
+fn ready_keys_are_processed_and_adds_are_refused() {
     let (queue, _clock) = delaying();
     queue.add("a");
     queue.add("b");
@@ -51,7 +51,7 @@ fn re_runs_added_before_it_run_and_getters_wait_for_them() {
     let held = queue.try_get().unwrap();
     queue.add("a");
     let mut drain = pin!(queue.drain(LIMIT));
-    // Not "shut down": the hold may bring a key back, and does.
+    // Not "shut down": the held key may become ready again, and does.
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     let mut getter = pin!(queue.get());
     assert!(poll(getter.as_mut()).is_pending());
@@ -64,7 +64,7 @@ fn re_runs_added_before_it_run_and_getters_wait_for_them() {
 }
 
 #[test]
-fn timers_stop_and_delayed_keys_are_answered_with_the_delay_they_had_left() {
+fn timers_stop_and_delayed_keys_are_returned_with_their_remaining_delay() {
     let (queue, clock) = delaying();
     queue.add_after("late", 9 * SECOND);
     queue.add_after("soon", 3 * SECOND);
@@ -84,7 +84,7 @@ fn timers_stop_and_delayed_keys_are_answered_with_the_delay_they_had_left() {
 }
 
 #[test]
-fn what_a_guard_wants_again_is_kept_and_not_run() {
+fn a_key_that_its_guard_requeues_is_kept_and_not_run() {
     let (queue, _clock) = delaying();
     for key in ["a", "b", "c"] {
         queue.add(key);
@@ -98,9 +98,9 @@ fn what_a_guard_wants_again_is_kept_and_not_run() {
     assert_eq!(queue.waiting(), 0);
 }
 
-/// By its answer a holder knows whether the key runs once more before the drain ends.
+/// The result tells a holder whether the key runs once more before the drain ends.
 #[test]
-fn what_waits_already_is_kept_too_and_what_runs_again_is_not() {
+fn a_waiting_key_is_kept_too_and_a_key_that_runs_again_is_not() {
     let backoff = || ExponentialFailure::new(SECOND, SECOND);
     let limited = RateLimitingQueue::with(backoff(), Options::new().clock(ManualClock::new()));
     limited.add("waits");
@@ -124,7 +124,7 @@ fn what_waits_already_is_kept_too_and_what_runs_again_is_not() {
 }
 
 #[test]
-fn at_the_limit_it_answers_what_is_ready_and_held_and_shuts_down() {
+fn at_the_limit_it_returns_ready_and_held_keys_and_shuts_down() {
     let (queue, clock) = delaying();
     for key in ["a", "b"] {
         queue.add(key);
@@ -139,13 +139,13 @@ fn at_the_limit_it_answers_what_is_ready_and_held_and_shuts_down() {
     let Poll::Ready(remains) = poll(drain) else { panic!("the limit has passed") };
     assert_eq!(left(remains), (vec!["b", "a"], vec![], vec!["a"]));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
-    // The answer named it: its holder's wish is refused, and it does not run again.
+    // The drain returned the key, so its holder's requeue is refused and it does not run again.
     assert_eq!(held.requeue(), Added::Refused);
     assert!(queue.is_empty());
 }
 
 #[test]
-fn the_limit_wakes_whoever_waits_for_the_drain() {
+fn the_limit_wakes_the_waiter_of_the_drain() {
     let (queue, clock) = delaying();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -169,7 +169,7 @@ impl std::task::Wake for Flag {
 }
 
 #[test]
-fn on_the_system_clock_a_limit_of_zero_answers_at_once() {
+fn on_the_system_clock_a_limit_of_zero_returns_immediately() {
     let queue = DelayingQueue::new();
     queue.add("a");
     queue.add_after("b", Duration::from_secs(3600));
@@ -187,7 +187,7 @@ fn on_the_system_clock_the_limit_ends_the_wait() {
 }
 
 #[test]
-fn an_empty_queue_drains_at_once_and_getters_leave() {
+fn an_empty_queue_drains_immediately_and_getters_end() {
     let queue = Queue::<&str>::new();
     let mut getter = pin!(queue.get());
     assert!(poll(getter.as_mut()).is_pending());
@@ -208,7 +208,7 @@ fn dropped_early_the_queue_goes_on_draining() {
 }
 
 #[test]
-fn of_two_drains_the_first_to_end_answers_what_was_left() {
+fn of_two_drains_the_first_to_end_returns_the_remaining_keys() {
     let (queue, clock) = delaying();
     queue.add_after("later", 30 * SECOND);
     queue.add("a");
@@ -223,7 +223,7 @@ fn of_two_drains_the_first_to_end_answers_what_was_left() {
 }
 
 #[test]
-fn a_shutdown_ends_it_and_it_answers_what_was_left() {
+fn a_shutdown_ends_the_drain_which_returns_the_remaining_keys() {
     let (queue, _clock) = delaying();
     for key in ["a", "b"] {
         queue.add(key);
@@ -271,7 +271,7 @@ fn over_an_injected_queue_it_is_the_same() {
     assert!(inner.shutting_down());
 }
 
-/// A drain once heard of its end only if it was waiting already.
+/// Regression test: a drain that was not polled yet missed its end.
 #[test]
 fn a_drain_that_is_ended_before_it_is_first_polled_ends() {
     let queue = Queue::new();
@@ -286,7 +286,7 @@ fn a_drain_that_is_ended_before_it_is_first_polled_ends() {
 }
 
 #[test]
-fn a_shutdown_after_an_abandoned_drain_refuses_what_holders_put_off() {
+fn a_shutdown_after_an_abandoned_drain_refuses_what_holders_delay() {
     let (queue, _clock) = delaying();
     queue.add("a");
     let held = queue.try_get().unwrap();

@@ -1,4 +1,4 @@
-//! Getters that change their mind: polled first, then waited for on a thread.
+//! Getters that are polled first and then waited for on a thread.
 
 use requeue::Queue;
 use std::future::Future;
@@ -21,9 +21,9 @@ fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) {
     assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
 }
 
-/// The place that it had as a task once stayed in line, and ate the next wake-up.
+/// Regression test: the registration as a task remained and consumed the next wake-up.
 #[test]
-fn a_getter_that_was_polled_leaves_its_place_when_it_is_waited_for() {
+fn a_polled_getter_gives_up_its_registration_when_a_thread_waits_for_it() {
     let queue = Queue::new();
     for way in 0..3 {
         if way == 2 {
@@ -52,7 +52,7 @@ fn a_getter_that_was_polled_leaves_its_place_when_it_is_waited_for() {
 }
 
 #[test]
-fn a_task_that_sleeps_through_its_turn_does_not_hold_up_the_others() {
+fn a_task_that_is_woken_and_not_polled_does_not_block_the_others() {
     let queue = Queue::new();
     let mut sleepy = queue.get();
     poll_once(&mut sleepy, Waker::noop());

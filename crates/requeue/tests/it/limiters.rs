@@ -1,4 +1,5 @@
-//! Limiters against a model built as client-go builds its own, and what is ours alone.
+//! Compares limiters with a model that is built like client-go's, and checks requeue's own
+//! limiters.
 
 use proptest::prelude::*;
 use requeue::limiter::{
@@ -16,7 +17,7 @@ fn at(now: Duration) -> Moment {
     Moment::default().saturating_add(now)
 }
 
-/// A limiter as a value, to build two of.
+/// A description of a limiter, from which both implementations are built.
 #[derive(Debug, Clone)]
 enum Tree {
     Exponential { base: u64, max: u64 },
@@ -43,24 +44,26 @@ fn ours(tree: &Tree) -> Boxed {
     }
 }
 
-/// As in client-go: every limiter keeps counts of its own. In whole numbers where it can be.
-struct Naive {
+/// Like client-go: every limiter has its own counts. Uses integers where possible.
+struct LimiterModel {
     tree: Tree,
     failures: HashMap<u8, u32>,
     /// Tokens, and when they were counted.
     bucket: (f64, Duration),
-    inner: Vec<Naive>,
+    inner: Vec<LimiterModel>,
 }
 
-impl Naive {
+impl LimiterModel {
     fn new(tree: &Tree) -> Self {
         let (bucket, inner) = match tree {
             Tree::Bucket { burst, .. } => ((f64::from(*burst), Duration::ZERO), vec![]),
-            Tree::MaxOf(a, b) => (Default::default(), vec![Naive::new(a), Naive::new(b)]),
-            Tree::WithMaxWait(tree, _) => (Default::default(), vec![Naive::new(tree)]),
+            Tree::MaxOf(a, b) => {
+                (Default::default(), vec![LimiterModel::new(a), LimiterModel::new(b)])
+            }
+            Tree::WithMaxWait(tree, _) => (Default::default(), vec![LimiterModel::new(tree)]),
             _ => Default::default(),
         };
-        Naive { tree: tree.clone(), failures: HashMap::new(), bucket, inner }
+        LimiterModel { tree: tree.clone(), failures: HashMap::new(), bucket, inner }
     }
 
     fn when(&mut self, key: u8, now: Duration) -> u64 {
@@ -172,25 +175,25 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 proptest! {
     #[test]
-    fn any_tree_answers_as_one_whose_limiters_count_for_themselves(tree in tree(), ops in ops()) {
-        let mut naive = Naive::new(&tree);
+    fn any_limiter_tree_behaves_like_the_model(tree in tree(), ops in ops()) {
+        let mut model = LimiterModel::new(&tree);
         let mut limiter = KeyedLimiter::new(ours(&tree));
         let mut now = Duration::ZERO;
         for op in ops {
             match op {
                 Op::When(key) => {
                     let delay = limiter.when(&key, at(now));
-                    prop_assert_eq!(delay, Duration::from_nanos(naive.when(key, now)));
+                    prop_assert_eq!(delay, Duration::from_nanos(model.when(key, now)));
                     prop_assert!(delay <= LONGEST);
                 }
                 Op::Forget(key) => {
                     limiter.forget(&key);
-                    naive.forget(key);
+                    model.forget(key);
                 }
                 Op::Advance(by) => now += Duration::from_nanos(by),
             }
             for key in 0..3 {
-                prop_assert_eq!(limiter.num_requeues(&key), naive.num_requeues(key));
+                prop_assert_eq!(limiter.num_requeues(&key), model.num_requeues(key));
             }
         }
     }
@@ -211,8 +214,8 @@ proptest! {
         }
     }
 
-    /// However far the storm goes, nobody waits longer than the bound, and once it has
-    /// passed everybody finds the bucket as full as if it had not been.
+    /// However long the storm, no key waits longer than the bound. After the bound has passed,
+    /// the bucket is as full as without the storm.
     #[test]
     fn a_bounded_debt_is_paid_off_in_its_bound(rate in 0.1..1000.0f64, storm in 1..5000u32) {
         let ahead = 10 * SECOND;
@@ -224,8 +227,8 @@ proptest! {
     }
 }
 
-/// Flag `platform_dependent`: at 2⁶³ ns client-go answers a negative delay on amd64, and
-/// the key comes back at once.
+/// Flag `platform_dependent`: at 2⁶³ ns, client-go returns a negative delay on amd64, and the
+/// key runs again immediately.
 #[test]
 fn an_exponential_delay_of_two_to_the_63_nanoseconds_saturates() {
     let one = Duration::from_nanos(1);
@@ -245,7 +248,7 @@ fn counts_go_on_past_any_power_of_two() {
 }
 
 #[test]
-fn what_can_mean_nothing_is_an_error_that_names_it() {
+fn an_invalid_number_is_an_error_that_names_it() {
     for rate in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -f64::MIN_POSITIVE] {
         let error = Bucket::new(rate, 1).unwrap_err().to_string();
         assert_eq!(error, format!("per_second is {rate}, but must be a number from 0 up"));
@@ -257,11 +260,11 @@ fn what_can_mean_nothing_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_client_go_takes_is_taken() {
+fn numbers_that_client_go_accepts_are_accepted() {
     for (rate, burst) in [(0.0, 0), (0.0, 1), (f64::MAX, 0), (1e-300, 1), (1e300, u32::MAX)] {
         assert!(Bucket::new(rate, burst).is_ok());
     }
-    // A maximum below the base is the answer.
+    // If the maximum is below the base, the maximum is returned.
     let mut limiter = KeyedLimiter::new(ExponentialFailure::new(SECOND, Duration::ZERO));
     assert_eq!(limiter.when(&"a", Moment::default()), Duration::ZERO);
 }
@@ -289,7 +292,7 @@ fn one_bucket_can_be_shared_by_several_queues() {
 }
 
 #[test]
-fn a_storm_puts_off_others_unless_its_debt_is_bounded() {
+fn a_storm_delays_other_keys_unless_its_debt_is_bounded() {
     let mut unbounded = KeyedLimiter::new(default_controller());
     let bounded =
         ExponentialFailure::default().and(Bucket::new(10.0, 100).unwrap().max_debt(SECOND));

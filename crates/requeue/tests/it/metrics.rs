@@ -10,7 +10,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn an_add_that_is_refused_is_dropped_whoever_makes_it() -> Result<(), NameError> {
+fn a_refused_add_counts_as_dropped_whoever_makes_it() -> Result<(), NameError> {
     let queue = Queue::with(Options::new().metrics(&Metrics::new(), "test")?);
     let dropped = || queue.metrics().map(|report| report.dropped);
     queue.add("a");
@@ -29,7 +29,7 @@ fn an_add_that_is_refused_is_dropped_whoever_makes_it() -> Result<(), NameError>
 }
 
 #[test]
-fn what_a_drain_answers_is_not_dropped() -> Result<(), NameError> {
+fn keys_that_a_drain_returns_are_not_dropped() -> Result<(), NameError> {
     let (_clock, queue) = delaying()?;
     queue.add("held");
     let held = queue.try_get().unwrap();

@@ -18,7 +18,7 @@ fn delaying() -> (DelayingQueue<&'static str>, ManualClock) {
     (DelayingQueue::with(Options::new().clock(&clock).min_interval(INTERVAL)), clock)
 }
 
-/// One whose key "a" ran at 0.
+/// A queue whose key "a" ran at 0.
 fn after_a_run() -> (DelayingQueue<&'static str>, ManualClock) {
     let (queue, clock) = delaying();
     queue.add("a");
@@ -30,7 +30,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Moves the clock on, and sees "a" become ready then and not before.
+/// Advances the clock and checks that "a" becomes ready exactly then.
 fn comes_after(queue: &DelayingQueue<&'static str>, clock: &ManualClock, wait: Duration) {
     assert_eq!(queue.status("a").due_in, Some(wait));
     clock.advance(wait - Duration::from_nanos(1));
@@ -40,7 +40,7 @@ fn comes_after(queue: &DelayingQueue<&'static str>, clock: &ManualClock, wait: D
 }
 
 #[test]
-fn the_first_run_is_not_put_off() {
+fn the_first_run_is_not_delayed() {
     let (queue, _clock) = delaying();
     assert_eq!(queue.add("a"), Added::Queued);
     assert_eq!(queue.add("a"), Added::Coalesced);
@@ -89,7 +89,7 @@ fn an_add_while_held_waits_for_the_interval() {
 }
 
 #[test]
-fn after_a_hold_that_outlasts_the_interval_the_key_runs_at_once() {
+fn after_a_hold_longer_than_the_interval_the_key_runs_immediately() {
     let (queue, clock) = delaying();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -135,7 +135,7 @@ fn no_merge_rule_lets_a_key_run_too_soon() {
 }
 
 #[test]
-fn what_waits_when_the_key_is_taken_is_put_off_too() {
+fn a_waiting_add_is_delayed_too_when_the_key_is_taken() {
     let (queue, clock) = delaying();
     queue.add_after("a", 12 * SECOND);
     queue.add_after("b", 12 * SECOND);
@@ -162,7 +162,7 @@ fn a_ready_key_stays_ready_however_long_it_is_not_taken() {
 }
 
 #[test]
-fn what_a_guard_wants_again_waits_for_the_interval() {
+fn a_key_that_its_guard_requeues_waits_for_the_interval() {
     let (queue, clock) = delaying();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -179,7 +179,7 @@ fn what_a_guard_wants_again_waits_for_the_interval() {
 }
 
 #[test]
-fn a_guard_that_held_its_key_for_the_interval_requeues_at_once() {
+fn a_guard_that_held_its_key_for_the_interval_requeues_immediately() {
     let (queue, clock) = delaying();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -308,7 +308,7 @@ fn a_shutdown_hands_out_what_is_ready_and_drops_what_waits() {
 }
 
 #[test]
-fn a_drain_works_off_what_is_ready_and_answers_what_waits_for_its_interval() {
+fn a_drain_processes_ready_keys_and_returns_those_that_wait_for_their_interval() {
     let (queue, clock) = after_a_run();
     clock.advance(SECOND);
     for key in ["a", "b", "c"] {
@@ -344,9 +344,9 @@ fn a_drain_runs_again_what_was_held_for_its_interval() {
     assert_eq!(drain.wait().ready, ["a"]);
 }
 
-/// Somebody else adds to the queue below; no add of ours could put that off.
+/// Another owner adds to the inner queue directly, so no add here could delay the key.
 #[test]
-fn over_a_queue_of_your_own_what_comes_too_soon_is_put_off_as_it_is_taken() {
+fn over_a_custom_queue_a_key_that_comes_too_soon_is_delayed_when_it_is_taken() {
     let clock = ManualClock::new();
     let inner = Queue::new();
     let options = Options::new().clock(&clock).min_interval(INTERVAL);
@@ -360,7 +360,7 @@ fn over_a_queue_of_your_own_what_comes_too_soon_is_put_off_as_it_is_taken() {
     assert_eq!(queue.try_get().unwrap().done_into_key(), "b", "the next that may run");
     comes_after(&queue, &clock, INTERVAL);
     queue.try_get().expect_err("the two adds were merged");
-    // The waiter whose key was put off goes on waiting.
+    // The waiter whose key was delayed continues to wait.
     inner.add("a");
     let mut getter = pin!(queue.get());
     assert!(poll(getter.as_mut()).is_pending());
@@ -369,7 +369,7 @@ fn over_a_queue_of_your_own_what_comes_too_soon_is_put_off_as_it_is_taken() {
 }
 
 #[test]
-fn over_a_queue_of_your_own_what_comes_too_soon_as_it_stops_is_not_lost() {
+fn over_a_custom_queue_a_key_that_comes_too_soon_during_shutdown_is_not_lost() {
     for drains in [false, true] {
         let clock = ManualClock::new();
         let inner = Queue::new();
@@ -383,7 +383,7 @@ fn over_a_queue_of_your_own_what_comes_too_soon_as_it_stops_is_not_lost() {
             assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
             assert_eq!(drain.wait().waiting, [("a", INTERVAL)]);
         } else {
-            // By its other owner: what would wait could not come back.
+            // Shut down by its other owner: a waiting key could not come back.
             inner.shut_down();
             assert_eq!(queue.try_get().unwrap().done_into_key(), "a");
         }
@@ -417,7 +417,7 @@ fn what_is_remembered_of_runs_is_forgotten_after_the_interval() {
     queue.status("another");
     assert_eq!(kept(), 100);
     clock.advance(Duration::from_nanos(1));
-    // A little with every call: enough, as no call remembers more than one.
+    // A few with every call, which is enough because no call records more than one.
     for calls in 1.. {
         let before = kept();
         queue.status("another");
@@ -480,7 +480,7 @@ fn only_delayed_and_rate_limited_adds_count_as_retries() {
     assert_eq!((metrics().retries, metrics().waiting), (2, 1));
 }
 
-/// The same through the trait that layers above use.
+/// The same through the trait that outer layers use.
 #[test]
 fn an_add_by_a_layer_above_waits_too() {
     let (queue, _clock) = after_a_run();

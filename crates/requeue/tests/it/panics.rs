@@ -1,5 +1,5 @@
-//! Panics in other people's code: handlers, keys, orders, wakers, inner queues.
-//! Neither the queue nor other queues' timers come to harm.
+//! Panics in foreign code: handlers, keys, orders, wakers, inner queues. They damage neither
+//! the queue nor the timers of other queues.
 
 use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, Remains, StopMode, Taken};
 use requeue::{TryGetError, Waiter, WorkQueue};
@@ -16,20 +16,20 @@ use std::time::Duration;
 const FOREVER: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A key that panics where it is told to.
+/// A key that panics in the selected operations.
 #[derive(Default)]
-struct Touchy {
+struct PanickingKey {
     name: &'static str,
     on_hash: Arc<AtomicBool>,
     on_eq: Arc<AtomicBool>,
     on_clone: Arc<AtomicBool>,
 }
 
-fn touchy(name: &'static str) -> Touchy {
-    Touchy { name, ..Touchy::default() }
+fn key_named(name: &'static str) -> PanickingKey {
+    PanickingKey { name, ..PanickingKey::default() }
 }
 
-impl Hash for Touchy {
+impl Hash for PanickingKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         assert!(!self.on_hash.load(SeqCst), "hash of {}", self.name);
         // All alike, so that they are compared.
@@ -37,19 +37,19 @@ impl Hash for Touchy {
     }
 }
 
-impl PartialEq for Touchy {
+impl PartialEq for PanickingKey {
     fn eq(&self, other: &Self) -> bool {
         assert!(!self.on_eq.load(SeqCst) && !other.on_eq.load(SeqCst), "eq of {}", self.name);
         self.name == other.name
     }
 }
 
-impl Eq for Touchy {}
+impl Eq for PanickingKey {}
 
-impl Clone for Touchy {
+impl Clone for PanickingKey {
     fn clone(&self) -> Self {
         assert!(!self.on_clone.load(SeqCst), "clone of {}", self.name);
-        Touchy {
+        PanickingKey {
             name: self.name,
             on_hash: Arc::clone(&self.on_hash),
             on_eq: Arc::clone(&self.on_eq),
@@ -62,7 +62,7 @@ fn panics<T>(f: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }
 
-fn names(queue: &Queue<Touchy>) -> Vec<&'static str> {
+fn names(queue: &Queue<PanickingKey>) -> Vec<&'static str> {
     std::iter::from_fn(|| queue.try_get().ok().map(|held| held.key().name)).collect()
 }
 
@@ -82,8 +82,8 @@ fn a_handler_that_panics_gives_its_key_back() {
 #[test]
 fn a_key_that_panics_in_hash_or_eq_is_not_added_and_harms_no_other() {
     let queue = Queue::new();
-    queue.add(touchy("a"));
-    let bad = touchy("b");
+    queue.add(key_named("a"));
+    let bad = key_named("b");
     for flag in [&bad.on_hash, &bad.on_eq] {
         flag.store(true, SeqCst);
         assert!(panics(|| queue.add(bad.clone())));
@@ -109,7 +109,7 @@ fn a_key_that_panics_in_clone_stays_where_it_was() {
         }
     }
     for queue in [Queue::new(), Queue::with_order(Fifo(Default::default()), Options::new())] {
-        let key = touchy("a");
+        let key = key_named("a");
         let on_clone = Arc::clone(&key.on_clone);
         queue.add(key);
         on_clone.store(true, SeqCst);
@@ -124,14 +124,14 @@ trait Free {
     fn snapshot_is_free_of_holds(&self) -> bool;
 }
 
-impl Free for Queue<Touchy> {
+impl Free for Queue<PanickingKey> {
     /// Without cloning a key.
     fn snapshot_is_free_of_holds(&self) -> bool {
-        !self.status(&touchy("a")).held
+        !self.status(&key_named("a")).held
     }
 }
 
-/// Its run is noted after the queue below has let go of it.
+/// Its run is recorded after the inner queue has released the key.
 #[test]
 fn a_key_that_panics_as_its_run_begins_stays_ready() {
     let inner = Queue::new();
@@ -140,11 +140,11 @@ fn a_key_that_panics_as_its_run_begins_stays_ready() {
         [DelayingQueue::with(paced()), DelayingQueue::over(Arc::new(inner.clone()), paced())]
     {
         // Another that ran, for the next to be compared with.
-        queue.add(touchy("first"));
+        queue.add(key_named("first"));
         queue.try_get().unwrap().done();
-        let key = touchy("a");
+        let key = key_named("a");
         let on_eq = Arc::clone(&key.on_eq);
-        queue.add(touchy("b"));
+        queue.add(key_named("b"));
         queue.add(key);
         on_eq.store(true, SeqCst);
         let held = queue.get_many(2).wait();
@@ -155,13 +155,13 @@ fn a_key_that_panics_as_its_run_begins_stays_ready() {
         on_eq.store(false, SeqCst);
         assert_eq!(queue.len(), 1);
         assert_eq!(queue.try_get().unwrap().key().name, "a");
-        assert_eq!(queue.add(touchy("a")), Added::Waiting);
+        assert_eq!(queue.add(key_named("a")), Added::Waiting);
     }
 }
 
-/// It is compared with others as it is put off, and not as it is made ready.
+/// The key is compared with others when it is delayed, but not when it becomes ready.
 #[test]
-fn a_key_that_panics_as_its_holder_puts_it_off_is_ready_again() {
+fn a_key_that_panics_as_its_holder_delays_it_is_ready_again() {
     let options = || Options::new().clock(ManualClock::new());
     let paced = || options().min_interval(SECOND);
     let queues = [
@@ -171,8 +171,8 @@ fn a_key_that_panics_as_its_holder_puts_it_off_is_ready_again() {
         (DelayingQueue::over(Arc::new(Queue::new()), paced()), true),
     ];
     for (queue, at_once) in queues {
-        queue.add_after(touchy("first"), SECOND);
-        let key = touchy("a");
+        queue.add_after(key_named("first"), SECOND);
+        let key = key_named("a");
         let on_eq = Arc::clone(&key.on_eq);
         queue.add(key);
         let held = queue.try_get().unwrap();
@@ -196,29 +196,29 @@ fn fails() -> ! {
 }
 
 #[test]
-fn a_waker_that_panics_passes_its_turn_on() {
+fn if_a_waker_panics_the_next_waiter_is_woken() {
     let queue = Queue::new();
     let bad = Waker::from(Arc::new(PanickingWaker(fails)));
     let mut first = pin!(queue.get());
     assert!(first.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
     std::thread::scope(|scope| {
         let second = scope.spawn(|| queue.get().wait_timeout(FOREVER).map(|held| *held.key()));
-        // Until the second waits too, the wake-up has nowhere to go; then it gets there.
+        // Until the second getter waits too, there is no other waiter to wake.
         assert_eq!(queue.add("a"), Added::Queued);
         assert_eq!(second.join().unwrap().unwrap(), "a");
     });
 }
 
 #[test]
-fn a_key_that_panics_as_it_falls_due_is_alone_in_that() {
+fn a_key_that_panics_as_it_falls_due_harms_no_other() {
     let clock = ManualClock::new();
     let queue = DelayingQueue::with(Options::new().clock(&clock));
     let other = DelayingQueue::with(Options::new().clock(&clock));
-    let key = touchy("a");
+    let key = key_named("a");
     let on_eq = Arc::clone(&key.on_eq);
-    queue.add(touchy("ready"));
+    queue.add(key_named("ready"));
     queue.add_after(key, SECOND);
-    queue.add_after(touchy("b"), SECOND);
+    queue.add_after(key_named("b"), SECOND);
     other.add_after("other", SECOND);
     on_eq.store(true, SeqCst);
     clock.advance(SECOND);
@@ -226,10 +226,10 @@ fn a_key_that_panics_as_it_falls_due_is_alone_in_that() {
     assert_eq!((queue.len(), queue.waiting(), other.len()), (2, 0, 1));
 }
 
-/// An inner queue that cannot take what it is given.
-struct Broken(fn() -> !);
+/// An inner queue that panics on every add.
+struct PanickingQueue(fn() -> !);
 
-impl WorkQueue for Broken {
+impl WorkQueue for PanickingQueue {
     type Key = &'static str;
     fn add(&self, _: &'static str) -> Added {
         self.0()
@@ -254,20 +254,20 @@ impl WorkQueue for Broken {
 #[test]
 fn an_inner_queue_that_panics_harms_no_other_queue_on_the_manual_clock() {
     let clock = ManualClock::new();
-    let broken = DelayingQueue::over(Arc::new(Broken(fails)), Options::new().clock(&clock));
+    let broken = DelayingQueue::over(Arc::new(PanickingQueue(fails)), Options::new().clock(&clock));
     let other = DelayingQueue::with(Options::new().clock(&clock));
     broken.add_after("a", SECOND);
     broken.add_after("b", SECOND);
     other.add_after("other", SECOND);
-    // The caller of `advance` is told, once everything due has been seen to.
+    // The caller of `advance` gets the panic after everything due has been processed.
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!((broken.waiting(), other.len()), (0, 1));
     assert_eq!(broken.drain(SECOND).wait(), Remains::default());
 }
 
 #[test]
-fn nor_on_the_timer_thread() {
-    let broken = DelayingQueue::over(Arc::new(Broken(fails)), Options::new());
+fn an_inner_queue_that_panics_harms_no_other_queue_on_the_timer_thread() {
+    let broken = DelayingQueue::over(Arc::new(PanickingQueue(fails)), Options::new());
     let panicking = DelayingQueue::<&str>::new();
     let other = DelayingQueue::new();
     let bad = Waker::from(Arc::new(PanickingWaker(fails)));
@@ -284,7 +284,7 @@ fn nor_on_the_timer_thread() {
 }
 
 #[test]
-fn nothing_that_can_be_asked_for_panics() {
+fn no_argument_makes_a_call_panic() {
     let clock = ManualClock::new();
     let queue = DelayingQueue::with(Options::new().clock(&clock));
     assert_eq!(queue.add_after("never", Duration::MAX), Added::Waiting);
@@ -317,7 +317,7 @@ fn a_waker_that_panics_at_a_drains_limit_is_not_called_again() {
         let bad = Waker::from(Arc::new(PanickingWaker(fails)));
         assert!(drain.as_mut().poll(&mut Context::from_waker(&bad)).is_pending());
         clock.advance(SECOND);
-        // On the system clock another queue's timers go on.
+        // On the system clock, the timers of another queue continue.
         let other = DelayingQueue::new();
         other.add_after("b", Duration::from_millis(2));
         assert_eq!(*other.get().wait_timeout(FOREVER).unwrap().key(), "b");
@@ -356,7 +356,7 @@ fn a_payload_that_panics_when_dropped_ends_neither_an_add_nor_the_timer_thread()
     let mut drain = pin!(other.drain(Duration::from_millis(10)));
     let _pending = drain.as_mut().poll(&mut context);
     // And an inner queue that is called by it.
-    let broken = DelayingQueue::over(Arc::new(Broken(bombs)), Options::new());
+    let broken = DelayingQueue::over(Arc::new(PanickingQueue(bombs)), Options::new());
     broken.add_after("c", Duration::from_micros(1));
 
     let later = DelayingQueue::new();
@@ -369,26 +369,26 @@ fn a_payload_that_panics_when_dropped_ends_neither_an_add_nor_the_timer_thread()
 #[test]
 fn a_clone_that_panics_in_a_batch_loses_no_hold() {
     let queue = Queue::new();
-    let bad = touchy("b");
+    let bad = key_named("b");
     let on_clone = Arc::clone(&bad.on_clone);
-    queue.add(touchy("a"));
+    queue.add(key_named("a"));
     queue.add(bad);
     on_clone.store(true, SeqCst);
     assert_eq!(queue.get_many(2).wait().len(), 1, "the first, and the second stays");
     assert!(panics(|| queue.get_many(2).wait().len()), "who comes next meets the panic");
     on_clone.store(false, SeqCst);
     assert_eq!(names(&queue), ["b"]);
-    assert!(!queue.status(&touchy("a")).held);
+    assert!(!queue.status(&key_named("a")).held);
 }
 
 #[test]
 fn a_clone_that_panics_in_next_leaves_the_key_to_another() {
     let queue = Queue::new();
-    let key = touchy("a");
+    let key = key_named("a");
     let on_clone = Arc::clone(&key.on_clone);
     queue.add(key);
     let held = queue.try_get().unwrap();
-    queue.add(touchy("a"));
+    queue.add(key_named("a"));
     let woken = Arc::new(Woken::default());
     let mut other = pin!(queue.get());
     let waker = Waker::from(Arc::clone(&woken));
@@ -414,10 +414,10 @@ fn a_clone_that_panics_as_a_drain_ends_loses_nothing() {
     let clock = ManualClock::new();
     let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
     let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
-    let key = touchy("a");
+    let key = key_named("a");
     let on_clone = Arc::clone(&key.on_clone);
     queue.add(key);
-    queue.add(touchy("b"));
+    queue.add(key_named("b"));
     let held = queue.try_get().unwrap();
     on_clone.store(true, SeqCst);
     assert!(panics(|| drop(queue.drain(Duration::ZERO).wait())), "a held key is cloned");
@@ -429,19 +429,19 @@ fn a_clone_that_panics_as_a_drain_ends_loses_nothing() {
 }
 
 #[test]
-fn a_clone_that_panics_as_failed_keys_are_answered_leaves_them_waiting() {
+fn a_clone_that_panics_as_failed_keys_are_returned_leaves_them_waiting() {
     let clock = ManualClock::new();
     let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
     let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
-    let key = touchy("a");
+    let key = key_named("a");
     let on_clone = Arc::clone(&key.on_clone);
-    queue.add_rate_limited(touchy("b"));
+    queue.add_rate_limited(key_named("b"));
     queue.add_rate_limited(key);
     on_clone.store(true, SeqCst);
     assert!(panics(|| drop(queue.drain(Duration::ZERO).wait())));
     on_clone.store(false, SeqCst);
     assert_eq!(queue.waiting(), 2);
-    assert!(queue.cancel(&touchy("a")).waiting && queue.cancel(&touchy("b")).waiting);
+    assert!(queue.cancel(&key_named("a")).waiting && queue.cancel(&key_named("b")).waiting);
     assert_eq!(queue.waiting(), 0);
 }
 

@@ -101,7 +101,7 @@ fn names_types_labels_and_bounds_are_those_of_kubernetes() {
 }
 
 #[test]
-fn what_kubernetes_components_report_is_reported_too() {
+fn every_metric_of_kubernetes_components_is_exported() {
     let exposed = parse(&exposition());
     for &(name, kind) in COMPONENT_BASE {
         let metric = &exposed[name];
@@ -133,7 +133,7 @@ fn every_run_of_a_worker_is_in_the_text() {
 }
 
 #[test]
-fn the_dashboard_asks_for_all_that_is_exposed_and_for_nothing_else() {
+fn the_dashboard_queries_exactly_the_exported_metrics() {
     let text = exposition();
     let samples: BTreeSet<&str> = text.lines().filter_map(|line| line.split('{').next()).collect();
     let dashboard = document("docs/grafana/requeue.json");

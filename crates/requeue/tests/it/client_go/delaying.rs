@@ -20,7 +20,7 @@ fn a_delayed_key_is_ready_when_its_time_comes_and_only_then() {
 
 /// client-go: TestDeduping.
 #[test]
-fn a_later_time_does_not_put_off_a_key_that_waits() {
+fn a_later_time_does_not_delay_a_waiting_key() {
     let (clock, queue) = delaying();
     assert_eq!(queue.add_after("foo", millis(50)), Added::Waiting);
     assert_eq!(queue.add_after("foo", millis(70)), Added::Coalesced);
@@ -34,7 +34,7 @@ fn a_later_time_does_not_put_off_a_key_that_waits() {
 
 /// client-go: TestDeduping.
 #[test]
-fn a_sooner_time_brings_forward_a_key_that_waits() {
+fn an_earlier_time_replaces_that_of_a_waiting_key() {
     let (clock, queue) = delaying();
     assert_eq!(queue.add_after("foo", millis(50)), Added::Waiting);
     assert_eq!(queue.add_after("foo", millis(30)), Added::Waiting);

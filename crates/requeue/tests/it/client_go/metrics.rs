@@ -66,7 +66,7 @@ fn a_held_key_is_unfinished_work_from_the_moment_it_was_taken() {
 
 /// client-go: TestMetricShutdown.
 #[test]
-fn a_queue_that_reports_has_no_timer_to_stop_and_goes_on_answering_after_a_shutdown() {
+fn a_queue_with_metrics_has_no_timer_and_still_reports_after_a_shutdown() {
     let (clock, metrics, queue) = reporting().unwrap();
     queue.add("foo");
     let held = queue.try_get().unwrap();

@@ -134,7 +134,7 @@ fn a_key_added_while_held_runs_again_after_done() {
 
 /// client-go: TestCollapse.
 #[test]
-fn a_key_added_twice_runs_once_and_the_order_is_told() {
+fn a_key_added_twice_runs_once_and_the_order_is_notified() {
     let order = Touches::default();
     let touched = Arc::clone(&order.touched);
     let queue = Queue::with_order(order, Options::new());
@@ -158,13 +158,13 @@ fn a_key_added_twice_while_held_is_for_the_next_worker_once_after_done() {
     assert_eq!(queue.add("foo"), Added::Rerun);
     assert_eq!(queue.add("foo"), Added::Coalesced);
 
-    let bell = Arc::new(Bell::default());
+    let flag = Arc::new(WakeFlag::default());
     let mut get = queue.get();
-    assert!(bell.poll(&mut get).is_pending());
-    assert!(!bell.has_rung());
+    assert!(flag.poll(&mut get).is_pending());
+    assert!(!flag.was_woken());
     held.done();
-    assert!(bell.has_rung());
-    let Poll::Ready(Some(next)) = bell.poll(&mut get) else { panic!("it was done") };
+    assert!(flag.was_woken());
+    let Poll::Ready(Some(next)) = flag.poll(&mut get) else { panic!("it was done") };
     assert_eq!(*next.key(), "foo");
     next.done();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -177,16 +177,16 @@ fn a_key_added_twice_while_held_is_for_the_next_worker_once_after_done() {
 fn a_drain_ends_when_the_last_held_key_is_done() {
     let queue = foo_and_bar();
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
-    let bell = Arc::new(Bell::default());
+    let flag = Arc::new(WakeFlag::default());
     let mut drain = queue.shut_down_with_drain();
-    assert!(bell.poll(&mut drain).is_pending());
+    assert!(flag.poll(&mut drain).is_pending());
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
     first.done();
-    assert!(!bell.has_rung());
-    assert!(bell.poll(&mut drain).is_pending());
+    assert!(!flag.was_woken());
+    assert!(flag.poll(&mut drain).is_pending());
     second.done();
-    assert!(bell.has_rung());
-    assert!(bell.poll(&mut drain).is_ready());
+    assert!(flag.was_woken());
+    assert!(flag.poll(&mut drain).is_ready());
 }
 
 /// client-go: TestQueueDrainageUsingShutDownWithDrain.
@@ -223,12 +223,12 @@ fn a_plain_shutdown_does_not_wait_for_held_keys() {
 fn a_plain_shutdown_ends_a_drain_although_keys_are_held() {
     let queue = foo_and_bar();
     let _held = (queue.try_get().unwrap(), queue.try_get().unwrap());
-    let bell = Arc::new(Bell::default());
+    let flag = Arc::new(WakeFlag::default());
     let mut drain = queue.shut_down_with_drain();
-    assert!(bell.poll(&mut drain).is_pending());
+    assert!(flag.poll(&mut drain).is_pending());
     queue.shut_down();
-    assert!(bell.has_rung());
-    assert!(bell.poll(&mut drain).is_ready());
+    assert!(flag.was_woken());
+    assert!(flag.poll(&mut drain).is_ready());
     assert_eq!(queue.snapshot().held.len(), 2);
 }
 
@@ -239,22 +239,22 @@ fn a_key_added_while_held_still_runs_again_in_a_drain() {
     queue.add("foo");
     let held = queue.try_get().unwrap();
     queue.add("foo");
-    let bell = Arc::new(Bell::default());
+    let flag = Arc::new(WakeFlag::default());
     let mut drain = queue.shut_down_with_drain();
-    assert!(bell.poll(&mut drain).is_pending());
+    assert!(flag.poll(&mut drain).is_pending());
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
     held.done();
     let again = queue.try_get().unwrap();
     assert_eq!(*again.key(), "foo");
     again.done();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
-    assert!(bell.has_rung());
-    assert!(bell.poll(&mut drain).is_ready());
+    assert!(flag.was_woken());
+    assert!(flag.poll(&mut drain).is_ready());
 }
 
 /// client-go: TestGarbageCollection.
 #[test]
-fn a_queue_lets_go_of_a_key_that_is_done() {
+fn a_queue_drops_a_key_that_is_done() {
     let key: Arc<str> = Arc::from("hello");
     let weak = Arc::downgrade(&key);
     let queue = Queue::new();
@@ -295,10 +295,10 @@ impl Order<&'static str> for Touches {
 
 /// A waker that remembers whether it was called.
 #[derive(Default)]
-struct Bell(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Bell {
-    fn has_rung(&self) -> bool {
+impl WakeFlag {
+    fn was_woken(&self) -> bool {
         self.0.load(SeqCst)
     }
 
@@ -308,7 +308,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, SeqCst);
     }

@@ -6,7 +6,7 @@ use requeue::{Added, ManualClock, Options, RateLimitingQueue};
 
 /// client-go: TestRateLimitingQueue.
 #[test]
-fn a_failed_key_is_ready_again_after_the_delay_that_the_limiter_answers() {
+fn a_failed_key_is_ready_again_after_the_limiters_delay() {
     let (clock, queue) = doubling();
     for (key, delay) in [("one", 1), ("one", 2), ("two", 1), ("two", 2)] {
         let limited = queue.add_rate_limited(key);

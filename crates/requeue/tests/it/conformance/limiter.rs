@@ -11,7 +11,7 @@ use std::time::Duration;
 
 type Boxed = Box<dyn RateLimiter<String>>;
 
-/// By the package's own default where the trace was.
+/// Uses the package's own default constructor if the trace did.
 pub(crate) fn build(tree: Tree) -> Boxed {
     let nanos = Duration::from_nanos;
     match tree {
@@ -35,32 +35,32 @@ pub(crate) fn build(tree: Tree) -> Boxed {
     }
 }
 
-/// What a queue's limiter was asked and answered, in nanoseconds.
+/// The delays that a queue's limiter returned, in nanoseconds.
 #[derive(Default, Clone)]
-pub(crate) struct Asked(Arc<Mutex<Vec<i64>>>);
+pub(crate) struct RecordedDelays(Arc<Mutex<Vec<i64>>>);
 
-impl Asked {
-    /// The same limiter, listened to.
-    pub(crate) fn listen(&self, limiter: Boxed) -> impl RateLimiter<String> + use<> {
-        Listener { limiter, asked: self.clone() }
+impl RecordedDelays {
+    /// Wraps a limiter and records its delays.
+    pub(crate) fn record(&self, limiter: Boxed) -> impl RateLimiter<String> + use<> {
+        RecordingLimiter { limiter, delays: self.clone() }
     }
 
-    /// The answers since this was last called.
+    /// Returns the delays since the last call.
     pub(crate) fn take(&self) -> Vec<i64> {
         std::mem::take(&mut *self.0.lock().expect("nobody panics with the lock held"))
     }
 }
 
-struct Listener {
+struct RecordingLimiter {
     limiter: Boxed,
-    asked: Asked,
+    delays: RecordedDelays,
 }
 
-impl RateLimiter<String> for Listener {
+impl RateLimiter<String> for RecordingLimiter {
     fn when(&mut self, key: &String, failures: u32, now: Moment) -> Duration {
         let delay = self.limiter.when(key, failures, now);
-        let mut asked = self.asked.0.lock().expect("nobody panics with the lock held");
-        asked.push(delay.as_nanos() as i64);
+        let mut delays = self.delays.0.lock().expect("nobody panics with the lock held");
+        delays.push(delay.as_nanos() as i64);
         delay
     }
 

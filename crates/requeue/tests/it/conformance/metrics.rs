@@ -1,7 +1,7 @@
-//! What a named queue reports, in client-go's terms.
+//! The metrics of a named queue, in client-go's terms.
 //!
-//! client-go refreshes two of its gauges at ticks of 500 ms and stops at shutdown; ours
-//! are exact whenever they are read. So they are read at those ticks.
+//! client-go refreshes two of its gauges at ticks of 500 ms and stops at shutdown. requeue's
+//! gauges are exact whenever they are read, so the replay reads them at those ticks.
 
 use super::trace::Measured;
 use requeue::{QueueMetrics, Snapshot};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How often client-go refreshes its gauges of unfinished work.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// As Go's `Duration.Seconds`: whole seconds and the rest, added as floats.
+/// Converts like Go's `Duration.Seconds`: whole seconds and the rest, added as floats.
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs() as f64 + f64::from(duration.subsec_nanos()) / 1e9
 }
@@ -24,7 +24,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// client-go's gauges are refreshed.
+    /// Simulates a refresh of client-go's gauges.
     pub(crate) fn tick(&mut self, metrics: &QueueMetrics, snapshot: &Snapshot<String>) {
         let ages = snapshot.held.iter().filter_map(|held| held.held_for);
         let ages: Vec<Duration> = ages.collect();
@@ -34,7 +34,7 @@ impl Sampler {
         self.longest = seconds(metrics.longest_running);
     }
 
-    /// What client-go's provider saw in this step; `None` if nothing changed.
+    /// Returns what client-go's provider saw in this step, or `None` if nothing changed.
     pub(crate) fn measure(&mut self, metrics: QueueMetrics) -> Option<Measured> {
         let observed = |now: &requeue::Histogram, before: &requeue::Histogram| {
             assert!(now.count() - before.count() <= 1, "a step observes one at the most");

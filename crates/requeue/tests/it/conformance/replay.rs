@@ -1,6 +1,6 @@
-//! Traces of queues.
+//! Replays the traces of queues.
 
-use super::limiter::Asked;
+use super::limiter::RecordedDelays;
 use super::metrics::{Sampler, TICK};
 use super::trace::{Got, Step};
 use requeue::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// The calls that a trace makes, on whichever queue.
+/// The calls of a trace, on any queue type.
 pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
     fn get(&self) -> Get<'_, Self>;
     fn try_get(&self) -> Result<Held<'_, Self>, TryGetError>;
@@ -34,7 +34,7 @@ pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
         None
     }
 
-    /// Whether the traces may end a hold that nobody has.
+    /// Whether the traces may end a hold that does not exist.
     const TAKES_STRAY_DONE: bool = false;
 }
 
@@ -91,7 +91,7 @@ subject!(PriorityQueue {
     const TAKES_STRAY_DONE: bool = true;
 });
 
-/// A future that is polled only when it was woken: a lost wake-up fails the replay.
+/// A future that is polled only after it was woken: a lost wake-up fails the replay.
 struct Parked<F> {
     future: Pin<Box<F>>,
     woken: Arc<Flag>,
@@ -119,31 +119,31 @@ impl<F: Future> Parked<F> {
     }
 }
 
-/// A queue in the middle of a trace.
-struct World<'q, Q: Subject> {
+/// The state of a replay: a queue in the middle of a trace.
+struct Replay<'q, Q: Subject> {
     queue: &'q Q,
     clock: &'q ManualClock,
     held: Vec<Held<'q, Q>>,
     parked: Option<Parked<Get<'q, Q>>>,
-    /// What a parked get answered in this step.
+    /// The result of a parked `get` that returned in this step.
     woke: Option<Got>,
-    /// `None`: it has returned.
+    /// `None` if it has returned.
     drains: Vec<Option<Parked<ShutDownWithDrain<'q, Q>>>>,
     sampler: Sampler,
-    asked: &'q Asked,
+    delays: &'q RecordedDelays,
 }
 
 pub(crate) fn replay<Q: Subject>(
     queue: &Q,
     clock: &ManualClock,
-    asked: &Asked,
+    delays: &RecordedDelays,
     steps: &[Step],
 ) -> Result<(), String> {
     let (held, drains, sampler) = (Vec::new(), Vec::new(), Sampler::default());
     let (parked, woke) = (None, None);
-    let mut world = World { queue, clock, held, parked, woke, drains, sampler, asked };
+    let mut replay = Replay { queue, clock, held, parked, woke, drains, sampler, delays };
     for (number, step) in steps.iter().enumerate() {
-        let result = world.act(step).and_then(|()| world.compare(step));
+        let result = replay.act(step).and_then(|()| replay.compare(step));
         result.map_err(|error| format!("step {number}: {error}\n  {step:?}"))?;
     }
     Ok(())
@@ -153,7 +153,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, theirs: T) -> Res
     if ours == theirs { Ok(()) } else { Err(format!("{what} is {ours:?}, not {theirs:?}")) }
 }
 
-/// In Go no delay is 0, and one below 0 is now, whatever the limiter answers.
+/// In Go, 0 means no delay, and a negative delay means now, whatever the limiter returns.
 fn options(step: &Step) -> AddOptions {
     let mut options = AddOptions::new().priority(step.priority.unwrap_or(0));
     if let Some(ns) = step.ns.filter(|&ns| ns != 0) {
@@ -162,8 +162,8 @@ fn options(step: &Step) -> AddOptions {
     if step.rate_limited { options.rate_limited() } else { options }
 }
 
-impl<Q: Subject> World<'_, Q> {
-    /// Does the step, and checks its answer.
+impl<Q: Subject> Replay<'_, Q> {
+    /// Executes the step and checks its result.
     fn act(&mut self, step: &Step) -> Result<(), String> {
         let queue = self.queue;
         let key = step.key.clone().unwrap_or_default();
@@ -214,8 +214,8 @@ impl<Q: Subject> World<'_, Q> {
         Ok(())
     }
 
-    /// From tick to tick, for the gauges that client-go refreshes there; and from due time to
-    /// due time, where a parked get takes the first key that falls due, and not the best of
+    /// Advances from tick to tick, because client-go refreshes gauges there, and from due time
+    /// to due time, because a parked `get` takes the first key that falls due, not the best of
     /// all that do.
     fn advance(&mut self, mut by: Duration) {
         while !by.is_zero() {
@@ -253,7 +253,7 @@ impl<Q: Subject> World<'_, Q> {
 
     /// Compares the state after the step.
     fn compare(&mut self, step: &Step) -> Result<(), String> {
-        // A drain is let go before a getter runs on, as where it was recorded.
+        // A drain returns before a getter continues, as in the recording.
         for drain in &mut self.drains {
             if drain.as_mut().is_some_and(|drain| drain.poll().is_ready()) {
                 *drain = None;
@@ -264,7 +264,7 @@ impl<Q: Subject> World<'_, Q> {
         }
         let woke = self.woke.take();
         expect("woke", &woke, &step.woke)?;
-        expect("the limiter's answers", self.asked.take(), step.when_ns.clone())?;
+        expect("the limiter's delays", self.delays.take(), step.when_ns.clone())?;
         expect("len", Some(self.queue.len()), step.len)?;
         let drained: Vec<bool> = self.drains.iter().map(Option::is_none).collect();
         expect("drained", &drained, &step.drained)?;

@@ -37,7 +37,7 @@ pub(crate) struct Step {
     #[serde(default)]
     pub(crate) drained: Vec<bool>,
     pub(crate) m: Option<Measured>,
-    // Of the priority kind.
+    // Fields of the priority kind.
     #[serde(default)]
     pub(crate) keys: Vec<String>,
     pub(crate) priority: Option<i32>,
@@ -45,7 +45,7 @@ pub(crate) struct Step {
     pub(crate) rate_limited: bool,
 }
 
-/// The answer of a get.
+/// The result of a `get`.
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Got {
@@ -55,11 +55,11 @@ pub(crate) struct Got {
     pub(crate) priority: Option<i32>,
 }
 
-/// The metrics after a step, and what was observed during it.
+/// The metrics after a step, and the observations during it.
 #[derive(Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
-    /// Below 0 after a stray `done`.
+    /// Negative after a stray `done`.
     pub(crate) depth: i64,
     pub(crate) adds: u64,
     pub(crate) retries: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Measured {
     pub(crate) work: Vec<f64>,
 }
 
-/// A limiter of limiters.
+/// A tree of limiters.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Tree {
