@@ -32,7 +32,7 @@ fn key_named(name: &'static str) -> PanickingKey {
 impl Hash for PanickingKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         assert!(!self.on_hash.load(SeqCst), "hash of {}", self.name);
-        // All alike, so that they are compared.
+        // All equal, so that keys are compared.
         0.hash(state);
     }
 }
@@ -445,7 +445,7 @@ fn a_clone_that_panics_as_failed_keys_are_returned_leaves_them_waiting() {
     assert_eq!(queue.waiting(), 0);
 }
 
-/// An order that panics when it is told to, and otherwise is last in, first out.
+/// A last in, first out order that panics while the flag is set.
 struct TouchyOrder(Vec<requeue::Slot>, Arc<AtomicBool>);
 
 impl<K> requeue::Order<K> for TouchyOrder {
@@ -463,17 +463,17 @@ impl<K> requeue::Order<K> for TouchyOrder {
 }
 
 #[test]
-fn an_order_that_panics_loses_a_key_at_the_most_and_no_drain() {
+fn an_order_that_panics_loses_at_most_one_key_and_no_drain() {
     let fail = Arc::new(AtomicBool::new(false));
     let queue = Queue::with_order(TouchyOrder(Vec::new(), Arc::clone(&fail)), Options::new());
-    // In a cancel: the key is gone, and can be added anew.
+    // In a cancel: the key is removed and can be added again.
     queue.add("a");
     fail.store(true, SeqCst);
     assert!(panics(|| queue.cancel("a")));
     fail.store(false, SeqCst);
     assert_eq!(queue.len(), 0);
     assert_eq!(queue.add("a"), Added::Queued);
-    // In the done of a key that was to run again: the drain ends all the same.
+    // In the done of a key that was to run again: the drain still ends.
     let held = queue.try_get().unwrap();
     queue.add("a");
     std::thread::scope(|scope| {

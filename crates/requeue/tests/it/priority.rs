@@ -1,5 +1,5 @@
-//! The priority queue where its traces end: shutdown, drain, ageing, and panics in
-//! other people's code.
+//! The behaviour of the priority queue that no trace covers: shutdown, drain, ageing, and
+//! panics in foreign code.
 
 use requeue::limiter::{Bucket, ExponentialFailure, RateLimiter};
 use requeue::{AddOptions, Added, ManualClock, Metrics, Moment, Options, PriorityQueue, Remains};
@@ -39,9 +39,9 @@ fn panics<T>(f: impl FnOnce() -> T) -> bool {
 
 /// Counts how often it was woken.
 #[derive(Default)]
-struct Woken(AtomicU32);
+struct WakeCount(AtomicU32);
 
-impl Wake for Woken {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
@@ -86,11 +86,11 @@ fn a_shutdown_with_drain_waits_until_no_key_is_held() {
 }
 
 #[test]
-fn a_drain_works_off_what_is_ready_and_answers_what_is_not() {
+fn a_drain_processes_ready_keys_and_returns_the_others() {
     let (queue, clock) = queue();
     queue.add_many(["a", "b", "c"], AddOptions::new());
     queue.add_after("late", 5 * SECOND);
-    queue.add_after("c", SECOND); // ready: it takes no notice
+    queue.add_after("c", SECOND); // already ready: no effect
     let mut drain = pin!(queue.drain(LIMIT));
     assert_eq!(queue.add("new"), Added::Refused);
     clock.advance(SECOND);
@@ -118,7 +118,7 @@ fn a_key_that_waits_and_is_requeued_while_draining_is_kept_and_not_run() {
 }
 
 #[test]
-fn a_drain_at_its_limit_answers_what_is_held_and_to_run_again() {
+fn a_drain_at_its_limit_returns_held_keys_and_those_that_run_again() {
     let (queue, clock) = queue();
     queue.add_many(["a", "b"], AddOptions::new());
     let held = queue.try_get().unwrap();
@@ -171,7 +171,7 @@ fn what_is_added_while_a_key_is_held_is_for_the_next_run() {
 #[test]
 fn each_key_that_falls_due_wakes_a_getter() {
     let (queue, clock) = queue();
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut gets: Vec<_> = (0..3).map(|_| Box::pin(queue.get())).collect();
     for get in &mut gets {
@@ -187,7 +187,7 @@ fn each_key_that_falls_due_wakes_a_getter() {
 }
 
 #[test]
-fn the_limiter_is_not_asked_for_a_key_that_is_refused() {
+fn the_limiter_is_not_called_for_a_refused_key() {
     let (queue, _clock) = queue();
     queue.add("a");
     let held = queue.try_get().unwrap();
@@ -266,8 +266,8 @@ fn nothing_starves_with_ageing() {
         waited += SECOND;
         queue.add_with(key, priority(10));
     }
-    // Overtaken only by those that became ready less than 10 × 1 s after it: the tenth
-    // has the same rank and came later.
+    // It is overtaken only by keys that became ready less than 10 × 1 s after it: the tenth has
+    // the same rank and came later.
     assert_eq!(waited, 10 * SECOND);
 }
 
@@ -282,10 +282,10 @@ fn without_ageing_it_starves() {
     }
 }
 
-/// A limiter that panics where it is told to.
-struct Touchy(Arc<AtomicBool>);
+/// A limiter that panics while the flag is set.
+struct PanickingLimiter(Arc<AtomicBool>);
 
-impl<K> RateLimiter<K> for Touchy {
+impl<K> RateLimiter<K> for PanickingLimiter {
     fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
         assert!(!self.0.load(SeqCst), "the limiter panics");
         SECOND
@@ -296,7 +296,8 @@ impl<K> RateLimiter<K> for Touchy {
 fn a_limiter_that_panics_adds_nothing_and_ends_the_hold() {
     let bad = Arc::new(AtomicBool::new(true));
     let clock = ManualClock::new();
-    let queue = PriorityQueue::with(Touchy(Arc::clone(&bad)), Options::new().clock(&clock));
+    let queue =
+        PriorityQueue::with(PanickingLimiter(Arc::clone(&bad)), Options::new().clock(&clock));
     assert!(panics(|| queue.add_rate_limited("a")));
     assert_eq!((queue.status("a").failures, queue.waiting()), (0, 0));
     queue.add("a");
@@ -309,7 +310,7 @@ fn a_limiter_that_panics_adds_nothing_and_ends_the_hold() {
 }
 
 #[test]
-fn a_batch_that_panics_half_way_wakes_whom_it_had_a_key_for() {
+fn a_batch_that_panics_half_way_wakes_getters_for_the_keys_added_so_far() {
     let bad = Arc::new(AtomicBool::new(false));
     /// Panics when it is compared.
     #[derive(Clone, Debug)]
@@ -323,11 +324,11 @@ fn a_batch_that_panics_half_way_wakes_whom_it_had_a_key_for() {
     impl Eq for Bad {}
     impl std::hash::Hash for Bad {
         fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            0.hash(state); // all alike, so that they are compared
+            0.hash(state); // all equal, so that keys are compared
         }
     }
     let queue = PriorityQueue::new(Bucket::unlimited());
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut get = pin!(queue.get());
     assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

@@ -1,4 +1,4 @@
-//! What a scrape answers for queues whose every move is known.
+//! The exported text for queues with a known history.
 
 use prometheus::{Registry, TextEncoder};
 use requeue::limiter::ExponentialFailure;
@@ -7,7 +7,7 @@ use requeue::{ManualClock, Metrics, NameError, Options, Queue, RateLimitingQueue
 use std::time::Duration;
 
 #[test]
-fn every_move_of_a_key_is_in_the_text() -> Result<(), NameError> {
+fn every_change_of_a_key_is_in_the_text() -> Result<(), NameError> {
     let (clock, metrics) = (ManualClock::new(), Metrics::new());
     let backoff = ExponentialFailure::new(Duration::from_secs(1), Duration::from_secs(60));
     let options = Options::new().clock(&clock).metrics(&metrics, "orders")?;
@@ -62,7 +62,7 @@ fn every_move_of_a_key_is_in_the_text() -> Result<(), NameError> {
 }
 
 #[test]
-fn nothing_is_reported_by_nobody() {
+fn an_empty_registry_exports_nothing() {
     assert_eq!(Exporter::new(&Metrics::new()).text(), "");
 }
 
@@ -90,7 +90,7 @@ fn a_name_is_written_so_that_it_can_be_read_back() -> Result<(), NameError> {
 }
 
 #[test]
-fn a_registry_of_ones_own_answers_the_same_but_for_the_spelling_of_small_bounds()
+fn a_custom_registry_exports_the_same_except_for_the_spelling_of_small_bounds()
 -> Result<(), Box<dyn std::error::Error>> {
     let (clock, metrics) = (ManualClock::new(), Metrics::new());
     let options = |name| Options::new().clock(&clock).metrics(&metrics, name);

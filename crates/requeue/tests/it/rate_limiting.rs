@@ -1,4 +1,5 @@
-//! Failure counts and backoff against a model model, and what the guard says.
+//! Compares failure counts and backoff with a simple model, and checks the results of the
+//! guard.
 
 use proptest::prelude::*;
 use requeue::limiter::{Bucket, ExponentialFailure, FastSlow};
@@ -219,7 +220,7 @@ fn a_key_that_is_held_and_failed_is_kept_by_a_drain() {
 }
 
 #[test]
-fn a_limiter_that_answers_zero_queues_at_once() {
+fn a_limiter_that_returns_zero_makes_the_key_ready_immediately() {
     for limiter in
         [FastSlow::new(Duration::ZERO, SECOND, 2), FastSlow::new(Duration::ZERO, SECOND, 1)]
     {
@@ -241,7 +242,7 @@ fn a_bucket_counts_nothing() {
 }
 
 #[test]
-fn forgotten_forgets_are_bounded_by_number() {
+fn failure_counts_are_bounded_by_number() {
     let clock = ManualClock::new();
     let options = Options::new().clock(&clock).max_failing_keys(100);
     let queue = RateLimitingQueue::with(backoff(), options);
@@ -255,7 +256,7 @@ fn forgotten_forgets_are_bounded_by_number() {
 }
 
 #[test]
-fn forgotten_forgets_are_bounded_by_time() {
+fn failure_counts_are_bounded_by_time() {
     let (queue, clock) = queue(Options::new().forget_failures_after(60 * SECOND));
     queue.add_rate_limited("a");
     clock.advance(60 * SECOND - Duration::from_nanos(1));
@@ -321,7 +322,8 @@ fn a_queue_without_a_name_reports_nothing() {
     assert_eq!(queue.metrics(), None);
 }
 
-/// A zero delay once took another way than a longer one, past the drain's answer.
+/// Regression test: a zero delay took another code path than a longer one, and the drain lost
+/// the key.
 #[test]
 fn a_retry_without_delay_is_kept_by_a_drain_too() {
     for over_given in [false, true] {

@@ -1,5 +1,5 @@
-//! Keys and wakers that use the queue while it deals with them: nothing of theirs is
-//! woken or dropped with a lock held. Where it is, these tests hang.
+//! Keys and wakers that use the queue while the queue wakes or drops them. The queue never does
+//! so while it holds a lock; if it did, these tests would hang.
 
 use requeue::limiter::{ExponentialFailure, RateLimiter};
 use requeue::{
@@ -16,72 +16,72 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Look = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
+type QueueAccess = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
 
-/// A key that looks at its queue as it is dropped.
+/// A key that uses its queue when it is dropped.
 #[derive(Clone)]
-struct Nosy {
+struct ReentrantKey {
     name: u32,
-    look: Look,
+    access: QueueAccess,
 }
 
-impl Drop for Nosy {
+impl Drop for ReentrantKey {
     fn drop(&mut self) {
-        if let Some(look) = self.look.get() {
-            look();
+        if let Some(access) = self.access.get() {
+            access();
         }
     }
 }
 
-impl PartialEq for Nosy {
+impl PartialEq for ReentrantKey {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Nosy {}
+impl Eq for ReentrantKey {}
 
-impl Hash for Nosy {
+impl Hash for ReentrantKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-/// A waker that looks at its queue as it is woken, and as it is dropped.
-struct NosyWaker(Look);
+/// A waker that uses its queue when it is woken and when it is dropped.
+struct ReentrantWaker(QueueAccess);
 
-impl Wake for NosyWaker {
+impl Wake for ReentrantWaker {
     fn wake(self: Arc<Self>) {
-        if let Some(look) = self.0.get() {
-            look();
+        if let Some(access) = self.0.get() {
+            access();
         }
     }
 }
 
-impl Drop for NosyWaker {
+impl Drop for ReentrantWaker {
     fn drop(&mut self) {
-        if let Some(look) = self.0.get() {
-            look();
+        if let Some(access) = self.0.get() {
+            access();
         }
     }
 }
 
-fn nosy_queue() -> (RateLimitingQueue<Nosy>, ManualClock, Look) {
-    let (clock, look) = (ManualClock::new(), Look::default());
+fn reentrant_queue() -> (RateLimitingQueue<ReentrantKey>, ManualClock, QueueAccess) {
+    let (clock, access) = (ManualClock::new(), QueueAccess::default());
     let options = Options::new().clock(&clock).max_failing_keys(2);
     let queue = RateLimitingQueue::with(ExponentialFailure::default(), options);
     let (seen, now) = (queue.clone(), clock.clone());
     let look_at = move || {
         let _ = (seen.len(), seen.waiting(), seen.shutting_down(), now.now());
     };
-    assert!(look.set(Box::new(look_at)).is_ok());
-    (queue, clock, look)
+    assert!(access.set(Box::new(look_at)).is_ok());
+    (queue, clock, access)
 }
 
 #[test]
 fn a_key_may_use_its_queue_as_it_is_dropped() {
-    let (queue, clock, look) = nosy_queue();
-    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    let (queue, clock, access) = reentrant_queue();
+    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
     // Coalesced, re-run, done, cancelled.
     queue.add(key(1));
     queue.add(key(1));
@@ -95,7 +95,7 @@ fn a_key_may_use_its_queue_as_it_is_dropped() {
     let held = queue.get().wait().unwrap();
     let held = held.next().wait().unwrap();
     assert!(held.next().wait_timeout(Duration::ZERO).is_err());
-    // Put off, merged, due into a ready key, cancelled while waiting.
+    // Delayed, merged, due while ready, cancelled while waiting.
     queue.add_after(key(1), SECOND);
     queue.add_after(key(1), 2 * SECOND);
     queue.add_after_with(key(1), Duration::ZERO, Merge::Replace);
@@ -105,7 +105,7 @@ fn a_key_may_use_its_queue_as_it_is_dropped() {
     clock.advance(SECOND);
     queue.get().wait().unwrap().requeue();
     queue.get().wait().unwrap().requeue_after(SECOND);
-    // Failed, forgotten, and forgotten because others failed since.
+    // Failed, forgotten, and forgotten because other keys failed since.
     for name in 0..5 {
         queue.add_rate_limited(key(name));
     }
@@ -117,21 +117,21 @@ fn a_key_may_use_its_queue_as_it_is_dropped() {
     queue.add(key(9));
     queue.add_after(key(9), SECOND);
     drop(left.wait());
-    let (queue, _clock, look) = nosy_queue();
-    queue.add_after(Nosy { name: 1, look }, SECOND);
+    let (queue, _clock, access) = reentrant_queue();
+    queue.add_after(ReentrantKey { name: 1, access }, SECOND);
     queue.shut_down();
 }
 
 #[test]
-fn so_it_may_under_priorities() {
-    let look = Look::default();
-    let key = |name| Nosy { name, look: Arc::clone(&look) };
+fn a_key_may_use_its_priority_queue_as_it_is_dropped() {
+    let access = QueueAccess::default();
+    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
     let clock = ManualClock::new();
     let options = Options::new().clock(&clock).max_failing_keys(2);
     let queue = PriorityQueue::with(ExponentialFailure::default(), options);
     let seen = queue.clone();
     let look_at = move || assert!(seen.len() + seen.waiting() < 100);
-    assert!(look.set(Box::new(look_at)).is_ok());
+    assert!(access.set(Box::new(look_at)).is_ok());
     // Coalesced, raised, re-run, done, cancelled.
     queue.add_many([key(1), key(1)], AddOptions::new());
     queue.add_with(key(1), AddOptions::new().priority(1));
@@ -139,7 +139,7 @@ fn so_it_may_under_priorities() {
     queue.add(key(1));
     held.done();
     queue.cancel(&key(1));
-    // Put off, merged, made ready, due.
+    // Delayed, merged, made ready, due.
     queue.add_after(key(1), SECOND);
     queue.add_after(key(1), SECOND / 2);
     queue.add(key(1));
@@ -148,7 +148,7 @@ fn so_it_may_under_priorities() {
     queue.get().wait().unwrap().requeue();
     queue.get().wait().unwrap().requeue_after(SECOND);
     assert!(queue.get().wait().unwrap().next().wait_timeout(Duration::ZERO).is_err());
-    // Failed, forgotten, and forgotten because others failed since.
+    // Failed, forgotten, and forgotten because other keys failed since.
     for name in 0..5 {
         queue.add_rate_limited(key(name));
     }
@@ -164,17 +164,17 @@ fn so_it_may_under_priorities() {
     drop(left.wait());
     let queue = PriorityQueue::with(ExponentialFailure::default(), Options::new().clock(&clock));
     let seen = queue.clone();
-    let look = Look::default();
-    assert!(look.set(Box::new(move || assert!(seen.is_empty()))).is_ok());
-    queue.add_after(Nosy { name: 1, look }, SECOND);
+    let access = QueueAccess::default();
+    assert!(access.set(Box::new(move || assert!(seen.is_empty()))).is_ok());
+    queue.add_after(ReentrantKey { name: 1, access }, SECOND);
     queue.shut_down();
 }
 
 #[test]
 fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
-    let (queue, clock, look) = nosy_queue();
-    let waker = || Waker::from(Arc::new(NosyWaker(Arc::clone(&look))));
-    let key = |name| Nosy { name, look: Look::default() };
+    let (queue, clock, access) = reentrant_queue();
+    let waker = || Waker::from(Arc::new(ReentrantWaker(Arc::clone(&access))));
+    let key = |name| ReentrantKey { name, access: QueueAccess::default() };
     // Woken by an add, by a due key and by a shutdown; replaced; dropped with its getter.
     for wake in [0, 1, 2, 3] {
         let mut get = pin!(queue.get());
@@ -191,16 +191,16 @@ fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
         }
         assert!(get.poll(&mut Context::from_waker(&waker())).is_ready());
     }
-    // A drain's.
+    // The waker of a drain.
     let queue = Queue::new();
-    let look = Look::default();
+    let access = QueueAccess::default();
     let seen = queue.clone();
     let look_at = move || assert!(seen.len() <= 1);
-    assert!(look.set(Box::new(look_at)).is_ok());
+    assert!(access.set(Box::new(look_at)).is_ok());
     queue.add("a");
     let held = queue.try_get().unwrap();
     let mut drain = pin!(queue.shut_down_with_drain());
-    let waker = Waker::from(Arc::new(NosyWaker(look)));
+    let waker = Waker::from(Arc::new(ReentrantWaker(access)));
     assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
     held.done();
@@ -209,15 +209,15 @@ fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
 
 #[test]
 fn under_a_minimum_interval_keys_and_wakers_may_use_the_queue() {
-    let (clock, look) = (ManualClock::new(), Look::default());
+    let (clock, access) = (ManualClock::new(), QueueAccess::default());
     let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(SECOND));
     let seen = queue.clone();
     let look_at = move || {
         let _ = seen.waiting();
     };
-    assert!(look.set(Box::new(look_at)).is_ok());
-    let key = |name| Nosy { name, look: Arc::clone(&look) };
-    // Put off, merged, put off by its guard; forgotten as others are taken.
+    assert!(access.set(Box::new(look_at)).is_ok());
+    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
+    // Delayed, merged, delayed by its guard; forgotten as others are taken.
     for _round in 0..3 {
         queue.add(key(1));
         queue.add(key(2));
@@ -228,9 +228,9 @@ fn under_a_minimum_interval_keys_and_wakers_may_use_the_queue() {
         }
         clock.advance(SECOND);
     }
-    // Whoever takes one of two keys passes the wake-up on.
+    // The getter that takes one of two keys wakes the next getter.
     drop(queue.get_many(2).wait());
-    let waker = Waker::from(Arc::new(NosyWaker(Arc::clone(&look))));
+    let waker = Waker::from(Arc::new(ReentrantWaker(Arc::clone(&access))));
     let mut get = pin!(queue.get());
     assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     queue.add(key(3));
@@ -243,10 +243,10 @@ fn panics<T>(f: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }
 
-/// A limiter that panics, every time but the first.
-struct Touchy(u32);
+/// A limiter that panics on every call but the first.
+struct PanickingLimiter(u32);
 
-impl<K> RateLimiter<K> for Touchy {
+impl<K> RateLimiter<K> for PanickingLimiter {
     fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
         self.0 += 1;
         assert_eq!(self.0, 1, "the limiter panics");
@@ -259,21 +259,21 @@ fn a_key_may_use_its_queue_as_it_is_dropped_by_a_panic() {
     let clock = ManualClock::new();
     let options = || Options::new().clock(&clock).max_failing_keys(1);
 
-    let queue = RateLimitingQueue::with(Touchy(0), options());
+    let queue = RateLimitingQueue::with(PanickingLimiter(0), options());
     let seen = queue.clone();
-    let look = Look::default();
-    assert!(look.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
-    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    let access = QueueAccess::default();
+    assert!(access.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
+    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
     queue.add_rate_limited(key(1));
     assert!(panics(|| queue.add_rate_limited(key(2))));
     queue.add(key(3));
     assert!(panics(|| queue.try_get().map(|held| held.retry())));
 
-    let queue = PriorityQueue::with(Touchy(0), options());
+    let queue = PriorityQueue::with(PanickingLimiter(0), options());
     let seen = queue.clone();
-    let look = Look::default();
-    assert!(look.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
-    let key = |name| Nosy { name, look: Arc::clone(&look) };
+    let access = QueueAccess::default();
+    assert!(access.set(Box::new(move || assert!(seen.len() < 9))).is_ok());
+    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
     queue.add_rate_limited(key(1));
     assert!(panics(|| queue.add_rate_limited(key(2))));
     assert!(panics(|| queue.add_many([key(2), key(3)], AddOptions::new().rate_limited())));
@@ -289,9 +289,9 @@ fn a_waker_may_use_a_delaying_queue_over_a_priority_queue() {
     let inner = PriorityQueue::with(ExponentialFailure::default(), options());
     let queue = DelayingQueue::over(Arc::new(inner), options());
     let seen = queue.clone();
-    let look = Look::default();
-    assert!(look.set(Box::new(move || assert!(seen.waiting() < 9))).is_ok());
-    let waker = Waker::from(Arc::new(NosyWaker(look)));
+    let access = QueueAccess::default();
+    assert!(access.set(Box::new(move || assert!(seen.waiting() < 9))).is_ok());
+    let waker = Waker::from(Arc::new(ReentrantWaker(access)));
     let mut get = pin!(queue.get());
     assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     queue.add_after("a", SECOND);

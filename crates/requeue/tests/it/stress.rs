@@ -1,5 +1,5 @@
-//! Threads, tasks, delays and cancellation at once, on the real clock: no key is
-//! ever held twice, and none is lost.
+//! Concurrent threads, tasks, delays and cancellation on the real clock: no key is ever held
+//! twice, and none is lost.
 
 use requeue::limiter::default_item_based;
 use requeue::{
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 
 const KEYS: usize = 32;
 
-/// Adds per producer; `scripts/soak` asks for more.
+/// Adds per producer; `scripts/soak` sets more.
 fn adds() -> u64 {
     std::env::var("REQUEUE_STRESS_ADDS").map_or(20_000, |adds| adds.parse().expect("a number"))
 }
 
-/// Printed, so that a failure can be run again with `REQUEUE_SEED`.
+/// Printed, so that a failure can be repeated with `REQUEUE_SEED`.
 fn seed() -> u64 {
     let seed = std::env::var("REQUEUE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let now = || SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
@@ -37,7 +37,7 @@ impl Random {
     }
 }
 
-/// The calls that are made, on whichever queue.
+/// The calls of this test, on any queue type.
 trait Subject: WorkQueue<Key = usize> + Clone {
     fn get(&self) -> Get<'_, Self>;
     fn get_many(&self, max: usize) -> GetMany<'_, Self>;
@@ -77,12 +77,12 @@ subject!(PriorityQueue, |queue: &PriorityQueue<usize>, key, delay| {
     queue.add_with(key, AddOptions::new().after(delay).priority(key as i32 % 3))
 });
 
-/// What the world knows of each key.
+/// What the test knows of each key.
 #[derive(Default)]
 struct Ledger {
     /// Counted before the add.
-    asked: [AtomicU64; KEYS],
-    /// What `asked` was when the key was last handed out.
+    added: [AtomicU64; KEYS],
+    /// What `added` was when the key was last handed out.
     served: [AtomicU64; KEYS],
     held: [AtomicBool; KEYS],
 }
@@ -90,7 +90,7 @@ struct Ledger {
 impl Ledger {
     fn begin(&self, key: usize) {
         assert!(!self.held[key].swap(true, SeqCst), "key {key} is held twice");
-        self.served[key].store(self.asked[key].load(SeqCst), SeqCst);
+        self.served[key].store(self.added[key].load(SeqCst), SeqCst);
     }
 
     fn end<Q: Subject>(&self, held: Held<'_, Q>, random: &mut Random) {
@@ -105,7 +105,7 @@ impl Ledger {
 
 async fn task<Q: Subject>(queue: Q, ledger: &'static Ledger, mut random: Random) {
     loop {
-        // A get that loses against a ready future is cancelled, woken or not.
+        // A `get` that loses against a ready future is cancelled, whether it was woken or not.
         let cancel = random.below(2) == 0;
         let mut got = tokio::select! {
             biased;
@@ -149,7 +149,7 @@ fn thread<Q: Subject>(queue: &Q, ledger: &Ledger, mut random: Random) {
 fn produce<Q: Subject>(queue: &Q, ledger: &Ledger, mut random: Random) {
     for _ in 0..adds() {
         let key = random.below(KEYS as u64) as usize;
-        ledger.asked[key].fetch_add(1, SeqCst);
+        ledger.added[key].fetch_add(1, SeqCst);
         match random.below(3) {
             0 => queue.add_after(key, Duration::from_micros(random.below(500))),
             1 => queue.add_after(key, Duration::ZERO),
@@ -164,7 +164,7 @@ fn no_key_is_held_twice_and_none_is_lost() {
 }
 
 #[test]
-fn nor_under_priorities() {
+fn no_key_of_a_priority_queue_is_held_twice_and_none_is_lost() {
     stress(PriorityQueue::new(default_item_based()));
 }
 
@@ -198,14 +198,14 @@ fn stress<Q: Subject>(queue: Q) {
         }
         let left = queue.drain(Duration::from_secs(60)).wait();
         assert!(left.held.is_empty(), "{left:?}");
-        // What holders asked to see again was kept, and had been served before.
+        // Keys that holders requeued were kept; their adds had been processed before.
         workers.into_iter().for_each(|worker| worker.join().expect("no worker panics"));
     });
     for task in tasks {
         runtime.block_on(task).expect("no task panics");
     }
     for key in 0..KEYS {
-        let (asked, served) = (ledger.asked[key].load(SeqCst), ledger.served[key].load(SeqCst));
-        assert_eq!(served, asked, "the last add of key {key} was lost");
+        let (added, served) = (ledger.added[key].load(SeqCst), ledger.served[key].load(SeqCst));
+        assert_eq!(served, added, "the last add of key {key} was lost");
     }
 }

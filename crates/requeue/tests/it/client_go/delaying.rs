@@ -13,7 +13,7 @@ fn a_delayed_key_is_ready_when_its_time_comes_and_only_then() {
     clock.advance(millis(1));
     assert_eq!((queue.len(), queue.waiting()), (1, 0));
     queue.try_get().unwrap().done();
-    // client-go looks at its heap at least this often; ours has no heartbeat.
+    // client-go checks its heap at least this often; requeue has no such interval.
     clock.advance(millis(10_000));
     assert_eq!((queue.len(), queue.waiting()), (0, 0));
 }
@@ -80,7 +80,7 @@ fn delaying() -> (ManualClock, DelayingQueue<&'static str>) {
     (clock, queue)
 }
 
-/// Works off what is ready, in order.
+/// Takes and finishes the ready keys, in order.
 fn ready(queue: &DelayingQueue<&'static str>) -> Vec<&'static str> {
     std::iter::from_fn(|| queue.try_get().ok().map(|held| *held.key())).collect()
 }
