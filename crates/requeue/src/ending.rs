@@ -1,7 +1,7 @@
 //! The states of a queue from open to shut down.
 //!
 //! ```text
-//!          drain                  worked off, or
+//!          drain                  no key left, or
 //!          (WorkOff)              shut_down (Now)
 //!   open ------------> working off --------------> down
 //!     |                                             ^

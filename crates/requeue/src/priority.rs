@@ -286,20 +286,20 @@ impl<K: Key> PriorityQueue<K> {
         // Collected first, because the iterator may use the queue.
         let hasher = &self.shared.hasher;
         let keys: Vec<(u32, K)> = keys.into_iter().map(|key| (hasher.hash(&key), key)).collect();
-        let mut answers = Vec::with_capacity(keys.len());
+        let mut results = Vec::with_capacity(keys.len());
         let may_wait = options.may_wait();
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
         let mut keys = keys.into_iter();
         while keys.len() > 0 {
             let mut batch = keys.by_ref().take(BATCH);
-            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut answers);
+            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut results);
             drop(wakeups);
             if let (Some(registration), Some(at)) = (registration, arm) {
                 registration.arm(at);
             }
         }
-        answers
+        results
     }
 
     /// Adds keys under one lock. If `Eq` of a key or the limiter panics, the waiters of the
@@ -309,7 +309,7 @@ impl<K: Key> PriorityQueue<K> {
         keys: &mut dyn Iterator<Item = (u32, K)>,
         options: AddOptions,
         time: Time,
-        answers: &mut Vec<Limited>,
+        results: &mut Vec<Limited>,
     ) -> (Wakeups, Option<Moment>) {
         let (mut arm, mut notices) = (None::<Moment>, Vec::new());
         // Declared before the lock, so that they are dropped after it.
@@ -321,7 +321,7 @@ impl<K: Key> PriorityQueue<K> {
                 offered = Some(key);
                 let outcome = inner.state.add(hash, &mut offered, options, time);
                 unused.extend(offered.take());
-                answers.push(outcome.limited);
+                results.push(outcome.limited);
                 arm = [arm, outcome.arm].into_iter().flatten().min();
                 if outcome.came_ready {
                     notices.extend(inner.notify());

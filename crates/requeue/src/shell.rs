@@ -219,11 +219,11 @@ impl<S: Rules> Shell<S> {
         let Some(taken) = inner.state.take(now) else {
             return self.poll_nothing(inner, waiter, waker);
         };
-        let answer = Poll::Ready(Some(taken));
+        let result = Poll::Ready(Some(taken));
         if waiter.id() != 0 || inner.getters.any_waiting() {
             self.leave_with_key(inner, waiter);
         }
-        answer
+        result
     }
 
     /// Releases the lock after `waiter` got a key.
@@ -274,14 +274,14 @@ impl<S: Rules> Shell<S> {
         let waiters = inner.waiters(mode);
         // A notified waiter stays notified: a key handed out since then does not prolong its
         // wait.
-        let (old, answer) = if drained || waiters.is_notified(waiter) {
+        let (old, result) = if drained || waiters.is_notified(waiter) {
             (waiters.leave(waiter), Poll::Ready(()))
         } else {
             (waiters.register(waiter, waker), Poll::Pending)
         };
         drop(inner);
         drop(old);
-        answer
+        result
     }
 
     pub(crate) fn take_ready(&self, max: usize, out: &mut Vec<Taken<S::Key>>) {

@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn the_docs_show_this_program() {
-        let (program, _) = include_str!("main.rs").split_once("\n#[cfg(test)]").expect("the file has tests");
+        let (program, _) =
+            include_str!("main.rs").split_once("\n#[cfg(test)]").expect("the file has tests");
         let (_, program) = program.split_once("\n\n").expect("the file starts with a doc comment");
         assert!(include_str!("../../../docs/kube-rs.md").contains(program));
     }

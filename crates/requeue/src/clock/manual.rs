@@ -127,7 +127,7 @@ impl ManualClock {
 
     pub(super) fn arm(&self, id: u64, at: Moment) {
         self.shared.timetable.lock().arm(id, at);
-        // Another thread moved time past `at` meanwhile: nobody else would see to it.
+        // Another thread moved time past `at` meanwhile: no other thread would call the target.
         let now = self.now();
         if at <= now {
             self.advance_to(now);
@@ -155,7 +155,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Wake, Waker};
 
-    /// Moves the clock on, on another thread, while it is being moved.
+    /// Advances the clock on another thread while it is being advanced.
     struct Mover(ManualClock);
 
     impl Wake for Mover {
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// The second mover once found nobody to call, and the first stopped short.
+    /// Regression test: the second thread found no target to call, and the first stopped too early.
     #[test]
     fn what_falls_due_while_two_move_the_clock_has_happened_when_both_are_done() {
         let clock = ManualClock::new();

@@ -34,23 +34,23 @@ impl DelayingModel {
         }
         self.owed[usize::from(key)] = true;
         let floor = self.floors[usize::from(key)];
-        let asked = (self.now + delay).max(floor);
+        let requested = (self.now + delay).max(floor);
         let old = self.waiting.iter().position(|&(_, _, waiting, _)| waiting == key);
         let Some(index) = old else {
-            if asked == self.now {
+            if requested == self.now {
                 return self.inner.add(key);
             }
-            self.waiting.push((asked, step, key, self.now));
+            self.waiting.push((requested, step, key, self.now));
             return Added::Waiting;
         };
         let (due, _, _, since) = self.waiting[index];
         let new = match merge {
-            Merge::Earliest if asked == self.now => return self.inner.add(key),
-            Merge::Earliest => due.min(asked),
-            Merge::Latest => due.max(asked),
-            Merge::Replace => asked,
+            Merge::Earliest if requested == self.now => return self.inner.add(key),
+            Merge::Earliest => due.min(requested),
+            Merge::Latest => due.max(requested),
+            Merge::Replace => requested,
             Merge::Debounce { max_wait } => {
-                asked.min(since + max_wait.as_nanos() as u64).max(floor)
+                requested.min(since + max_wait.as_nanos() as u64).max(floor)
             }
         };
         if new == due {

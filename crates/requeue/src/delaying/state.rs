@@ -403,19 +403,19 @@ impl<K: Key> State<K> {
             self.dropped += 1;
             return Outcome::unchanged(Added::Refused);
         }
-        let asked = now.saturating_add(delay).max(self.floor(found));
+        let requested = now.saturating_add(delay).max(self.floor(found));
         let slot = match found {
             Some(slot) if self.keys[slot].waits() => {
-                return self.merge(slot, offer, now, asked, merge);
+                return self.merge(slot, offer, now, requested, merge);
             }
-            _ if asked <= now => return Outcome::DUE,
+            _ if requested <= now => return Outcome::DUE,
             Some(slot) => slot,
             None => {
                 let key = offer.key.take().expect("an offer has a key");
                 self.keys.insert(offer.hash, key, Timer::default())
             }
         };
-        self.start_waiting(slot, now, asked)
+        self.start_waiting(slot, now, requested)
     }
 
     #[inline]
@@ -435,19 +435,19 @@ impl<K: Key> State<K> {
         slot: u32,
         offer: &mut Offer<K>,
         now: Moment,
-        asked: Moment,
+        requested: Moment,
         merge: Merge,
     ) -> Outcome {
         let timer = &self.keys[slot];
         let old = timer.due();
         let due = match merge {
-            Merge::Earliest if asked <= now => return Outcome::DUE,
-            Merge::Earliest => asked.min(old),
-            Merge::Latest => asked.max(old),
-            Merge::Replace => asked,
+            Merge::Earliest if requested <= now => return Outcome::DUE,
+            Merge::Earliest => requested.min(old),
+            Merge::Latest => requested.max(old),
+            Merge::Replace => requested,
             Merge::Debounce { max_wait } => {
                 let latest = Moment::from_nanos(timer.since.get()).saturating_add(max_wait);
-                asked.min(latest.max(self.floor(Some(slot))))
+                requested.min(latest.max(self.floor(Some(slot))))
             }
         };
         if due == old {

@@ -43,7 +43,7 @@ pub struct Fair<T, F, W = fn(&T) -> u32> {
     weight_of: W,
     /// The index in `tenants` of each tenant that has keys. Invariant: exactly the tenants that
     /// are linked into `turns`.
-    places: HashMap<T, u32>,
+    tenant_index: HashMap<T, u32>,
     tenants: Vec<Tenant<T>>,
     free_tenants: Vec<u32>,
     /// The tenant whose turn it is, and the last one.
@@ -91,7 +91,7 @@ impl<T, F> Fair<T, F> {
         Fair {
             tenant_of,
             weight_of: |_| 1,
-            places: HashMap::new(),
+            tenant_index: HashMap::new(),
             tenants: Vec::new(),
             free_tenants: Vec::new(),
             turns: EMPTY,
@@ -116,15 +116,15 @@ impl<T, F> Fair<T, F> {
     /// assert_eq!(order, "aabaab");
     /// ```
     pub fn weighted<W: Fn(&T) -> u32>(self, weight_of: W) -> Fair<T, F, W> {
-        let Fair { tenant_of, places, tenants, free_tenants, turns, keys, .. } = self;
-        Fair { tenant_of, weight_of, places, tenants, free_tenants, turns, keys }
+        let Fair { tenant_of, tenant_index, tenants, free_tenants, turns, keys, .. } = self;
+        Fair { tenant_of, weight_of, tenant_index, tenants, free_tenants, turns, keys }
     }
 }
 
 impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
     /// Returns the index of the tenant `name`, and adds it to the turns if it is new.
     fn tenant(&mut self, name: T) -> u32 {
-        if let Some(&tenant) = self.places.get(&name) {
+        if let Some(&tenant) = self.tenant_index.get(&name) {
             return tenant;
         }
         let left = (self.weight_of)(&name).max(1);
@@ -140,7 +140,7 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
                 self.tenants.len() as u32 - 1
             }
         };
-        self.places.insert(name, tenant);
+        self.tenant_index.insert(name, tenant);
         self.join(tenant);
         tenant
     }
@@ -196,7 +196,7 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
             self.leave(tenant);
             self.free_tenants.push(tenant);
             if let Some(name) = self.tenants[tenant as usize].name.take() {
-                self.places.remove(&name);
+                self.tenant_index.remove(&name);
             }
         }
     }
@@ -336,13 +336,13 @@ mod tests {
                     }
                     Op::Push(_) | Op::Remove(_) => {}
                 }
-                prop_assert_eq!(fair.places.len(), model.turns.len(), "who has no keys is gone");
+                prop_assert_eq!(fair.tenant_index.len(), model.turns.len(), "a tenant without keys is removed");
             }
         }
 
         /// However many keys others add meanwhile, a key is handed out within its bound.
         #[test]
-        fn nobody_waits_longer_than_the_bound(
+        fn no_key_waits_longer_than_the_bound(
             backlog in prop::collection::vec(0..6u8, 1..200),
             later in prop::collection::vec(0..6u8, 0..400),
         ) {
@@ -406,7 +406,7 @@ mod tests {
             }
             assert_eq!(Order::<u32>::pop(&mut fair), None);
         }
-        assert!(fair.places.is_empty());
-        assert_eq!(fair.tenants.len(), 100_000, "places are used again");
+        assert!(fair.tenant_index.is_empty());
+        assert_eq!(fair.tenants.len(), 100_000, "tenant_index are used again");
     }
 }

@@ -143,7 +143,7 @@ impl PriorityModel {
     /// `None` uses the limiter's delay.
     fn requeue(&mut self, index: usize, delay: Option<u64>) -> (Added, u64) {
         let (key, priority) = self.held[index];
-        let answer = match self.stop {
+        let result = match self.stop {
             Stop::Down => (Added::Refused, 0),
             stop => {
                 let delay = delay.unwrap_or_else(|| self.limit(key));
@@ -165,7 +165,7 @@ impl PriorityModel {
             }
         };
         self.done(index);
-        answer
+        result
     }
 
     fn advance(&mut self, by: u64) {

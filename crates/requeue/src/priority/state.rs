@@ -521,12 +521,12 @@ impl<K: Key> State<K> {
         self.ready_list.clear();
         self.ready = 0;
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
-        let gone = slots.into_iter().filter_map(|slot| {
+        let removed = slots.into_iter().filter_map(|slot| {
             self.keys[slot].flags &= HELD;
             self.remove_idle(slot)
         });
-        let gone = gone.collect();
-        (Remains { ready, waiting, held }, gone)
+        let removed = removed.collect();
+        (Remains { ready, waiting, held }, removed)
     }
 
     /// Ends the wait of `key`, or removes it from the ready list. A held key no longer runs

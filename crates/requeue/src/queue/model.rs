@@ -159,8 +159,8 @@ impl<K> Order<K> for GivenFifo {
 }
 
 /// Stores the taken key and returns a copy of the key.
-fn note(held: &mut Vec<Taken<u8>>, answer: Poll<Option<Taken<u8>>>) -> Poll<Option<u8>> {
-    answer.map(|taken| {
+fn hold(held: &mut Vec<Taken<u8>>, polled: Poll<Option<Taken<u8>>>) -> Poll<Option<u8>> {
+    polled.map(|taken| {
         let key = taken.as_ref().map(|taken| taken.key);
         held.extend(taken);
         key
@@ -176,8 +176,8 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
         match op {
             Op::Add(key) => assert_eq!(queue.add(key), model.add(key)),
             Op::Get => {
-                let answer = queue.poll_take(&mut Waiter::for_task(), None);
-                assert_eq!(note(&mut held, answer), model.get());
+                let polled = queue.poll_take(&mut Waiter::for_task(), None);
+                assert_eq!(hold(&mut held, polled), model.get());
             }
             Op::GetMany(max) => {
                 let before = held.len();
@@ -201,7 +201,7 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
                         Poll::Ready(key) => key,
                         Poll::Pending => None,
                     };
-                    assert_eq!(note(&mut held, Poll::Ready(next)), Poll::Ready(theirs));
+                    assert_eq!(hold(&mut held, Poll::Ready(next)), Poll::Ready(theirs));
                 }
             }
             Op::Requeue(n) => {

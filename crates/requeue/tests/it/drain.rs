@@ -75,7 +75,7 @@ fn timers_stop_and_delayed_keys_are_returned_with_their_remaining_delay() {
     assert!(queue.is_empty(), "nothing falls due while draining");
     assert!(poll(drain.as_mut()).is_pending());
     held.done();
-    let Poll::Ready(remains) = poll(drain) else { panic!("all is worked off") };
+    let Poll::Ready(remains) = poll(drain) else { panic!("no key is left") };
     assert_eq!(remains.len(), 2);
     assert_eq!(
         left(remains),
@@ -203,7 +203,7 @@ fn dropped_early_the_queue_goes_on_draining() {
     drop(queue.drain(LIMIT));
     clock.advance(2 * LIMIT);
     assert_eq!(queue.add("b"), Added::Refused);
-    queue.try_get().expect("what was ready is worked off").done();
+    queue.try_get().expect("a ready key is still handed out").done();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
 }
 

@@ -59,7 +59,7 @@ fn a_task_that_is_woken_and_not_polled_does_not_block_the_others() {
     let woken = Arc::new(Count::default());
     let mut other = queue.get();
     poll_once(&mut other, &Waker::from(Arc::clone(&woken)));
-    queue.add(1); // tells the sleepy one, which does not come
+    queue.add(1); // wakes the first task, which is not polled
     queue.add(2);
     assert_eq!(woken.0.load(SeqCst), 1);
 }

@@ -206,11 +206,11 @@ proptest! {
         let fixed = FastSlow::new(delay, delay, 0);
         let mut limiter = KeyedLimiter::new(fixed.jittered(fraction).unwrap().seed(seed));
         for _ in 0..20 {
-            let answer = limiter.when(&"a", Moment::default());
-            prop_assert!(answer <= delay);
+            let jittered = limiter.when(&"a", Moment::default());
+            prop_assert!(jittered <= delay);
             // A float has 53 bits; a delay of a century has 62.
             let least = delay.as_secs_f64() * (1.0 - fraction);
-            prop_assert!(answer.as_secs_f64() >= least - least * 1e-12 - 1e-9);
+            prop_assert!(jittered.as_secs_f64() >= least - least * 1e-12 - 1e-9);
         }
     }
 

@@ -324,7 +324,7 @@ fn a_drain_processes_ready_keys_and_returns_those_that_wait_for_their_interval()
     assert_eq!(c.requeue(), Added::Kept);
     let left = [("a", 8 * SECOND), ("b", 9 * SECOND), ("c", 9 * SECOND)];
     let Poll::Ready(Remains { ready, waiting, held, .. }) = poll(drain.as_mut()) else {
-        panic!("all is worked off")
+        panic!("no key is left")
     };
     assert_eq!((ready, waiting, held), (vec![], left.to_vec(), vec![]));
 }

@@ -375,7 +375,7 @@ fn a_clone_that_panics_in_a_batch_loses_no_hold() {
     queue.add(bad);
     on_clone.store(true, SeqCst);
     assert_eq!(queue.get_many(2).wait().len(), 1, "the first, and the second stays");
-    assert!(panics(|| queue.get_many(2).wait().len()), "who comes next meets the panic");
+    assert!(panics(|| queue.get_many(2).wait().len()), "the next caller gets the panic");
     on_clone.store(false, SeqCst);
     assert_eq!(names(&queue), ["b"]);
     assert!(!queue.status(&key_named("a")).held);
@@ -396,7 +396,7 @@ fn a_clone_that_panics_in_next_leaves_the_key_to_another() {
     on_clone.store(true, SeqCst);
     assert!(panics(|| held.next().wait().map(|held| held.key().name)));
     on_clone.store(false, SeqCst);
-    assert!(woken.0.load(SeqCst), "the key that came back is for whoever waits");
+    assert!(woken.0.load(SeqCst), "the key that came back wakes another waiter");
     assert!(other.poll(&mut Context::from_waker(&waker)).is_ready());
 }
 

@@ -355,7 +355,7 @@ fn an_inner_queue_shut_down_by_its_other_owner_refuses_and_counts_no_retry() {
     inner.shut_down();
     let limited = queue.add_rate_limited("a");
     assert_eq!((limited.delay, limited.added), (SECOND, Added::Refused));
-    assert_eq!(queue.num_requeues("a"), 1, "the limiter was asked");
+    assert_eq!(queue.num_requeues("a"), 1, "the limiter was called");
     assert_eq!(queue.add_after("a", SECOND), Added::Refused);
     assert_eq!(queue.add_after("a", Duration::ZERO), Added::Refused);
     assert_eq!(held.retry().added, Added::Refused);

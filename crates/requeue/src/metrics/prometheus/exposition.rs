@@ -137,10 +137,13 @@ fn the_dashboard_queries_exactly_the_exported_metrics() {
     let text = exposition();
     let samples: BTreeSet<&str> = text.lines().filter_map(|line| line.split('{').next()).collect();
     let dashboard = document("docs/grafana/requeue.json");
-    let asked = metric_names(&dashboard);
-    assert_eq!(asked.difference(&samples).collect::<Vec<_>>(), Vec::<&&str>::new());
+    let queried = metric_names(&dashboard);
+    assert_eq!(queried.difference(&samples).collect::<Vec<_>>(), Vec::<&&str>::new());
     for name in parse(&text).keys() {
-        assert!(asked.iter().any(|asked| asked.trim_end_matches("_bucket") == name), "{name}");
+        assert!(
+            queried.iter().any(|queried| queried.trim_end_matches("_bucket") == name),
+            "{name}"
+        );
     }
 }
 

@@ -50,7 +50,7 @@ fn of_two_limiters_each_time_the_longer_delay_counts() {
 /// client-go: TestWithMaxWaitRateLimiter.
 #[test]
 fn a_maximum_wait_cuts_longer_delays_and_leaves_shorter_ones() {
-    let step = Step { asked: 0, threshold: 100, below: millis(5), above: millis(1_000_000) };
+    let step = Step { calls: 0, threshold: 100, below: millis(5), above: millis(1_000_000) };
     let mut limiter = KeyedLimiter::new(WithMaxWait::new(step, millis(500_000)));
     for key in 0..200 {
         let expected = if key < 100 { millis(5) } else { millis(500_000) };
@@ -59,7 +59,7 @@ fn a_maximum_wait_cuts_longer_delays_and_leaves_shorter_ones() {
     }
 }
 
-/// Five failures of one key have these delays; those of another begin anew, as do its own
+/// Five failures of one key have these delays; those of another start from the beginning, as do its own
 /// once it is forgotten.
 fn fails_key_by_key(limiter: impl RateLimiter<&'static str>, delays: [Duration; 5]) {
     let mut limiter = KeyedLimiter::new(limiter);
@@ -83,7 +83,7 @@ fn when<L: RateLimiter<&'static str>>(
 
 /// Counts all keys together, and no key by itself.
 struct Step {
-    asked: u32,
+    calls: u32,
     threshold: u32,
     below: Duration,
     above: Duration,
@@ -91,8 +91,8 @@ struct Step {
 
 impl<K> RateLimiter<K> for Step {
     fn when(&mut self, _key: &K, _failures: u32, _now: Moment) -> Duration {
-        self.asked += 1;
-        if self.asked <= self.threshold { self.below } else { self.above }
+        self.calls += 1;
+        if self.calls <= self.threshold { self.below } else { self.above }
     }
 
     fn counts(&self) -> bool {

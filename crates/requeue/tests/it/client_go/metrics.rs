@@ -75,7 +75,7 @@ fn a_queue_with_metrics_has_no_timer_and_still_reports_after_a_shutdown() {
     let at_shutdown = metrics.gather();
     assert_eq!(clock.advance_to_next(), None);
     assert_eq!(metrics.gather(), at_shutdown);
-    // client-go's gauges stand still from a shutdown on; what is asked for here is true now.
+    // client-go's gauges stop at a shutdown; requeue's are still exact.
     clock.advance(Duration::from_secs(3600));
     assert_eq!(metrics.gather()[0].unfinished_work, Duration::from_secs(3600));
     held.done();

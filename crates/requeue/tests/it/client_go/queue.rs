@@ -98,8 +98,8 @@ fn every_add_by_a_holder_brings_one_more_run_until_the_shutdown() {
             added.extend(readds);
         });
         for (key, runs) in runs.into_iter().enumerate() {
-            let answers = added.iter().filter(|(of, _)| *of == key);
-            let accepted = answers.filter(|(_, added)| *added == Added::Rerun).count();
+            let results = added.iter().filter(|(of, _)| *of == key);
+            let accepted = results.filter(|(_, added)| *added == Added::Rerun).count();
             assert!(accepted >= 1, "{action}: {key}");
             assert_eq!(runs.into_inner(), 1 + accepted, "{action}: {key}");
         }
@@ -200,7 +200,7 @@ fn a_thread_that_drains_is_blocked_until_the_last_held_key_is_done() {
             queue.shut_down_with_drain().wait();
             finished.load(SeqCst)
         });
-        assert!(queue.get().wait().is_none(), "the drain tells getters");
+        assert!(queue.get().wait().is_none(), "the drain wakes getters");
         first.done();
         finished.store(true, SeqCst);
         second.done();
@@ -268,7 +268,7 @@ fn a_queue_drops_a_key_that_is_done() {
     assert_eq!(weak.strong_count(), 0);
 }
 
-/// First in, first out, and remembers which keys it was told of again.
+/// First in, first out, and records the keys that were added again.
 #[derive(Default)]
 struct Touches {
     slots: VecDeque<Slot>,

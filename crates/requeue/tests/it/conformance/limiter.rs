@@ -47,7 +47,7 @@ impl RecordedDelays {
 
     /// Returns the delays since the last call.
     pub(crate) fn take(&self) -> Vec<i64> {
-        std::mem::take(&mut *self.0.lock().expect("nobody panics with the lock held"))
+        std::mem::take(&mut *self.0.lock().expect("no panic with the lock held"))
     }
 }
 
@@ -59,7 +59,7 @@ struct RecordingLimiter {
 impl RateLimiter<String> for RecordingLimiter {
     fn when(&mut self, key: &String, failures: u32, now: Moment) -> Duration {
         let delay = self.limiter.when(key, failures, now);
-        let mut delays = self.delays.0.lock().expect("nobody panics with the lock held");
+        let mut delays = self.delays.0.lock().expect("no panic with the lock held");
         delays.push(delay.as_nanos() as i64);
         delay
     }
@@ -89,7 +89,7 @@ pub(crate) fn replay(limiter: Boxed, steps: &[Step]) -> Result<(), String> {
             other => return Err(format!("step {number}: unknown operation {other:?}")),
         };
         if Some(ours) != theirs {
-            return Err(format!("step {number}: answered {ours}\n  {step:?}"));
+            return Err(format!("step {number}: returned {ours}\n  {step:?}"));
         }
     }
     Ok(())
