@@ -1,11 +1,11 @@
 //! A reconcile loop: retries with backoff, and a graceful drain on Ctrl-C.
 //!
-//! Deployments are to have as many pods as they want. Every change of one is an `add`
-//! of its name; a worker brings the world into line, whatever has changed meanwhile.
-//! Half of the calls to the cluster fail.
+//! Each deployment wants a number of pods. Every change of a deployment is an `add` of its
+//! name. A worker then starts or stops pods until the numbers match, whatever has changed
+//! meanwhile. Half of the calls to the cluster fail.
 //!
-//! `cargo run --example controller`, then press Ctrl-C; or `cargo run --example controller
-//! -- 2` to have it pressed after two seconds.
+//! Run `cargo run --example controller` and press Ctrl-C, or run `cargo run --example
+//! controller -- 2` to stop after two seconds.
 
 use requeue::RateLimitingQueue;
 use requeue::limiter::{Bucket, Chain, ExponentialFailure};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const WORKERS: usize = 4;
 
-/// Pods wanted and pods there, by deployment; and how many calls were made.
+/// The wanted and the running pods by deployment, and the number of calls made.
 #[derive(Default)]
 struct Cluster {
     deployments: Mutex<BTreeMap<Arc<str>, (u32, u32)>>,
@@ -27,7 +27,7 @@ impl Cluster {
         self.deployments.lock().expect("no panic").entry(Arc::clone(name)).or_default().0 = pods;
     }
 
-    /// Starts or stops one pod at most. Answers how many are still missing, or too many.
+    /// Starts or stops at most one pod. Returns how many pods are still missing or too many.
     fn step(&self, name: &str) -> Result<u32, &'static str> {
         let mut calls = self.calls.lock().expect("no panic");
         *calls += 1;
@@ -48,7 +48,7 @@ impl Cluster {
 async fn work(queue: RateLimitingQueue<Arc<str>>, cluster: Arc<Cluster>) {
     while let Some(held) = queue.get().await {
         match cluster.step(held.key()) {
-            Ok(0) => held.forget(), // in line; dropped here, and so done
+            Ok(0) => held.forget(), // the numbers match; dropping `held` marks it done
             Ok(_) => drop(held.requeue()),
             Err(error) => {
                 let (name, failures) = (Arc::clone(held.key()), held.num_requeues() + 1);
@@ -78,7 +78,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds.parse()?)).await,
         None => tokio::signal::ctrl_c().await?,
     }
-    let left = queue.drain(Duration::from_secs(20)).await; // works off what is ready
+    let left = queue.drain(Duration::from_secs(20)).await; // processes what is ready
     for worker in workers {
         worker.await?;
     }

@@ -1,7 +1,7 @@
-//! What Prometheus is answered, after some work: `cargo run --features prometheus
+//! Prints the Prometheus metrics of a queue and a worker: `cargo run --features prometheus
 //! --example metrics`.
 //!
-//! Serve this text at `/metrics`, with whatever HTTP server you have.
+//! Serve this text at `/metrics`, with any HTTP server.
 
 use requeue::limiter::ExponentialFailure;
 use requeue::prometheus::Exporter;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let metrics = Metrics::new();
     let exporter = Exporter::new(&metrics);
 
-    // On a manual clock, so that an hour's work is done at once.
+    // Uses a manual clock, so that an hour of work takes no real time.
     let clock = ManualClock::new();
     let named = |name| Options::new().clock(&clock).metrics(&metrics, name);
     let orders = RateLimitingQueue::<u64>::with(ExponentialFailure::default(), named("orders")?);

@@ -1,9 +1,8 @@
-//! An event that arrived before the record it depends on is put off until the
-//! record is there.
+//! An event that arrives before the record it depends on is delayed until the record exists.
 //!
-//! Payments and orders come in over two channels, in any order. A payment whose
-//! order is not known yet is not an error, and must not block the payments behind
-//! it: it goes back into the queue and comes again a little later.
+//! Payments and orders arrive over two channels, in any order. A payment whose order is not
+//! known yet is not an error and must not block the payments behind it: it goes back into the
+//! queue and is tried again a little later.
 //!
 //! `cargo run --example out_of_order`
 
@@ -13,12 +12,12 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a payment waits for its order before it is looked at again.
+/// How long a payment waits for its order before it is tried again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 type Payments = DelayingQueue<String>;
 
-/// Orders that have arrived, with what was paid for them.
+/// Orders that have arrived, with the amount paid for them.
 #[derive(Default)]
 struct Shop(Mutex<BTreeMap<String, u32>>);
 
@@ -27,7 +26,7 @@ impl Shop {
         self.0.lock().expect("no handler panicked").insert(order.to_owned(), 0);
     }
 
-    /// Whether the order was known.
+    /// Returns `true` if the order is known.
     fn pay(&self, order: &str, amount: u32) -> bool {
         let mut orders = self.0.lock().expect("no handler panicked");
         orders.get_mut(order).map(|paid| *paid += amount).is_some()
@@ -41,7 +40,7 @@ fn work(payments: &Payments, shop: &Shop, start: Instant) {
         *times += 1;
         if shop.pay(payment.key(), 100) {
             let at = start.elapsed().as_millis();
-            println!("{at:>4} ms  {} is paid, at look {times}", payment.key());
+            println!("{at:>4} ms  {} is paid, at attempt {times}", payment.key());
             payment.done();
         } else {
             payment.requeue_after(LOOK_AGAIN);
@@ -55,10 +54,10 @@ fn main() {
         scope.spawn(|| work(&payments, &shop, start));
 
         for order in ["order-1", "order-2", "order-3"] {
-            payments.add(order.to_owned()); // the payments are first
+            payments.add(order.to_owned()); // the payments arrive first
         }
         for order in ["order-3", "order-1"] {
-            thread::sleep(Duration::from_millis(50)); // and the orders late
+            thread::sleep(Duration::from_millis(50)); // the orders arrive late
             println!("{:>4} ms  {order} arrives", start.elapsed().as_millis());
             shop.order_arrives(order);
         }

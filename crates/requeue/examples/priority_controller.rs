@@ -1,9 +1,9 @@
-//! Live events and a resync: what priorities are for.
+//! Live events during a resync, with and without priorities.
 //!
-//! A controller starts, and all its 50,000 pods are to be looked at once. Meanwhile pods
-//! change. How long does a change wait until a worker sees to it?
+//! A controller starts and must check all its 50,000 pods. Meanwhile pods change. How long does
+//! a change wait until a worker handles it?
 //!
-//! `cargo run --release --example priority_controller`, or with `-- 5` for 5,000 pods.
+//! Run `cargo run --release --example priority_controller`, or add `-- 5` for 5,000 pods.
 
 use requeue::limiter::default_controller;
 use requeue::{AddOptions, PriorityQueue};
@@ -14,14 +14,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const WORKERS: usize = 8;
-/// What a worker waits for the cluster, per pod.
+/// How long a worker waits for the cluster, per pod.
 const CALL: Duration = Duration::from_micros(100);
-/// A pod changes as often as this.
+/// The time between two changes.
 const CHANGES: Duration = Duration::from_millis(5);
 /// controller-runtime's priority of a resync.
 const LOW: i32 = -100;
 
-/// How long each change waited, in order of waiting.
+/// Returns how long each change waited, sorted.
 fn run(pods: u32, resync: AddOptions) -> Vec<Duration> {
     let queue = PriorityQueue::new(default_controller());
     let changed: Mutex<HashMap<u32, Instant>> = Mutex::default();
@@ -40,12 +40,12 @@ fn run(pods: u32, resync: AddOptions) -> Vec<Duration> {
         (0..WORKERS).for_each(|_| drop(scope.spawn(work)));
         let mut pod = 0;
         while queue.len() as u32 > pods / 10 {
-            pod = (pod + 7919) % pods; // all over the place
+            pod = (pod + 7919) % pods; // spread over all pods
             changed.lock().expect("no panic").entry(pod).or_insert_with(Instant::now);
             queue.add(pod); // with priority 0
             thread::sleep(CHANGES);
         }
-        queue.shut_down(); // what is ready is still worked off
+        queue.shut_down(); // ready keys are still handed out
     });
     let mut waited = waited.into_inner().expect("no panic");
     waited.sort_unstable();
@@ -55,7 +55,7 @@ fn run(pods: u32, resync: AddOptions) -> Vec<Duration> {
 fn main() {
     let thousands = std::env::args().nth(1).map(|n| n.parse().expect("how many thousand pods"));
     let pods = u32::from(thousands.map_or(50, NonZeroU16::get)) * 1000;
-    println!("{pods} pods to look at, {WORKERS} workers, a change every {CHANGES:?}");
+    println!("{pods} pods to check, {WORKERS} workers, a change every {CHANGES:?}");
     println!("{:27} {:>7} {:>9} {:>9} {:>9}", "", "changes", "median", "99%", "longest");
     for (name, resync) in [
         ("all pods alike", AddOptions::new()),

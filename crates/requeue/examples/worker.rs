@@ -1,7 +1,7 @@
-//! Orders to close, by a worker: failures that pass, a panic, a bank that hangs, and an
-//! order that nobody can close.
+//! A worker that closes orders: temporary failures, a panic, a bank that does not respond, and
+//! an order that cannot be closed.
 //!
-//! `cargo run --example worker --features tokio`. It ends by itself, within a second or so.
+//! Run `cargo run --example worker --features tokio`. It ends by itself within about a second.
 
 use requeue::RateLimitingQueue;
 use requeue::limiter::ExponentialFailure;
@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 
 type Order = Arc<str>;
 
-/// The bank's part.
+/// Closes an order at the bank.
 async fn pay(order: &str, attempt: u32) -> Result<(), std::io::Error> {
     match (order, attempt) {
         ("order-2", 1 | 2) => Err(std::io::Error::other("the bank is busy")),
         ("order-3", 1) => panic!("a cent is missing"),
-        ("order-4", _) => std::future::pending().await, // the bank hangs
+        ("order-4", _) => std::future::pending().await, // the bank does not respond
         _ => Ok(()),
     }
 }
@@ -45,7 +45,7 @@ async fn main() {
             println!("{order}: attempt {attempt} failed: {}; {:?}", failed.cause, failed.next);
         })
         .on_dead(move |dead| {
-            println!("{}: for a person to look at", dead.key);
+            println!("{}: needs manual attention", dead.key);
             buried.send(Arc::clone(dead.key)).expect("main listens");
         })
         .spawn(move |run| {

@@ -1,8 +1,8 @@
-//! What time it is, and who is to be told when it comes.
+//! The clocks, and the timers that they call.
 //!
-//! The system's time is told by one thread for the whole process ([`system`]), a
-//! manual clock's by whoever moves it ([`manual`]). Both keep a [`Timetable`] of
-//! targets and never call one with their lock held.
+//! One thread per process ([`system`]) calls the timers of the system clock. The thread that
+//! advances a manual clock calls that clock's timers ([`manual`]). Both keep a [`timetable`] of
+//! targets and never call a target while they hold their lock.
 
 mod manual;
 mod stopwatch;
@@ -19,42 +19,42 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use timetable::Target;
 
-/// A point on a clock, in nanoseconds since that clock began.
+/// A point in time on a clock, in nanoseconds since the clock started.
 ///
-/// A clock ends after 2⁶⁴ ns, some 584 years. What is due at its end or later is
-/// never due: [`Moment::END`] is not reached.
+/// A clock ends after 2⁶⁴ ns, about 584 years. It never reaches [`Moment::END`], so a key that
+/// is due then or later never becomes ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The end of the clock, which it never reaches.
+    /// The end of the clock. The clock never reaches it.
     pub const END: Moment = Moment(u64::MAX);
 
-    /// So many nanoseconds after the clock began.
+    /// Returns the moment `nanos` nanoseconds after the start of the clock.
     pub const fn from_nanos(nanos: u64) -> Self {
         Moment(nanos)
     }
 
-    /// Nanoseconds since the clock began.
+    /// Returns the nanoseconds since the start of the clock.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Later by `duration`, or the end of the clock.
+    /// Returns the moment `duration` later, at most [`Moment::END`].
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_add(nanos))
     }
 
-    /// How much later than `earlier` this is; zero if it is not.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The system's clock or a manual one. Clones tell the same time.
+/// The system clock or a [`ManualClock`]. Clones show the same time.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Source);
 
@@ -66,12 +66,12 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's monotonic clock; it began when the process first asked.
+    /// Returns the monotonic system clock. It starts at 0 when the process first reads it.
     pub fn system() -> Self {
         Clock(Source::System)
     }
 
-    /// The time.
+    /// Returns the current time of this clock.
     #[inline]
     pub fn now(&self) -> Moment {
         match &self.0 {
@@ -80,7 +80,7 @@ impl Clock {
         }
     }
 
-    /// Waits on this clock: `.await` it, on any runtime.
+    /// Waits until `duration` has passed on this clock. Works on any async runtime.
     ///
     /// ```
     /// use requeue::{Clock, ManualClock};
@@ -99,12 +99,12 @@ impl Clock {
     ///
     /// # Panics
     ///
-    /// Where it is awaited, if the system refuses to start the process's timer thread.
+    /// Awaiting it panics if the operating system refuses to start the process's timer thread.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep(Alarm::new(self, self.now().saturating_add(duration)))
     }
 
-    /// A cheap way to measure durations, for metrics.
+    /// Returns a cheaper clock that only measures durations, for metrics.
     pub(crate) fn stopwatch(&self) -> Stopwatch {
         match &self.0 {
             Source::System => Stopwatch::counter(),
@@ -112,11 +112,12 @@ impl Clock {
         }
     }
 
-    /// Calls `queue` whenever it is armed for a time that has come, until the answer is dropped.
+    /// Calls `queue` whenever a time for which it is armed has come, until the returned value
+    /// is dropped.
     ///
     /// # Panics
     ///
-    /// If the system refuses to start the timer thread.
+    /// Panics if the operating system refuses to start the timer thread.
     pub(crate) fn register(&self, queue: Weak<dyn Fire>) -> Registration {
         self.register_target(Target::Queue(queue))
     }
@@ -142,17 +143,17 @@ impl From<ManualClock> for Clock {
     }
 }
 
-/// Something with timers of its own.
+/// A queue with timers.
 pub(crate) trait Fire: Send + Sync {
-    /// Does some of what is due by `now`, and answers when to be called again, at
-    /// the latest when the next thing falls due. At once, if there is more to do.
+    /// Processes some of what is due by `now`. Returns when to call again: at the latest when
+    /// the next key falls due, or immediately if more is due now.
     fn fire(&self, now: Moment) -> Option<Moment>;
 
-    /// When the next thing falls due.
+    /// Returns when the next key falls due.
     fn next_due(&self) -> Option<Moment>;
 }
 
-/// A place in a clock's timetable; dropping it gives it up.
+/// A registration with a clock. Dropping it removes the registration.
 #[derive(Debug)]
 pub(crate) struct Registration {
     clock: Clock,
@@ -160,7 +161,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Asks to be called at `at`, or sooner if that was asked for already.
+    /// Requests a call at `at`. If an earlier call is already requested, that one stays.
     pub(crate) fn arm(&self, at: Moment) {
         match &self.clock.0 {
             Source::System => system::arm(self.id, at),
@@ -179,7 +180,7 @@ impl Drop for Registration {
     }
 }
 
-/// Waits until some time has passed. Dropping it only stops waiting.
+/// Waits until a duration has passed on a clock. Dropping it only stops the wait.
 #[derive(Debug)]
 #[must_use = "await it"]
 pub struct Sleep(Alarm);
@@ -192,12 +193,12 @@ impl Future for Sleep {
     }
 }
 
-/// Wakes a task once a time has come.
+/// Wakes a task at a given time.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     clock: Clock,
     at: Moment,
-    /// With the waker that it calls.
+    /// The registration, and the waker that it calls.
     set: Option<(Registration, Waker)>,
 }
 
@@ -206,7 +207,7 @@ impl Alarm {
         Alarm { clock: clock.clone(), at, set: None }
     }
 
-    /// Ready once the time has come; otherwise `waker` is woken then.
+    /// Returns `Ready` once the time has come. Until then, registers `waker`.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<()> {
         if self.clock.now() >= self.at {
             return Poll::Ready(());

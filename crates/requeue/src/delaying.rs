@@ -1,4 +1,4 @@
-//! Keys that become ready later, on any inner queue.
+//! Keys that become ready later, on top of any inner queue.
 //!
 //! ```text
 //!   add_after            due
@@ -7,31 +7,32 @@
 //!                 +--+ add_after: the merge rule decides
 //! ```
 //!
-//! Where a key is to run at most once per interval, it passes through [`interval`] on its
-//! way in and out.
+//! If the queue has a minimum interval between the runs of a key, [`interval`] decides when a
+//! key enters and leaves.
 //!
-//! A key can wait and be ready or held at once: the two layers know each other by
-//! `add` alone. A due key moves to the inner queue under this layer's lock, so
-//! that it is never in neither. Locks are taken outer first, inner second, and
-//! nobody is woken before both are released.
+//! A key can wait and, independently, be ready or held: this layer only calls `add` on the
+//! inner queue. A due key moves to the inner queue under this layer's lock, so that it is
+//! always in one of the two. Locks are taken outer first, inner second. Nobody is woken before
+//! both are released.
 
 mod interval;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
+mod rate_limiting;
 mod state;
 
 use crate::clock::{Clock, Fire, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::keys::Hasher;
-use crate::limiter::RateLimiter;
 use crate::metrics::{Name, QueueMetrics, Report};
-use crate::options::{FailureBounds, Merge, Options};
+use crate::options::{Merge, Options};
 use crate::queue::Queue;
-use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
 use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 use state::{By, Caller, Offer, Outcome, State};
 use std::borrow::Borrow;
 use std::fmt;
@@ -41,20 +42,20 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Due keys that are moved in one go. Between two goes others get the lock, and
-/// the timer thread sees to other queues.
+/// The number of due keys that are moved under one lock. Between two batches, other callers get
+/// the lock and the timer thread serves other queues.
 const BATCH: usize = 64;
 
-/// A [`Queue`] whose keys can be added for later.
+/// A [`Queue`] to which keys can be added with a delay.
 ///
-/// Each key waits at most once: of two times the sooner wins, unless another
-/// [`Merge`] rule is asked for. When a key falls due it is added to the inner
-/// queue, under that queue's rules. Keys due at the same time become ready in the
-/// order in which they were put off.
+/// Each key waits at most once. If a key is added again while it waits, the earlier time wins,
+/// unless the caller chooses another [`Merge`] rule. When a key falls due, it is added to the
+/// inner queue, under that queue's rules. Keys that fall due at the same time become ready in
+/// the order in which they were added.
 ///
-/// This is a handle: clones share one queue. Delays of any length are kept exactly;
-/// one that reaches past the end of the clock ([`Moment::END`], after 584 years) waits
-/// until it is cancelled.
+/// `DelayingQueue` is a handle: clones share one queue. Delays of any length are exact. A delay
+/// that reaches past the end of the clock ([`Moment::END`], 584 years) never falls due; the key
+/// waits until it is cancelled.
 ///
 /// ```
 /// use requeue::{DelayingQueue, ManualClock, Options};
@@ -77,21 +78,22 @@ struct Shared<K: Key> {
     state: Mutex<State<K>>,
     hasher: Hasher,
     clock: Clock,
-    /// Made when the first key is put off: a queue that never delays needs no timer.
+    /// Created for the first delayed key: a queue that never delays needs no timer.
     registration: OnceLock<Registration>,
     name: Option<Name>,
-    /// Whether keys run at most once per interval: then adds and takes go by `interval.rs`.
+    /// Whether the queue has a minimum interval. If so, adds and takes go through
+    /// `interval.rs`.
     paced: bool,
 }
 
-/// The usual inner queue is called directly, and lends its hasher; one that was
-/// given is called through its table of functions.
+/// `Ours` is called directly and shares its hasher with this layer. `Given` is called through
+/// dynamic dispatch.
 enum Inner<K: Key> {
     Ours(Queue<K>),
     Given(Arc<dyn WorkQueue<Key = K>>),
 }
 
-/// Calls `$call` on the inner queue, whichever it is.
+/// Evaluates `$call` with the inner queue, whichever variant it is.
 macro_rules! inner {
     ($shared:expr, $queue:ident => $call:expr) => {
         match &$shared.inner {
@@ -108,8 +110,8 @@ impl<K: Key> Fire for Shared<K> {
         let wakeups = match &self.inner {
             Inner::Ours(queue) => queue.add_due_hashed(due),
             Inner::Given(queue) => {
-                // Taken out first: a queue that panics, or leaves some, is not asked for
-                // the same keys for ever.
+                // Collected first: if the queue panics or does not consume all keys, the same
+                // keys are not offered to it again forever.
                 let due: Vec<K> = due.map(|(_, key)| key).collect();
                 queue.add_due(&mut due.into_iter())
             }
@@ -141,23 +143,24 @@ impl<K: Key> Report for Shared<K> {
 }
 
 impl<K: Key> DelayingQueue<K> {
-    /// An empty queue on the system clock.
+    /// Creates an empty queue on the system clock.
     pub fn new() -> Self {
         DelayingQueue::with(Options::new())
     }
 
-    /// An empty queue with these settings.
+    /// Creates an empty queue with the given options.
     pub fn with(options: Options) -> Self {
-        let queue = Queue::beneath(options.clock.clone(), options.name.is_some());
+        let queue = Queue::new_inner(options.clock.clone(), options.name.is_some());
         let hasher = queue.hasher();
         DelayingQueue::build(Inner::Ours(queue), hasher, options)
     }
 
-    /// Delays on a queue of your own, or on one of ours with an order of your own.
+    /// Creates a delaying queue on top of `inner`: your own [`WorkQueue`], or a [`Queue`] with
+    /// your own order.
     ///
-    /// `inner` keeps its own settings. What this answers from
-    /// [`cancel`](Self::cancel), [`status`](Self::status), [`snapshot`](Self::snapshot) and
-    /// [`metrics`](Self::metrics) covers the keys that wait; ask `inner` for the others.
+    /// `inner` keeps its own options. [`cancel`](Self::cancel), [`status`](Self::status),
+    /// [`snapshot`](Self::snapshot) and [`metrics`](Self::metrics) of the delaying queue cover
+    /// only the waiting keys; call `inner` for the others.
     ///
     /// ```
     /// use requeue::{DelayingQueue, Options, Queue};
@@ -191,10 +194,11 @@ impl<K: Key> DelayingQueue<K> {
         DelayingQueue { shared }
     }
 
-    /// Adds `key` now. A later time that it waits for stays: it will come again.
+    /// Adds `key` now. If the key also waits for a later time, it becomes ready again at that
+    /// time.
     ///
-    /// Under a [minimum interval](Options::min_interval) a key that ran not long ago waits.
-    /// After a shutdown, and while draining, the answer is [`Added::Refused`].
+    /// Under a [minimum interval](Options::min_interval), a key that ran less than an interval
+    /// ago waits first. Returns [`Added::Refused`] after a shutdown and during a drain.
     #[inline]
     pub fn add(&self, key: K) -> Added {
         if self.shared.paced {
@@ -208,25 +212,26 @@ impl<K: Key> DelayingQueue<K> {
         inner!(self.shared, queue => queue.add(key))
     }
 
-    /// Adds `key` once `delay` has passed. If it waits already, the sooner time wins.
+    /// Adds `key` once `delay` has passed. If the key already waits, the earlier time wins.
     ///
-    /// A delay of zero is [`add`](Self::add). After a shutdown, and while draining,
-    /// the answer is [`Added::Refused`].
+    /// A delay of zero is the same as [`add`](Self::add). Returns [`Added::Refused`] after a
+    /// shutdown and during a drain.
     ///
     /// # Panics
     ///
-    /// If the system refuses to start the process's timer thread, before anything
-    /// was added. It is started by the first queue that delays a key.
+    /// Panics if the operating system refuses to start the process's timer thread. The first
+    /// queue that delays a key starts it. In this case nothing is added.
     #[inline]
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
         if delay.is_zero() {
             self.count_retry();
             return self.add(key);
         }
-        self.put_off(key, delay, Merge::Earliest)
+        self.add_delayed(key, delay, Merge::Earliest)
     }
 
-    /// As [`add_after`](Self::add_after), with a rule for a key that waits already.
+    /// Adds `key` once `delay` has passed, like [`add_after`](Self::add_after). `merge` decides
+    /// what happens if the key already waits.
     ///
     /// ```
     /// use requeue::{DelayingQueue, ManualClock, Merge, Options};
@@ -248,18 +253,18 @@ impl<K: Key> DelayingQueue<K> {
     ///
     /// # Panics
     ///
-    /// As [`add_after`](Self::add_after).
+    /// Panics in the same case as [`add_after`](Self::add_after).
     pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        self.put_off(key, delay, merge)
+        self.add_delayed(key, delay, merge)
     }
 
-    fn put_off(&self, key: K, delay: Duration, merge: Merge) -> Added {
+    fn add_delayed(&self, key: K, delay: Duration, merge: Merge) -> Added {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         let (added, due) = self.delay(By::Anyone, offer, delay, merge);
         due.map_or(added, |key| self.add_ready(key))
     }
 
-    /// Lets a key wait. Answers it where it is due now, for the caller to pass on.
+    /// Makes a key wait. If the key is due now, returns it for the caller to make ready.
     #[inline(always)]
     fn delay(
         &self,
@@ -268,31 +273,27 @@ impl<K: Key> DelayingQueue<K> {
         delay: Duration,
         merge: Merge,
     ) -> (Added, Option<K>) {
-        let outcome = self
-            .ask(by, |state, caller, now| state.add_after(&mut offer, now, delay, merge, caller));
+        let outcome = self.update(by, |state, caller, now| {
+            state.add_after(&mut offer, now, delay, merge, caller)
+        });
         (outcome.added, offer.key.filter(|_| outcome.due))
     }
 
-    /// Lets a key wait for as long as the limiter answers; otherwise as [`delay`](Self::delay).
+    /// Applies `change` to the state under its lock, then arms the clock as the outcome
+    /// requests.
     #[inline(always)]
-    fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
-        let mut delay = Duration::ZERO;
-        let outcome = self.ask(by, |state, caller, now| {
-            state.add_rate_limited(&mut offer, now, caller, &mut delay)
-        });
-        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
-    }
-
-    /// Asks the state under its lock, and arms the clock as it asks in turn.
-    #[inline(always)]
-    fn ask(&self, by: By, ask: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome) -> Outcome {
+    fn update(
+        &self,
+        by: By,
+        change: impl FnOnce(&mut State<K>, Caller, Moment) -> Outcome,
+    ) -> Outcome {
         let registration = self.registration();
         let caller = Caller { by, closed_below: self.is_closed_below() };
         let now = self.shared.clock.now();
         let stale = &mut Vec::new(); // dropped after the lock, also in a panic
         let mut state = self.shared.state.lock();
         state.forget_stale(now, stale);
-        let outcome = ask(&mut state, caller, now);
+        let outcome = change(&mut state, caller, now);
         drop(state);
         if outcome.arm < Moment::END {
             registration.arm(outcome.arm);
@@ -300,7 +301,7 @@ impl<K: Key> DelayingQueue<K> {
         outcome
     }
 
-    /// Made when first needed, before anything is changed: it may panic.
+    /// Creates the registration on first use. Call this before anything changes: it may panic.
     #[inline]
     fn registration(&self) -> &Registration {
         self.shared.registration.get_or_init(|| {
@@ -309,7 +310,7 @@ impl<K: Key> DelayingQueue<K> {
         })
     }
 
-    /// A queue that was given may have been shut down by its other owner.
+    /// A `Given` queue may have been shut down by another owner.
     #[inline]
     fn is_closed_below(&self) -> bool {
         match &self.shared.inner {
@@ -318,7 +319,7 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// Counts an add without delay, where anybody will ask.
+    /// Counts an add without delay as a retry, if the queue has a name.
     #[inline]
     fn count_retry(&self) {
         if self.shared.name.is_some() && !self.is_closed_below() {
@@ -326,7 +327,7 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// `add_after` by the key's holder, and the end of its hold.
+    /// Does `add_after` for the holder of a key, and ends its hold.
     pub(crate) fn requeue_after(&self, taken: Taken<K>, delay: Duration) -> Added {
         if delay.is_zero() {
             self.count_retry();
@@ -337,23 +338,23 @@ impl<K: Key> DelayingQueue<K> {
         })
     }
 
-    /// Ends the hold of a key that `ask` puts off; of one that is due now, by making it
-    /// ready. So too if `Eq` of a key panics, or the timer thread cannot be started: the
-    /// panic goes on, and the key is not lost.
+    /// Ends the hold of a key that `change` delays. A key that is due now becomes ready. So
+    /// does the key if `Eq` of a key panics or the timer thread cannot be started; the panic
+    /// then propagates, and the key is not lost.
     fn put_back(
         &self,
         taken: Taken<K>,
-        ask: impl FnOnce(&mut State<K>, &mut Offer<K>, Caller, Moment) -> Outcome,
+        change: impl FnOnce(&mut State<K>, &mut Offer<K>, Caller, Moment) -> Outcome,
     ) -> Added {
         let Taken { key, token, hash, priority } = taken;
         let mut offer = Offer::new(hash, key);
-        let asked = catch_unwind(AssertUnwindSafe(|| {
+        let updated = catch_unwind(AssertUnwindSafe(|| {
             if let Some(key) = &offer.key {
                 offer.hash = self.hash_of_held(hash, key);
             }
-            self.ask(By::Holder, |state, caller, now| ask(state, &mut offer, caller, now))
+            self.update(By::Holder, |state, caller, now| change(state, &mut offer, caller, now))
         }));
-        let due = asked.as_ref().map_or(true, |outcome| outcome.due);
+        let due = updated.as_ref().map_or(true, |outcome| outcome.due);
         let requeued = offer.key.take_if(|_| due).map(|key| {
             let taken = Taken { key, token, hash, priority };
             inner!(self.shared, queue => queue.requeue(taken))
@@ -361,32 +362,14 @@ impl<K: Key> DelayingQueue<K> {
         if requeued.is_none() {
             self.done(token);
         }
-        match asked {
+        match updated {
             Ok(outcome) => requeued.unwrap_or(outcome.added),
             Err(panic) => resume_unwind(panic),
         }
     }
 
-    /// Counts a failure of a held key, and answers how long the limiter wants it to stay away.
-    pub(crate) fn fail_held(&self, hash: u32, key: &K) -> Duration {
-        let hash = self.hash_of_held(hash, key);
-        let now = self.shared.clock.now();
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
-        state.forget_stale(now, stale);
-        let mut found = state.keys.find(hash, key);
-        state.fail(&mut found, hash, key, now)
-    }
-
-    /// `add_rate_limited` by the key's holder. Answers the key where that is due now, for
-    /// the holder to requeue.
-    pub(crate) fn limit_held(&self, hash: u32, key: K) -> (Limited, Option<K>) {
-        let offer = Offer::new(self.hash_of_held(hash, &key), key);
-        self.rate_limit(By::Holder, offer)
-    }
-
-    /// A guard carries the hash of the queue that it came from, which lends us its
-    /// hasher if it is ours.
+    /// A guard carries the hash of the inner queue. Only `Ours` shares its hasher with this
+    /// layer.
     #[inline]
     fn hash_of_held(&self, hash: u32, key: &K) -> u32 {
         match &self.shared.inner {
@@ -395,111 +378,46 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    /// Makes this the delaying queue of a rate-limiting one, unless it is already.
-    pub(crate) fn limit(&self, limiter: Box<dyn RateLimiter<K>>, bounds: FailureBounds) -> bool {
-        self.shared.state.lock().limit(limiter, bounds)
-    }
-
-    /// Counts failures also under a limiter that has no use for the count.
-    pub(crate) fn count_failures(&self) {
-        self.shared.state.lock().count_failures();
-    }
-
-    pub(crate) fn add_rate_limited(&self, key: K) -> Limited {
-        let offer = Offer::new(self.shared.hasher.hash(&key), key);
-        match self.rate_limit(By::Anyone, offer) {
-            (limited, Some(key)) => Limited { added: self.add_ready(key), ..limited },
-            (limited, None) => limited,
-        }
-    }
-
-    pub(crate) fn forget<B>(&self, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.forget_hashed(self.shared.hasher.hash(key), key);
-    }
-
-    pub(crate) fn forget_held(&self, hash: u32, key: &K) {
-        self.forget_hashed(self.hash_of_held(hash, key), key);
-    }
-
-    fn forget_hashed<B>(&self, hash: u32, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let forgotten = self.shared.state.lock().forget(hash, key);
-        drop(forgotten);
-    }
-
-    pub(crate) fn num_requeues<B>(&self, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.failures(self.shared.hasher.hash(key), key)
-    }
-
-    pub(crate) fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
-        self.failures(self.hash_of_held(hash, key), key)
-    }
-
-    fn failures<B>(&self, hash: u32, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
-        if state.forgets_by_time() {
-            state.forget_stale(self.shared.clock.now(), stale);
-        }
-        state.failures(hash, key)
-    }
-
-    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
+    /// queue is shut down and no key is ready.
     ///
-    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
-    /// ready is handed out; what waits is not.
+    /// After a shutdown, keys that are still ready are handed out first; waiting keys are not.
+    /// See [`Get`] for timeouts and cancellation.
     #[inline]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
     }
 
-    /// A key, if one is ready now.
+    /// Returns a key if one is ready now. Never waits.
     #[inline]
     pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
         try_get(self)
     }
 
-    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    /// Waits for up to `max` keys and returns at least one. Resolves to an empty list once the
+    /// queue is shut down and no key is ready. A `max` of 0 counts as 1.
     pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
         GetMany::new(self, max)
     }
 
-    /// How many keys are ready. Those that wait do not count; see [`waiting`](Self::waiting).
+    /// Returns the number of ready keys. Waiting keys do not count; see
+    /// [`waiting`](Self::waiting).
     pub fn len(&self) -> usize {
         inner!(self.shared, queue => queue.len())
     }
 
-    /// Whether no key is ready.
+    /// Returns `true` if no key is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys wait for their time.
+    /// Returns the number of keys that wait for their due time.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().waiting()
     }
 
-    /// Removes `key` where it waits and where it is ready; if it is held, it will
-    /// not run again after its holder.
+    /// Removes `key` if it waits and if it is ready. If `key` is held, its holder is not
+    /// interrupted, but the key does not run again afterwards.
     pub fn cancel<B>(&self, key: &B) -> Cancelled
     where
         K: Borrow<B>,
@@ -516,7 +434,7 @@ impl<K: Key> DelayingQueue<K> {
         cancelled
     }
 
-    /// What is known of `key`.
+    /// Returns the state of `key`.
     pub fn status<B>(&self, key: &B) -> KeyStatus
     where
         K: Borrow<B>,
@@ -536,8 +454,10 @@ impl<K: Key> DelayingQueue<K> {
         status
     }
 
-    /// All keys at one instant. Clones every key under the lock: for people and
-    /// tests, not for a loop.
+    /// Returns all keys at one instant.
+    ///
+    /// This clones every key while it holds the queue's lock. Use it for debugging and tests,
+    /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
         let now = self.shared.clock.now();
         let state = self.shared.state.lock();
@@ -549,39 +469,38 @@ impl<K: Key> DelayingQueue<K> {
         snapshot
     }
 
-    /// What the queue reports. `None`: it has no name.
+    /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
         self.shared.name.is_some().then(|| self.shared.report())
     }
 
-    /// Refuses adds from now on, and tells waiting getters and drains. Keys that wait
-    /// are dropped, or answered by a [`drain`](Self::drain) that this ends; what is ready is
-    /// still handed out. Calling it again does no harm.
+    /// Shuts the queue down: adds are refused from now on, and waiting getters and drains are
+    /// woken. Keys that are ready are still handed out. Waiting keys are dropped; if this call
+    /// ends a [`drain`](Self::drain), the drain returns them. This method is idempotent.
     pub fn shut_down(&self) {
         WorkQueue::shut_down(self, StopMode::Now);
     }
 
-    /// client-go's drain: shuts down now, and waits until no key is held.
+    /// Shuts the queue down and waits until no key is held, like client-go's
+    /// `ShutDownWithDrain`.
     ///
-    /// It does not wait for keys that are ready, and drops those that wait for their
-    /// time; for that see [`drain`](Self::drain). A [`shut_down`](Self::shut_down) ends
-    /// the wait.
+    /// This does not wait for ready keys, and it drops waiting keys; use [`drain`](Self::drain)
+    /// to keep both. A [`shut_down`](Self::shut_down) ends the wait.
     pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
         ShutDownWithDrain::new(self)
     }
 
-    /// Whether adds are refused: the queue is shut down or draining.
+    /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
         inner!(self.shared, queue => queue.shutting_down())
     }
 
-    /// Refuses adds from now on, and waits until all that is ready or held is
-    /// worked off, or `limit` has passed; then shuts down and answers what was left.
+    /// Refuses adds from now on and waits until no key is ready or held, or until `limit` has
+    /// passed. Then shuts the queue down and returns the keys that were left.
     ///
-    /// Keys that wait for their time do not fall due any more: they are in the
-    /// answer, with the delay that each still had. A key that was added while it was
-    /// held still runs again. One that its guard requeues, now or for later, does
-    /// not: it is kept for the answer.
+    /// Waiting keys no longer fall due. They are returned, each with its remaining delay. A key
+    /// that was added while it was held still runs again. A key whose guard requeues it, now or
+    /// for later, does not run again; it is returned with the remaining keys.
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.shared.clock, limit)
     }
@@ -672,8 +591,8 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
         }
     }
 
-    /// The caller holds a lock, and putting a key off may call the clock: one that must
-    /// wait for its interval begins to when it is taken.
+    /// The caller holds a lock, and delaying a key may call the clock. So a key that must wait
+    /// for its interval starts to wait when it is taken.
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
         inner!(self.shared, queue => queue.add_due(keys))
     }

@@ -1,7 +1,7 @@
-//! How a queue ends.
+//! The states of a queue from open to shut down.
 //!
 //! ```text
-//!          drain                  worked off, or
+//!          drain                  no key left, or
 //!          (WorkOff)              shut_down (Now)
 //!   open ------------> working off --------------> down
 //!     |                                             ^
@@ -11,30 +11,30 @@
 
 use crate::work_queue::StopMode;
 
-/// Whether a queue takes keys, whether its getters wait for more, and who waits for
-/// its end.
+/// Whether a queue accepts keys, whether its getters wait, and which waits for its end are
+/// active.
 #[derive(Debug)]
 pub(crate) struct Ending {
     stop: Stop,
     /// Whether [`StopMode::WithDrain`] waits for holds to end.
     draining: bool,
-    /// Whether [`StopMode::WorkOff`] waits for all to be worked off.
+    /// Whether [`StopMode::WorkOff`] waits until no key is ready or held.
     working_off: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     Open,
-    /// Refuses adds; getters wait as long as a hold may still bring a key back.
+    /// Refuses adds. Getters wait as long as a held key may still become ready again.
     WorkingOff,
-    /// Refuses adds; getters get what is ready and do not wait.
+    /// Refuses adds. Getters get ready keys and do not wait.
     Down,
 }
 
-/// How many keys a queue still has to do with.
+/// The number of keys that a queue still has to process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Can be handed out.
+    /// Keys that are ready.
     pub(crate) ready: usize,
     pub(crate) held: usize,
 }
@@ -74,14 +74,14 @@ impl Ending {
         self.settle(load);
     }
 
-    /// Once all is worked off, getters need not wait any more.
+    /// If no key is ready or held any more, getters no longer wait.
     pub(crate) fn settle(&mut self, load: Load) {
         if self.stop == Stop::WorkingOff && load.is_worked_off() {
             self.stop = Stop::Down;
         }
     }
 
-    /// Whether what `mode` waits for has come about.
+    /// Whether the condition that `mode` waits for holds.
     pub(crate) fn is_drained(&self, mode: StopMode, load: Load) -> bool {
         match mode {
             StopMode::Now => true,

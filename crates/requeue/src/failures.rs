@@ -1,4 +1,5 @@
-//! Which keys have failed, stalest first, where their number or age is bounded.
+//! Failed keys, oldest failure first, for queues that bound the number or age of failure
+//! counts.
 
 use crate::clock::Moment;
 use crate::keys::KEPT_CAPACITY;
@@ -6,11 +7,11 @@ use crate::options::FailureBounds;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Outdated entries that are let be, so that a short list is never tidied up.
+/// The number of outdated entries that are tolerated, so that a short list is never compacted.
 const STALE_ALLOWED: usize = 64;
 
-/// Keeps nothing unless a bound was asked for.
-pub(crate) struct Stalest {
+/// Failed keys in the order of their latest failure. Only used if a bound is set.
+pub(crate) struct OldestFailures {
     idle: Duration,
     keys: usize,
     /// Oldest first. An entry is outdated once its slot has another number.
@@ -28,13 +29,13 @@ struct Failure {
     number: u64,
 }
 
-impl Stalest {
+impl OldestFailures {
     pub(crate) fn new(bounds: FailureBounds) -> Option<Self> {
         let FailureBounds { idle, keys } = bounds;
         if idle.is_none() && keys.is_none() {
             return None;
         }
-        Some(Stalest {
+        Some(OldestFailures {
             idle: idle.unwrap_or(Duration::MAX),
             keys: keys.unwrap_or(usize::MAX),
             order: VecDeque::new(),
@@ -44,7 +45,7 @@ impl Stalest {
         })
     }
 
-    /// The key in `slot` failed.
+    /// Records a failure of the key in `slot`.
     pub(crate) fn failed(&mut self, slot: u32, at: Moment) {
         self.forget(slot);
         let index = slot as usize;
@@ -61,7 +62,7 @@ impl Stalest {
         }
     }
 
-    /// The failures of the key in `slot` are forgotten.
+    /// Records that the failures of the key in `slot` were forgotten.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(latest) = self.latest.get_mut(slot as usize)
             && std::mem::take(latest) != 0
@@ -74,7 +75,7 @@ impl Stalest {
         }
     }
 
-    /// The next slot whose failures are to be forgotten.
+    /// Returns the next slot whose failures must be forgotten.
     pub(crate) fn pop(&mut self, now: Moment) -> Option<u32> {
         loop {
             let oldest = self.order.front()?;

@@ -1,4 +1,4 @@
-//! Waiting for keys, and for queues to end: in a task or on a thread.
+//! Waiting for keys and for the end of a queue, in a task or on a thread.
 
 use crate::clock::{Alarm, Clock};
 use crate::held::{Handle, Held};
@@ -12,17 +12,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Waits for a key: `.await` it, or [`wait`](Self::wait) on a thread. `None`: shut down.
+/// Waits for a key: `.await` it, or call [`wait`](Self::wait) on a thread. Resolves to `None`
+/// once the queue is shut down and no key is ready.
 ///
-/// Cancel safe: a key is taken in the very poll that answers it, so dropping this
-/// loses none, and a wake-up that it had received is passed on. It should be
-/// polled or dropped soon after it was woken: as long as neither happens, one
-/// ready key may wait for it although others are idle.
+/// This future is cancel safe. It takes a key in the same poll that returns it, so dropping the
+/// future loses no key. If the future was already woken, dropping it wakes another waiter. Poll
+/// or drop it soon after it was woken: until then, one ready key may wait for it although other
+/// getters are idle.
 ///
-/// Polled again after it answered, it answers `None`.
+/// If it is polled again after it has resolved, it returns `None`.
 #[must_use = "await it, or call wait()"]
 pub struct Get<'q, Q: WorkQueue> {
-    /// `None` once answered.
+    /// `None` after the future has resolved.
     queue: Option<Handle<'q, Q>>,
     waiter: Waiter,
     /// The token of a hold to end first.
@@ -36,7 +37,7 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
         Get { queue, waiter: Waiter::for_task(), finished: None }
     }
 
-    /// For a thread that polls this by itself and does nothing else meanwhile.
+    /// Creates the future for a thread that polls it directly and does nothing else meanwhile.
     pub(crate) fn for_thread(queue: &'q Q) -> Self {
         let queue = Some(Handle::Borrowed(queue));
         Get { queue, waiter: Waiter::for_thread(), finished: None }
@@ -47,10 +48,11 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
         Get { queue: Some(queue), waiter: Waiter::for_task(), finished: Some(finished) }
     }
 
-    /// Blocks the thread until there is a key.
+    /// Blocks the thread until a key is ready, and returns it. Returns `None` once the queue is
+    /// shut down and no key is ready.
     #[inline(always)]
     pub fn wait(mut self) -> Option<Held<'q, Q>> {
-        if let (Some(Handle::Borrowed(queue)), 0) = (&self.queue, self.waiter.place()) {
+        if let (Some(Handle::Borrowed(queue)), 0) = (&self.queue, self.waiter.id()) {
             let queue: &'q Q = queue;
             let make = |taken| Held::new(Handle::Borrowed(queue), taken);
             let held = match self.finished.take() {
@@ -77,8 +79,8 @@ impl<'q, Q: WorkQueue> Get<'q, Q> {
         }
     }
 
-    /// Blocks the thread until there is a key, for at most `limit` of real time,
-    /// also under a manual clock: it is the caller who waits.
+    /// Blocks the thread until a key is ready, for at most `limit`. The limit is measured in
+    /// real time even if the queue has a manual clock, because the caller waits in real time.
     ///
     /// ```
     /// use requeue::{GetTimeoutError, Queue};
@@ -132,15 +134,15 @@ impl<Q: WorkQueue> Drop for Get<'_, Q> {
     }
 }
 
-/// Gives up a place in line, where there is one.
+/// Removes `waiter` from the queue's waiters, if it is registered.
 #[inline(always)]
 fn leave<Q: WorkQueue>(queue: &Q, waiter: &mut Waiter) {
-    if waiter.place() != 0 {
+    if waiter.id() != 0 {
         queue.leave(waiter);
     }
 }
 
-/// From now on it is a thread that waits, also if a task did so before.
+/// Registers as a thread from now on, even if a task polled before.
 fn become_thread<Q: WorkQueue>(queue: &Q, waiter: &mut Waiter) {
     leave(queue, waiter);
     *waiter = Waiter::for_thread();
@@ -155,7 +157,8 @@ pub(crate) fn try_get<Q: WorkQueue>(queue: &Q) -> Result<Held<'_, Q>, TryGetErro
     }
 }
 
-/// As [`Get`], for several keys under one lock. Empty: shut down.
+/// Waits for several keys, which it takes under one lock. Otherwise like [`Get`]. Resolves to
+/// an empty list once the queue is shut down and no key is ready.
 #[must_use = "await it, or call wait()"]
 pub struct GetMany<'q, Q: WorkQueue> {
     queue: &'q Q,
@@ -168,7 +171,8 @@ impl<'q, Q: WorkQueue> GetMany<'q, Q> {
         GetMany { queue, max: max.max(1), waiter: Waiter::for_task() }
     }
 
-    /// Blocks the thread until there is a key.
+    /// Blocks the thread until at least one key is ready, and returns the keys. Returns an
+    /// empty list once the queue is shut down and no key is ready.
     pub fn wait(mut self) -> Vec<Held<'q, Q>> {
         become_thread(self.queue, &mut self.waiter);
         park::wait(|waker| self.poll_many(waker))
@@ -204,8 +208,8 @@ impl<Q: WorkQueue> Drop for GetMany<'_, Q> {
     }
 }
 
-/// Waits until no key is held. The queue was shut down by the call that made
-/// this, not by the first poll; dropping it only stops waiting.
+/// Waits until no key is held. The call that created this value has already shut the queue
+/// down. Dropping the value only stops the wait.
 #[must_use = "await it, or call wait(); shut_down() does not wait"]
 pub struct ShutDownWithDrain<'q, Q: WorkQueue> {
     queue: &'q Q,
@@ -242,13 +246,13 @@ impl<Q: WorkQueue> Drop for ShutDownWithDrain<'_, Q> {
     }
 }
 
-/// Waits until nothing is ready or held, or the limit (on the queue's clock) has
-/// passed; then shuts down and answers what was left.
+/// Waits until no key is ready or held, or until the limit (on the queue's clock) has passed.
+/// Then shuts the queue down and returns the remaining keys.
 ///
-/// Begun by the call that made this. Dropped before it answered, the queue goes
-/// on draining, without a limit. Of several drains of one queue the first to end
-/// answers what was left, and ends the others.
-#[must_use = "await it, or call wait(): it answers the keys that were left"]
+/// The drain begins with the call that creates this value. If the value is dropped before it
+/// resolves, the queue continues to drain, without a limit. If a queue has several drains, the
+/// first one to end returns the remaining keys and ends the others.
+#[must_use = "await it, or call wait(): it returns the remaining keys"]
 pub struct Drain<'q, Q: WorkQueue> {
     queue: &'q Q,
     waiter: Waiter,
@@ -262,7 +266,7 @@ impl<'q, Q: WorkQueue> Drain<'q, Q> {
         Drain { queue, waiter: Waiter::for_task(), alarm }
     }
 
-    /// Blocks the thread until the drain ends.
+    /// Blocks the thread until the drain ends, and returns the remaining keys.
     pub fn wait(mut self) -> Remains<Q::Key> {
         park::wait(|waker| self.poll_remains(waker))
     }
@@ -290,21 +294,21 @@ impl<Q: WorkQueue> Drop for Drain<'_, Q> {
     }
 }
 
-/// Why there is no key.
+/// Error of `try_get`: why no key was returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryGetError {
-    /// None is ready now.
+    /// No key is ready now.
     Empty,
-    /// None is ready, and the queue is shut down.
+    /// No key is ready, and the queue is shut down.
     ShutDown,
 }
 
-/// Why there is no key.
+/// Error of [`Get::wait_timeout`]: why no key was returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GetTimeoutError {
-    /// None became ready in time.
+    /// No key became ready within the limit.
     TimedOut,
-    /// None is ready, and the queue is shut down.
+    /// No key is ready, and the queue is shut down.
     ShutDown,
 }
 

@@ -1,11 +1,11 @@
-//! Calling foreign code, and surviving it.
+//! Calling foreign code and surviving its panics.
 
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs foreign code, and answers the message of its panic. The panic hook has reported it
-/// by then.
+/// Runs foreign code. If it panics, returns the message of the panic, which the panic hook has
+/// already reported.
 pub(crate) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(|payload| {
         let message = message(&*payload);
@@ -14,7 +14,7 @@ pub(crate) fn guarded<T>(foreign: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Drops what is foreign: that may panic, with a payload that may do so again.
+/// Drops a foreign value. Dropping may panic, and the payload of that panic may panic again.
 pub(crate) fn discard<T>(foreign: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
         mem::forget(payload);

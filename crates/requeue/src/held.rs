@@ -1,4 +1,4 @@
-//! The guard that `get` answers.
+//! The guard that `get` returns.
 
 use crate::delaying::DelayingQueue;
 use crate::get::Get;
@@ -10,14 +10,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-/// A key that this worker holds. Dropping it, also in a panic, is `done`.
+/// A key that the caller holds. Dropping it marks the key done, also during a panic.
 ///
-/// While it lives nobody else is handed the key. It borrows its queue, since a
-/// handle of its own would cost two atomic operations per key; for a task that
-/// outlives the borrow there is [`into_owned`](Self::into_owned).
+/// While the guard exists, no other worker gets the key. The guard borrows its queue, because a
+/// handle of its own would cost two atomic operations per key. Use
+/// [`into_owned`](Self::into_owned) for a task that outlives the borrow.
 ///
-/// What client-go leaves to discipline does not compile here. A key cannot be
-/// done twice, or used after it is done:
+/// Mistakes that client-go finds at run time or not at all do not compile here. A key cannot be
+/// marked done twice, or used after it is done:
 ///
 /// ```compile_fail,E0382
 /// let queue = requeue::Queue::new();
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// held.done();
 /// ```
 ///
-/// Nor can a key that nobody holds be done, nor a guard outlive its queue:
+/// A key that nobody holds cannot be marked done, and a guard cannot outlive its queue:
 ///
 /// ```compile_fail,E0505
 /// let queue = requeue::Queue::new();
@@ -38,20 +38,20 @@ use std::time::Duration;
 /// ```
 #[must_use = "dropping a held key marks it done"]
 pub struct Held<'q, Q: WorkQueue> {
-    // Dropped in this order: the hold ends before the key goes.
+    // Fields drop in this order: the hold ends before the key is dropped.
     hold: Hold<'q, Q>,
     key: Q::Key,
 }
 
-/// A hold, which ends when this is dropped.
+/// A hold. Dropping it ends the hold.
 ///
-/// Apart from the key, so that a guard can be taken apart without moving what it
-/// consists of more than once: copies of it were a quarter of a cycle's time.
+/// It is separate from the key, so that a guard can be taken apart without copying its parts
+/// more than once. Those copies took a quarter of the time of an add/get/done cycle.
 pub(crate) struct Hold<'q, Q: WorkQueue> {
-    /// `None` once ended.
+    /// `None` after the hold has ended.
     queue: Option<Handle<'q, Q>>,
     token: u64,
-    /// As in [`Taken`].
+    /// See [`Taken::hash`].
     hash: u32,
     priority: i32,
 }
@@ -74,20 +74,20 @@ impl<Q> Deref for Handle<'_, Q> {
 }
 
 impl<'q, Q: WorkQueue> Hold<'q, Q> {
-    /// Takes over the hold, and gives back the key.
+    /// Splits `taken` into its hold and its key.
     #[inline(always)]
     pub(crate) fn of(queue: &'q Q, taken: Taken<Q::Key>) -> (Self, Q::Key) {
         let Taken { key, token, hash, priority } = taken;
         (Hold { queue: Some(Handle::Borrowed(queue)), token, hash, priority }, key)
     }
 
-    /// Gives up the hold without ending it.
+    /// Returns the queue and the token without ending the hold.
     #[inline(always)]
     pub(crate) fn into_parts(mut self) -> (Handle<'q, Q>, u64) {
         (self.queue.take().expect(ENDED), self.token)
     }
 
-    /// It has been ended by other means.
+    /// Forgets the hold, which has already been ended by other means.
     pub(crate) fn disarm(mut self) {
         self.queue = None;
     }
@@ -97,7 +97,7 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
         self.queue.as_ref().expect(ENDED)
     }
 
-    /// Ends it as [`WorkQueue::requeue`] does.
+    /// Ends the hold with [`WorkQueue::requeue`].
     #[inline(always)]
     pub(crate) fn requeue(self, key: Q::Key) -> Added {
         let Hold { hash, priority, .. } = self;
@@ -124,7 +124,7 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
         Held { hold: Hold { queue: Some(queue), token, hash, priority }, key }
     }
 
-    /// Gives up the hold without ending it.
+    /// Returns the parts without ending the hold.
     #[inline(always)]
     fn into_parts(self) -> (Handle<'q, Q>, Taken<Q::Key>) {
         let Held { hold, key } = self;
@@ -133,38 +133,38 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
         (queue, Taken { key, token, hash, priority })
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline(always)]
     pub fn key(&self) -> &Q::Key {
         &self.key
     }
 
-    /// The same as dropping it, but reads like what it does.
+    /// Marks the key done. This is the same as dropping the guard.
     #[inline(always)]
     pub fn done(self) {
         drop(self);
     }
 
-    /// Done, and the key is yours.
+    /// Marks the key done and returns it.
     #[inline(always)]
     pub fn done_into_key(self) -> Q::Key {
         self.key
     }
 
-    /// Done, and ready again at once, behind what is ready already: `add` and `done`
-    /// in one, without hashing.
+    /// Marks the key done and makes it ready again immediately, behind the keys that are
+    /// already ready. This does `add` and `done` under one lock, without hashing.
     ///
-    /// While the queue drains the key is not run again but kept for the drain's
-    /// answer ([`Added::Kept`]); after a shutdown it is [`Added::Refused`].
+    /// During a drain, the key does not run again; the drain returns it ([`Added::Kept`]).
+    /// After a shutdown the result is [`Added::Refused`].
     #[inline]
     pub fn requeue(self) -> Added {
         let (queue, taken) = self.into_parts();
         queue.requeue(taken)
     }
 
-    /// Done, and the next key, under one lock instead of two.
+    /// Marks the key done and waits for the next key. This takes one lock instead of two.
     ///
-    /// The hold ends when what this answers is awaited, waited for or dropped.
+    /// The hold ends when the returned [`Get`] is awaited, waited for or dropped.
     ///
     /// ```
     /// let queue = requeue::Queue::new();
@@ -185,7 +185,8 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
         Get::after(queue, token)
     }
 
-    /// A guard with a queue handle of its own, for `spawn`.
+    /// Converts the guard into one that owns a queue handle, for example to move it into a
+    /// spawned task.
     pub fn into_owned(self) -> Held<'static, Q>
     where
         Q: Clone,
@@ -200,16 +201,17 @@ impl<'q, Q: WorkQueue> Held<'q, Q> {
 }
 
 impl<K: Key> Held<'_, DelayingQueue<K>> {
-    /// Done, and ready again once `delay` has passed: `add_after` and `done` in one.
+    /// Marks the key done and makes it ready again once `delay` has passed. This does
+    /// `add_after` and `done` in one step.
     ///
-    /// If the key waits already, the sooner time wins. While the queue drains the
-    /// key is kept for the drain's answer ([`Added::Kept`]), unless it is to run again
-    /// anyway ([`Added::Coalesced`]); after a shutdown it is [`Added::Refused`].
+    /// If the key already waits, the earlier time wins. During a drain, the drain returns the
+    /// key ([`Added::Kept`]), unless the key runs again anyway ([`Added::Coalesced`]). After a
+    /// shutdown the result is [`Added::Refused`].
     ///
     /// # Panics
     ///
-    /// If `Eq` of a key does, or the process's timer thread cannot be started. The key is
-    /// then ready at once.
+    /// Panics if `Eq` of a key panics or the process's timer thread cannot be started. The key
+    /// is then ready immediately.
     pub fn requeue_after(self, delay: Duration) -> Added {
         let (queue, taken) = self.into_parts();
         queue.requeue_after(taken, delay)
@@ -217,45 +219,45 @@ impl<K: Key> Held<'_, DelayingQueue<K>> {
 }
 
 impl<K: Key> Held<'_, PriorityQueue<K>> {
-    /// The priority with which the key was handed out.
+    /// Returns the priority with which the key was handed out.
     pub fn priority(&self) -> i32 {
         self.hold.priority
     }
 }
 
-/// Of a [`RateLimitingQueue`](crate::RateLimitingQueue) and a [`PriorityQueue`], which keeps the key's priority.
+/// These methods exist for guards of a [`RateLimitingQueue`](crate::RateLimitingQueue) and of a
+/// [`PriorityQueue`]. A `PriorityQueue` keeps the key's priority.
 impl<Q: Retry> Held<'_, Q> {
-    /// Done, and ready again once `delay` has passed. Does not forget its failures.
+    /// Marks the key done and makes it ready again once `delay` has passed. The failure count
+    /// of the key is kept.
     ///
-    /// Otherwise as `requeue_after` of a [`DelayingQueue`]'s guard.
+    /// Otherwise this behaves like `requeue_after` of a [`DelayingQueue`]'s guard.
     pub fn requeue_after(self, delay: Duration) -> Added {
         let (queue, taken) = self.into_parts();
         queue.requeue_after(taken, delay)
     }
 
-    /// Done, and ready again after the delay that the limiter answers:
-    /// `add_rate_limited` and `done` in one, without hashing.
+    /// Counts a failure, marks the key done and makes it ready again after the delay that the
+    /// limiter returns. This does `add_rate_limited` and `done` in one step, without hashing.
     ///
-    /// While the queue drains the key is kept for the drain's answer ([`Added::Kept`]),
-    /// unless it is to run again anyway ([`Added::Coalesced`]); after a shutdown it is
-    /// [`Added::Refused`].
+    /// During a drain, the drain returns the key ([`Added::Kept`]), unless the key runs again
+    /// anyway ([`Added::Coalesced`]). After a shutdown the result is [`Added::Refused`].
     pub fn retry(self) -> Limited {
         let (queue, taken) = self.into_parts();
         queue.retry(taken)
     }
 
-    /// Counts a failure, and answers how long the limiter wants the key to stay away. Still
-    /// held.
+    /// Counts a failure and returns the delay that the limiter computes. The key is still held.
     pub(crate) fn fail(&self) -> Duration {
         self.hold.queue().fail_held(self.hold.hash, &self.key)
     }
 
-    /// The next `retry` of this key counts from zero. Still held.
+    /// Resets the failure count of this key. The key is still held.
     pub fn forget(&self) {
         self.hold.queue().forget_held(self.hold.hash, &self.key);
     }
 
-    /// How often this key has failed since it was last forgotten.
+    /// Returns how often this key has failed since it was last forgotten.
     pub fn num_requeues(&self) -> u32 {
         self.hold.queue().num_requeues_held(self.hold.hash, &self.key)
     }

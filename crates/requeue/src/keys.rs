@@ -1,9 +1,9 @@
-//! Keys by hash, and by slot once found.
+//! Keys, found by hash, or by slot once found.
 //!
-//! Each key lives in a numbered slot, so that everything else (the ready order,
-//! a timer, a guard's token) refers to it by four bytes and reaches it without
-//! hashing. The table keeps the hash beside the slot number: a probe compares
-//! hashes before it touches a key, and growing touches no key at all.
+//! Each key is stored in a numbered slot, so that everything else (the ready order, a timer, a
+//! guard's token) refers to it by four bytes and finds it without hashing. The table stores the
+//! hash beside the slot number: a lookup compares hashes before it reads a key, and growing the
+//! table reads no key at all.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -11,20 +11,20 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
 
-/// No slot. Slot numbers stay below it.
+/// No slot. All slot numbers are smaller.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Room for this many keys is kept when the last key leaves; more is given back,
-/// so that a storm does not hold its memory for ever. Growing back costs less
-/// per key than adding it did.
+/// The capacity that is kept when the last key leaves. More is freed, so that a burst of keys
+/// does not occupy memory forever. Growing again costs less per key than adding the key.
 pub(crate) const KEPT_CAPACITY: usize = 4096;
 
-/// From this many slots on, room for more grows by a sixteenth instead of doubling: half
-/// of a large queue's memory would stand empty otherwise. Memory of that size is moved
-/// by remapping it, and not by copying.
+/// From this many slots on, the capacity grows by a sixteenth instead of doubling. Otherwise
+/// half of a large queue's memory would be unused. The allocator moves memory of that size by
+/// remapping instead of copying.
 const DOUBLE_UP_TO: usize = 1 << 17;
 
-/// How a queue hashes its keys. Seeded per process: not predictable from outside.
+/// Hashes the keys of a queue. Seeded per process, so that hashes are not predictable from
+/// outside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hasher(RandomState);
 
@@ -36,8 +36,8 @@ impl Hasher {
     }
 }
 
-/// Spreads 32 bits of hash over the 64 that the table looks at: its position is
-/// taken from the low bits, its tag from the high ones.
+/// Spreads 32 bits of hash over the 64 that the table uses: it takes the position from the low
+/// bits and the tag from the high bits.
 #[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -49,15 +49,14 @@ pub(crate) struct Keys<K, V> {
     /// Invariant: exactly the slots whose `key` is present.
     table: HashTable<(u32, u32)>,
     slots: Vec<Slot<K, V>>,
-    /// The first of the slots to use again, `NIL` for none. They have no key, and are
-    /// linked by `link`.
+    /// The first free slot, or `NIL`. Free slots have no key and are linked by `link`.
     free: u32,
     free_len: usize,
 }
 
 struct Slot<K, V> {
     key: Option<K>,
-    /// Of the key; in a free slot, the next one.
+    /// The hash of the key. In a free slot: the next free slot.
     link: u32,
     value: V,
 }
@@ -82,11 +81,11 @@ impl<K, V> Keys<K, V> {
         self.table.find(spread(hash), same).map(|&(_, slot)| slot)
     }
 
-    /// Puts a key that is not there into a slot.
+    /// Stores a key that is not present yet.
     ///
     /// # Panics
     ///
-    /// When there are 2³² − 1 slots: several hundred gigabytes of keys.
+    /// Panics if there are 2³² − 1 slots: several hundred gigabytes of keys.
     #[inline(always)]
     pub(crate) fn insert(&mut self, hash: u32, key: K, value: V) -> u32 {
         let entry = Slot { key: Some(key), link: hash, value };
@@ -115,7 +114,7 @@ impl<K, V> Keys<K, V> {
         slot
     }
 
-    /// The key in `slot`, unless the slot is empty.
+    /// Returns the key in `slot`, or `None` if the slot is empty.
     #[inline]
     pub(crate) fn key(&self, slot: u32) -> Option<&K> {
         self.slots.get(slot as usize)?.key.as_ref()
@@ -126,14 +125,14 @@ impl<K, V> Keys<K, V> {
         self.slots.get(slot as usize).map(|s| &s.value)
     }
 
-    /// Key, hash and value in `slot`, unless it is empty.
+    /// Returns key, hash and value in `slot`, or `None` if the slot is empty.
     #[inline]
     pub(crate) fn entry(&mut self, slot: u32) -> Option<(&K, u32, &mut V)> {
         let Slot { key, link, value } = self.slots.get_mut(slot as usize)?;
         Some((key.as_ref()?, *link, value))
     }
 
-    /// Takes the key out of `slot`, and frees the slot.
+    /// Removes the key from `slot` and frees the slot.
     #[inline(always)]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let key = self.detach(slot)?;
@@ -141,7 +140,7 @@ impl<K, V> Keys<K, V> {
         Some(key)
     }
 
-    /// Takes the key out of `slot`; the slot is not used again before [`release`](Self::release).
+    /// Removes the key from `slot`. The slot is not reused before [`release`](Self::release).
     #[inline(always)]
     pub(crate) fn detach(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.slots[slot as usize];
@@ -172,7 +171,7 @@ impl<K, V> Keys<K, V> {
         *self = Keys::default();
     }
 
-    /// Every slot that has a key, in no order that means anything.
+    /// Returns every slot that has a key, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &K, &V)> {
         let slots = self.slots.iter().zip(0..);
         slots.filter_map(|(s, slot)| Some((slot, s.key.as_ref()?, &s.value)))
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart_by_the_key() {
+    fn keys_with_equal_hashes_are_distinguished() {
         let mut keys = Keys::<&str, ()>::default();
         let (a, b) = (keys.insert(1, "a", ()), keys.insert(1, "b", ()));
         assert_eq!(keys.find(1, "a"), Some(a));

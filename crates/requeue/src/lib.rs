@@ -1,9 +1,12 @@
-//! Work queues in memory: add a key, and it is worked on — once at a time, when it is
-//! due, with backoff when it fails.
+//! Deduplicating in-memory work queues with delays, retries and priorities.
 //!
-//! The semantics are those of Kubernetes client-go's `util/workqueue`, checked against
-//! what the real one answered. Runtime-agnostic: every getter can be awaited or waited
-//! for on a thread. No `unsafe`.
+//! Producers add keys. Workers get keys, one worker per key at a time. A key can be added with
+//! a delay, and a key whose processing failed can be retried with backoff.
+//!
+//! The queues behave like Kubernetes client-go's `util/workqueue`. The tests replay traces that
+//! were recorded from client-go and compare every result. The crate works with any async
+//! runtime and without one: every wait can be awaited or can block a thread. It contains no
+//! `unsafe` code.
 //!
 //! ```
 //! use requeue::DelayingQueue;
@@ -15,44 +18,48 @@
 //!
 //! let held = queue.get().wait().expect("a key is ready"); // or .get().await
 //! assert_eq!(*held.key(), "order-7");
-//! queue.add("order-7"); // held: it runs once more afterwards
-//! held.done(); // as does dropping it
+//! queue.add("order-7"); // it is held, so it runs once more afterwards
+//! held.done(); // dropping `held` does the same
 //! assert_eq!(queue.len(), 1);
 //! ```
 //!
-//! | type | what it is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Queue`] | deduplicates, never hands a key to two workers |
-//! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after), on any inner queue |
-//! | [`RateLimitingQueue`] | [`retry`](Held::retry) with backoff, on any [`limiter`] |
-//! | [`PriorityQueue`] | the same, with priorities: live events before the resync |
-//! | [`Held`] | the guard that [`get`](Queue::get) answers: a hold ends when it is dropped |
-//! | [`Get`] | waits for a key, in a task or on a thread |
-//! | [`Worker`](worker::Worker) | runs a handler over a queue: outcomes, timeout, panics, shutdown |
-//! | [`Drain`] | works off what is ready, and answers what was left |
-//! | [`Metrics`] | what named queues and workers report |
-//! | [`ManualClock`] | time that moves when a test moves it |
-//! | [`Fair`] | an [`Order`] in which tenants take turns |
-//! | [`Order`], [`WorkQueue`] | an order, and an inner queue, of your own |
+//! | [`Queue`] | A FIFO queue that stores each key once and never gives a key to two workers |
+//! | [`DelayingQueue`] | Adds [`add_after`](DelayingQueue::add_after), on top of any inner queue |
+//! | [`RateLimitingQueue`] | Adds [`retry`](Held::retry) with backoff, computed by any [`limiter`] |
+//! | [`PriorityQueue`] | Delays, retries and priorities, for example live events before a resync |
+//! | [`Held`] | The guard that [`get`](Queue::get) returns; dropping it ends the hold |
+//! | [`Get`] | Waits for a key, in a task or on a thread |
+//! | [`Worker`](worker::Worker) | Runs a handler for every key: outcomes, timeouts, panics, shutdown |
+//! | [`Drain`] | Stops accepting keys, waits for the remaining work and returns what was left |
+//! | [`Metrics`] | Collects what named queues and workers report |
+//! | [`ManualClock`] | A clock for tests; time passes only when the test advances it |
+//! | [`Fair`] | An [`Order`] that serves tenants in turn |
+//! | [`Order`], [`WorkQueue`] | Traits to implement your own order or inner queue |
 //!
 //! # Features
 //!
-//! None by default; each adds methods and changes none.
+//! No feature is on by default. A feature only adds items; it never changes behaviour.
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `prometheus` | the module `prometheus`, which answers a scrape |
-//! | `tokio` | `Worker::spawn`: a worker on tokio |
-//! | `tracing` | `Worker::traced`: a span for every run |
+//! | `prometheus` | The module `prometheus`, which exports metrics for a scrape |
+//! | `tokio` | `Worker::spawn`, which runs a worker on tokio |
+//! | `tracing` | `Worker::traced`, which opens a span for every run |
 //!
 //! # Panics
 //!
-//! No call panics by itself, with three exceptions: a queue that is given 2³² − 1 keys at
-//! once; the first delayed key, limit, or key under a minimum interval, of a process whose
-//! system refuses to start a thread; and a worker spawned on tokio outside of a runtime.
-//! A panic in `Hash`, `Eq` or `Clone` of a key comes out of the call that needed it, and
-//! neither it nor another key is lost, unless the key was just falling due. A waker that
-//! panics loses its turn to the next.
+//! A call panics by itself in three cases only:
+//!
+//! - A queue would contain 2³² − 1 keys at the same time.
+//! - The operating system refuses to start the process's timer thread. The first delayed key,
+//!   the first drain limit and the first key under a minimum interval need it.
+//! - A worker is spawned on tokio outside of a runtime.
+//!
+//! If `Hash`, `Eq` or `Clone` of a key panics, the panic propagates to the caller of the queue.
+//! Neither this key nor any other key is lost, with one exception: a delayed key that panics
+//! while it becomes ready is lost. If a waker panics, the queue wakes the next waiter instead.
 
 mod clock;
 mod delaying;
@@ -69,7 +76,6 @@ mod order;
 mod park;
 mod priority;
 mod queue;
-mod rate_limiting;
 mod retry;
 mod shell;
 mod snapshot;
@@ -80,7 +86,7 @@ mod work_queue;
 pub mod worker;
 
 pub use clock::{Clock, ManualClock, Moment, Sleep};
-pub use delaying::DelayingQueue;
+pub use delaying::{AlreadyLimited, DelayingQueue, RateLimitingQueue};
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
 #[cfg(feature = "prometheus")]
@@ -90,7 +96,6 @@ pub use options::{Merge, Options};
 pub use order::{Fair, Order, Slot};
 pub use priority::{AddOptions, PriorityQueue};
 pub use queue::Queue;
-pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
 pub use retry::Retry;
 pub use snapshot::{
     Added, Cancelled, HeldKey, KeyStatus, Limited, ReadyKey, Remains, Snapshot, WaitingKey,
@@ -98,7 +103,7 @@ pub use snapshot::{
 pub use waiters::Waiter;
 pub use work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 
-/// The program in the README runs as a doc test.
+/// Runs the program in the README as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,9 +1,9 @@
-//! How long until a failed key may come back.
+//! Rate limiters: how long a failed key waits before it runs again.
 //!
-//! A limiter is a function of the key, of how often it has failed, and of the time. It
-//! keeps nothing per key: whoever asks counts the failures and passes the count in. So
-//! one lookup serves a whole tree of limiters, counts are bounded and forgotten in one
-//! place, and a limiter of your own is one method.
+//! A limiter computes a delay from the key, its number of failures and the time. It stores
+//! nothing per key: the caller counts the failures and passes the count. So one lookup serves
+//! any combination of limiters, failure counts are bounded in one place, and a limiter of your
+//! own is one method.
 //!
 //! ```
 //! use requeue::limiter::{Bucket, Chain, ExponentialFailure};
@@ -41,11 +41,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The longest delay that client-go knows, 2⁶³ − 1 ns: some 292 years. What has no answer,
-/// such as a bucket that is never refilled, answers this.
+/// The longest delay in client-go, 2⁶³ − 1 ns (about 292 years). Limiters return it if there is
+/// no finite delay, for example for a bucket that is never refilled.
 pub const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// Says how long until a key may come back.
+/// Computes how long a failed key waits before it runs again.
 ///
 /// ```
 /// use requeue::limiter::{KeyedLimiter, RateLimiter};
@@ -66,40 +66,41 @@ pub const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 /// assert_eq!(limiter.when(&"a", Moment::default()), Duration::from_secs(2));
 /// ```
 pub trait RateLimiter<K>: Send + 'static {
-    /// The delay of `key`, which was limited `failures` times before, since it was last
-    /// forgotten. A queue calls this under its lock: it must not use the queue.
+    /// Returns the delay of `key`. `failures` is how often the key has failed before, since it
+    /// was last forgotten. A queue calls this under its lock, so it must not use the queue.
     fn when(&mut self, key: &K, failures: u32, now: Moment) -> Duration;
 
-    /// Whether the answer depends on `failures`. If not, none are counted.
+    /// Returns `true` if the delay depends on `failures`. If `false`, the queue counts none.
     fn counts(&self) -> bool {
         true
     }
 }
 
-/// client-go's default for controllers: exponential from 5 ms to 1000 s, and 10 per second
-/// over all keys with a burst of 100, whichever is longer.
+/// Returns client-go's default for controllers: the longer of an exponential delay from 5 ms to
+/// 1000 s and a token bucket over all keys, 10 per second with a burst of 100.
 pub fn default_controller() -> MaxOf<ExponentialFailure, Bucket> {
     ExponentialFailure::default().and(Bucket::full(10.0, 100))
 }
 
-/// client-go's default without a limit over all keys: exponential from 1 ms to 1000 s.
+/// Returns client-go's default without a bucket over all keys: exponential from 1 ms to 1000 s.
 pub fn default_item_based() -> ExponentialFailure {
     ExponentialFailure::new(Duration::from_millis(1), Duration::from_secs(1000))
 }
 
-/// Composition, from left to right. Implement it for a limiter of your own to have it there.
+/// Methods to combine limiters, from left to right. Implement this trait for a limiter of your
+/// own to get them too.
 pub trait Chain: Sized {
-    /// The longer of two delays; both limiters are asked every time.
+    /// Uses the longer of two delays. Both limiters are called every time.
     fn and<L>(self, other: L) -> MaxOf<Self, L> {
         MaxOf::new(self, other)
     }
 
-    /// Never longer than `max`.
+    /// Limits the delay to at most `max`.
     fn at_most(self, max: Duration) -> WithMaxWait<Self> {
         WithMaxWait::new(self, max)
     }
 
-    /// Shorter by a random part, up to `fraction` of the delay. See [`Jitter`].
+    /// Shortens the delay by a random part of up to `fraction`. See [`Jitter`].
     fn jittered(self, fraction: f64) -> Result<Jitter<Self>, LimiterError> {
         Jitter::new(self, fraction)
     }
@@ -124,10 +125,10 @@ impl<K: 'static> RateLimiter<K> for Box<dyn RateLimiter<K>> {
     }
 }
 
-/// One limiter for several queues.
+/// Shares one limiter between several queues.
 impl<K, L: RateLimiter<K>> RateLimiter<K> for Arc<Mutex<L>> {
     fn when(&mut self, key: &K, failures: u32, now: Moment) -> Duration {
-        // A limiter that panicked once is as good as before.
+        // A limiter is still usable after a panic.
         let mut limiter = self.lock().unwrap_or_else(PoisonError::into_inner);
         limiter.when(key, failures, now)
     }
@@ -137,7 +138,8 @@ impl<K, L: RateLimiter<K>> RateLimiter<K> for Arc<Mutex<L>> {
     }
 }
 
-/// A number that can mean nothing: which one, what it is, and what it may be.
+/// An invalid number for a limiter. The message names the parameter, its value and the allowed
+/// range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LimiterError {
     field: &'static str,

@@ -1,8 +1,8 @@
-//! What queues and workers report: counted where it happens, read by pull.
+//! Metrics of queues and workers: counted where they occur, read on request.
 //!
-//! The seven of client-go, with its meaning, those of a controller-runtime controller, and
-//! a few of our own. A queue without a name reports nothing, keeps no times and reads no
-//! clock for them.
+//! They are the seven metrics of client-go, with the same meaning, those of a
+//! controller-runtime controller, and a few of our own. A queue without a name reports nothing,
+//! stores no times and reads no clock for them.
 
 mod histogram;
 #[cfg(feature = "prometheus")]
@@ -21,9 +21,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// The queues and workers that report here, by name. Clones share one list.
+/// A registry of queues and workers that report metrics under a name. Clones share one
+/// registry.
 ///
-/// A queue and a worker may have the same name; two queues may not, nor two workers.
+/// A queue and a worker may have the same name. Two queues may not, and two workers may not.
 ///
 /// ```
 /// use requeue::{Metrics, Options, Queue};
@@ -45,7 +46,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Names {
     queues: BTreeMap<String, Reporter>,
-    /// A worker's name is free once its recorder is gone.
+    /// A worker's name is free again once its recorder is dropped.
     workers: BTreeMap<String, Weak<WorkerRecorder>>,
 }
 
@@ -53,26 +54,27 @@ struct Names {
 type Reporter = Option<Weak<dyn Report>>;
 
 impl Metrics {
-    /// No queues and no workers yet.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Metrics::default()
     }
 
-    /// What every queue reports at this moment, by name. Takes each queue's lock in turn,
-    /// for a time that grows with the number of keys it has, or had since it was last empty.
+    /// Returns the current metrics of every queue, sorted by name. Locks each queue in turn,
+    /// for a time that grows with the number of keys that it has, or had since it was last
+    /// empty.
     pub fn gather(&self) -> Vec<QueueMetrics> {
         let queues: Vec<_> = self.lock().queues.values().flatten().cloned().collect();
-        // Not under the lock: this may be the last to let go of a queue.
+        // Not under the lock: this may drop the last reference to a queue.
         queues.into_iter().filter_map(|queue| Some(queue.upgrade()?.report())).collect()
     }
 
-    /// What every worker reports at this moment, by name.
+    /// Returns the current metrics of every worker, sorted by name.
     pub fn gather_workers(&self) -> Vec<WorkerMetrics> {
         let workers: Vec<_> = self.lock().workers.values().cloned().collect();
         workers.into_iter().filter_map(|worker| Some(worker.upgrade()?.report())).collect()
     }
 
-    /// A recorder for a worker, which has the name until the last handle to it is dropped.
+    /// Creates a recorder for a worker. It keeps the name until its last handle is dropped.
     pub(crate) fn worker(&self, name: String) -> Result<Arc<WorkerRecorder>, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -114,18 +116,18 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Why a queue or a worker cannot have a name.
+/// Why a queue or a worker cannot use a name.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameError {
-    /// It is empty.
+    /// The name is empty.
     Empty,
-    /// Another queue has it, and still lives.
+    /// Another queue uses the name.
     Taken {
         /// The name.
         name: String,
     },
-    /// Another worker has it, and still lives.
+    /// Another worker uses the name.
     WorkerTaken {
         /// The name.
         name: String,
@@ -148,12 +150,12 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// A queue that can be asked.
+/// A queue that reports metrics.
 pub(crate) trait Report: Send + Sync {
     fn report(&self) -> QueueMetrics;
 }
 
-/// A name in a registry, held for a queue; dropping it frees the name.
+/// A name that is reserved for a queue. Dropping it frees the name.
 #[derive(Debug)]
 pub(crate) struct Name {
     name: String,
@@ -176,40 +178,42 @@ impl Drop for Name {
     }
 }
 
-/// What one queue reports. Counts are since the queue was made.
+/// The metrics of one queue. Counts start at the queue's creation.
 #[non_exhaustive]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueMetrics {
     /// The queue's name.
     pub name: String,
-    /// Keys that need work: those that are ready, and those added while held.
+    /// Keys that need work: ready keys, and held keys that were added again.
     pub depth: u64,
-    /// The same by priority, lowest first. Empty unless it is a
+    /// The depth by priority, lowest priority first. Empty unless the queue is a
     /// [`PriorityQueue`](crate::PriorityQueue).
     pub depth_by_priority: Vec<(i32, u64)>,
     /// Adds that made a key ready, or made a held key run again.
     pub adds: u64,
-    /// Adds of a key that was ready or to run again already, or, in a
-    /// [`PriorityQueue`](crate::PriorityQueue), waited for no longer than it would have to.
+    /// Adds that changed nothing, because the key was already ready or already to run again. In
+    /// a [`PriorityQueue`](crate::PriorityQueue), also adds of a key that already waited for an
+    /// earlier or equal time.
     pub coalesced: u64,
-    /// Delayed and rate-limited adds, whatever their delay; in a
-    /// [`PriorityQueue`](crate::PriorityQueue), as in controller-runtime, those that had one.
+    /// Delayed and rate-limited adds, whatever their delay. In a
+    /// [`PriorityQueue`](crate::PriorityQueue), only those with a delay, as in
+    /// controller-runtime.
     pub retries: u64,
-    /// Adds refused since the queue is shut down or draining, and waiting keys that a
-    /// shutdown dropped. What a drain answers is not dropped.
+    /// Adds that were refused because the queue is shut down or draining, and waiting keys that
+    /// a shutdown dropped. Keys that a drain returns do not count.
     pub dropped: u64,
-    /// How long keys waited from their add until a worker took them.
+    /// How long keys were ready before a worker took them, from their add.
     pub queue_duration: Histogram,
     /// How long workers held keys.
     pub work_duration: Histogram,
-    /// How long after their time delayed keys became ready.
+    /// How long after their due time delayed keys became ready.
     pub lateness: Histogram,
-    /// How long the keys held now have been held, added up.
+    /// The sum of the times for which the keys held now have been held.
     pub unfinished_work: Duration,
-    /// How long the key held longest has been held.
+    /// The time for which the key that has been held longest has been held.
     pub longest_running: Duration,
-    /// Keys that wait for their time.
+    /// Keys that wait for their due time.
     pub waiting: u64,
-    /// How long ago the key was added that has been ready for longest.
+    /// The time since the add of the key that has been ready longest.
     pub oldest_ready: Option<Duration>,
 }

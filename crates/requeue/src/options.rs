@@ -1,10 +1,10 @@
-//! Settings of a queue.
+//! The options of a queue.
 
 use crate::clock::Clock;
 use crate::metrics::{Metrics, Name, NameError};
 use std::time::Duration;
 
-/// Settings common to all queues.
+/// Options of a queue: clock, name, and settings of single queue types.
 ///
 /// ```
 /// use requeue::{ManualClock, Options, Queue};
@@ -22,7 +22,7 @@ pub struct Options {
     pub(crate) min_interval: Duration,
 }
 
-/// How long, and how many, failure counts are kept.
+/// Bounds on failure counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FailureBounds {
     pub(crate) idle: Option<Duration>,
@@ -30,20 +30,22 @@ pub(crate) struct FailureBounds {
 }
 
 impl Options {
-    /// The system clock.
+    /// Creates the default options: the system clock, no name, no bounds.
     pub fn new() -> Self {
         Options::default()
     }
 
-    /// The clock that delays and drain limits are measured on.
+    /// Sets the clock that measures delays and drain limits.
     #[must_use]
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// A name to report under. The name is held from now until the queue, or these
-    /// options, are dropped; one that is held already is an error.
+    /// Sets the name under which the queue reports its metrics. The name is reserved from now
+    /// until the queue, or these options, are dropped.
+    ///
+    /// Fails with [`NameError`] if the name is already in use.
     ///
     /// ```
     /// use requeue::{Metrics, Options};
@@ -63,10 +65,11 @@ impl Options {
         Ok(self)
     }
 
-    /// Forgets how often a key failed once this long has passed since it last did, so
-    /// that a forgotten `forget` is not a leak. Default: never, as in client-go.
+    /// Resets the failure count of a key once this long has passed since its last failure. This
+    /// bounds memory if a caller never calls `forget`. Default: failure counts do not expire,
+    /// as in client-go.
     ///
-    /// For [`RateLimitingQueue`](crate::RateLimitingQueue) and
+    /// Applies to [`RateLimitingQueue`](crate::RateLimitingQueue) and
     /// [`PriorityQueue`](crate::PriorityQueue).
     #[must_use]
     pub fn forget_failures_after(mut self, idle: Duration) -> Self {
@@ -74,10 +77,10 @@ impl Options {
         self
     }
 
-    /// Counts the failures of at most so many keys, forgetting those that failed longest
-    /// ago; of 0 keys, none. Default: of all, as in client-go.
+    /// Counts the failures of at most `keys` keys. Beyond that, the key that failed longest ago
+    /// is forgotten. With 0, no failures are counted. Default: no limit, as in client-go.
     ///
-    /// For [`RateLimitingQueue`](crate::RateLimitingQueue) and
+    /// Applies to [`RateLimitingQueue`](crate::RateLimitingQueue) and
     /// [`PriorityQueue`](crate::PriorityQueue).
     #[must_use]
     pub fn max_failing_keys(mut self, keys: usize) -> Self {
@@ -85,12 +88,12 @@ impl Options {
         self
     }
 
-    /// Lets a ready key count as one priority higher for every `step` that it has been
-    /// ready, so that none starves: a key is overtaken only by keys of a higher priority
-    /// that became ready less than `step` times the difference after it. With a step of
-    /// zero, first in, first out, whatever the priority. Default: keys do not age.
+    /// Raises the effective priority of a ready key by one for every `step` that it has been
+    /// ready, so that no key starves. A key is overtaken only by keys of a higher priority that
+    /// became ready less than `step` times the difference in priority after it. With a step of
+    /// zero, the queue is first in, first out and ignores priorities. Default: keys do not age.
     ///
-    /// For [`PriorityQueue`](crate::PriorityQueue).
+    /// Applies to [`PriorityQueue`](crate::PriorityQueue).
     ///
     /// ```
     /// use requeue::limiter::default_item_based;
@@ -103,7 +106,7 @@ impl Options {
     /// queue.add("old");
     /// clock.advance(Duration::from_secs(3));
     /// queue.add_with("new", AddOptions::new().priority(2));
-    /// assert_eq!(*queue.try_get()?.key(), "old"); // ready for 3 s: it counts as 3
+    /// assert_eq!(*queue.try_get()?.key(), "old"); // ready for 3 s: its priority counts as 3
     /// # Ok::<(), requeue::TryGetError>(())
     /// ```
     #[must_use]
@@ -112,29 +115,30 @@ impl Options {
         self
     }
 
-    /// Lets a key run at most once per `interval`, and loses none of its adds. Default, and
-    /// the meaning of zero: as often as it is added.
+    /// Runs each key at most once per `interval`, without losing adds. Default, and the meaning
+    /// of zero: no minimum interval.
     ///
-    /// A run begins when the key is handed out. For `interval` from then on, whatever would
-    /// make it ready sooner (an add of any kind, also while it is held, or its guard's
-    /// `requeue` or `retry`) makes it wait until the interval has passed
-    /// ([`Added::Waiting`](crate::Added::Waiting)): as a delayed add, which merges with
-    /// others, can be cancelled, and is listed where those that wait are. If the key is
-    /// still held by then, it runs once more afterwards, as ever.
+    /// A run begins when the key is handed out. During the `interval` that follows, anything
+    /// that would make the key ready (any kind of add, also while the key is held, and its
+    /// guard's `requeue` or `retry`) makes it wait until the interval has passed
+    /// ([`Added::Waiting`](crate::Added::Waiting)). It then waits like a key with a delay:
+    /// later adds merge with it, it can be cancelled, and it is counted and listed as waiting.
+    /// If the key is still held when the interval ends, it runs once more after its holder, as
+    /// usual.
     ///
-    /// A key that is ready has its interval behind it, and so is handed out also after a
-    /// shutdown, and worked off by a drain. One that waits is dropped by a shutdown, and
-    /// answered by a drain with the delay that it still had.
+    /// The interval of a ready key has already passed. So a ready key is handed out also after
+    /// a shutdown, and a drain processes it. A waiting key is dropped by a shutdown; a drain
+    /// returns it with its remaining delay.
     ///
-    /// What is remembered of a run is forgotten after `interval`, a little with every later
-    /// call. The first add panics as a first
-    /// [delayed add](crate::DelayingQueue::add_after) does if there can be no timer thread.
+    /// The queue remembers each run for one `interval`. Later calls remove expired entries, a
+    /// few per call. Like a [delayed add](crate::DelayingQueue::add_after), the first add
+    /// panics if the timer thread cannot be started.
     ///
-    /// Over an inner queue of your own, keys that others add to it are put off as they are
-    /// taken from the delaying queue; what others take from it is not known here, and does not
-    /// count.
+    /// If the inner queue is your own, keys that others add to it are delayed when they are
+    /// taken from the delaying queue. Keys that others take from the inner queue directly are
+    /// not seen here and do not count as runs.
     ///
-    /// For [`DelayingQueue`](crate::DelayingQueue) and
+    /// Applies to [`DelayingQueue`](crate::DelayingQueue) and
     /// [`RateLimitingQueue`](crate::RateLimitingQueue).
     ///
     /// ```
@@ -161,27 +165,28 @@ impl Options {
     }
 }
 
-/// What a delayed add does to a delayed add of the same key that still waits.
-/// It never touches a key that is ready or held.
+/// What a delayed add does if the same key already waits. It never affects a key that is ready
+/// or held.
 ///
-/// An add without delay falls due at once under the same rule: under `Earliest`
-/// the key becomes ready and what waits keeps waiting (client-go), under
-/// `Latest` what waits is later and so nothing happens, under `Replace` and
-/// `Debounce` the key becomes ready and no longer waits.
+/// An add without a delay is due immediately under the same rule:
+///
+/// - `Earliest`: the key becomes ready, and the waiting add stays (client-go).
+/// - `Latest`: the waiting add is later, so nothing happens.
+/// - `Replace` and `Debounce`: the key becomes ready and no longer waits.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merge {
-    /// The sooner time wins: client-go's rule.
+    /// The earlier time wins. This is client-go's rule.
     #[default]
     Earliest,
     /// The later time wins.
     Latest,
-    /// This call's time wins.
+    /// The time of the new add wins.
     Replace,
-    /// This call's time wins, but never past `max_wait` after the key began to
-    /// wait: a key added all the time is not put off for ever.
+    /// The time of the new add wins, but is at most `max_wait` after the key began to wait. A
+    /// key that is added all the time is therefore not postponed forever.
     Debounce {
-        /// Counted from the add that made the key wait.
+        /// The longest wait, counted from the add that made the key wait.
         max_wait: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! Which ready key comes next.
+//! The order in which ready keys are handed out.
 
 mod fair;
 
@@ -7,11 +7,11 @@ pub use fair::Fair;
 use crate::keys::NIL;
 use std::collections::VecDeque;
 
-/// The order of ready keys: client-go's `Queue` storage (`Touch`, `Push`, `Pop`).
+/// The order of the ready keys, like client-go's `Queue` storage (`Touch`, `Push`, `Pop`).
 ///
-/// It holds slots, not keys: the queue hands in the key for the order to look at
-/// and keeps it. Called under the queue's lock, so it must not use the queue.
-/// A key stands in the order at most once.
+/// An order stores slots, not keys: the queue keeps the key and passes a reference to it. The
+/// queue calls the order under its lock, so the order must not use the queue. A key is in the
+/// order at most once.
 ///
 /// ```
 /// use requeue::{Options, Order, Queue, Slot};
@@ -39,27 +39,28 @@ use std::collections::VecDeque;
 /// # Ok::<(), requeue::TryGetError>(())
 /// ```
 pub trait Order<K>: Send + 'static {
-    /// `key` became ready.
+    /// Adds the slot of `key`, which became ready.
     fn push(&mut self, key: &K, slot: Slot);
 
-    /// The next to hand out. `None`: nothing is to be handed out now.
+    /// Removes and returns the next slot to hand out. `None` means that nothing is handed out
+    /// now.
     fn pop(&mut self) -> Option<Slot>;
 
-    /// `key` is ready and was cancelled: forget its slot, which will be used for others.
+    /// Removes the slot of `key`, which was ready and was cancelled. The slot will be reused
+    /// for other keys.
     fn remove(&mut self, key: &K, slot: Slot);
 
-    /// `key` is ready and was added again.
+    /// Called if `key` is ready and is added again. Does nothing by default.
     fn touch(&mut self, key: &K, slot: Slot) {
         let _ = (key, slot);
     }
 }
 
-/// Where a queue keeps a ready key: what an [`Order`] puts in order.
+/// Identifies a ready key within its queue. An [`Order`] sorts slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(pub(crate) u32);
 
-/// The order a queue uses: first in, first out, without a call through a table
-/// of functions; or one that was given.
+/// The order that a queue uses: FIFO without dynamic dispatch, or a custom one.
 pub(crate) enum Ready<K> {
     Fifo(VecDeque<u32>),
     Given(Box<dyn Order<K>>),

@@ -1,4 +1,4 @@
-//! Waiting on a thread for what a poll answers.
+//! Blocking a thread until a poll is ready.
 
 use crate::sync::Parker;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(crate) fn wait<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
     }
 }
 
-/// As [`wait`], for at most `limit`. `None`: it passed.
+/// Blocks this thread until `poll` is ready, for at most `limit`. Returns `None` if the limit
+/// passed.
 pub(crate) fn wait_timeout<T>(
     limit: Duration,
     mut poll: impl FnMut(&Waker) -> Poll<T>,

@@ -1,4 +1,4 @@
-//! Priority, delay and limit in one queue: controller-runtime's.
+//! Priorities, delays and rate limits in one queue, like controller-runtime's priority queue.
 //!
 //! ```text
 //!                                    add, or due
@@ -10,17 +10,18 @@
 //!                          +--- held, and again later, or again ---+
 //! ```
 //!
-//! A key is added with a priority and a time. Added again before it is handed out, it
-//! keeps the higher priority and the sooner time. While it is held, what is added
-//! stands for the next run.
+//! A key is added with a priority and a due time. If it is added again before it is handed out,
+//! it keeps the higher priority and the earlier time. Adds while the key is held apply to its
+//! next run.
 //!
-//! One lock and one entry per key, where three layers would have three: [`State`] has
-//! the rules, [`Line`] who is next, [`Shell`] the lock and those who wait.
+//! There is one lock and one entry per key, where three layers would have three. [`State`]
+//! contains the rules, [`ReadyList`] the order of the ready keys, [`Shell`] the lock and the
+//! waiters.
 
-mod lanes;
-mod line;
+mod levels;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
+mod ready_list;
 mod state;
 mod view;
 
@@ -36,8 +37,8 @@ use crate::shell::{Rules, Shell, wake_all};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
 use crate::waiters::{Notice, Waiter};
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
-use line::Line;
-use state::{Again, Outcome, State, Time};
+use ready_list::ReadyList;
+use state::{Outcome, RequeueMode, State, Time};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -46,22 +47,25 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Keys that are added, or made ready, in one go. Between two goes others get the lock.
+/// The number of keys that are added or made ready under one lock. Between two batches, other
+/// callers get the lock.
 const BATCH: usize = 64;
 
-/// A queue whose keys have priorities: controller-runtime's.
+/// A queue whose keys have priorities, like controller-runtime's priority queue.
 ///
-/// A key with a higher priority is handed out first; among equals, first in, first out.
-/// Otherwise it is a [`RateLimitingQueue`](crate::RateLimitingQueue): it deduplicates,
-/// delays and backs off. Three things differ, as they do in controller-runtime: an
-/// [`add`](Self::add) makes a waiting key ready, which then waits no longer;
-/// [`len`](Self::len) counts keys that are held and to run again; and a key that is ready
-/// takes no notice of a delay.
+/// Keys with a higher priority are handed out first; keys of the same priority are handed out
+/// first in, first out. Otherwise it is a [`RateLimitingQueue`](crate::RateLimitingQueue): it
+/// deduplicates, delays and retries with backoff. Three things differ, as they do in
+/// controller-runtime:
 ///
-/// A key of low priority starves as long as there are others, unless the queue is told to
-/// let keys [age](Options::ageing).
+/// - An [`add`](Self::add) makes a waiting key ready. The key then no longer waits.
+/// - [`len`](Self::len) also counts keys that are held and run again.
+/// - A delayed add of a key that is already ready has no effect on its due time.
 ///
-/// This is a handle: clones share one queue.
+/// A key of low priority can starve as long as keys of higher priority are ready.
+/// [`Options::ageing`] prevents that.
+///
+/// `PriorityQueue` is a handle: clones share one queue.
 ///
 /// ```
 /// use requeue::limiter::default_controller;
@@ -83,12 +87,12 @@ struct Shared<K: Key> {
     hasher: Hasher,
     clock: Clock,
     ages: bool,
-    /// Made when the first key is put off: a queue that never delays needs no timer.
+    /// Created for the first delayed key: a queue that never delays needs no timer.
     registration: OnceLock<Registration>,
     name: Option<Name>,
 }
 
-/// How a key is added to a [`PriorityQueue`].
+/// Options of one add to a [`PriorityQueue`]: priority, delay and rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddOptions {
     priority: i32,
@@ -97,34 +101,35 @@ pub struct AddOptions {
 }
 
 impl AddOptions {
-    /// Now, with priority 0.
+    /// Creates options for an immediate add with priority 0.
     pub fn new() -> Self {
         AddOptions::default()
     }
 
-    /// Higher is sooner. Default: 0.
+    /// Sets the priority. Keys with a higher priority are handed out first. Default: 0.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Not before `delay` has passed. A delay of zero is now, whatever the limiter answers.
+    /// Delays the key by at least `delay`. A delay of zero makes the key ready now, whatever
+    /// the limiter returns.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.after = Some(delay);
         self
     }
 
-    /// Counts a failure, and waits for as long as the limiter answers. With
-    /// [`after`](Self::after), the shorter delay counts.
+    /// Counts a failure and delays the key by what the limiter returns. Together with
+    /// [`after`](Self::after), the shorter delay applies.
     #[must_use]
     pub fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
         self
     }
 
-    /// Whether the answer may be a delay.
+    /// Whether the add may need a delay, and so the timer.
     fn may_wait(self) -> bool {
         self.rate_limited || self.after.is_some_and(|after| !after.is_zero())
     }
@@ -159,7 +164,7 @@ impl<K: Key> Report for Shared<K> {
 }
 
 impl<K: Key> Shared<K> {
-    /// What time it is, as far as anybody will look.
+    /// Reads the clocks whose time is used. The other times stay at their default.
     #[inline]
     fn time(&self, may_wait: bool) -> Time {
         let now = if may_wait || self.ages { self.clock.now() } else { Moment::default() };
@@ -168,17 +173,17 @@ impl<K: Key> Shared<K> {
 }
 
 impl<K: Key> PriorityQueue<K> {
-    /// An empty queue on the system clock.
+    /// Creates an empty queue on the system clock.
     pub fn new(limiter: impl RateLimiter<K>) -> Self {
         PriorityQueue::with(limiter, Options::new())
     }
 
-    /// An empty queue with these settings.
+    /// Creates an empty queue with the given options.
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
         let Options { clock, name, failures, ageing, .. } = options;
         let recorder = name.is_some().then(Box::<Recorder>::default);
         let stopwatch = name.is_some().then(|| clock.stopwatch());
-        let state = State::new(Box::new(limiter), failures, Line::new(ageing), recorder);
+        let state = State::new(Box::new(limiter), failures, ReadyList::new(ageing), recorder);
         let shared = Arc::new(Shared {
             shell: Shell::new(state, stopwatch),
             hasher: Hasher::default(),
@@ -194,46 +199,46 @@ impl<K: Key> PriorityQueue<K> {
         PriorityQueue { shared }
     }
 
-    /// Adds `key` now, with priority 0. If it waits, it waits no longer.
+    /// Adds `key` now, with priority 0. If the key waits, it becomes ready and no longer waits.
     ///
-    /// After a shutdown, and while draining, the answer is [`Added::Refused`].
+    /// Returns [`Added::Refused`] after a shutdown and during a drain.
     #[inline]
     pub fn add(&self, key: K) -> Added {
         self.add_with(key, AddOptions::new()).added
     }
 
-    /// Adds `key` once `delay` has passed, with priority 0. If it waits already, the sooner
-    /// time wins; if it is ready, it stays so.
+    /// Adds `key` once `delay` has passed, with priority 0. If the key already waits, the
+    /// earlier time wins. If it is ready, it stays ready.
     ///
     /// # Panics
     ///
-    /// As [`add_with`](Self::add_with).
+    /// Panics in the same case as [`add_with`](Self::add_with).
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
         self.add_with(key, AddOptions::new().after(delay)).added
     }
 
-    /// Adds `key` after the delay that the limiter answers, with priority 0, and counts a
-    /// failure of it.
+    /// Counts a failure of `key` and adds it after the delay that the limiter returns, with
+    /// priority 0.
     ///
     /// # Panics
     ///
-    /// As [`add_with`](Self::add_with).
+    /// Panics in the same case as [`add_with`](Self::add_with).
     pub fn add_rate_limited(&self, key: K) -> Limited {
         self.add_with(key, AddOptions::new().rate_limited())
     }
 
-    /// Adds `key`, and answers what became of it and the delay that it was given.
+    /// Adds `key` with the given options. Returns the result and the delay.
     ///
-    /// Added again before it is handed out, a key has the higher of its priorities and the
-    /// sooner of its times. One that is raised goes last among those of its new priority,
-    /// unless keys age: then it keeps the time for which it has been ready.
-    /// After a shutdown, and while draining, it is [`Added::Refused`], and the limiter is
-    /// not asked.
+    /// If a key is added again before it is handed out, it keeps the highest of its priorities
+    /// and the earliest of its times. A key whose priority is raised goes behind the ready keys
+    /// of its new priority. If keys [age](Options::ageing), it instead keeps the time for which
+    /// it has been ready. After a shutdown and during a drain the result is [`Added::Refused`],
+    /// and the limiter is not called.
     ///
     /// # Panics
     ///
-    /// If the system refuses to start the process's timer thread, before anything
-    /// was added. It is started by the first queue that delays a key.
+    /// Panics if the operating system refuses to start the process's timer thread. The first
+    /// queue that delays a key starts it. In this case nothing is added.
     ///
     /// ```
     /// use requeue::limiter::default_item_based;
@@ -255,13 +260,13 @@ impl<K: Key> PriorityQueue<K> {
         let may_wait = options.may_wait();
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
-        // Before the lock, so that they are dropped after it, also in a panic.
+        // Declared before the lock, so that they are dropped after it, also in a panic.
         let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = shell.lock();
         inner.state.forget_stale(time.now, stale);
         let Outcome { limited, came_ready, arm } = inner.state.add(hash, &mut key, options, time);
-        if came_ready && inner.getters.anyone() {
-            shell.pass_on(inner);
+        if came_ready && inner.getters.any_waiting() {
+            shell.unlock_and_wake(inner);
         } else {
             drop(inner);
         }
@@ -271,43 +276,43 @@ impl<K: Key> PriorityQueue<K> {
         limited
     }
 
-    /// As [`add_with`](Self::add_with), for many keys: the lock is taken once for several,
-    /// and delays count from one instant.
+    /// Adds many keys with the same options, like [`add_with`](Self::add_with) for each. The
+    /// lock is taken once per batch of keys, and all delays count from one instant.
     ///
     /// # Panics
     ///
-    /// As [`add_with`](Self::add_with).
+    /// Panics in the same case as [`add_with`](Self::add_with).
     pub fn add_many(&self, keys: impl IntoIterator<Item = K>, options: AddOptions) -> Vec<Limited> {
-        // First: the iterator may want to use the queue.
+        // Collected first, because the iterator may use the queue.
         let hasher = &self.shared.hasher;
         let keys: Vec<(u32, K)> = keys.into_iter().map(|key| (hasher.hash(&key), key)).collect();
-        let mut answers = Vec::with_capacity(keys.len());
+        let mut results = Vec::with_capacity(keys.len());
         let may_wait = options.may_wait();
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
         let mut keys = keys.into_iter();
         while keys.len() > 0 {
             let mut batch = keys.by_ref().take(BATCH);
-            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut answers);
+            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut results);
             drop(wakeups);
             if let (Some(registration), Some(at)) = (registration, arm) {
                 registration.arm(at);
             }
         }
-        answers
+        results
     }
 
-    /// Adds keys under one lock. Whoever is to be told is told, also if `Eq` of a key or the
-    /// limiter panics.
+    /// Adds keys under one lock. If `Eq` of a key or the limiter panics, the waiters of the
+    /// keys added so far are still woken.
     fn add_batch(
         &self,
         keys: &mut dyn Iterator<Item = (u32, K)>,
         options: AddOptions,
         time: Time,
-        answers: &mut Vec<Limited>,
+        results: &mut Vec<Limited>,
     ) -> (Wakeups, Option<Moment>) {
         let (mut arm, mut notices) = (None::<Moment>, Vec::new());
-        // Before the lock, so that they are dropped after it.
+        // Declared before the lock, so that they are dropped after it.
         let (mut offered, mut unused) = (None, Vec::new());
         let mut inner = self.shared.shell.lock();
         inner.state.forget_stale(time.now, &mut unused);
@@ -316,7 +321,7 @@ impl<K: Key> PriorityQueue<K> {
                 offered = Some(key);
                 let outcome = inner.state.add(hash, &mut offered, options, time);
                 unused.extend(offered.take());
-                answers.push(outcome.limited);
+                results.push(outcome.limited);
                 arm = [arm, outcome.arm].into_iter().flatten().min();
                 if outcome.came_ready {
                     notices.extend(inner.notify());
@@ -336,7 +341,7 @@ impl<K: Key> PriorityQueue<K> {
         (wakeups, arm)
     }
 
-    /// Made when first needed, before anything is changed: it may panic.
+    /// Creates the registration on first use. Call this before anything changes: it may panic.
     #[inline]
     fn registration(&self) -> &Registration {
         self.shared.registration.get_or_init(|| {
@@ -345,18 +350,18 @@ impl<K: Key> PriorityQueue<K> {
         })
     }
 
-    /// Ends a hold, and adds the key again in the same step.
-    fn again(&self, taken: Taken<K>, again: Again) -> Limited {
+    /// Ends a hold and adds the key again in the same step.
+    fn requeue_with(&self, taken: Taken<K>, mode: RequeueMode) -> Limited {
         let token = taken.token;
-        // Ends the hold should the limiter panic.
+        // If the limiter panics, dropping `hold` ends the hold.
         let (hold, key) = Hold::of(self, taken);
-        let may_wait = !matches!(again, Again::After(Duration::ZERO));
+        let may_wait = !matches!(mode, RequeueMode::After(Duration::ZERO));
         let registration = may_wait.then(|| self.registration());
         let time = self.shared.time(may_wait);
         let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = self.shared.shell.lock();
         inner.state.forget_stale(time.now, stale);
-        let (outcome, finished) = inner.state.finish_again(token, &mut key, again, time);
+        let (outcome, finished) = inner.state.finish_and_requeue(token, &mut key, mode, time);
         self.shared.shell.finished(inner, finished);
         hold.disarm();
         if let (Some(registration), Some(at)) = (registration, outcome.arm) {
@@ -365,27 +370,29 @@ impl<K: Key> PriorityQueue<K> {
         outcome.limited
     }
 
-    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
+    /// queue is shut down and no key is ready.
     ///
-    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
-    /// ready is handed out; what waits is not.
+    /// After a shutdown, keys that are still ready are handed out first; waiting keys are not.
+    /// See [`Get`] for timeouts and cancellation.
     #[inline]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
     }
 
-    /// A key, if one is ready now.
+    /// Returns a key if one is ready now. Never waits.
     #[inline]
     pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
         try_get(self)
     }
 
-    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    /// Waits for up to `max` keys and returns at least one. Resolves to an empty list once the
+    /// queue is shut down and no key is ready. A `max` of 0 counts as 1.
     pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
         GetMany::new(self, max)
     }
 
-    /// Forgets how often `key` has failed. Where it waits, it goes on waiting.
+    /// Resets the failure count of `key`. If the key waits, it continues to wait.
     pub fn forget<B>(&self, key: &B)
     where
         K: Borrow<B>,
@@ -403,8 +410,9 @@ impl<K: Key> PriorityQueue<K> {
         drop(forgotten);
     }
 
-    /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
-    /// not [count](RateLimiter::counts), unless a worker with a maximum of attempts does.
+    /// Returns how often `key` has failed since it was last forgotten. Returns 0 if the limiter
+    /// does not [count](RateLimiter::counts) failures, unless a worker with a maximum number of
+    /// attempts counts them.
     pub fn num_requeues<B>(&self, key: &B) -> u32
     where
         K: Borrow<B>,
@@ -428,24 +436,24 @@ impl<K: Key> PriorityQueue<K> {
         inner.state.status(hash, key, now).failures
     }
 
-    /// How many keys are to run: those that are ready, and those that are held and were
-    /// added again. Those that wait do not count; see [`waiting`](Self::waiting).
+    /// Returns the number of keys to run: ready keys, and held keys that were added again.
+    /// Waiting keys do not count; see [`waiting`](Self::waiting).
     pub fn len(&self) -> usize {
         self.shared.shell.lock().state.len()
     }
 
-    /// Whether no key is to run.
+    /// Returns `true` if [`len`](Self::len) is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys wait for their time.
+    /// Returns the number of keys that wait for their due time.
     pub fn waiting(&self) -> usize {
         self.shared.shell.lock().state.waiting()
     }
 
-    /// Removes `key` where it waits or is ready; if it is held, it will not run again
-    /// after its holder. How often the key failed is not forgotten.
+    /// Removes `key` if it waits or is ready. If `key` is held, its holder is not interrupted,
+    /// but the key does not run again afterwards. The failure count of the key is kept.
     pub fn cancel<B>(&self, key: &B) -> Cancelled
     where
         K: Borrow<B>,
@@ -459,7 +467,7 @@ impl<K: Key> PriorityQueue<K> {
         cancelled
     }
 
-    /// What is known of `key`.
+    /// Returns the state of `key`.
     pub fn status<B>(&self, key: &B) -> KeyStatus
     where
         K: Borrow<B>,
@@ -473,40 +481,43 @@ impl<K: Key> PriorityQueue<K> {
         inner.state.status(hash, key, now)
     }
 
-    /// All keys at one instant. Clones every key under the lock: for people and
-    /// tests, not for a loop.
+    /// Returns all keys at one instant.
+    ///
+    /// This clones every key while it holds the queue's lock. Use it for debugging and tests,
+    /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
         let time = self.shared.time(true);
         self.shared.shell.lock().state.snapshot(time)
     }
 
-    /// What the queue reports. `None`: it has no name.
+    /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
         self.shared.name.is_some().then(|| self.shared.report())
     }
 
-    /// Refuses adds from now on, and tells waiting getters and drains. Keys that wait
-    /// are dropped, or answered by a [`drain`](Self::drain) that this ends; what is ready is
-    /// still handed out. Calling it again does no harm.
+    /// Shuts the queue down: adds are refused from now on, and waiting getters and drains are
+    /// woken. Keys that are ready are still handed out. Waiting keys are dropped; if this call
+    /// ends a [`drain`](Self::drain), the drain returns them. This method is idempotent.
     pub fn shut_down(&self) {
         WorkQueue::shut_down(self, StopMode::Now);
     }
 
-    /// client-go's drain: shuts down now, and waits until no key is held.
+    /// Shuts the queue down and waits until no key is held, like client-go's
+    /// `ShutDownWithDrain`.
     ///
-    /// It does not wait for keys that are ready, and drops those that wait for their
-    /// time; for that see [`drain`](Self::drain). A [`shut_down`](Self::shut_down) ends
-    /// the wait.
+    /// This does not wait for ready keys, and it drops waiting keys; use [`drain`](Self::drain)
+    /// to keep both. A [`shut_down`](Self::shut_down) ends the wait.
     pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
         ShutDownWithDrain::new(self)
     }
 
-    /// Whether adds are refused: the queue is shut down or draining.
+    /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
         !self.shared.shell.lock().state.ending().is_open()
     }
 
-    /// As [`RateLimitingQueue::drain`](crate::RateLimitingQueue::drain).
+    /// Refuses adds, waits for the remaining work and returns the keys that were left. See
+    /// [`RateLimitingQueue::drain`](crate::RateLimitingQueue::drain).
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.shared.clock, limit)
     }
@@ -555,7 +566,7 @@ impl<K: Key> WorkQueue for PriorityQueue<K> {
     }
 
     fn requeue(&self, taken: Taken<K>) -> Added {
-        self.again(taken, Again::After(Duration::ZERO)).added
+        self.requeue_with(taken, RequeueMode::After(Duration::ZERO)).added
     }
 
     fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
@@ -583,7 +594,7 @@ impl<K: Key> WorkQueue for PriorityQueue<K> {
         let now = self.shared.clock.now();
         let mut inner = self.shared.shell.lock();
         let (remains, gone) = inner.state.take_remaining(now);
-        // Under one lock: what a guard requeues in between would be in nobody's hands.
+        // Under the same lock: otherwise a key that a guard requeues in between would be lost.
         let notices = inner.shut_down(StopMode::Now);
         drop(inner);
         drop(gone);
@@ -599,10 +610,11 @@ impl<K: Key> Retry for PriorityQueue<K> {
         if delay.is_zero() {
             return self.requeue(taken);
         }
-        // The timer thread may be refused. Then the key is ready at once, and not lost.
+        // If the timer thread cannot be started, the key becomes ready immediately and is not
+        // lost.
         let can_wait = catch_unwind(AssertUnwindSafe(|| self.registration()));
         let delay = if can_wait.is_ok() { delay } else { Duration::ZERO };
-        let added = self.again(taken, Again::After(delay)).added;
+        let added = self.requeue_with(taken, RequeueMode::After(delay)).added;
         match can_wait {
             Ok(_) => added,
             Err(panic) => resume_unwind(panic),
@@ -610,7 +622,7 @@ impl<K: Key> Retry for PriorityQueue<K> {
     }
 
     fn retry(&self, taken: Taken<K>) -> Limited {
-        self.again(taken, Again::Limited)
+        self.requeue_with(taken, RequeueMode::Limited)
     }
 
     fn fail_held(&self, hash: u32, key: &K) -> Duration {

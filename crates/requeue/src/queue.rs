@@ -8,7 +8,7 @@
 //!                    +------ held, to run again
 //! ```
 //!
-//! [`State`] has the rules, [`Shell`] the lock around them and those who wait.
+//! [`State`] contains the rules. [`Shell`] contains the lock and the waiters.
 
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
@@ -35,24 +35,24 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A queue that deduplicates and never hands a key to two workers at once.
+/// A FIFO queue that stores each key once and never gives a key to two workers.
 ///
-/// A key that is added while it is ready is not added twice; one that is added
-/// while a worker holds it runs once more afterwards. First in, first out.
+/// If a key is added while it is ready, nothing changes. If a key is added while a worker holds
+/// it, it runs once more after that worker is done.
 ///
-/// This is a handle: clones share one queue. It lives as long as a handle or an
-/// owned guard does; dropping the last handle is not a shutdown, since whoever
-/// waits in `get` has a handle too.
+/// `Queue` is a handle: clones share one queue. The queue lives as long as a handle or an owned
+/// guard exists. Dropping the last handle does not shut the queue down, because every caller
+/// that waits in `get` has a handle too.
 ///
 /// ```
 /// use requeue::Queue;
 ///
 /// let queue = Queue::new();
 /// queue.add("a");
-/// queue.add("a"); // ready already
+/// queue.add("a"); // already ready: nothing changes
 /// let held = queue.try_get()?;
-/// queue.add("a"); // held: to run once more
-/// assert!(queue.try_get().is_err()); // nobody else gets it meanwhile
+/// queue.add("a"); // held: it runs once more
+/// assert!(queue.try_get().is_err()); // no other worker gets it meanwhile
 /// held.done();
 /// assert_eq!(*queue.try_get()?.key(), "a");
 /// # Ok::<(), requeue::TryGetError>(())
@@ -69,17 +69,17 @@ struct Shared<K: Key> {
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue, first in first out, on the system clock.
+    /// Creates an empty FIFO queue on the system clock.
     pub fn new() -> Self {
         Queue::with(Options::new())
     }
 
-    /// An empty queue with these settings.
+    /// Creates an empty FIFO queue with the given options.
     pub fn with(options: Options) -> Self {
         Queue::build(Ready::Fifo(VecDeque::new()), options)
     }
 
-    /// An empty queue whose ready keys are handed out in an order of your own.
+    /// Creates an empty queue that hands out ready keys in the given [`Order`].
     pub fn with_order(order: impl Order<K>, options: Options) -> Self {
         Queue::build(Ready::Given(Box::new(order)), options)
     }
@@ -94,8 +94,8 @@ impl<K: Key> Queue<K> {
         queue
     }
 
-    /// For a layer above, which does the reporting.
-    pub(crate) fn beneath(clock: Clock, records: bool) -> Self {
+    /// Creates the inner queue of a delaying queue, which reports the metrics itself.
+    pub(crate) fn new_inner(clock: Clock, records: bool) -> Self {
         Queue::assemble(Ready::Fifo(VecDeque::new()), clock, records, None)
     }
 
@@ -106,9 +106,9 @@ impl<K: Key> Queue<K> {
         Queue { shared: Arc::new(shared) }
     }
 
-    /// Adds `key`, and wakes a getter if there is need.
+    /// Adds `key` and wakes a waiting getter if one is needed.
     ///
-    /// After a shutdown, and while draining, the answer is [`Added::Refused`].
+    /// Returns [`Added::Refused`] after a shutdown and during a drain.
     #[inline(always)]
     pub fn add(&self, key: K) -> Added {
         let Shared { shell, hasher, .. } = &*self.shared;
@@ -116,8 +116,8 @@ impl<K: Key> Queue<K> {
         let now = shell.now();
         let mut inner = shell.lock();
         let (added, unused) = inner.state.add(hash, key, now);
-        if added == Added::Queued && inner.getters.anyone() {
-            shell.pass_on(inner);
+        if added == Added::Queued && inner.getters.any_waiting() {
+            shell.unlock_and_wake(inner);
         } else {
             drop(inner);
         }
@@ -125,37 +125,40 @@ impl<K: Key> Queue<K> {
         added
     }
 
-    /// Waits for a key: `.await` it, or `.wait()` on a thread. `None`: shut down.
+    /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
+    /// queue is shut down and no key is ready.
     ///
-    /// See [`Get`] for timeouts and cancellation. After a shutdown, what is still
-    /// ready is handed out.
+    /// After a shutdown, keys that are still ready are handed out first. See [`Get`] for
+    /// timeouts and cancellation.
     #[inline(always)]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
     }
 
-    /// A key, if one is ready now.
+    /// Returns a key if one is ready now. Never waits.
     #[inline]
     pub fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
         try_get(self)
     }
 
-    /// Waits for 1 to `max` keys at once. Empty: shut down. A `max` of 0 counts as 1.
+    /// Waits for up to `max` keys and returns at least one. Resolves to an empty list once the
+    /// queue is shut down and no key is ready. A `max` of 0 counts as 1.
     pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
         GetMany::new(self, max)
     }
 
-    /// How many keys are ready. Held keys do not count, nor their re-runs.
+    /// Returns the number of ready keys. Held keys do not count, even if they run again.
     pub fn len(&self) -> usize {
         self.shared.shell.lock().state.load().ready
     }
 
-    /// Whether no key is ready.
+    /// Returns `true` if no key is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Removes `key` if it is ready; if it is held, it will not run again after its holder.
+    /// Removes `key` if it is ready. If `key` is held, its holder is not interrupted, but the
+    /// key does not run again afterwards.
     pub fn cancel<B>(&self, key: &B) -> Cancelled
     where
         K: Borrow<B>,
@@ -169,7 +172,7 @@ impl<K: Key> Queue<K> {
         cancelled
     }
 
-    /// What is known of `key`.
+    /// Returns the state of `key`.
     pub fn status<B>(&self, key: &B) -> KeyStatus
     where
         K: Borrow<B>,
@@ -179,45 +182,50 @@ impl<K: Key> Queue<K> {
         self.shared.shell.lock().state.status(hash, key)
     }
 
-    /// All keys at one instant. Clones every key under the lock: for people and
-    /// tests, not for a loop.
+    /// Returns all keys at one instant.
+    ///
+    /// This clones every key while it holds the queue's lock. Use it for debugging and tests,
+    /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
         let now = self.shared.shell.now();
         self.shared.shell.lock().state.snapshot(now)
     }
 
-    /// What the queue reports. `None`: it has no name.
+    /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
         self.shared.shell.keeps_time().then(|| self.shared.report())
     }
 
-    /// Refuses adds from now on, and tells waiting getters and drains. What is
-    /// ready is still handed out. Calling it again does no harm.
+    /// Shuts the queue down: adds are refused from now on, and waiting getters and drains are
+    /// woken. Keys that are ready are still handed out. This method is idempotent.
     pub fn shut_down(&self) {
         WorkQueue::shut_down(self, StopMode::Now);
     }
 
-    /// client-go's drain: shuts down now, and waits until no key is held.
+    /// Shuts the queue down and waits until no key is held, like client-go's
+    /// `ShutDownWithDrain`.
     ///
-    /// It does not wait for keys that are ready; for that see [`drain`](Self::drain).
-    /// A [`shut_down`](Self::shut_down) ends the wait.
+    /// This does not wait for ready keys; [`drain`](Self::drain) does. A
+    /// [`shut_down`](Self::shut_down) ends the wait.
     pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
         ShutDownWithDrain::new(self)
     }
 
-    /// Whether adds are refused: the queue is shut down or draining.
+    /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
         !self.shared.shell.lock().state.ending().is_open()
     }
 
-    /// Refuses adds from now on, and waits until all that is ready or held is
-    /// worked off, or `limit` has passed; then shuts down and answers what was left.
+    /// Refuses adds from now on and waits until no key is ready or held, or until `limit` has
+    /// passed. Then shuts the queue down and returns the keys that were left.
     ///
-    /// A key that was added while it was held still runs again. One that its guard
-    /// [`requeue`](Held::requeue)s does not: it is kept for the answer.
+    /// A key that was added while it was held still runs again. A key whose guard calls
+    /// [`requeue`](Held::requeue) does not run again; it is returned with the remaining keys.
     ///
-    /// The answer panics where it is awaited if the limit needs the process's timer
-    /// thread and the system refuses to start it.
+    /// # Panics
+    ///
+    /// Awaiting the drain panics if `limit` needs the process's timer thread and the operating
+    /// system refuses to start it.
     ///
     /// ```
     /// use requeue::Queue;
@@ -226,7 +234,7 @@ impl<K: Key> Queue<K> {
     /// let queue = Queue::new();
     /// queue.add("a");
     /// let drain = queue.drain(Duration::from_secs(20));
-    /// let held = queue.get().wait().expect("what was ready is worked off");
+    /// let held = queue.get().wait().expect("a ready key is still handed out");
     /// held.requeue();
     /// assert_eq!(drain.wait().ready, ["a"]);
     /// ```
@@ -238,14 +246,14 @@ impl<K: Key> Queue<K> {
         self.shared.hasher.clone()
     }
 
-    /// As [`WorkQueue::add_due`], with the hashes that this queue's hasher gave.
+    /// Does the same as [`WorkQueue::add_due`] for keys that this queue's hasher has hashed.
     pub(crate) fn add_due_hashed(&self, mut keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
         let (mut unused, mut notices) = (Vec::new(), Vec::new());
         let shell = &self.shared.shell;
         let now = shell.now();
         let mut inner = shell.lock();
         loop {
-            // A key whose `Eq` or `Clone` panics is lost; those that fell due with it are not.
+            // A key whose `Eq` or `Clone` panics is lost. The other keys due with it are not.
             let added = guarded(|| keys.next().map(|(hash, key)| inner.state.add(hash, key, now)));
             let Ok(added) = added else { continue };
             let Some((added, key)) = added else { break };
@@ -334,9 +342,9 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     fn take_remaining(&self) -> Remains<K> {
         let mut inner = self.shared.shell.lock();
-        // Cloned before anything changes: that may panic.
+        // Cloning may panic, so it happens before anything changes.
         let (held, mut reruns) = inner.state.held_keys();
-        // Under one lock: what a guard requeues in between would be in nobody's hands.
+        // Under the same lock: otherwise a key that a guard requeues in between would be lost.
         let notices = inner.shut_down(StopMode::Now);
         let mut ready = inner.state.take_ready();
         drop(inner);

@@ -1,18 +1,19 @@
-//! The lock around a queue's rules, and those who wait.
+//! The lock around a queue's rules, and its waiters.
 //!
-//! [`Rules`] decide; the shell wakes whom it concerns, after the lock is released.
+//! [`Rules`] decide what happens. The shell wakes the waiters concerned after the lock is
+//! released.
 
 use crate::clock::{Moment, Stopwatch};
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
 use crate::snapshot::Added;
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiters::{Line, Notice, Waiter, Waiters};
+use crate::waiters::{Notice, Waiter, WaiterKind, Waiters};
 use crate::work_queue::{Key, StopMode, Taken};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Poll, Waker};
 
-/// What a queue does with its keys, without lock, clock or waiters.
+/// The rules of a queue, without lock, clock or waiters.
 pub(crate) trait Rules: Send + 'static {
     type Key: Key;
 
@@ -25,15 +26,15 @@ pub(crate) trait Rules: Send + 'static {
     /// Hands out the next key.
     fn take(&mut self, now: Moment) -> Option<Taken<Self::Key>>;
 
-    /// Ends the hold that `token` stands for, if it stands for one.
+    /// Ends the hold that `token` identifies, if there is one.
     fn finish(&mut self, token: u64, now: Moment) -> Finished<Self::Key>;
 }
 
 /// How a hold ended.
 pub(crate) struct Finished<K> {
-    /// What became of the holder's wish to see the key again.
+    /// The result of the holder's request to run the key again.
     pub(crate) added: Added,
-    /// The key can be handed out once more.
+    /// The key is ready again.
     pub(crate) came_back: bool,
     /// To be dropped once the lock is released.
     pub(crate) key: Option<K>,
@@ -41,35 +42,34 @@ pub(crate) struct Finished<K> {
 
 pub(crate) struct Shell<S> {
     inner: Mutex<Inner<S>>,
-    /// Of a queue that notes times. No other reads a clock for them.
+    /// Present if the queue records times. Other queues read no clock for them.
     stopwatch: Option<Stopwatch>,
 }
 
 pub(crate) struct Inner<S> {
     pub(crate) state: S,
     pub(crate) getters: Waiters,
-    /// Those who wait until no key is held.
+    /// Waiters for the moment when no key is held.
     drains: Waiters,
-    /// Those who wait until nothing is ready or held.
+    /// Waiters for the moment when no key is ready or held.
     work_offs: Waiters,
 }
 
 impl<S: Rules> Inner<S> {
-    /// Whom to tell that a key can be handed out.
+    /// Returns the getter to wake because a key is ready.
     pub(crate) fn notify(&mut self) -> Option<Notice> {
         let ready = self.state.load().ready;
         self.getters.notify(ready)
     }
 
-    /// Whom to tell that the queue stops.
+    /// Returns the waiters to wake because the queue stops.
     pub(crate) fn shut_down(&mut self, mode: StopMode) -> Vec<Notice> {
         let load = self.state.load();
         self.state.ending_mut().shut_down(mode, load);
         self.settle()
     }
 
-    /// Whom to tell that something left a queue which is shut down or being
-    /// worked off.
+    /// Returns the waiters to wake after a key left a queue that is shut down or draining.
     fn settle(&mut self) -> Vec<Notice> {
         let load = self.state.load();
         self.state.ending_mut().settle(load);
@@ -95,8 +95,8 @@ impl<S: Rules> Inner<S> {
     }
 }
 
-/// Wakes, and answers whether the waker kept from panicking. The panic hook has
-/// reported it by then; the caller of `add` or `done` has nothing to do with it.
+/// Wakes. Returns `false` if the waker panicked. The panic hook has reported the panic; it does
+/// not concern the caller of `add` or `done`.
 fn wake(waker: Waker) -> bool {
     guarded(|| waker.wake()).is_ok()
 }
@@ -111,9 +111,9 @@ impl<S> Shell<S> {
     pub(crate) fn new(state: S, stopwatch: Option<Stopwatch>) -> Self {
         let inner = Inner {
             state,
-            getters: Waiters::new(Line::Getters),
-            drains: Waiters::new(Line::Drains),
-            work_offs: Waiters::new(Line::WorkOffs),
+            getters: Waiters::new(WaiterKind::Getters),
+            drains: Waiters::new(WaiterKind::Drains),
+            work_offs: Waiters::new(WaiterKind::WorkOffs),
         };
         Shell { inner: Mutex::new(inner), stopwatch }
     }
@@ -123,12 +123,12 @@ impl<S> Shell<S> {
         self.inner.lock()
     }
 
-    /// Whether the queue notes times.
+    /// Whether the queue records times.
     pub(crate) fn keeps_time(&self) -> bool {
         self.stopwatch.is_some()
     }
 
-    /// The time, if anybody wants to know.
+    /// Returns the time if the queue records times, otherwise the default.
     #[inline(always)]
     pub(crate) fn now(&self) -> Moment {
         self.stopwatch.as_ref().map_or(Moment::default(), Stopwatch::now)
@@ -136,7 +136,7 @@ impl<S> Shell<S> {
 }
 
 impl<S: Rules> Shell<S> {
-    /// Wakes a getter. Should its waker panic, the wake-up goes to the next one.
+    /// Wakes a getter. If its waker panics, wakes the next one instead.
     #[inline]
     pub(crate) fn wake(&self, notice: Option<Notice>) {
         if let Some(notice) = notice {
@@ -147,27 +147,27 @@ impl<S: Rules> Shell<S> {
     #[cold]
     fn wake_getter(&self, notice: Notice) {
         let mut next = Some(notice);
-        while let Some(Notice { place, waker }) = next.take() {
+        while let Some(Notice { id, waker }) = next.take() {
             if wake(waker) {
                 return;
             }
             let mut inner = self.lock();
-            let waker = inner.getters.leave_place(place);
+            let waker = inner.getters.leave_id(id);
             next = inner.notify();
             drop(inner);
             drop(waker);
         }
     }
 
-    /// Lets go of the lock, and wakes a getter if what is ready calls for one.
+    /// Releases the lock and wakes a getter if enough keys are ready.
     #[cold]
-    pub(crate) fn pass_on(&self, mut inner: MutexGuard<'_, Inner<S>>) {
+    pub(crate) fn unlock_and_wake(&self, mut inner: MutexGuard<'_, Inner<S>>) {
         let notice = inner.notify();
         self.settle(inner);
         self.wake(notice);
     }
 
-    /// Lets go of the lock after something may have left the queue.
+    /// Releases the lock after a key may have left the queue.
     #[inline]
     pub(crate) fn settle(&self, inner: MutexGuard<'_, Inner<S>>) {
         if !inner.state.ending().is_open() {
@@ -175,7 +175,7 @@ impl<S: Rules> Shell<S> {
         }
     }
 
-    /// Tells those who wait for the queue to end.
+    /// Wakes the waiters for the end of the queue.
     #[cold]
     fn settle_stopped(&self, mut inner: MutexGuard<'_, Inner<S>>) {
         let notices = inner.settle();
@@ -191,7 +191,7 @@ impl<S: Rules> Shell<S> {
         self.finished(inner, finished);
     }
 
-    /// Lets go of the lock after a hold ended.
+    /// Releases the lock after a hold ended.
     #[inline(always)]
     pub(crate) fn finished(
         &self,
@@ -199,8 +199,8 @@ impl<S: Rules> Shell<S> {
         finished: Finished<S::Key>,
     ) -> Added {
         let Finished { added, came_back, key } = finished;
-        if came_back && inner.getters.anyone() {
-            self.pass_on(inner);
+        if came_back && inner.getters.any_waiting() {
+            self.unlock_and_wake(inner);
         } else {
             self.settle(inner);
         }
@@ -219,22 +219,22 @@ impl<S: Rules> Shell<S> {
         let Some(taken) = inner.state.take(now) else {
             return self.poll_nothing(inner, waiter, waker);
         };
-        let answer = Poll::Ready(Some(taken));
-        if waiter.place() != 0 || inner.getters.anyone() {
+        let result = Poll::Ready(Some(taken));
+        if waiter.id() != 0 || inner.getters.any_waiting() {
             self.leave_with_key(inner, waiter);
         }
-        answer
+        result
     }
 
-    /// Lets go of the lock after `waiter` got what it came for.
+    /// Releases the lock after `waiter` got a key.
     #[cold]
     fn leave_with_key(&self, mut inner: MutexGuard<'_, Inner<S>>, waiter: &mut Waiter) {
         let waker = inner.getters.leave(waiter);
-        self.pass_on(inner);
+        self.unlock_and_wake(inner);
         drop(waker);
     }
 
-    /// Nothing is ready: stands in line, or leaves if the queue is shut down.
+    /// No key is ready: registers the waiter, or removes it if the queue is shut down.
     #[cold]
     fn poll_nothing(
         &self,
@@ -272,15 +272,16 @@ impl<S: Rules> Shell<S> {
         let mut inner = self.lock();
         let drained = inner.state.ending().is_drained(mode, inner.state.load());
         let waiters = inner.waiters(mode);
-        // Once told, it stays told: a key handed out since does not prolong the wait.
-        let (old, answer) = if drained || waiters.is_notified(waiter) {
+        // A notified waiter stays notified: a key handed out since then does not prolong its
+        // wait.
+        let (old, result) = if drained || waiters.is_notified(waiter) {
             (waiters.leave(waiter), Poll::Ready(()))
         } else {
             (waiters.register(waiter, waker), Poll::Pending)
         };
         drop(inner);
         drop(old);
-        answer
+        result
     }
 
     pub(crate) fn take_ready(&self, max: usize, out: &mut Vec<Taken<S::Key>>) {
@@ -291,7 +292,7 @@ impl<S: Rules> Shell<S> {
             match catch_unwind(AssertUnwindSafe(|| inner.state.take(now))) {
                 Ok(Some(taken)) => out.push(taken),
                 Ok(None) => break,
-                // What was taken before is not to be lost; who comes next meets the panic.
+                // Keys taken before the panic are not lost. The next caller gets the panic.
                 Err(_) if out.len() > before => break,
                 Err(panic) => {
                     drop(inner);
@@ -299,7 +300,7 @@ impl<S: Rules> Shell<S> {
                 }
             }
         }
-        self.pass_on(inner);
+        self.unlock_and_wake(inner);
     }
 
     #[inline(always)]
@@ -307,8 +308,8 @@ impl<S: Rules> Shell<S> {
         let now = self.now();
         let mut inner = self.lock();
         let made = make(inner.state.take(now)?);
-        if inner.getters.anyone() {
-            self.pass_on(inner);
+        if inner.getters.any_waiting() {
+            self.unlock_and_wake(inner);
         }
         Some(made)
     }
@@ -320,20 +321,20 @@ impl<S: Rules> Shell<S> {
         make: impl FnOnce(Taken<S::Key>) -> R,
     ) -> Option<R> {
         let now = self.now();
-        // Before the lock, so that it is dropped after it, also in a panic.
+        // Declared before the lock, so that it is dropped after it, also in a panic.
         let done;
         let mut inner = self.lock();
         let Finished { came_back, key, .. } = inner.state.finish(token, now);
         done = key;
         if came_back || !inner.state.ending().is_open() {
-            // As if they were two calls: a drain may end between them, and what came
-            // back may be for another, should taking it panic here.
-            self.pass_on(inner);
+            // Behaves like two calls: a drain may end between them, and if taking a key panics
+            // here, another getter can take the key that came back.
+            self.unlock_and_wake(inner);
             return self.take_now(make);
         }
         let made = inner.state.take(now).map(make);
-        if made.is_some() && inner.getters.anyone() {
-            self.pass_on(inner);
+        if made.is_some() && inner.getters.any_waiting() {
+            self.unlock_and_wake(inner);
         } else {
             drop(inner);
         }

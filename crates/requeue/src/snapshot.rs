@@ -1,73 +1,74 @@
-//! What a queue answers about its keys.
+//! Values that a queue returns about its keys.
 
 use std::time::Duration;
 
-/// What became of an add. May be ignored.
+/// The result of an add. It may be ignored.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It is ready.
+    /// The key is ready.
     Queued,
-    /// It becomes ready later.
+    /// The key becomes ready later.
     Waiting,
-    /// Nothing changed: it was ready already, was to run again already, or
-    /// waits already and the merge rule kept its time. In a
-    /// [`PriorityQueue`](crate::PriorityQueue) it may have been raised.
+    /// Nothing changed: the key was already ready, already ran again after its holder, or
+    /// already waited and the merge rule kept its time. In a
+    /// [`PriorityQueue`](crate::PriorityQueue), the add may have raised its priority.
     Coalesced,
-    /// A worker holds it: it runs once more afterwards.
+    /// A worker holds the key. It runs once more afterwards.
     Rerun,
-    /// Draining: its holder wanted it again, and the drain's answer will list it.
+    /// The queue drains and the key's holder requeued it. The drain returns the key.
     Kept,
     /// Nothing was added: the queue is shut down or draining.
     Refused,
 }
 
-/// What became of an add, and the delay that it was given.
+/// The result of a rate-limited add, and its delay.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// How long until the key may come back, if nothing brings it sooner and no [minimum
-    /// interval](crate::Options::min_interval) keeps it longer. A
-    /// [`RateLimitingQueue`](crate::RateLimitingQueue) asks its limiter, and counts the failure,
-    /// also where the key is refused; a [`PriorityQueue`](crate::PriorityQueue) does not.
+    /// How long the key waits. It may become ready sooner because of another add, and later
+    /// because of a [minimum interval](crate::Options::min_interval).
+    ///
+    /// If the key is refused, a [`RateLimitingQueue`](crate::RateLimitingQueue) still calls its
+    /// limiter and counts the failure; a [`PriorityQueue`](crate::PriorityQueue) does not.
     pub delay: Duration,
-    /// What became of the add.
+    /// The result of the add.
     pub added: Added,
 }
 
-/// What a cancel removed. A holder is not disturbed.
+/// What a cancel removed. A cancel never interrupts the holder of a key.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cancelled {
-    /// It was ready.
+    /// The key was ready.
     pub ready: bool,
-    /// It was to become ready later.
+    /// The key was waiting for its due time.
     pub waiting: bool,
-    /// It was to run once more after its holder.
+    /// The key was held and would have run once more.
     pub rerun: bool,
 }
 
 impl Cancelled {
-    /// Whether the cancel removed anything.
+    /// Returns `true` if the cancel removed anything.
     pub fn any(self) -> bool {
         self.ready || self.waiting || self.rerun
     }
 }
 
-/// Keys left by a drain.
+/// The keys that a drain returns because they were not finished.
 ///
-/// While draining, an add from outside is refused, and what a guard requeues is
-/// kept for here instead of run again: a drain ends, and loses nothing silently.
-/// A key can stand in more than one list: one that is held and was added again
-/// is in `held` and in `ready`.
+/// During a drain, adds are refused. A key that its guard requeues does not run again; it is
+/// returned here, so that no key is lost silently. A key can be in more than one list: a key
+/// that is held and was added again is in `held` and in `ready`.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remains<K> {
-    /// Ready and not handed out, requeued by its holder, or to run again after it.
+    /// Keys that were ready and not handed out, that their holder requeued, or that were to run
+    /// again after their holder.
     pub ready: Vec<K>,
-    /// Not due yet, with the delay each still had, soonest first.
+    /// Keys that were not due yet, each with its remaining delay, earliest first.
     pub waiting: Vec<(K, Duration)>,
-    /// Still held when the limit passed.
+    /// Keys that were still held when the limit passed.
     pub held: Vec<K>,
 }
 
@@ -78,25 +79,25 @@ impl<K> Default for Remains<K> {
 }
 
 impl<K> Remains<K> {
-    /// Whether nothing was left.
+    /// Returns `true` if no key was left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many entries the three lists have.
+    /// Returns the number of entries in the three lists together.
     pub fn len(&self) -> usize {
         self.ready.len() + self.waiting.len() + self.held.len()
     }
 }
 
-/// All keys of a queue at one instant. Ages and delays, not instants.
+/// All keys of a queue at one instant. Times are given as ages and delays, not as instants.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot<K> {
-    /// Ready keys, next first. Under an [`Order`](crate::Order) of your own: in no
-    /// particular order.
+    /// Ready keys, the next one first. Under a custom [`Order`](crate::Order), in no particular
+    /// order.
     pub ready: Vec<ReadyKey<K>>,
-    /// Keys that are not due yet, soonest first.
+    /// Keys that are not due yet, earliest first.
     pub waiting: Vec<WaitingKey<K>>,
     /// Keys that workers hold, in no particular order.
     pub held: Vec<HeldKey<K>>,
@@ -108,15 +109,15 @@ impl<K> Default for Snapshot<K> {
     }
 }
 
-/// A key that can be handed out.
+/// A key that is ready to be handed out.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyKey<K> {
     /// The key.
     pub key: K,
-    /// How long ago it was added. Only a queue with a name knows.
+    /// How long ago the key was added. `None` if the queue has no name.
     pub added_for: Option<Duration>,
-    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    /// The key's priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
     pub priority: i32,
 }
 
@@ -126,9 +127,9 @@ pub struct ReadyKey<K> {
 pub struct WaitingKey<K> {
     /// The key.
     pub key: K,
-    /// How long until it is due.
+    /// The time until the key is due.
     pub due_in: Duration,
-    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    /// The key's priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
     pub priority: i32,
 }
 
@@ -138,28 +139,28 @@ pub struct WaitingKey<K> {
 pub struct HeldKey<K> {
     /// The key.
     pub key: K,
-    /// How long it has been held. Only a queue with a name knows.
+    /// How long the key has been held. `None` if the queue has no name.
     pub held_for: Option<Duration>,
-    /// Whether it was added again, and so runs once more afterwards.
+    /// Whether the key was added again and so runs once more afterwards.
     pub rerun: bool,
-    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    /// The key's priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
     pub priority: i32,
 }
 
-/// What is known of one key.
+/// The state of one key.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyStatus {
-    /// It can be handed out now.
+    /// The key is ready to be handed out.
     pub ready: bool,
-    /// A worker holds it.
+    /// A worker holds the key.
     pub held: bool,
-    /// It runs once more after its holder.
+    /// The key runs once more after its holder is done.
     pub rerun: bool,
-    /// It is to become ready later: in so long.
+    /// The time until the key becomes ready, if it waits.
     pub due_in: Option<Duration>,
-    /// How often it has failed since it was last forgotten.
+    /// How often the key has failed since it was last forgotten.
     pub failures: u32,
-    /// Its priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
+    /// The key's priority; 0 unless it is in a [`PriorityQueue`](crate::PriorityQueue).
     pub priority: i32,
 }

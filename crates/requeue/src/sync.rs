@@ -1,5 +1,5 @@
-//! The lock and the thread parking that queues are built on: `parking_lot` and
-//! std, or loom's when the models run (`--cfg requeue_loom`).
+//! The lock and the thread parking that queues use: `parking_lot` and std, or loom's when the
+//! loom models run (`--cfg requeue_loom`).
 
 #[cfg(not(requeue_loom))]
 mod imp {
@@ -7,7 +7,7 @@ mod imp {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
 
-    /// The thread that made this, which parks.
+    /// Parks the thread that created it.
     pub(crate) struct Parker(thread::Thread);
 
     impl Parker {
@@ -37,7 +37,7 @@ mod imp {
 
     pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
-    /// loom's mutex in `parking_lot`'s clothes: no poisoning.
+    /// loom's mutex with `parking_lot`'s interface: no poisoning.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -51,8 +51,8 @@ mod imp {
         }
     }
 
-    /// A flag and a condition: loom's own forgets that a thread was unparked while that
-    /// was about to lock something, and then parks it for good.
+    /// A flag and a condition variable. loom's own `unpark` is lost if the thread is about to
+    /// lock something, and the thread then parks forever.
     pub(crate) struct Parker {
         unparked: Mutex<bool>,
         changed: loom::sync::Condvar,
@@ -77,7 +77,7 @@ mod imp {
             *unparked = false;
         }
 
-        /// A model has no time: the limit passes at once.
+        /// A model has no time: the limit passes immediately.
         pub(crate) fn park_timeout(&self, _limit: std::time::Duration) {
             thread::yield_now();
         }

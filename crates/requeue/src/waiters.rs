@@ -1,4 +1,4 @@
-//! Who waits on a queue, first come first woken.
+//! The tasks and threads that wait on a queue. They are woken in the order in which they came.
 //!
 //! ```text
 //!            register            notify
@@ -7,107 +7,107 @@
 //!       +------------------+-----------------+  leave
 //! ```
 //!
-//! A notified waiter has been told to look, and has not looked yet. One that
-//! blocks a thread always comes, so while one is under way nobody else need be
-//! woken: it passes the wake-up on when it takes a key. A task may be told and
-//! never polled (a `select!` arm that lost, say), so tasks are told one per
-//! ready key: a task that sleeps through its turn holds up one key at the most,
-//! and any other getter still takes it.
+//! A notified waiter has been woken and has not checked the queue yet. A waiter that blocks a
+//! thread always checks, so while one is notified, nobody else needs to be woken: it wakes the
+//! next waiter when it takes a key. A task may be woken and never polled (for example the
+//! losing branch of a `select!`), so tasks are woken one per ready key: a task that does not
+//! respond delays at most one key, and any other getter can still take it.
 //!
-//! Nothing here calls a waker: wakers are handed out, to be woken or dropped
-//! once the queue's lock is released. Dropping one may drop a task, and with it
-//! a guard that locks the same queue.
+//! Nothing here calls a waker. Wakers are returned, to be woken or dropped once the queue's
+//! lock is released. Dropping a waker may drop a task, and with it a guard that locks the same
+//! queue.
 
 use crate::keys::NIL;
 use std::task::Waker;
 
-/// A caller's place among those who wait on a queue; the queue's to fill in.
+/// The registration of a caller that waits on a queue. The queue fills it in.
 ///
-/// One is made by each getter and drain, passed to every poll, and handed back
-/// with [`WorkQueue::leave`](crate::WorkQueue::leave).
+/// Each getter and each drain creates one, passes it to every poll, and passes it to
+/// [`WorkQueue::leave`](crate::WorkQueue::leave) if it stops waiting.
 #[derive(Debug, Default)]
 pub struct Waiter {
-    place: u64,
+    id: u64,
     blocks_thread: bool,
 }
 
 impl Waiter {
-    /// A waiter without a place, for a task.
+    /// Creates an unregistered waiter for a task.
     pub fn for_task() -> Self {
         Waiter::default()
     }
 
-    /// A waiter without a place, for a thread that does nothing but wait.
+    /// Creates an unregistered waiter for a thread that does nothing but wait.
     pub fn for_thread() -> Self {
-        Waiter { place: 0, blocks_thread: true }
+        Waiter { id: 0, blocks_thread: true }
     }
 
-    /// What the queue stored with [`set_place`](Self::set_place); 0 is "none".
+    /// Returns the number that the queue stored with [`set_id`](Self::set_id), or 0 if the
+    /// waiter is not registered.
     #[inline]
-    pub fn place(&self) -> u64 {
-        self.place
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
-    /// Remembers a place.
+    /// Stores the number by which the queue finds this waiter.
     #[inline]
-    pub fn set_place(&mut self, place: u64) {
-        self.place = place;
+    pub fn set_id(&mut self, id: u64) {
+        self.id = id;
     }
 
-    /// Whether the waker unblocks a thread, which then surely comes back.
+    /// Returns `true` if the waker unblocks a thread, which is certain to poll again.
     pub fn blocks_thread(&self) -> bool {
         self.blocks_thread
     }
 }
 
-/// Somebody to wake once the lock is released.
+/// A waiter to wake once the lock is released.
 #[derive(Debug)]
 pub(crate) struct Notice {
-    pub(crate) place: u64,
+    pub(crate) id: u64,
     pub(crate) waker: Waker,
 }
 
-/// One line of those who wait.
+/// The waiters of one kind, in the order in which they came.
 pub(crate) struct Waiters {
-    /// Part of every place, so that a waiter of one line means nothing to another.
-    line: Line,
-    places: Vec<Place>,
+    /// Part of every id, so that the waiter of one kind is not found among those of another.
+    kind: WaiterKind,
+    slots: Vec<WaiterSlot>,
     free: Vec<u32>,
-    /// The line of those waiting, linked through `places`.
+    /// The list of waiting slots, linked through `slots`.
     first: Option<u32>,
     last: Option<u32>,
     notified_threads: usize,
     notified_tasks: usize,
 }
 
-/// What one waits for.
+/// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum WaiterKind {
     Getters = 1,
     Drains = 2,
     WorkOffs = 3,
 }
 
-struct Place {
-    /// Tells users of one place apart, so that a stale `Waiter` names nobody.
-    round: u32,
-    before: u32,
-    behind: u32,
+struct WaiterSlot {
+    /// Distinguishes successive users of a slot, so that a stale `Waiter` is not found.
+    generation: u32,
+    prev: u32,
+    next: u32,
     blocks_thread: bool,
-    stage: Stage,
+    state: WaiterState,
 }
 
-enum Stage {
+enum WaiterState {
     Free,
     Waiting(Waker),
     Notified,
 }
 
 impl Waiters {
-    pub(crate) fn new(line: Line) -> Self {
+    pub(crate) fn new(kind: WaiterKind) -> Self {
         Waiters {
-            line,
-            places: Vec::new(),
+            kind,
+            slots: Vec::new(),
             free: Vec::new(),
             first: None,
             last: None,
@@ -116,80 +116,81 @@ impl Waiters {
         }
     }
 
-    /// Puts `waiter` at the end of the line, or gives it a new waker where it stands.
-    /// Answers the waker it had, for the caller to drop.
+    /// Appends `waiter` to the list, or replaces the waker if it is already in the list.
+    /// Returns the old waker, for the caller to drop.
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn register(&mut self, waiter: &mut Waiter, waker: &Waker) -> Option<Waker> {
-        if let Some(index) = self.find(waiter.place) {
-            if let Stage::Waiting(old) = &mut self.places[index as usize].stage {
+        if let Some(index) = self.find(waiter.id) {
+            if let WaiterState::Waiting(old) = &mut self.slots[index as usize].state {
                 if old.will_wake(waker) {
                     return None;
                 }
                 return Some(std::mem::replace(old, waker.clone()));
             }
-            // It was notified and came too late: to the end of the line.
+            // It was notified, but another getter took the key: it goes to the end of the list.
             let none = self.leave(waiter);
-            debug_assert!(none.is_none(), "who was notified has left its waker");
+            debug_assert!(none.is_none(), "a notified waiter has no waker");
         }
         let waker = waker.clone();
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place {
-                round: 0,
-                before: NIL,
-                behind: NIL,
+            self.slots.push(WaiterSlot {
+                generation: 0,
+                prev: NIL,
+                next: NIL,
                 blocks_thread: false,
-                stage: Stage::Free,
+                state: WaiterState::Free,
             });
-            self.places.len() as u32 - 1
+            self.slots.len() as u32 - 1
         });
-        let place = &mut self.places[index as usize];
-        place.round = place.round.wrapping_add(1);
-        place.blocks_thread = waiter.blocks_thread;
-        place.stage = Stage::Waiting(waker);
-        waiter.place = self.place_id(index);
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.blocks_thread = waiter.blocks_thread;
+        slot.state = WaiterState::Waiting(waker);
+        waiter.id = self.id_of_slot(index);
         self.append(index);
         None
     }
 
-    /// Takes `waiter` out, whatever its stage. Answers its waker, to be dropped.
+    /// Removes `waiter`, whatever its state. Returns its waker, for the caller to drop.
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn leave(&mut self, waiter: &mut Waiter) -> Option<Waker> {
-        self.find(waiter.place)?;
-        self.leave_place(std::mem::take(&mut waiter.place))
+        self.find(waiter.id)?;
+        self.leave_id(std::mem::take(&mut waiter.id))
     }
 
-    /// As [`leave`](Self::leave), by the place that a [`Notice`] names.
+    /// Does the same as [`leave`](Self::leave) for the id in a [`Notice`].
     #[must_use = "drop it after the lock is released"]
-    pub(crate) fn leave_place(&mut self, place: u64) -> Option<Waker> {
-        let index = self.find(place)?;
-        let stage = std::mem::replace(&mut self.places[index as usize].stage, Stage::Free);
+    pub(crate) fn leave_id(&mut self, id: u64) -> Option<Waker> {
+        let index = self.find(id)?;
+        let state = std::mem::replace(&mut self.slots[index as usize].state, WaiterState::Free);
         self.free.push(index);
-        match stage {
-            Stage::Free => None,
-            Stage::Waiting(waker) => {
+        match state {
+            WaiterState::Free => None,
+            WaiterState::Waiting(waker) => {
                 self.unlink(index);
                 Some(waker)
             }
-            Stage::Notified => {
+            WaiterState::Notified => {
                 *self.notified(index) -= 1;
                 None
             }
         }
     }
 
-    /// Whether `waiter` was told and has not left yet.
+    /// Whether `waiter` was notified and has not left yet.
     pub(crate) fn is_notified(&self, waiter: &Waiter) -> bool {
-        let stage = self.find(waiter.place).map(|i| &self.places[i as usize].stage);
-        matches!(stage, Some(Stage::Notified))
+        let state = self.find(waiter.id).map(|i| &self.slots[i as usize].state);
+        matches!(state, Some(WaiterState::Notified))
     }
 
-    /// Whether somebody stands in line.
+    /// Whether a waiter is waiting and not notified yet.
     #[inline]
-    pub(crate) fn anyone(&self) -> bool {
+    pub(crate) fn any_waiting(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The next one to tell that `ready` keys are there, if those already told do not suffice.
+    /// Returns the next waiter to wake for `ready` ready keys, unless enough are notified
+    /// already.
     #[inline]
     pub(crate) fn notify(&mut self, ready: usize) -> Option<Notice> {
         self.first?;
@@ -199,7 +200,7 @@ impl Waiters {
         self.notify_first()
     }
 
-    /// Tells everybody.
+    /// Notifies all waiters.
     pub(crate) fn notify_all(&mut self) -> Vec<Notice> {
         std::iter::from_fn(|| self.notify_first()).collect()
     }
@@ -208,56 +209,59 @@ impl Waiters {
         let index = self.first?;
         self.unlink(index);
         *self.notified(index) += 1;
-        let place = self.place_id(index);
-        match std::mem::replace(&mut self.places[index as usize].stage, Stage::Notified) {
-            Stage::Waiting(waker) => Some(Notice { place, waker }),
-            Stage::Free | Stage::Notified => unreachable!("only who waits stands in line"),
+        let id = self.id_of_slot(index);
+        match std::mem::replace(&mut self.slots[index as usize].state, WaiterState::Notified) {
+            WaiterState::Waiting(waker) => Some(Notice { id, waker }),
+            WaiterState::Free | WaiterState::Notified => {
+                unreachable!("only waiting slots are in the list")
+            }
         }
     }
 
     fn notified(&mut self, index: u32) -> &mut usize {
-        if self.places[index as usize].blocks_thread {
+        if self.slots[index as usize].blocks_thread {
             &mut self.notified_threads
         } else {
             &mut self.notified_tasks
         }
     }
 
-    /// Round, index and line in one number that is never 0.
-    fn place_id(&self, index: u32) -> u64 {
-        let round = u64::from(self.places[index as usize].round);
-        (round << 32) | (u64::from(index) << 2) | self.line as u64
+    /// Combines generation, index and kind into one number that is never 0.
+    fn id_of_slot(&self, index: u32) -> u64 {
+        let generation = u64::from(self.slots[index as usize].generation);
+        (generation << 32) | (u64::from(index) << 2) | self.kind as u64
     }
 
-    fn find(&self, place: u64) -> Option<u32> {
-        if place & 3 != self.line as u64 {
+    fn find(&self, id: u64) -> Option<u32> {
+        if id & 3 != self.kind as u64 {
             return None;
         }
-        let index = place as u32 >> 2;
-        let found = self.places.get(index as usize)?;
-        let current = found.round == (place >> 32) as u32 && !matches!(found.stage, Stage::Free);
+        let index = id as u32 >> 2;
+        let found = self.slots.get(index as usize)?;
+        let current =
+            found.generation == (id >> 32) as u32 && !matches!(found.state, WaiterState::Free);
         current.then_some(index)
     }
 
     fn append(&mut self, index: u32) {
-        let before = self.last.replace(index);
-        self.places[index as usize].before = before.unwrap_or(NIL);
-        self.places[index as usize].behind = NIL;
-        match before {
-            Some(before) => self.places[before as usize].behind = index,
+        let prev = self.last.replace(index);
+        self.slots[index as usize].prev = prev.unwrap_or(NIL);
+        self.slots[index as usize].next = NIL;
+        match prev {
+            Some(prev) => self.slots[prev as usize].next = index,
             None => self.first = Some(index),
         }
     }
 
     fn unlink(&mut self, index: u32) {
-        let Place { before, behind, .. } = self.places[index as usize];
-        match before {
-            NIL => self.first = (behind != NIL).then_some(behind),
-            _ => self.places[before as usize].behind = behind,
+        let WaiterSlot { prev, next, .. } = self.slots[index as usize];
+        match prev {
+            NIL => self.first = (next != NIL).then_some(next),
+            _ => self.slots[prev as usize].next = next,
         }
-        match behind {
-            NIL => self.last = (before != NIL).then_some(before),
-            _ => self.places[behind as usize].before = before,
+        match next {
+            NIL => self.last = (prev != NIL).then_some(prev),
+            _ => self.slots[next as usize].prev = prev,
         }
     }
 }
@@ -266,8 +270,8 @@ impl Waiters {
 mod tests {
     use super::*;
 
-    fn place_of(notice: Option<Notice>) -> Option<u64> {
-        notice.map(|n| n.place)
+    fn id_of(notice: Option<Notice>) -> Option<u64> {
+        notice.map(|n| n.id)
     }
 
     fn joined(waiters: &mut Waiters, mut waiter: Waiter) -> Waiter {
@@ -276,62 +280,63 @@ mod tests {
     }
 
     #[test]
-    fn first_come_first_woken_whoever_leaves() {
-        let mut waiters = Waiters::new(Line::Getters);
+    fn waiters_are_woken_in_order_even_if_one_leaves() {
+        let mut waiters = Waiters::new(WaiterKind::Getters);
         let a = joined(&mut waiters, Waiter::for_task());
         let mut b = joined(&mut waiters, Waiter::for_task());
         let c = joined(&mut waiters, Waiter::for_task());
         assert!(waiters.leave(&mut b).is_some());
-        assert_eq!(place_of(waiters.notify(2)), Some(a.place()));
-        assert_eq!(place_of(waiters.notify(2)), Some(c.place()));
+        assert_eq!(id_of(waiters.notify(2)), Some(a.id()));
+        assert_eq!(id_of(waiters.notify(2)), Some(c.id()));
         assert!(waiters.notify(2).is_none());
     }
 
     #[test]
-    fn one_thread_under_way_is_enough_but_tasks_are_told_one_per_key() {
-        let mut waiters = Waiters::new(Line::Getters);
+    fn one_woken_thread_is_enough_but_tasks_are_woken_one_per_key() {
+        let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut thread = joined(&mut waiters, Waiter::for_thread());
         let first = joined(&mut waiters, Waiter::for_task());
         let second = joined(&mut waiters, Waiter::for_task());
-        assert_eq!(place_of(waiters.notify(9)), Some(thread.place()));
+        assert_eq!(id_of(waiters.notify(9)), Some(thread.id()));
         assert!(waiters.notify(9).is_none());
         assert!(waiters.leave(&mut thread).is_none());
-        assert_eq!(place_of(waiters.notify(1)), Some(first.place()));
+        assert_eq!(id_of(waiters.notify(1)), Some(first.id()));
         assert!(waiters.notify(1).is_none());
-        assert_eq!(place_of(waiters.notify(2)), Some(second.place()));
+        assert_eq!(id_of(waiters.notify(2)), Some(second.id()));
     }
 
     #[test]
-    fn a_stale_waiter_names_nobody() {
-        let mut waiters = Waiters::new(Line::Getters);
+    fn a_stale_waiter_is_not_found() {
+        let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut a = joined(&mut waiters, Waiter::for_task());
         let mut stale = Waiter::for_task();
-        stale.set_place(a.place());
+        stale.set_id(a.id());
         assert!(waiters.leave(&mut a).is_some());
         let b = joined(&mut waiters, Waiter::for_task());
         assert!(waiters.leave(&mut stale).is_none());
-        assert_eq!(place_of(waiters.notify(1)), Some(b.place()));
+        assert_eq!(id_of(waiters.notify(1)), Some(b.id()));
     }
 
     #[test]
-    fn a_place_in_one_line_is_none_in_another() {
-        let (mut getters, mut drains) = (Waiters::new(Line::Getters), Waiters::new(Line::Drains));
+    fn a_waiter_of_one_kind_is_not_found_among_another() {
+        let (mut getters, mut drains) =
+            (Waiters::new(WaiterKind::Getters), Waiters::new(WaiterKind::Drains));
         let mut getter = joined(&mut getters, Waiter::for_task());
         let drain = joined(&mut drains, Waiter::for_task());
         assert!(drains.leave(&mut getter).is_none());
-        assert_eq!(place_of(drains.notify(1)), Some(drain.place()));
+        assert_eq!(id_of(drains.notify(1)), Some(drain.id()));
     }
 
     #[test]
-    fn who_was_told_and_comes_again_without_a_key_goes_last() {
-        let mut waiters = Waiters::new(Line::Getters);
+    fn a_notified_waiter_that_got_no_key_goes_to_the_end() {
+        let mut waiters = Waiters::new(WaiterKind::Getters);
         let mut a = joined(&mut waiters, Waiter::for_task());
         let b = joined(&mut waiters, Waiter::for_task());
         assert!(waiters.notify(1).is_some());
         assert!(waiters.is_notified(&a));
         assert!(waiters.register(&mut a, Waker::noop()).is_none());
         assert!(!waiters.is_notified(&a));
-        assert_eq!(place_of(waiters.notify(1)), Some(b.place()));
-        assert_eq!(place_of(waiters.notify(2)), Some(a.place()));
+        assert_eq!(id_of(waiters.notify(1)), Some(b.id()));
+        assert_eq!(id_of(waiters.notify(2)), Some(a.id()));
     }
 }

@@ -1,9 +1,9 @@
-//! The timing wheel: times in order, exact to the nanosecond, at a cost that does
-//! not grow with their number.
+//! A timing wheel: keeps times in order, exact to the nanosecond, at a cost that does not grow
+//! with their number.
 //!
-//! Time is cut into ticks of 2²⁰ ns, about a millisecond. A tick number is read as
-//! digits of six bits; a timer lies in the level of the highest digit in which its
-//! tick differs from `elapsed`, in the slot that this digit names:
+//! Time is divided into ticks of 2²⁰ ns, about a millisecond. A tick number is read as digits
+//! of six bits. A timer is stored in the level of the highest digit in which its tick differs
+//! from `elapsed`, in the slot with the number of this digit:
 //!
 //! ```text
 //!   level 0   64 slots of one tick       elapsed = … 3 · 17 · 5
@@ -12,17 +12,16 @@
 //!   …                                    tick    = … 4 ·  0 · 0   level 2, slot 4
 //! ```
 //!
-//! When `elapsed` enters a slot of a higher level, its timers move to lower ones:
-//! each moves at most once per level. When it enters a tick, its timers move to
-//! `near`, a small heap that puts them into exact order. Timers before `elapsed`
-//! go there at once.
+//! When `elapsed` enters a slot of a higher level, its timers move to lower levels: each moves
+//! at most once per level. When it enters a tick, its timers move to `near`, a small heap that
+//! sorts them exactly. Timers before `elapsed` go there immediately.
 //!
-//! Three facts keep this short. In every level the occupied slots lie ahead of
-//! `elapsed`, so the first is the lowest bit. Lower levels come before higher ones.
-//! And where a timer lies follows from its time and `elapsed`, so it is not stored.
+//! Three facts keep this short. In every level, the occupied slots are ahead of `elapsed`, so
+//! the first is the lowest bit. Lower levels come before higher ones. The position of a timer
+//! follows from its time and `elapsed`, so it is not stored.
 //!
-//! Timers of the same time stay in the order in which they were set: lists are
-//! appended to and moved front to back, and the heap numbers what it is given.
+//! Timers with the same time stay in the order in which they were set: lists are appended to
+//! and moved front to back, and the heap numbers its entries.
 
 use crate::keys::NIL;
 use std::cmp::Reverse;
@@ -33,10 +32,10 @@ const TICK_BITS: u32 = 20;
 /// Slots in a level, as a power of two.
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Stale heap entries that are let be, so that a small heap is never rebuilt.
+/// The number of stale heap entries that are tolerated, so that a small heap is never rebuilt.
 const STALE_ALLOWED: usize = 64;
-/// How many ticks ahead [`Wheel::next_wake`] looks, so that several timers in a row
-/// are sorted in one go.
+/// How many ticks ahead [`Wheel::next_wake`] looks, so that several successive timers are
+/// sorted together.
 const LOOK_AHEAD: u64 = 32;
 
 /// A `u64` aligned to four bytes, so that it packs with `u32`s.
@@ -60,12 +59,12 @@ impl From<u64> for Packed {
     }
 }
 
-/// What the wheel keeps with each timer.
+/// The data that the wheel keeps with each timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
-    /// When, in nanoseconds.
+    /// The due time in nanoseconds.
     due: Packed,
-    /// Neighbours in the slot's list; in the heap, the halves of its number there.
+    /// The neighbours in the slot's list. In the heap: the halves of its number there.
     prev: u32,
     next: u32,
 }
@@ -89,33 +88,33 @@ impl Node {
     }
 }
 
-/// Where the nodes are: the wheel owns none.
+/// Access to the nodes, which the wheel does not own.
 pub(crate) trait Nodes {
-    /// `None`: there is no such node any more.
+    /// Returns `None` if the node no longer exists.
     fn node(&self, index: u32) -> Option<&Node>;
     fn node_mut(&mut self, index: u32) -> &mut Node;
 }
 
 #[derive(Default)]
 pub(crate) struct Wheel {
-    /// As many as were needed so far.
+    /// As many levels as were needed so far.
     levels: Vec<Level>,
-    /// In ticks. Invariant: every timer of an earlier tick is in `near`, no other is.
+    /// In ticks. Invariant: `near` contains exactly the timers of earlier ticks.
     elapsed: u64,
-    /// Soonest first, then in the order given. May hold stale entries.
+    /// Earliest first, then in the order of insertion. May contain stale entries.
     near: BinaryHeap<Reverse<Near>>,
-    /// Entries of `near` that are not stale.
+    /// The number of entries in `near` that are not stale.
     near_live: usize,
-    /// How many entries `near` was ever given.
+    /// The number of entries ever inserted into `near`.
     numbered: u64,
     len: usize,
-    /// Moves of timers from list to list or heap, ever: what the wheel costs.
+    /// The number of moves of timers between lists and heap so far: the cost of the wheel.
     #[cfg(test)]
     moves: u64,
 }
 
 struct Level {
-    /// Bit per slot that has timers.
+    /// One bit per slot; set if the slot has timers.
     occupied: u64,
     lists: [List; SLOTS],
 }
@@ -145,7 +144,7 @@ impl Wheel {
         self.len
     }
 
-    /// Level and slot of a tick that is not before `elapsed`.
+    /// Returns level and slot of a tick that is not before `elapsed`.
     #[inline]
     fn place(&self, tick: u64) -> (usize, usize) {
         debug_assert!(tick >= self.elapsed);
@@ -158,7 +157,7 @@ impl Wheel {
     #[inline]
     pub(crate) fn insert<N: Nodes>(&mut self, nodes: &mut N, index: u32, now: u64) {
         if self.len == 0 {
-            // Nothing depends on where it stood.
+            // The wheel is empty, so `elapsed` can move freely.
             self.elapsed = tick(now);
             self.near.clear();
         }
@@ -176,7 +175,7 @@ impl Wheel {
         }
     }
 
-    /// Ends the timer of node `index`.
+    /// Removes the timer of node `index`.
     #[inline]
     pub(crate) fn remove<N: Nodes>(&mut self, nodes: &mut N, index: u32) {
         self.len -= 1;
@@ -202,7 +201,7 @@ impl Wheel {
         }
     }
 
-    /// Moves the timer of node `index` to `due`, behind others of that time.
+    /// Moves the timer of node `index` to `due`, behind other timers of that time.
     #[inline]
     pub(crate) fn reset<N: Nodes>(&mut self, nodes: &mut N, index: u32, due: u64) {
         self.remove(nodes, index);
@@ -211,7 +210,7 @@ impl Wheel {
         self.put(nodes, index);
     }
 
-    /// Takes out the soonest timer that is due by `now`.
+    /// Removes and returns the earliest timer that is due by `now`.
     #[inline]
     pub(crate) fn pop<N: Nodes>(&mut self, nodes: &mut N, now: u64) -> Option<u32> {
         if self.len == 0 {
@@ -238,19 +237,19 @@ impl Wheel {
         }
     }
 
-    /// A time to call [`pop`](Self::pop) again: not after the soonest timer, and
-    /// that timer's own if it is near.
+    /// Returns a time to call [`pop`](Self::pop) again: not after the earliest timer, and
+    /// exactly its time if it is near.
     pub(crate) fn next_wake<N: Nodes>(&mut self, nodes: &mut N, now: u64) -> Option<u64> {
         self.next_from(nodes, tick(now) + LOOK_AHEAD)
     }
 
-    /// The soonest timer's time.
+    /// Returns the time of the earliest timer.
     pub(crate) fn next_due<N: Nodes>(&mut self, nodes: &mut N) -> Option<u64> {
         self.next_from(nodes, u64::MAX)
     }
 
-    /// The soonest timer's time, if its slot begins by tick `last`; otherwise when that
-    /// slot begins.
+    /// Returns the time of the earliest timer if its slot begins by tick `last`, otherwise the
+    /// start of that slot.
     fn next_from<N: Nodes>(&mut self, nodes: &mut N, last: u64) -> Option<u64> {
         loop {
             if let Some(near) = self.peek_near(nodes) {
@@ -264,7 +263,7 @@ impl Wheel {
         }
     }
 
-    /// The first slot that has timers, and its first tick.
+    /// Returns the first slot that has timers, and its first tick.
     #[inline]
     fn first_slot(&self) -> Option<(usize, usize, u64)> {
         let (level, found) = self.levels.iter().enumerate().find(|(_, l)| l.occupied != 0)?;
@@ -274,7 +273,7 @@ impl Wheel {
         Some((level, slot, (above | slot as u64) << shift))
     }
 
-    /// Moves `elapsed` on into the first slot that has timers.
+    /// Moves `elapsed` into the first slot that has timers.
     fn enter<N: Nodes>(&mut self, nodes: &mut N, level: usize, slot: usize, start: u64) {
         debug_assert!(start >= self.elapsed);
         if level > 0 {
@@ -284,8 +283,8 @@ impl Wheel {
         }
         self.elapsed = start + 1;
         self.empty(nodes, 0, slot);
-        // The next tick may begin a slot of a higher level, but of one only: lower
-        // ones lay behind it, and were empty.
+        // The next tick may begin a slot of a higher level, but of one level only: the lower
+        // levels are behind it and empty.
         let level = (self.elapsed.trailing_zeros() / SLOT_BITS) as usize;
         if level > 0 && level < self.levels.len() {
             let slot = (self.elapsed >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
@@ -293,7 +292,7 @@ impl Wheel {
         }
     }
 
-    /// Puts the timers of a slot, first to last, where they now belong.
+    /// Moves the timers of a slot, first to last, to their new positions.
     fn empty<N: Nodes>(&mut self, nodes: &mut N, level: usize, slot: usize) {
         let Level { occupied, lists } = &mut self.levels[level];
         *occupied &= !(1 << slot);
@@ -340,7 +339,7 @@ impl Wheel {
         }
     }
 
-    /// The soonest of `near`, without the stale ones before it.
+    /// Returns the earliest entry of `near`, after removing the stale ones before it.
     #[inline]
     fn peek_near<N: Nodes>(&mut self, nodes: &N) -> Option<Near> {
         loop {
@@ -355,7 +354,7 @@ impl Wheel {
 
 #[cfg(test)]
 impl Wheel {
-    /// Checks everything that the fields promise.
+    /// Checks all invariants.
     pub(crate) fn check<N: Nodes>(&self, nodes: &N) {
         let mut listed = 0;
         for (number, level) in self.levels.iter().enumerate() {
@@ -413,7 +412,7 @@ mod tests {
         (wheel, nodes)
     }
 
-    /// Goes from wake-up to wake-up as a clock does, and answers (time, index) of all.
+    /// Goes from wake-up to wake-up like a clock. Returns (time, index) of all timers.
     fn run_down(wheel: &mut Wheel, nodes: &mut Vec<Node>) -> Vec<(u64, u32)> {
         let mut fired = Vec::new();
         let mut now = 0;
@@ -462,7 +461,7 @@ mod tests {
         assert_eq!((wheel.pop(&mut nodes, due), wheel.len()), (None, 0));
     }
 
-    /// Moves per timer from insertion to firing, over an hour.
+    /// Returns the moves per timer from insertion to firing, over an hour.
     fn moves_per_timer(timers: u64) -> f64 {
         let hour = 3_600_000_000_000;
         let step = hour / timers;
@@ -503,7 +502,7 @@ mod tests {
         NextDue,
     }
 
-    /// Any number of nanoseconds, small and large ones alike, edges of slots often.
+    /// Any number of nanoseconds, small and large ones, often at the edges of slots.
     fn span() -> impl Strategy<Value = u64> {
         prop_oneof![
             (0..62u32, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1)),
@@ -525,7 +524,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_wheel_does_what_a_sorted_list_does(ops in prop::collection::vec(op(), 1..200)) {
+        fn the_wheel_behaves_like_a_sorted_list(ops in prop::collection::vec(op(), 1..200)) {
             let mut wheel = Wheel::default();
             let mut nodes = vec![Node::new(0); 20];
             // (due, order of setting, index)

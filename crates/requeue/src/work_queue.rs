@@ -1,73 +1,74 @@
-//! What the layers above, the guard and the getters need of a queue.
+//! The interface between a queue and its layers, guards and getters.
 
 use crate::snapshot::{Added, Remains};
 use crate::waiters::Waiter;
 use std::hash::Hash;
 use std::task::{Poll, Waker};
 
-/// What a key must be: an alias, implemented for everything that qualifies.
+/// The bounds on a key. Implemented for every type that satisfies them.
 ///
-/// `Clone`, because a guard owns its key while the queue still compares against
-/// it; use `Arc<str>` where cloning a `String` shows up in a profile. Not
-/// `Sync`: a queue never shares a key between threads.
+/// A key must be `Clone`, because a guard owns its key while the queue still compares against
+/// it. Use `Arc<str>` if cloning a `String` shows up in a profile. A key need not be `Sync`: a
+/// queue never shares a key between threads.
 ///
-/// `Hash`, `Eq` and `Clone` of a key are called under the queue's lock and must
-/// not use the queue. Should one panic, the call that needed it panics, and no key
-/// is lost.
+/// The queue calls `Hash`, `Eq` and `Clone` of a key under its lock, so they must not use the
+/// queue. If one of them panics, the call that needed it panics, and no key is lost.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
-/// A queue that can be put under a [`DelayingQueue`](crate::DelayingQueue::over).
+/// A queue that can be the inner queue of a [`DelayingQueue`](crate::DelayingQueue::over).
 ///
-/// To use a queue you need not import it: each has these as methods of its own.
-/// New methods will have defaults.
+/// You need not import this trait to use a queue: each queue has these methods as inherent
+/// methods. Methods that are added to this trait in future versions will have default
+/// implementations.
 pub trait WorkQueue: Send + Sync + 'static {
-    /// What is queued.
+    /// The type of the keys.
     type Key: Key;
 
-    /// Adds `key`. The timer calls this under the delaying layer's lock: it must
-    /// neither wait nor call the layer above.
+    /// Adds `key`. The timer calls this under the delaying queue's lock, so it must neither
+    /// block nor call the delaying queue.
     fn add(&self, key: Self::Key) -> Added;
 
-    /// Takes a ready key, or registers `waker` under `waiter` (`None`: only tries).
-    /// `Ready(None)`: shut down. Looking and registering are one step.
+    /// Takes a ready key. If none is ready, registers `waker` under `waiter`; if `waker` is
+    /// `None`, only tries. Returns `Ready(None)` if the queue is shut down. Checking and
+    /// registering are one atomic step.
     fn poll_take(
         &self,
         waiter: &mut Waiter,
         waker: Option<&Waker>,
     ) -> Poll<Option<Taken<Self::Key>>>;
 
-    /// A waiter goes without a key, or without having seen the drain end; a
-    /// wake-up spent on it must reach another.
+    /// Removes a waiter that got no key, or that did not see the drain end. If the waiter was
+    /// already woken, the queue must wake another one instead.
     fn leave(&self, waiter: &mut Waiter);
 
-    /// Ends the hold that `token` stands for. The token of each [`Taken`] comes back
-    /// exactly once, here or through [`requeue`](Self::requeue). Ours ignore one that
-    /// stands for no hold.
+    /// Ends the hold that `token` identifies. The token of each [`Taken`] is passed back
+    /// exactly once, here or to [`requeue`](Self::requeue). The queues of this crate ignore a
+    /// token that identifies no hold.
     fn done(&self, token: u64);
 
-    /// How many keys are ready.
+    /// Returns the number of ready keys.
     fn len(&self) -> usize;
 
-    /// Refuses adds from now on. May be called again, in any mode.
+    /// Refuses adds from now on. May be called again, with any mode.
     fn shut_down(&self, mode: StopMode);
 
-    /// Ready once what `mode` waits for has come about, or a later
-    /// `shut_down(StopMode::Now)` gave up on it.
+    /// Returns `Ready` once the condition that `mode` waits for holds, or once a later
+    /// `shut_down(StopMode::Now)` has ended the wait.
     fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()>;
 
-    /// Whether adds are refused.
+    /// Returns `true` if adds are refused.
     fn shutting_down(&self) -> bool;
 
-    /// Whether no key is ready.
+    /// Returns `true` if no key is ready.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// [`add`](Self::add), then [`done`](Self::done), for a key that its holder wants
-    /// to see again. While the queue works off what it has
-    /// ([`StopMode::WorkOff`]) the key is kept for [`take_remaining`](Self::take_remaining).
+    /// Calls [`add`](Self::add), then [`done`](Self::done), for a key that its holder wants to
+    /// run again. During a drain ([`StopMode::WorkOff`]), the key is kept for
+    /// [`take_remaining`](Self::take_remaining) instead.
     fn requeue(&self, taken: Taken<Self::Key>) -> Added {
         let added = self.add(taken.key);
         self.done(taken.token);
@@ -85,9 +86,10 @@ pub trait WorkQueue: Send + Sync + 'static {
         }
     }
 
-    /// Takes a ready key without waiting, and makes of it what the getter answers. Ours
-    /// do so before they unlock: the lock then waits for the stores, instead of the
-    /// copies that follow them. That was a seventh of a cycle's time.
+    /// Takes a ready key without waiting and passes it to `make`, which builds the getter's
+    /// result. The queues of this crate call `make` before they unlock: unlocking then waits
+    /// for the stores themselves instead of the copies after them. Those copies took a seventh
+    /// of the time of an add/get/done cycle.
     #[doc(hidden)]
     fn take_now<R>(&self, make: impl FnOnce(Taken<Self::Key>) -> R) -> Option<R>
     where
@@ -99,7 +101,8 @@ pub trait WorkQueue: Send + Sync + 'static {
         }
     }
 
-    /// [`done`](Self::done), and [`take_now`](Self::take_now), ours under one lock.
+    /// Calls [`done`](Self::done), then [`take_now`](Self::take_now). The queues of this crate
+    /// do both under one lock.
     #[doc(hidden)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<Self::Key>) -> R) -> Option<R>
     where
@@ -109,8 +112,8 @@ pub trait WorkQueue: Send + Sync + 'static {
         self.take_now(make)
     }
 
-    /// Adds keys that fell due, and answers whom to wake: the caller holds a lock
-    /// that whoever is woken may want.
+    /// Adds keys that fell due. Returns the waiters to wake: the caller holds a lock that a
+    /// woken waiter may need, so it wakes them later.
     fn add_due(&self, keys: &mut dyn Iterator<Item = Self::Key>) -> Wakeups {
         for key in keys {
             self.add(key);
@@ -118,69 +121,72 @@ pub trait WorkQueue: Send + Sync + 'static {
         Wakeups::default()
     }
 
-    /// Ends a drain: shuts down as [`StopMode::Now`] does and, in the same step, takes
-    /// out what is left. What is held is listed, and stays held.
+    /// Ends a drain: shuts down with [`StopMode::Now`] and, in the same step, removes and
+    /// returns the remaining keys. Held keys are listed and stay held.
     fn take_remaining(&self) -> Remains<Self::Key> {
         self.shut_down(StopMode::Now);
         Remains::default()
     }
 }
 
-/// How a queue stops.
+/// How a queue stops, and what the caller waits for.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// At once: drains that wait are let go.
+    /// Stops immediately and ends the waits of running drains.
     Now,
-    /// client-go's drain: waits until no key is held, whatever is ready.
+    /// Like client-go's `ShutDownWithDrain`: waits until no key is held, and ignores ready
+    /// keys.
     WithDrain,
-    /// Waits until nothing is ready or held; until then `get` does not answer
-    /// "shut down", and what a holder requeues is kept instead of run.
+    /// Waits until no key is ready or held. Until then, `get` keeps waiting for keys, and a key
+    /// that its holder requeues is kept instead of run.
     WorkOff,
 }
 
-/// A key on its way out of a queue, with the queue's own token for the hold (ours:
-/// slot and hold number, so that `done` needs no hash).
+/// A key that a queue hands out, with the token that identifies the hold. In the queues of this
+/// crate the token contains the slot and a hold number, so that `done` needs no hash.
 #[derive(Debug)]
 pub struct Taken<K> {
     pub(crate) key: K,
     pub(crate) token: u64,
-    /// The key's hash by the hasher of the queue that made this, if it is one of ours.
+    /// The key's hash, computed by the hasher of the queue that created this. 0 for other
+    /// queues.
     pub(crate) hash: u32,
     pub(crate) priority: i32,
 }
 
 impl<K> Taken<K> {
-    /// For queues of your own.
+    /// Creates the value for a [`WorkQueue`] of your own.
     pub fn new(key: K, token: u64) -> Self {
         Taken { key, token, hash: 0, priority: 0 }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// The priority with which it was handed out; 0 where there are none.
+    /// Returns the priority with which the key was handed out, or 0 if the queue has no
+    /// priorities.
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// What the queue that made this knows the hold by.
+    /// Returns the token by which the queue identifies the hold.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// The key, without the hold.
+    /// Returns the key and discards the token. This does not end the hold.
     pub fn into_key(self) -> K {
         self.key
     }
 }
 
-/// Tasks and threads to wake, once the caller has let go of its locks.
+/// Tasks and threads to wake after the caller has released its locks.
 ///
-/// Dropping it wakes them.
-#[must_use = "dropping it wakes those it names: do so after unlocking"]
+/// Dropping this value wakes them.
+#[must_use = "dropping it wakes the waiters: drop it after unlocking"]
 #[derive(Default)]
 pub struct Wakeups(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 

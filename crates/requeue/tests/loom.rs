@@ -1,7 +1,7 @@
-//! Every interleaving of two or three threads around one question.
+//! Model checks with loom: every interleaving of two or three threads.
 //!
-//! Runs under `RUSTFLAGS="--cfg requeue_loom"` alone; `scripts/test` does so. The
-//! number of preemptions is bounded, since most bugs show with two or three.
+//! A target of its own, because it needs `RUSTFLAGS="--cfg requeue_loom"`; `scripts/test` sets
+//! it. The number of preemptions is bounded, since most bugs appear with two or three.
 
 #![cfg(requeue_loom)]
 
@@ -126,7 +126,8 @@ fn a_cancelled_get_passes_its_wake_up_on() {
             thread::spawn(move || {
                 let mut get = pin!(queue.get());
                 match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    // It may be told from now on, and goes away without having looked.
+                    // From now on the getter may be notified; it is dropped without polling
+                    // again.
                     Poll::Pending => {}
                     Poll::Ready(held) => drop(held.unwrap().requeue()),
                 }
@@ -152,7 +153,7 @@ fn a_guard_dropped_while_draining_ends_the_drain() {
 }
 
 #[test]
-fn a_drain_works_off_what_is_ready_and_tells_the_worker() {
+fn a_drain_waits_for_ready_keys_and_wakes_the_worker() {
     model(|| {
         let clock = ManualClock::new();
         let queue = Queue::with(Options::new().clock(&clock));
@@ -175,7 +176,7 @@ fn a_drain_works_off_what_is_ready_and_tells_the_worker() {
 }
 
 #[test]
-fn a_key_requeued_as_a_drain_ends_is_in_its_answer() {
+fn a_key_requeued_as_a_drain_ends_is_returned_by_it() {
     model(|| {
         let clock = ManualClock::new();
         let queue = Queue::with(Options::new().clock(&clock));
@@ -185,14 +186,14 @@ fn a_key_requeued_as_a_drain_ends_is_in_its_answer() {
         let left = queue.drain(Duration::ZERO).wait();
         match holder.join().unwrap() {
             Added::Queued | Added::Kept => assert_eq!((left.ready.len(), left.held.len()), (1, 0)),
-            // Its holder was told, and the answer names it.
+            // The holder was notified by the result, and the drain returned the key.
             added => assert_eq!((added, &left.held[..]), (Added::Refused, &["a"][..])),
         }
     });
 }
 
 #[test]
-fn a_key_that_falls_due_wakes_who_waits_and_is_never_lost() {
+fn a_key_that_falls_due_wakes_a_waiter_and_is_never_lost() {
     model(|| {
         let clock = ManualClock::new();
         let queue = Arc::new(DelayingQueue::with(Options::new().clock(&clock)));
@@ -207,7 +208,7 @@ fn a_key_that_falls_due_wakes_who_waits_and_is_never_lost() {
 }
 
 #[test]
-fn a_key_put_off_while_the_clock_moves_still_comes() {
+fn a_key_delayed_while_the_clock_moves_still_becomes_ready() {
     model(|| {
         let clock = ManualClock::new();
         let queue = DelayingQueue::with(Options::new().clock(&clock));
@@ -217,7 +218,7 @@ fn a_key_put_off_while_the_clock_moves_still_comes() {
         };
         clock.advance(Duration::from_secs(1));
         adder.join().unwrap();
-        // Put off before the clock moved or after: due now and ready, or not due yet.
+        // Delayed before or after the clock moved: due now and ready, or not due yet.
         match queue.len() {
             1 => assert_eq!(queue.waiting(), 0),
             _ => assert_eq!(queue.status("a").due_in, Some(Duration::from_secs(1))),
@@ -254,14 +255,14 @@ fn a_retry_racing_an_add_runs_the_key_once_more() {
         };
         held.retry();
         adder.join().unwrap();
-        // In either order the add wins: the key is ready, and waits no longer.
+        // In either order the add wins: the key is ready and no longer waits.
         assert_eq!((queue.len(), queue.waiting()), (1, 0));
         assert_eq!(*queue.try_get().unwrap().key(), "a");
     });
 }
 
 #[test]
-fn a_key_of_a_priority_queue_that_falls_due_wakes_who_waits() {
+fn a_key_of_a_priority_queue_that_falls_due_wakes_a_waiter() {
     model(|| {
         let clock = ManualClock::new();
         let limiter = ExponentialFailure::default();
@@ -276,7 +277,7 @@ fn a_key_of_a_priority_queue_that_falls_due_wakes_who_waits() {
     });
 }
 
-/// The queue below hands a key out before its run is noted; an add comes in between.
+/// The inner queue hands a key out before its run is recorded; an add comes in between.
 #[test]
 fn an_add_racing_a_take_runs_the_key_once_more_and_not_too_soon() {
     model(|| {
@@ -292,14 +293,14 @@ fn an_add_racing_a_take_runs_the_key_once_more_and_not_too_soon() {
         worker.join().unwrap();
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
         clock.advance(interval);
-        // Ready at the time: the run that followed was for both.
+        // The key was ready at that time, so the run that followed served both adds.
         assert_eq!(queue.try_get().is_ok(), added != Added::Coalesced);
         assert_eq!(queue.waiting(), 0);
     });
 }
 
 #[test]
-fn a_key_put_off_as_a_drain_ends_is_in_its_answer() {
+fn a_key_delayed_as_a_drain_ends_is_returned_by_it() {
     model(|| {
         let clock = ManualClock::new();
         let interval = Duration::from_secs(1);
@@ -310,13 +311,13 @@ fn a_key_put_off_as_a_drain_ends_is_in_its_answer() {
         let left = queue.drain(Duration::ZERO).wait();
         match holder.join().unwrap() {
             Added::Waiting | Added::Kept => assert_eq!(left.waiting, [("a", interval)]),
-            // Its holder was told, and the answer names it.
+            // The holder was notified by the result, and the drain returned the key.
             added => assert_eq!((added, &left.held[..]), (Added::Refused, &["a"][..])),
         }
     });
 }
 
-/// A worker on one thread, which finds nothing to do at first.
+/// Starts a worker on one thread, which finds no key at first.
 fn worker(
     handler: impl Fn() + Send + Sync + 'static,
 ) -> (RateLimitingQueue<&'static str>, Running<&'static str>) {
@@ -330,7 +331,7 @@ fn worker(
 }
 
 #[test]
-fn a_worker_that_is_told_to_stop_ends_and_leaves_what_it_did_not_take() {
+fn a_stopped_worker_ends_and_leaves_the_keys_it_did_not_take() {
     model(|| {
         let runs = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&runs);
@@ -346,7 +347,7 @@ fn a_worker_that_is_told_to_stop_ends_and_leaves_what_it_did_not_take() {
 }
 
 #[test]
-fn a_worker_that_answers_nothing_as_it_stops_runs_nothing_any_more() {
+fn a_worker_that_reports_nothing_in_progress_as_it_stops_runs_nothing_more() {
     model(|| {
         let runs = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&runs);

@@ -1,6 +1,6 @@
-//! One timer thread for the whole process, and none without a queue that needs it.
+//! There is one timer thread per process, and none without a queue that needs it.
 //!
-//! Alone in its file: it counts the threads of its process.
+//! A target of its own, because it counts the threads of its process.
 
 #![cfg(all(target_os = "linux", not(requeue_loom)))]
 
@@ -14,7 +14,7 @@ fn timer_threads() -> usize {
     names.filter(|name| name.trim() == "requeue-timer").count()
 }
 
-/// A thread ends a moment after it was told to: looks again until it has.
+/// A thread ends a moment after it was asked to, so this checks until it has.
 fn threads_become(expected: usize) -> bool {
     let start = Instant::now();
     while timer_threads() != expected {

@@ -1,4 +1,4 @@
-//! requeue under a kube-rs watcher. `docs/kube-rs.md` explains it.
+//! A controller with a kube-rs watcher and a requeue queue. See `docs/kube-rs.md`.
 
 use futures_util::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 type Queue = PriorityQueue<ObjectRef<Pod>>;
 
-/// Adds the key of every pod that there is or that changes, until the stream ends.
+/// Adds the key of every pod that exists or changes, until the stream ends.
 async fn feed(
     queue: &Queue,
     events: impl Stream<Item = watcher::Result<Event<Pod>>>,
@@ -21,7 +21,7 @@ async fn feed(
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.try_next().await? {
         match event {
-            // The list at the start, and after a connection was lost: nobody waits for it.
+            // The initial list, also after a lost connection: low priority.
             Event::InitApply(pod) => {
                 queue.add_with(ObjectRef::from_obj(&pod), AddOptions::new().priority(-100));
             }
@@ -32,13 +32,13 @@ async fn feed(
     Ok(())
 }
 
-/// Brings the world into line with the pod as it is now, whatever has happened to it.
+/// Acts on the current state of the pod, whatever has happened to it.
 async fn reconcile(pods: &Store<Pod>, key: &ObjectRef<Pod>) -> Result<Outcome, BoxError> {
     match pods.get(key) {
         Some(pod) => println!("{key}: {:?}", pod.status.as_ref().and_then(|s| s.phase.as_ref())),
         None => println!("{key}: gone"),
     }
-    Ok(Outcome::Done) // or RequeueAfter(…); an error is tried again with backoff
+    Ok(Outcome::Done) // or RequeueAfter(…); an error is retried with backoff
 }
 
 #[tokio::main]
@@ -56,7 +56,7 @@ async fn main() -> Result<(), BoxError> {
         ended = feed(&queue, events) => ended?,
         signal = tokio::signal::ctrl_c() => signal?,
     }
-    let left = queue.drain(Duration::from_secs(20)).await; // works off what is ready
+    let left = queue.drain(Duration::from_secs(20)).await; // processes what is ready
     worker.join().await;
     println!("{} keys were left", left.len());
     Ok(())
@@ -76,13 +76,14 @@ mod tests {
 
     #[test]
     fn the_docs_show_this_program() {
-        let (program, _) = include_str!("main.rs").split_once("\n#[cfg(test)]").expect("it has");
-        let (_, program) = program.split_once("\n\n").expect("a line about it comes first");
+        let (program, _) =
+            include_str!("main.rs").split_once("\n#[cfg(test)]").expect("the file has tests");
+        let (_, program) = program.split_once("\n\n").expect("the file starts with a doc comment");
         assert!(include_str!("../../../docs/kube-rs.md").contains(program));
     }
 
     #[tokio::test]
-    async fn a_change_is_seen_to_before_the_list() {
+    async fn a_change_is_handled_before_the_initial_list() {
         let queue = Queue::new(default_controller());
         let events = [
             Event::Init,
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_is_reconciled_as_it_is_now() {
+    async fn a_pod_is_reconciled_in_its_current_state() {
         let queue = Queue::new(default_controller());
         let (pods, mut writer) = reflector::store();
         writer.apply_watcher_event(&Event::Apply(pod("a")));

@@ -1,4 +1,4 @@
-//! Time that moves when a test moves it.
+//! A clock for tests.
 
 use super::Moment;
 use super::timetable::{Target, Timetable};
@@ -9,11 +9,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The latest time that a manual clock reaches: one short of the end, so that what
-/// is due at [`Moment::END`] never is.
+/// The latest time of a manual clock: one nanosecond before the end, so that what is due at
+/// [`Moment::END`] never becomes due.
 const LAST: u64 = u64::MAX - 1;
 
-/// Time that moves when you move it, for tests. Clones share one time.
+/// A clock for tests: its time passes only when the test advances it. Clones share one time.
 ///
 /// ```
 /// use requeue::{DelayingQueue, ManualClock, Options};
@@ -38,38 +38,38 @@ struct Shared {
 }
 
 impl ManualClock {
-    /// A clock that begins now, at 0.
+    /// Creates a clock that shows 0.
     pub fn new() -> Self {
         let shared = Shared { now: AtomicU64::new(0), timetable: Mutex::new(Timetable::new()) };
         ManualClock { shared: Arc::new(shared) }
     }
 
-    /// The time.
+    /// Returns the current time of this clock.
     pub fn now(&self) -> Moment {
         Moment::from_nanos(self.shared.now.load(Ordering::Acquire))
     }
 
-    /// Moves time on. It does not jump: it goes from due time to due time, and what
-    /// is due happens at its own instant, in order, on this thread, before this
+    /// Advances the clock by `by`. The clock goes from due time to due time: whatever is due on
+    /// the way happens at its own instant, in order, on this thread, before this method
     /// returns.
     ///
-    /// The clock stops one nanosecond short of its [end](Moment::END). Two threads that
-    /// move it at once may overlap instead of adding up.
+    /// The clock stops one nanosecond before its [end](Moment::END). If two threads advance it
+    /// concurrently, their steps may overlap instead of adding up.
     ///
     /// # Panics
     ///
-    /// If an inner queue of your own panicked while something fell due. Whatever else is
-    /// due has happened by then.
+    /// Panics if an inner queue of your own panicked while a key fell due. Everything else that
+    /// was due has happened by then.
     pub fn advance(&self, by: Duration) {
         self.advance_to(self.now().saturating_add(by));
     }
 
-    /// Moves time on to the moment when something next falls due, and answers how
-    /// far that was. `None`, without moving: nothing waits.
+    /// Advances the clock to the next due time and returns by how much. Returns `None`, without
+    /// advancing, if nothing waits.
     ///
     /// # Panics
     ///
-    /// As [`advance`](Self::advance).
+    /// Panics in the same case as [`advance`](Self::advance).
     pub fn advance_to_next(&self) -> Option<Duration> {
         let now = self.now();
         let targets: Vec<_> = self.shared.timetable.lock().targets().cloned().collect();
@@ -87,8 +87,8 @@ impl ManualClock {
         let mut panic = None;
         loop {
             let mut timetable = self.shared.timetable.lock();
-            // Another thread may have moved further meanwhile, and found nobody to call
-            // while we were calling: then it is for us to see to it.
+            // Another thread may have advanced further meanwhile, and found no armed target
+            // while this thread was calling one. Then this thread calls it.
             let end = end.max(self.now());
             let Some((at, id, target)) = timetable.pop(end) else {
                 self.move_to(end);
@@ -99,7 +99,7 @@ impl ManualClock {
             match target.call(self.now()) {
                 Ok(None) => {}
                 Ok(Some(again)) => self.shared.timetable.lock().arm(id, again),
-                // It may have more to do: it is asked again.
+                // It may have more to do, so it is called again.
                 Err(cause) => {
                     panic.get_or_insert(cause);
                     self.shared.timetable.lock().arm(id, at);
@@ -127,7 +127,7 @@ impl ManualClock {
 
     pub(super) fn arm(&self, id: u64, at: Moment) {
         self.shared.timetable.lock().arm(id, at);
-        // Another thread moved time past `at` meanwhile: nobody else would see to it.
+        // Another thread moved time past `at` meanwhile: no other thread would call the target.
         let now = self.now();
         if at <= now {
             self.advance_to(now);
@@ -155,7 +155,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Wake, Waker};
 
-    /// Moves the clock on, on another thread, while it is being moved.
+    /// Advances the clock on another thread while it is being advanced.
     struct Mover(ManualClock);
 
     impl Wake for Mover {
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// The second mover once found nobody to call, and the first stopped short.
+    /// Regression test: the second thread found no target to call, and the first stopped too early.
     #[test]
     fn what_falls_due_while_two_move_the_clock_has_happened_when_both_are_done() {
         let clock = ManualClock::new();

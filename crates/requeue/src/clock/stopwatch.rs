@@ -1,10 +1,10 @@
 use super::{ManualClock, Moment};
 
-/// Tells how much time has passed, for metrics: at a third of what the clock costs, by
-/// the processor's own counter where that can be relied on.
+/// Measures durations for metrics. It uses the processor's counter where that is reliable,
+/// which costs a third of reading the clock.
 ///
-/// Its moments begin when it is made, and drift from the clock's by some millionths:
-/// good for durations, and not for what is due.
+/// Its moments start at its creation and drift from the clock's by some parts per million:
+/// precise enough for durations, but not for due times.
 #[derive(Debug)]
 pub(crate) enum Stopwatch {
     Manual(ManualClock),
@@ -12,7 +12,7 @@ pub(crate) enum Stopwatch {
 }
 
 impl Stopwatch {
-    /// The first in a process takes a millisecond or so, to calibrate.
+    /// The first call in a process takes about a millisecond, to calibrate.
     pub(super) fn counter() -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();

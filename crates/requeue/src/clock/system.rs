@@ -1,8 +1,7 @@
-//! The system's time, and the one thread that tells it.
+//! The system clock, and the timer thread of the process.
 //!
-//! The thread starts with the first queue that delays something and ends with
-//! the last. It sleeps until the soonest armed time; it is woken only for a
-//! sooner one.
+//! The thread starts with the first queue that delays a key and ends with the last. It sleeps
+//! until the earliest armed time and is woken only for an earlier one.
 
 use super::Moment;
 use super::timetable::{Target, Timetable};
@@ -11,9 +10,9 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// The timer thread sleeps no shorter than this. Where timers follow each other more
-/// closely, one wake-up sees to several: a busy retry loop gained an eighth. It is less
-/// than half of what the kernel allows itself by default.
+/// The shortest sleep of the timer thread. If timers follow each other more closely, one
+/// wake-up handles several; a busy retry loop became an eighth faster. It is less than half of
+/// the kernel's default timer slack.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -30,9 +29,9 @@ struct Timer {
 
 struct State {
     timetable: Timetable,
-    /// Whether the thread runs. Invariant: it does while there are targets.
+    /// Whether the thread runs. Invariant: it runs while there are targets.
     running: bool,
-    /// While the thread sleeps: until when.
+    /// While the thread sleeps: the time until which it sleeps.
     asleep_until: Option<Moment>,
 }
 
@@ -48,7 +47,7 @@ pub(super) fn register(target: Target) -> u64 {
         std::thread::Builder::new()
             .name("requeue-timer".to_owned())
             .spawn(run)
-            .expect("the system refused to start the timer thread");
+            .expect("the operating system refused to start the timer thread");
         state.running = true;
     }
     state.timetable.register(target)
@@ -68,14 +67,14 @@ pub(super) fn arm(id: u64, at: Moment) {
     let mut state = TIMER.state.lock();
     state.timetable.arm(id, at);
     if state.asleep_until.is_some_and(|until| at < until) {
-        // One wake-up is enough, however many ask before the thread is up.
+        // One wake-up is enough, however many callers arm a timer before the thread is awake.
         state.asleep_until = None;
         TIMER.wake.notify_one();
     }
 }
 
 fn run() {
-    // The kernel may be up to 50 µs late by default, to save wake-ups.
+    // By default, the kernel may be up to 50 µs late, to save wake-ups.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 
@@ -84,15 +83,15 @@ fn run() {
         let now = now();
         if let Some((_, id, target)) = state.timetable.pop(now) {
             drop(state);
-            // A panic was reported by the panic hook; the queue is called again,
-            // as it may have more to do, after those that wait already.
+            // The panic hook has reported the panic. The queue is called again, after the other
+            // targets that are due, because it may have more to do.
             let again = target.call(now).unwrap_or_else(|panic| {
                 discard(panic);
                 Some(now)
             });
             state = TIMER.state.lock();
             if let Some(again) = again {
-                // No sooner than now: a queue with much to do lets others go first.
+                // Not before now: a queue with much to do lets other queues go first.
                 state.timetable.arm(id, again.max(now));
             }
             continue;

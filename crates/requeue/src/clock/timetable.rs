@@ -1,4 +1,4 @@
-//! Who is to be called when.
+//! The targets that a clock calls, and when.
 
 use super::{Fire, Moment};
 use crate::guarded::{discard, guarded};
@@ -7,23 +7,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-/// Whom a clock calls.
+/// What a clock calls.
 #[derive(Clone)]
 pub(super) enum Target {
-    /// Held weakly: a timer keeps no queue alive.
+    /// A weak reference: a timer does not keep a queue alive.
     Queue(Weak<dyn Fire>),
-    /// Shared, so that no foreign code runs when it is cloned under the clock's lock.
+    /// Shared, so that cloning it under the clock's lock runs no foreign code.
     Waker(Arc<Waker>),
 }
 
 impl Target {
-    /// Calls it. Answers when it wants to be called again, or the panic that came
-    /// out of somebody's code.
+    /// Calls the target. Returns when to call it again, or the panic of the called code.
     pub(super) fn call(self, now: Moment) -> std::thread::Result<Option<Moment>> {
         match self {
             Target::Queue(queue) => catch_unwind(AssertUnwindSafe(|| queue.upgrade()?.fire(now))),
             Target::Waker(waker) => {
-                // It is not asked again: it would only panic again.
+                // It is not called again after a panic: it would only panic again.
                 drop(guarded(|| waker.wake_by_ref()));
                 discard(waker);
                 Ok(None)
@@ -32,11 +31,11 @@ impl Target {
     }
 }
 
-/// Targets, each armed for one time or none.
+/// Targets, each armed for one time or not armed.
 #[derive(Default)]
 pub(super) struct Timetable {
     targets: BTreeMap<u64, (Target, Option<Moment>)>,
-    /// Invariant: exactly the targets that are armed, with their times.
+    /// Invariant: contains exactly the armed targets, with their times.
     armed: BTreeSet<(Moment, u64)>,
     next_id: u64,
 }
@@ -57,7 +56,7 @@ impl Timetable {
         id
     }
 
-    /// Answers the target, to be dropped once the lock is released.
+    /// Returns the target, to be dropped once the lock is released.
     pub(super) fn remove(&mut self, id: u64) -> Option<Target> {
         let (target, at) = self.targets.remove(&id)?;
         if let Some(at) = at {
@@ -66,7 +65,7 @@ impl Timetable {
         Some(target)
     }
 
-    /// The sooner time wins.
+    /// Arms a target. If it is armed already, the earlier time wins.
     pub(super) fn arm(&mut self, id: u64, at: Moment) {
         let Some((_, armed)) = self.targets.get_mut(&id) else { return };
         if armed.is_some_and(|armed| armed <= at) {
@@ -78,12 +77,12 @@ impl Timetable {
         self.armed.insert((at, id));
     }
 
-    /// The soonest armed time.
+    /// Returns the earliest armed time.
     pub(super) fn next(&self) -> Option<Moment> {
         self.armed.first().map(|&(at, _)| at)
     }
 
-    /// Disarms the soonest target armed for `now` or before, for the caller to call.
+    /// Disarms and returns the earliest target that is armed for `now` or before.
     pub(super) fn pop(&mut self, now: Moment) -> Option<(Moment, u64, Target)> {
         let &(at, id) = self.armed.first().filter(|&&(at, _)| at <= now)?;
         self.armed.pop_first();

@@ -1,4 +1,4 @@
-//! A key runs at most once per interval, where that is asked for.
+//! The minimum interval between two runs of a key.
 //!
 //! ```text
 //!          taken at t
@@ -8,11 +8,12 @@
 //!     +----- waiting <----+
 //! ```
 //!
-//! A run begins when its key is taken. From then on an add is put off until the interval
-//! has passed, and so is what waits already. A take is noted after the fact, though: the
-//! queue below hands a key out under its own lock, and wakes others, for which ours must
-//! not be held. An add in between finds nothing noted, and makes the key ready too soon.
-//! So every key is asked for again as it is taken, and put off if it came too soon.
+//! A run begins when its key is taken. From then on, an add is delayed until the interval has
+//! passed, and so is a key that already waits. A run is recorded shortly after the key was
+//! taken: the inner queue hands a key out under its own lock and wakes waiters, for which the
+//! lock of this layer must not be held. An add in between finds no recorded run and makes the
+//! key ready too early. Therefore every key is checked again when it is taken, and is delayed
+//! if it is too early.
 
 use super::state::{By, Caller, Offer, Outcome, State};
 use super::{DelayingQueue, Inner};
@@ -27,29 +28,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Notes that one call looks at, to forget what is too old. More than a call adds, so
-/// that they grow fewer; and few, so that no call pays for a storm.
+/// The number of records that one call checks for expiry. More than a call adds, so that their
+/// number shrinks; and few, so that no single call pays for a burst.
 const FORGET_AT_ONCE: usize = 16;
 
 /// When keys were last taken.
 pub(super) struct Interval {
     length: Duration,
-    /// By time, but for takes that overtook each other. A note is outdated once its
+    /// Sorted by time, except for takes that overtook each other. A record is outdated once its
     /// slot has another time.
     notes: VecDeque<(Moment, u32)>,
-    /// By slot: when its key was taken, where that is noted.
+    /// By slot: when its key was taken, if that is recorded.
     last: Vec<Moment>,
 }
 
 impl Interval {
-    /// `None`: keys may run as often as they like.
+    /// Returns `None` if `length` is zero: then there is no minimum interval.
     pub(super) fn new(length: Duration) -> Option<Self> {
         let interval = Interval { length, notes: VecDeque::new(), last: Vec::new() };
         (!length.is_zero()).then_some(interval)
     }
 
-    /// Invariant: at a time, a key is noted once. It could not be taken again before a
-    /// nanosecond has passed.
+    /// Records a run. Invariant: a key has at most one record for each time, because it cannot
+    /// be taken again within the same nanosecond.
     fn note(&mut self, slot: u32, now: Moment) {
         let index = slot as usize;
         if index >= self.last.len() {
@@ -59,12 +60,12 @@ impl Interval {
         self.notes.push_back((now, slot));
     }
 
-    /// When the key in `slot`, which is noted, may run again.
+    /// Returns when the key in `slot`, which has a record, may run again.
     fn end(&self, slot: u32) -> Moment {
         self.last[slot as usize].saturating_add(self.length)
     }
 
-    /// Takes out a note that is too old, and answers its slot, unless it is outdated.
+    /// Removes a record that is too old. Returns its slot, unless the record is outdated.
     fn pop(&mut self, now: Moment) -> Option<Option<u32>> {
         let &(at, slot) = self.notes.front()?;
         if at.saturating_add(self.length) > now {
@@ -80,7 +81,7 @@ impl Interval {
 }
 
 impl<K> State<K> {
-    /// The key in slot `found`, if it is here, may not run again before this.
+    /// Returns the earliest time at which the key in slot `found` may run again.
     #[inline]
     pub(super) fn floor(&self, found: Option<u32>) -> Moment {
         match (&self.interval, found) {
@@ -104,23 +105,24 @@ impl<K> State<K> {
 }
 
 impl<K: Key> State<K> {
-    /// Lets a key wait if it ran not long ago.
+    /// Makes a key wait if it ran recently.
     fn add(&mut self, offer: &mut Offer<K>, now: Moment, caller: Caller) -> Outcome {
         let found = self.find(offer);
-        self.place(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
+        self.schedule(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
     }
 
-    /// A key was taken. It is due if it may run: if an add would make it ready now. Then
-    /// its run begins; otherwise it waits.
+    /// Decides whether a key that was taken may run now: it may if an add would make it ready
+    /// now. If so, its run begins and the outcome is due; otherwise the key waits.
     ///
-    /// Once nothing may wait any more it runs: what is ready is handed out.
+    /// If waiting is no longer possible because of a shutdown or drain, the key runs.
     fn begin(&mut self, hash: u32, key: &K, now: Moment, caller: Caller) -> Outcome {
         if !self.accepts(caller) {
             return Outcome::DUE;
         }
         let found = self.keys.find(hash, key);
         let mut known = Offer { hash, key: None, left: None };
-        let outcome = self.place(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
+        let outcome =
+            self.schedule(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
         if outcome.due {
             let insert = || self.keys.insert(hash, key.clone(), Default::default());
             let slot = found.unwrap_or_else(insert);
@@ -140,7 +142,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Checks what is promised of the interval.
+    /// Checks the invariants of the interval.
     #[cfg(test)]
     pub(super) fn check_interval(&self) {
         let ran = self.keys.iter().filter(|(_, _, timer)| timer.ran());
@@ -164,11 +166,12 @@ impl<K: Key> Inner<K> {
     }
 }
 
-/// The verbs of a queue that has an interval.
+/// The operations of a queue with a minimum interval.
 impl<K: Key> DelayingQueue<K> {
     pub(super) fn add_paced(&self, key: K) -> Added {
         let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
-        let outcome = self.ask(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
+        let outcome =
+            self.update(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
         let due = offer.key.filter(|_| outcome.due);
         due.map_or(outcome.added, |key| self.add_ready(key))
     }
@@ -207,21 +210,22 @@ impl<K: Key> DelayingQueue<K> {
             match catch_unwind(AssertUnwindSafe(|| self.take_paced())) {
                 Ok(Some(taken)) => out.push(taken),
                 Ok(None) => return,
-                // What was taken before is not to be lost; who comes next meets the panic.
+                // Keys taken before the panic are not lost. The next caller gets the panic.
                 Err(_) if out.len() > before => return,
                 Err(panic) => resume_unwind(panic),
             }
         }
     }
 
-    /// Answers a key that was taken if it may run now. A key that panics stays ready.
+    /// Returns a taken key if it may run now. If `Eq` or `Hash` of the key panics, it stays
+    /// ready.
     fn begin(&self, taken: Taken<K>) -> Option<Taken<K>> {
         let queue = self.shared.inner.queue();
-        let asked = catch_unwind(AssertUnwindSafe(|| {
+        let updated = catch_unwind(AssertUnwindSafe(|| {
             let hash = self.hash_of_held(taken.hash, &taken.key);
-            self.ask(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
+            self.update(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
         }));
-        match asked {
+        match updated {
             Ok(outcome) if outcome.due => Some(taken),
             Ok(_) => {
                 queue.done(taken.token);

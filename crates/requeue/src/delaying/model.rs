@@ -1,5 +1,5 @@
-//! Random operations on the delaying queue, with and without a minimum interval, and on a
-//! naive one, compared after each step.
+//! Runs random operations on the delaying queue, with and without a minimum interval, and on a
+//! simple model, and compares both after each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 const KEYS: u8 = 12;
 
-/// A list of what waits, by linear search, over a queue of its own.
-struct Naive {
+/// A list of the waiting keys, searched linearly, on top of a plain queue.
+struct DelayingModel {
     now: u64,
-    /// 0 for none.
+    /// The minimum interval; 0 for none.
     interval: u64,
     /// When each key may run again.
     floors: [u64; KEYS as usize],
-    /// Which keys were added and did not run since.
+    /// The keys that were added and have not run since.
     owed: [bool; KEYS as usize],
     /// (due, order of setting, key, since)
     waiting: Vec<(u64, usize, u8, u64)>,
@@ -23,7 +23,7 @@ struct Naive {
     open: bool,
 }
 
-impl Naive {
+impl DelayingModel {
     fn add(&mut self, key: u8, step: usize) -> Added {
         self.add_after(key, 0, Merge::Earliest, step)
     }
@@ -34,23 +34,23 @@ impl Naive {
         }
         self.owed[usize::from(key)] = true;
         let floor = self.floors[usize::from(key)];
-        let asked = (self.now + delay).max(floor);
+        let requested = (self.now + delay).max(floor);
         let old = self.waiting.iter().position(|&(_, _, waiting, _)| waiting == key);
         let Some(index) = old else {
-            if asked == self.now {
+            if requested == self.now {
                 return self.inner.add(key);
             }
-            self.waiting.push((asked, step, key, self.now));
+            self.waiting.push((requested, step, key, self.now));
             return Added::Waiting;
         };
         let (due, _, _, since) = self.waiting[index];
         let new = match merge {
-            Merge::Earliest if asked == self.now => return self.inner.add(key),
-            Merge::Earliest => due.min(asked),
-            Merge::Latest => due.max(asked),
-            Merge::Replace => asked,
+            Merge::Earliest if requested == self.now => return self.inner.add(key),
+            Merge::Earliest => due.min(requested),
+            Merge::Latest => due.max(requested),
+            Merge::Replace => requested,
             Merge::Debounce { max_wait } => {
-                asked.min(since + max_wait.as_nanos() as u64).max(floor)
+                requested.min(since + max_wait.as_nanos() as u64).max(floor)
             }
         };
         if new == due {
@@ -139,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Takes out one of what is held, if anything is.
+/// Removes one of the held keys, if there is any.
 fn nth<T>(held: &mut Vec<T>, nth: usize) -> Option<T> {
     let index = nth.checked_rem(held.len())?;
     Some(held.swap_remove(index))
@@ -151,14 +151,14 @@ fn keys(ready: Vec<ReadyKey<u8>>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn the_delaying_queue_does_what_a_list_does(
+    fn the_delaying_queue_behaves_like_the_model(
         ops in prop::collection::vec(op(), 1..300),
         interval in prop_oneof![Just(0), span()],
     ) {
         let clock = ManualClock::new();
         let options = Options::new().clock(&clock).min_interval(Duration::from_nanos(interval));
         let queue = DelayingQueue::with(options);
-        let mut naive = Naive {
+        let mut model = DelayingModel {
             now: 0,
             interval,
             floors: Default::default(),
@@ -170,22 +170,22 @@ proptest! {
         let mut held = Vec::new();
         for (step, op) in ops.into_iter().enumerate() {
             match op {
-                Op::Add(key) => prop_assert_eq!(queue.add(key), naive.add(key, step)),
+                Op::Add(key) => prop_assert_eq!(queue.add(key), model.add(key, step)),
                 Op::AddAfter(key, delay, merge) => {
                     let added = queue.add_after_with(key, Duration::from_nanos(delay), merge);
-                    prop_assert_eq!(added, naive.add_after(key, delay, merge, step));
+                    prop_assert_eq!(added, model.add_after(key, delay, merge, step));
                 }
                 Op::Advance(by) => {
                     clock.advance(Duration::from_nanos(by));
-                    naive.advance(by);
+                    model.advance(by);
                 }
                 Op::AdvanceToNext => {
-                    let next = naive.waiting.iter().map(|&(due, ..)| due - naive.now).min();
-                    let next = next.filter(|_| naive.open);
+                    let next = model.waiting.iter().map(|&(due, ..)| due - model.now).min();
+                    let next = next.filter(|_| model.open);
                     prop_assert_eq!(clock.advance_to_next(), next.map(Duration::from_nanos));
-                    naive.advance(next.unwrap_or(0));
+                    model.advance(next.unwrap_or(0));
                 }
-                Op::Take => match (queue.try_get(), naive.take(step)) {
+                Op::Take => match (queue.try_get(), model.take(step)) {
                     (Ok(ours), Ok(theirs)) => {
                         prop_assert_eq!(ours.key(), theirs.key());
                         held.push((ours, theirs));
@@ -196,58 +196,58 @@ proptest! {
                 Op::RequeueAfter(index, delay) => {
                     if let Some((ours, theirs)) = nth(&mut held, index) {
                         let added = ours.requeue_after(Duration::from_nanos(delay));
-                        prop_assert_eq!(naive.requeue_after(theirs, delay, step), added);
+                        prop_assert_eq!(model.requeue_after(theirs, delay, step), added);
                     }
                 }
                 Op::Cancel(key) => {
-                    let before = naive.waiting.len();
-                    naive.waiting.retain(|&(_, _, waiting, _)| waiting != key);
-                    let mut cancelled = naive.inner.cancel(&key);
-                    cancelled.waiting = naive.waiting.len() < before;
-                    naive.owed[usize::from(key)] = false;
+                    let before = model.waiting.len();
+                    model.waiting.retain(|&(_, _, waiting, _)| waiting != key);
+                    let mut cancelled = model.inner.cancel(&key);
+                    cancelled.waiting = model.waiting.len() < before;
+                    model.owed[usize::from(key)] = false;
                     prop_assert_eq!(queue.cancel(&key), cancelled);
                 }
                 Op::ShutDown => {
                     queue.shut_down();
-                    naive.inner.shut_down();
-                    naive.waiting.clear();
-                    naive.open = false;
+                    model.inner.shut_down();
+                    model.waiting.clear();
+                    model.open = false;
                 }
                 Op::Drain => {
                     let left = queue.drain(Duration::ZERO).wait();
-                    let theirs = naive.inner.drain(Duration::ZERO).wait();
-                    naive.waiting.sort_unstable();
-                    let waiting = naive.waiting.drain(..);
-                    let waiting = waiting.map(|(due, _, key, _)| (key, Duration::from_nanos(due - naive.now)));
+                    let theirs = model.inner.drain(Duration::ZERO).wait();
+                    model.waiting.sort_unstable();
+                    let waiting = model.waiting.drain(..);
+                    let waiting = waiting.map(|(due, _, key, _)| (key, Duration::from_nanos(due - model.now)));
                     prop_assert_eq!(left.waiting, waiting.collect::<Vec<_>>());
                     prop_assert_eq!(left.ready, theirs.ready);
                     prop_assert_eq!(left.held.len(), theirs.held.len());
-                    naive.open = false;
+                    model.open = false;
                 }
             }
             queue.shared.state.lock().check();
             let Snapshot { ready: ours, waiting, held, .. } = queue.snapshot();
-            let theirs = naive.inner.snapshot();
+            let theirs = model.inner.snapshot();
             prop_assert_eq!(keys(ours), keys(theirs.ready));
             prop_assert_eq!(held.len(), theirs.held.len());
-            prop_assert_eq!(waiting.len(), naive.waiting.len());
+            prop_assert_eq!(waiting.len(), model.waiting.len());
             for WaitingKey { key, due_in, .. } in waiting {
-                let due = naive.waiting.iter().find(|&&(_, _, waiting, _)| waiting == key);
-                let theirs = due.map(|&(due, ..)| Duration::from_nanos(due - naive.now));
+                let due = model.waiting.iter().find(|&&(_, _, waiting, _)| waiting == key);
+                let theirs = due.map(|&(due, ..)| Duration::from_nanos(due - model.now));
                 prop_assert_eq!(Some(due_in), theirs);
                 prop_assert_eq!(queue.status(&key).due_in, theirs);
             }
         }
-        // Nothing is lost: in time, whatever was added runs.
+        // Nothing is lost: every key that was added eventually runs.
         drop(held);
         let mut steps = 1000..;
-        while naive.open {
-            for theirs in std::iter::from_fn(|| naive.take(steps.next()?).ok()) {
+        while model.open {
+            for theirs in std::iter::from_fn(|| model.take(steps.next()?).ok()) {
                 prop_assert_eq!(queue.try_get().map(Held::done_into_key), Ok(*theirs.key()));
             }
             let Some(next) = clock.advance_to_next() else { break };
-            naive.advance(next.as_nanos() as u64);
+            model.advance(next.as_nanos() as u64);
         }
-        prop_assert!(!naive.open || naive.owed == [false; KEYS as usize]);
+        prop_assert!(!model.open || model.owed == [false; KEYS as usize]);
     }
 }

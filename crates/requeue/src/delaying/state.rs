@@ -2,7 +2,7 @@
 
 use super::interval::Interval;
 use crate::clock::Moment;
-use crate::failures::Stalest;
+use crate::failures::OldestFailures;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::metrics::{QueueMetrics, Tens};
@@ -15,16 +15,17 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// In a [`Timer`]'s `tally`: it waits.
+/// In [`Timer::tally`]: the key waits.
 const WAITS: u32 = 1 << 31;
-/// It ran, and its interval may not have passed yet. The other bits count its failures.
+/// In [`Timer::tally`]: the key ran, and its interval may not have passed yet. The other bits
+/// count its failures.
 const RAN: u32 = 1 << 30;
 const MAX_FAILURES: u32 = RAN - 1;
 
-/// A key that waits, has failed, or ran not long ago. 28 bytes, and 48 with an `Arc<str>`.
+/// A key that waits, has failed, or ran recently. 28 bytes, and 48 with an `Arc<str>`.
 pub(super) struct Timer {
     node: Node,
-    /// When it began to wait.
+    /// When the key began to wait.
     since: Packed,
     tally: u32,
 }
@@ -72,59 +73,58 @@ impl<K> Nodes for Keys<K, Timer> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Open,
-    /// Nothing falls due any more; holders may still put keys off, for the drain's answer.
+    /// Nothing falls due any more. Holders may still delay keys, which the drain returns.
     Draining,
-    /// Shut down in the middle of a drain, whose answer will list what waits.
+    /// Shut down during a drain. The drain returns the waiting keys.
     Ending,
     Down,
 }
 
-/// Who adds.
+/// Who adds the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum By {
     Anyone,
-    /// The guard of the key.
+    /// The holder of the key, through its guard.
     Holder,
 }
 
-/// What is known of a call that adds.
+/// The circumstances of an add.
 #[derive(Clone, Copy)]
 pub(super) struct Caller {
     pub(super) by: By,
-    /// The queue below was shut down, and not by this one.
+    /// The inner queue was shut down by another owner.
     pub(super) closed_below: bool,
 }
 
 pub(super) struct State<K> {
-    /// Keys that wait, have failed, or ran not long ago.
-    /// Invariant: `wheel` has exactly those that wait.
+    /// Keys that wait, have failed, or ran recently. Invariant: `wheel` contains exactly those
+    /// that wait.
     pub(super) keys: Keys<K, Timer>,
     pub(super) wheel: Wheel,
     phase: Phase,
-    /// The soonest time that the clock was asked for and has not come back from.
-    /// Invariant, while open: not after the soonest timer.
+    /// The earliest time for which the clock is armed. Invariant, while open: not after the
+    /// earliest timer.
     armed: Option<Moment>,
-    /// Delayed and rate-limited adds so far.
+    /// The number of delayed and rate-limited adds.
     retries: u64,
-    /// Adds refused here, and waiting keys that a shutdown dropped.
+    /// The number of adds refused here, and of waiting keys that a shutdown dropped.
     dropped: u64,
-    /// How long after their time keys were let go. Of a queue with a name.
+    /// How long after their due time keys left. Present if the queue has a name.
     lateness: Option<Box<Tens>>,
     limiter: Option<Box<dyn RateLimiter<K>>>,
-    /// Counts failures also where the limiter has no use for them.
+    /// Whether failures are counted even if the limiter does not use the count.
     counts: bool,
-    /// Invariant: has exactly the keys that have failed.
-    stalest: Option<Stalest>,
-    /// Where keys are to run at most once per interval.
-    /// Invariant: knows exactly the keys that ran not long ago; none of them waits for less
-    /// than the end of its interval.
+    /// Invariant: contains exactly the keys that have failed.
+    stalest: Option<OldestFailures>,
+    /// Present if the queue has a minimum interval. Invariant: knows exactly the keys that ran
+    /// recently; none of them is due before the end of its interval.
     pub(super) interval: Option<Interval>,
 }
 
-/// What is added. Where the state does not want it, it stays here, for the shell to
-/// pass on or to drop once the lock is released; and so does a key that left the state.
+/// A key that is added. If the state does not take it, it stays here, for the queue to pass on
+/// or to drop once the lock is released. A key that left the state is put here too.
 ///
-/// Lent, and not passed to and fro: copying it was a twentieth of an add.
+/// Passed by reference: copying it took a twentieth of the time of an add.
 pub(super) struct Offer<K> {
     pub(super) hash: u32,
     pub(super) key: Option<K>,
@@ -137,12 +137,12 @@ impl<K> Offer<K> {
     }
 }
 
-/// What an add asks of the shell around the state.
+/// What the queue must do after an add.
 pub(super) struct Outcome {
     pub(super) added: Added,
-    /// The key is due now: for the queue below.
+    /// The key is due now: add it to the inner queue.
     pub(super) due: bool,
-    /// The clock must be asked to come back at this time, unless it is the end.
+    /// Arm the clock for this time, unless it is the end.
     pub(super) arm: Moment,
 }
 
@@ -155,7 +155,8 @@ impl Outcome {
 }
 
 impl<K> State<K> {
-    /// With at least `min_interval` between two runs of a key. `records`: the queue has a name.
+    /// Creates the state. `min_interval` is the minimum time between two runs of a key.
+    /// `records`: whether the queue has a name.
     pub(super) fn new(min_interval: Duration, records: bool) -> Self {
         State {
             keys: Keys::default(),
@@ -172,7 +173,7 @@ impl<K> State<K> {
         }
     }
 
-    /// Whether it had none before.
+    /// Sets the limiter. Returns `false` if there is one already.
     pub(super) fn limit(
         &mut self,
         limiter: Box<dyn RateLimiter<K>>,
@@ -181,7 +182,7 @@ impl<K> State<K> {
         if self.limiter.is_some() {
             return false;
         }
-        self.stalest = Stalest::new(bounds);
+        self.stalest = OldestFailures::new(bounds);
         self.limiter = Some(limiter);
         true
     }
@@ -190,7 +191,7 @@ impl<K> State<K> {
         self.counts = true;
     }
 
-    /// Adds what this layer counts to what the queue below answered.
+    /// Adds the counts of this layer to the metrics of the inner queue.
     pub(super) fn report(&self, metrics: &mut QueueMetrics) {
         metrics.retries = self.retries;
         metrics.waiting = self.waiting() as u64;
@@ -198,7 +199,7 @@ impl<K> State<K> {
         metrics.lateness = self.lateness.as_ref().map_or_else(Default::default, |l| l.read());
     }
 
-    /// Counts an add that the queue below takes without delay.
+    /// Counts a retry without delay, which goes directly to the inner queue.
     pub(super) fn count_retry(&mut self) {
         self.retries += u64::from(self.phase == Phase::Open);
     }
@@ -207,7 +208,7 @@ impl<K> State<K> {
         self.wheel.len()
     }
 
-    /// When the clock should come back, now that it has come.
+    /// Returns the time for which to arm the clock next, after it fired.
     pub(super) fn rearm(&mut self, now: Moment) -> Option<Moment> {
         self.armed = match self.phase {
             Phase::Open => {
@@ -218,7 +219,7 @@ impl<K> State<K> {
         self.armed
     }
 
-    /// When the next key falls due.
+    /// Returns when the next key falls due.
     pub(super) fn next_due(&mut self) -> Option<Moment> {
         match self.phase {
             Phase::Open => self.wheel.next_due(&mut self.keys).map(Moment::from_nanos),
@@ -226,7 +227,7 @@ impl<K> State<K> {
         }
     }
 
-    /// Answers the keys that no longer wait, to be dropped once the lock is released.
+    /// Returns the keys that no longer wait, to be dropped once the lock is released.
     pub(super) fn shut_down(&mut self, mode: StopMode) -> Vec<K> {
         match (mode, self.phase) {
             (StopMode::WorkOff, Phase::Open) => self.phase = Phase::Draining,
@@ -248,18 +249,19 @@ impl<K> State<K> {
         waiting.into_iter().filter_map(|slot| self.stop_waiting(slot)).collect()
     }
 
-    /// A key that left the wheel goes, unless it is here for more. Answers it if so.
+    /// Handles a key that left the wheel: removes and returns it, unless it is needed for its
+    /// failures or its run.
     fn stop_waiting(&mut self, slot: u32) -> Option<K> {
         self.keys[slot].tally &= !WAITS;
         self.remove_idle(slot)
     }
 
-    /// A key that neither waits, nor has failed, nor ran has no reason to be here.
+    /// Removes and returns a key that neither waits, nor has failed, nor ran recently.
     fn remove_idle(&mut self, slot: u32) -> Option<K> {
         if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
     }
 
-    /// Forgets the failures of a key, which goes, unless it waits or ran.
+    /// Resets the failures of a key. Removes and returns it, unless it waits or ran recently.
     fn forget_slot(&mut self, slot: u32) -> Option<K> {
         if let Some(stalest) = &mut self.stalest {
             stalest.forget(slot);
@@ -268,18 +270,19 @@ impl<K> State<K> {
         self.remove_idle(slot)
     }
 
-    /// Forgets that a key ran. It goes, unless it waits or has failed.
+    /// Forgets the run of a key. Removes and returns it, unless it waits or has failed.
     pub(super) fn forget_run(&mut self, slot: u32) -> Option<K> {
         self.keys[slot].tally &= !RAN;
         self.remove_idle(slot)
     }
 
-    /// Whether there is anything to forget as time goes by.
+    /// Whether failures or runs expire with time.
     pub(super) fn forgets_by_time(&self) -> bool {
         self.stalest.is_some()
     }
 
-    /// Forgets what is too old or too much, and adds keys to be dropped to `dropped`.
+    /// Forgets failures and runs that are too old or too many. Appends removed keys to
+    /// `dropped`.
     #[inline]
     pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
@@ -290,7 +293,7 @@ impl<K> State<K> {
 }
 
 impl<K: Key> State<K> {
-    /// Takes out the soonest key that is due by `now`, with its hash.
+    /// Removes and returns the earliest key that is due by `now`, with its hash.
     pub(super) fn pop(&mut self, now: Moment) -> Option<(u32, K)> {
         if self.phase != Phase::Open {
             return None;
@@ -302,13 +305,13 @@ impl<K: Key> State<K> {
         }
         timer.tally &= !WAITS;
         if timer.tally != 0 {
-            // It has failed, or ran not long ago: that stays here, and needs its key.
+            // It has failed or ran recently, so its entry stays and keeps its key.
             return Some((hash, key.clone()));
         }
         Some((hash, self.keys.remove(slot)?))
     }
 
-    /// Lets a key wait until `delay` after `now`.
+    /// Makes a key wait until `delay` after `now`.
     #[inline]
     pub(super) fn add_after(
         &mut self,
@@ -319,7 +322,7 @@ impl<K: Key> State<K> {
         caller: Caller,
     ) -> Outcome {
         let found = self.find(offer);
-        let outcome = self.place(found, offer, now, delay, merge, caller);
+        let outcome = self.schedule(found, offer, now, delay, merge, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
     }
@@ -329,7 +332,7 @@ impl<K: Key> State<K> {
         self.keys.find(offer.hash, offer.key.as_ref()?)
     }
 
-    /// Asks the limiter, counts, and lets a key wait for what it answers.
+    /// Counts a failure, calls the limiter and makes a key wait for the returned delay.
     #[inline]
     pub(super) fn add_rate_limited(
         &mut self,
@@ -340,16 +343,16 @@ impl<K: Key> State<K> {
     ) -> Outcome {
         let mut found = self.find(offer);
         if let Some(key) = &offer.key {
-            // Also where it is refused: client-go's limiter knows of no shutdown.
+            // Also if the key is refused: client-go's limiter does not know about shutdowns.
             *delay = self.fail(&mut found, offer.hash, key, now);
         }
-        let outcome = self.place(found, offer, now, *delay, Merge::Earliest, caller);
+        let outcome = self.schedule(found, offer, now, *delay, Merge::Earliest, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
     }
 
-    /// Counts a failure of a key, which is in slot `found` if it is here, and asks the
-    /// limiter. In this order: one that panics has not kept it from being counted.
+    /// Counts a failure of a key, whose slot is `found` if it has one, and calls the limiter.
+    /// The count comes first, so that it also happens if the limiter panics.
     #[inline]
     pub(super) fn fail(
         &mut self,
@@ -385,9 +388,9 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Lets a key, which is in slot `found` if it is here, wait.
+    /// Makes a key wait. Its slot is `found` if it has one.
     #[inline]
-    pub(super) fn place(
+    pub(super) fn schedule(
         &mut self,
         found: Option<u32>,
         offer: &mut Offer<K>,
@@ -400,19 +403,19 @@ impl<K: Key> State<K> {
             self.dropped += 1;
             return Outcome::unchanged(Added::Refused);
         }
-        let asked = now.saturating_add(delay).max(self.floor(found));
+        let requested = now.saturating_add(delay).max(self.floor(found));
         let slot = match found {
             Some(slot) if self.keys[slot].waits() => {
-                return self.merge(slot, offer, now, asked, merge);
+                return self.merge(slot, offer, now, requested, merge);
             }
-            _ if asked <= now => return Outcome::DUE,
+            _ if requested <= now => return Outcome::DUE,
             Some(slot) => slot,
             None => {
                 let key = offer.key.take().expect("an offer has a key");
                 self.keys.insert(offer.hash, key, Timer::default())
             }
         };
-        self.start_waiting(slot, now, asked)
+        self.start_waiting(slot, now, requested)
     }
 
     #[inline]
@@ -425,30 +428,30 @@ impl<K: Key> State<K> {
         self.waits_until(due)
     }
 
-    /// Another time for a key that waits.
+    /// Merges another time into a key that already waits.
     #[inline]
     fn merge(
         &mut self,
         slot: u32,
         offer: &mut Offer<K>,
         now: Moment,
-        asked: Moment,
+        requested: Moment,
         merge: Merge,
     ) -> Outcome {
         let timer = &self.keys[slot];
         let old = timer.due();
         let due = match merge {
-            Merge::Earliest if asked <= now => return Outcome::DUE,
-            Merge::Earliest => asked.min(old),
-            Merge::Latest => asked.max(old),
-            Merge::Replace => asked,
+            Merge::Earliest if requested <= now => return Outcome::DUE,
+            Merge::Earliest => requested.min(old),
+            Merge::Latest => requested.max(old),
+            Merge::Replace => requested,
             Merge::Debounce { max_wait } => {
                 let latest = Moment::from_nanos(timer.since.get()).saturating_add(max_wait);
-                asked.min(latest.max(self.floor(Some(slot))))
+                requested.min(latest.max(self.floor(Some(slot))))
             }
         };
         if due == old {
-            // To a holder while draining: the answer will list it, as it would have anyway.
+            // For a holder during a drain: the drain would have returned the key anyway.
             let open = self.phase == Phase::Open;
             return Outcome::unchanged(if open { Added::Coalesced } else { Added::Kept });
         }
@@ -473,7 +476,7 @@ impl<K: Key> State<K> {
         Outcome { added: Added::Waiting, due: false, arm: due }
     }
 
-    /// How often `key` has failed.
+    /// Returns how often `key` has failed.
     pub(super) fn failures<B>(&self, hash: u32, key: &B) -> u32
     where
         K: Borrow<B>,
@@ -482,7 +485,7 @@ impl<K: Key> State<K> {
         self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].failures())
     }
 
-    /// Forgets how often `key` has failed.
+    /// Resets the failures of `key`.
     pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
     where
         K: Borrow<B>,
@@ -507,7 +510,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// How long `key` still waits.
+    /// Returns how long `key` still waits.
     pub(super) fn due_in<B>(&self, hash: u32, key: &B, now: Moment) -> Option<Duration>
     where
         K: Borrow<B>,
@@ -517,7 +520,7 @@ impl<K: Key> State<K> {
         timer.waits().then(|| timer.due().saturating_since(now))
     }
 
-    /// All that wait, soonest first.
+    /// Returns all waiting keys, earliest first.
     pub(super) fn snapshot(&self, now: Moment) -> Vec<WaitingKey<K>> {
         let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
         let waiting = waiting.map(|(_, key, timer)| WaitingKey {
@@ -530,10 +533,10 @@ impl<K: Key> State<K> {
         waiting
     }
 
-    /// Takes out all that still wait at the end of a drain, soonest first.
+    /// Removes and returns all keys that still wait at the end of a drain, earliest first.
     pub(super) fn take_remaining(&mut self, now: Moment) -> Vec<(K, Duration)> {
-        // Keys that stay, for more than their wait, are cloned before anything changes:
-        // that may panic.
+        // Keys whose entries stay for other reasons are cloned before anything changes: cloning
+        // may panic.
         let stay = self.keys.iter().filter(|(_, _, t)| t.waits() && t.tally != WAITS);
         let mut stay: HashMap<u32, K> = stay.map(|(slot, key, _)| (slot, key.clone())).collect();
         self.phase = Phase::Down;
@@ -547,7 +550,7 @@ impl<K: Key> State<K> {
         remaining
     }
 
-    /// Checks everything that the fields promise.
+    /// Checks all invariants.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.keys.check();

@@ -2,14 +2,14 @@ use super::{LONGEST, LimiterError, RateLimiter};
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// golang.org/x/time/rate's `Inf`: no limit.
+/// No limit, like `Inf` of golang.org/x/time/rate.
 const UNLIMITED: f64 = f64::MAX;
 
-/// A token bucket over all keys: client-go's `BucketRateLimiter`.
+/// A token bucket over all keys, like client-go's `BucketRateLimiter`.
 ///
-/// It lends: who comes when it is empty is told when its token will be there, and those
-/// behind it wait longer. So a storm of a million retries at 10 a second puts off the
-/// next key's first retry by a day; [`max_debt`](Self::max_debt) bounds that.
+/// When the bucket is empty, it lends tokens: the delay lasts until the token exists, and later
+/// keys wait longer. After a storm of a million retries at 10 per second, the first retry of
+/// another key therefore waits a day. [`max_debt`](Self::max_debt) bounds that.
 ///
 /// ```
 /// use requeue::limiter::{Bucket, KeyedLimiter};
@@ -28,18 +28,19 @@ const UNLIMITED: f64 = f64::MAX;
 pub struct Bucket {
     per_second: f64,
     burst: u32,
-    /// Below 0: lent.
+    /// Negative if tokens were lent.
     tokens: f64,
     filled_at: Moment,
     max_debt: Option<Duration>,
 }
 
 impl Bucket {
-    /// A full bucket of `burst` tokens, refilled at `per_second`.
+    /// Creates a full bucket of `burst` tokens that is refilled with `per_second` tokens per
+    /// second.
     ///
-    /// A rate of 0 never refills; a burst of 0 never has a token: both answer
-    /// [`LONGEST`]. `f64::MAX` is no limit at all. Other rates that are not finite, or
-    /// are below 0, are errors.
+    /// A rate of 0 never refills the bucket, and a burst of 0 never has a token: the delay is
+    /// then [`LONGEST`]. `f64::MAX` means no limit. Fails if another rate is negative or not
+    /// finite.
     pub fn new(per_second: f64, burst: u32) -> Result<Self, LimiterError> {
         if !per_second.is_finite() || per_second < 0.0 {
             let allowed = "a number from 0 up";
@@ -53,14 +54,15 @@ impl Bucket {
         Bucket { per_second, burst, tokens, filled_at: Moment::default(), max_debt: None }
     }
 
-    /// A bucket that never makes anybody wait.
+    /// Creates a bucket without a limit: every delay is zero.
     pub fn unlimited() -> Self {
         Bucket::full(UNLIMITED, 1)
     }
 
-    /// Lends no further ahead than this. Who would have to wait longer waits exactly so
-    /// long, and costs nothing: the rate is exceeded then, but one storm does not put off
-    /// other keys' first retry for hours. Default: no bound, as in client-go.
+    /// Limits how far ahead the bucket lends tokens. A key that would have to wait longer than
+    /// `ahead` waits exactly `ahead` and takes no token. The rate is then exceeded, but one
+    /// storm does not delay the first retry of other keys for hours. Default: no limit, as in
+    /// client-go.
     #[must_use]
     pub fn max_debt(mut self, ahead: Duration) -> Self {
         self.max_debt = Some(ahead);
@@ -68,7 +70,7 @@ impl Bucket {
     }
 }
 
-/// As Go's `Duration.Seconds`: whole seconds and the rest, added as floats.
+/// Converts like Go's `Duration.Seconds`: whole seconds and the rest, added as floats.
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs() as f64 + f64::from(duration.subsec_nanos()) / 1e9
 }
@@ -85,8 +87,8 @@ impl<K> RateLimiter<K> for Bucket {
         let mut tokens = (self.tokens + refill).min(f64::from(self.burst)) - 1.0;
         let mut wait = Duration::ZERO;
         if tokens < 0.0 {
-            // 0/0 cannot be: tokens are below 0. A rate of 0 gives infinity, which
-            // saturates, as everything does past what client-go can say.
+            // Not 0/0: tokens are below 0. A rate of 0 gives infinity, which saturates, like
+            // everything past the longest delay of client-go.
             let nanos = (-tokens / self.per_second) * 1e9;
             wait = Duration::from_nanos(nanos as u64).min(LONGEST);
         }

@@ -2,14 +2,14 @@ use super::RateLimiter;
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// Past this client-go answers its maximum; at this very number it overflows, to a
-/// negative delay on amd64. Here the maximum begins with it.
+/// Above this value, client-go returns its maximum. At exactly this value it overflows, to a
+/// negative delay on amd64; here the maximum applies from this value on.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// `base`, doubled with every failure, up to `max`: client-go's
+/// Doubles the delay with every failure, from `base` up to `max`, like client-go's
 /// `ItemExponentialFailureRateLimiter`.
 ///
-/// By default from 5 ms to 1000 s.
+/// The default is 5 ms to 1000 s.
 ///
 /// ```
 /// use requeue::limiter::{ExponentialFailure, KeyedLimiter};
@@ -26,7 +26,8 @@ pub struct ExponentialFailure {
 }
 
 impl ExponentialFailure {
-    /// Doubles from `base` to `max`. A `max` below `base` is the only answer there is.
+    /// Creates a limiter that doubles from `base` to `max`. If `max` is below `base`, every
+    /// delay is `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         ExponentialFailure { base: base.as_nanos() as f64, max }
     }
@@ -40,7 +41,8 @@ impl Default for ExponentialFailure {
 
 impl<K> RateLimiter<K> for ExponentialFailure {
     fn when(&mut self, _key: &K, failures: u32, _now: Moment) -> Duration {
-        // A power of two is exact, and so is the product: as in client-go, to the last bit.
+        // A power of two is exact, and so is the product: the result equals client-go's to the
+        // last bit.
         let power = f64::from_bits(u64::from(1023 + failures.min(1023)) << 52);
         let backoff = self.base * power;
         if backoff >= TWO_TO_63 {

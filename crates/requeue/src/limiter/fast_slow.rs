@@ -2,7 +2,7 @@ use super::RateLimiter;
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// A short delay for the first attempts of a key, then a long one: client-go's
+/// Uses a short delay for the first failures of a key, then a long one, like client-go's
 /// `ItemFastSlowRateLimiter`.
 #[derive(Debug, Clone)]
 pub struct FastSlow {
@@ -12,7 +12,8 @@ pub struct FastSlow {
 }
 
 impl FastSlow {
-    /// `fast` for the first `max_fast_attempts`, `slow` from then on.
+    /// Creates a limiter with the delay `fast` for the first `max_fast_attempts` failures of a
+    /// key and `slow` after that.
     pub fn new(fast: Duration, slow: Duration, max_fast_attempts: u32) -> Self {
         FastSlow { fast, slow, max_fast_attempts }
     }

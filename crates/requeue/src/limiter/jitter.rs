@@ -3,8 +3,8 @@ use crate::clock::Moment;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Takes a random part off a delay, so that keys which failed together do not all come
-/// back together. It never adds: maxima hold.
+/// Shortens delays by a random part, so that keys that failed together do not all run again
+/// together. It never lengthens a delay, so maxima still hold.
 #[derive(Debug, Clone)]
 pub struct Jitter<L> {
     limiter: L,
@@ -13,7 +13,8 @@ pub struct Jitter<L> {
 }
 
 impl<L> Jitter<L> {
-    /// Takes up to `fraction` of the delay off, from 0 for nothing to 1 for all of it.
+    /// Shortens the delays of `limiter` by up to `fraction`: 0 changes nothing, 1 may remove
+    /// the whole delay. Fails if `fraction` is not from 0 to 1.
     pub fn new(limiter: L, fraction: f64) -> Result<Self, LimiterError> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(LimiterError {
@@ -26,14 +27,14 @@ impl<L> Jitter<L> {
         Ok(Jitter { limiter, fraction, random })
     }
 
-    /// Makes what is random the same every time. Default: another one each time.
+    /// Seeds the random numbers, so that they are the same every time. Default: a random seed.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.random = seed;
         self
     }
 
-    /// The next number from 0 up to, but not including, 1: splitmix64's upper 53 bits.
+    /// Returns the next number from 0 up to, but not including, 1: splitmix64's upper 53 bits.
     fn random(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A limiter with its counts, for use without a queue: client-go's `RateLimiter`.
+/// A limiter with its failure counts, for use without a queue, like client-go's `RateLimiter`.
 ///
 /// ```
 /// use requeue::limiter::{ExponentialFailure, KeyedLimiter};
@@ -24,12 +24,12 @@ pub struct KeyedLimiter<K, L> {
 }
 
 impl<K: Eq + Hash + Clone, L: RateLimiter<K>> KeyedLimiter<K, L> {
-    /// Nothing has failed yet.
+    /// Creates a keyed limiter without failures.
     pub fn new(limiter: L) -> Self {
         KeyedLimiter { limiter, failures: HashMap::new() }
     }
 
-    /// How long until `key` may come back, counting this as a failure.
+    /// Counts a failure of `key` and returns its delay.
     pub fn when(&mut self, key: &K, now: Moment) -> Duration {
         if !self.limiter.counts() {
             return self.limiter.when(key, 0, now);
@@ -40,7 +40,7 @@ impl<K: Eq + Hash + Clone, L: RateLimiter<K>> KeyedLimiter<K, L> {
         delay
     }
 
-    /// The next failure of `key` is its first.
+    /// Resets the failure count of `key`.
     pub fn forget<B>(&mut self, key: &B)
     where
         K: Borrow<B>,
@@ -49,8 +49,8 @@ impl<K: Eq + Hash + Clone, L: RateLimiter<K>> KeyedLimiter<K, L> {
         self.failures.remove(key);
     }
 
-    /// How often `key` has failed since it was last forgotten; 0 under a limiter that does
-    /// not [count](RateLimiter::counts).
+    /// Returns how often `key` has failed since it was last forgotten. Returns 0 if the limiter
+    /// does not [count](RateLimiter::counts) failures.
     pub fn num_requeues<B>(&self, key: &B) -> u32
     where
         K: Borrow<B>,

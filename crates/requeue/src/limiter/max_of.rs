@@ -2,9 +2,11 @@ use super::RateLimiter;
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// The longer of two delays: client-go's `MaxOfRateLimiter`. For more than two, chain.
+/// Uses the longer of two delays, like client-go's `MaxOfRateLimiter`. Chain it for more than
+/// two.
 ///
-/// Both are asked every time, so that a bucket pays also for keys that wait longer anyway.
+/// Both limiters are called every time, so a bucket spends a token even if the other delay is
+/// longer.
 #[derive(Debug, Clone)]
 pub struct MaxOf<A, B> {
     first: A,
@@ -12,7 +14,7 @@ pub struct MaxOf<A, B> {
 }
 
 impl<A, B> MaxOf<A, B> {
-    /// The longer of what the two answer.
+    /// Creates a limiter that returns the longer delay of `first` and `second`.
     pub fn new(first: A, second: B) -> Self {
         MaxOf { first, second }
     }

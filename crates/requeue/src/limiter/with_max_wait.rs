@@ -2,10 +2,10 @@ use super::RateLimiter;
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// Never longer than a maximum: client-go's `WithMaxWaitRateLimiter`.
+/// Limits a delay to a maximum, like client-go's `WithMaxWaitRateLimiter`.
 ///
-/// It cuts the answer, not what is behind it: a bucket's debt goes on growing. To bound
-/// that see [`Bucket::max_debt`](super::Bucket::max_debt).
+/// It only caps the returned delay: the debt of a bucket continues to grow. To bound the debt,
+/// use [`Bucket::max_debt`](super::Bucket::max_debt).
 #[derive(Debug, Clone)]
 pub struct WithMaxWait<L> {
     limiter: L,
@@ -13,7 +13,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// What `limiter` answers, but at most `max`.
+    /// Creates a limiter that returns the delay of `limiter`, but at most `max`.
     pub fn new(limiter: L, max: Duration) -> Self {
         WithMaxWait { limiter, max }
     }

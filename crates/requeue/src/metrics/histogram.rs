@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Upper bounds, in nanoseconds: 10 ns to 1000 s by tens, as in controller-runtime.
+/// Upper bounds in nanoseconds: 10 ns to 1000 s in powers of ten, as in controller-runtime.
 /// Kubernetes' component-base has the first ten of them.
 const TENS: [u64; 12] = [
     10,
@@ -17,14 +17,14 @@ const TENS: [u64; 12] = [
     1_000_000_000_000,
 ];
 
-/// How long things took.
+/// A histogram of durations.
 ///
-/// The sum is of whole nanoseconds: the difference of two reads is exact.
+/// The sum is exact to the nanosecond, so the difference of two reads is exact too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// Upper bounds, in nanoseconds, rising.
+    /// Upper bounds in nanoseconds, ascending.
     bounds: &'static [u64],
-    /// Not cumulative; one more than there are bounds: the last is of what is above them.
+    /// Not cumulative. One more than there are bounds: the last counts what exceeds all bounds.
     counts: Vec<u64>,
     sum_nanos: u128,
 }
@@ -39,7 +39,7 @@ impl Histogram {
         self.sum_nanos += u128::from(nanos);
     }
 
-    /// Upper bounds, and how many took at most so long.
+    /// Returns each upper bound with the number of observations up to that bound.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let mut total = 0;
         self.bounds.iter().zip(&self.counts).map(move |(&bound, count)| {
@@ -48,26 +48,27 @@ impl Histogram {
         })
     }
 
-    /// How many there were.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all took together.
+    /// Returns the sum of all observations.
     pub fn sum(&self) -> Duration {
         let (seconds, nanos) = (self.sum_nanos / 1_000_000_000, self.sum_nanos % 1_000_000_000);
         Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), nanos as u32)
     }
 }
 
-/// 10 ns to 1000 s by tens, and nothing observed.
+/// An empty histogram with bounds from 10 ns to 1000 s in powers of ten.
 impl Default for Histogram {
     fn default() -> Self {
         Histogram::new(&TENS)
     }
 }
 
-/// A [`Histogram`] by tens, while a queue fills it: its bucket is computed, and not searched.
+/// A [`Histogram`] with the bounds `TENS` that a queue fills. The bucket is computed, not
+/// searched.
 #[derive(Default)]
 pub(crate) struct Tens {
     counts: [u64; TENS.len() + 1],
@@ -77,7 +78,7 @@ pub(crate) struct Tens {
 impl Tens {
     #[inline]
     pub(crate) fn observe(&mut self, nanos: u64) {
-        // The power of ten that is not below it, less one.
+        // The smallest power of ten that is at least `nanos`, minus one.
         let bucket = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
         self.counts[bucket.min(TENS.len())] += 1;
         self.sum_nanos += u128::from(nanos);

@@ -1,8 +1,8 @@
-//! What queues and workers report, for Prometheus. Needs the feature `prometheus`.
+//! Exports the metrics of queues and workers to Prometheus. Needs the feature `prometheus`.
 //!
-//! The names, labels and buckets are those that Kubernetes dashboards know: `workqueue_*`
-//! and `controller_runtime_*` as controller-runtime writes them, and `requeue_*` for what
-//! it does not have. `docs/metrics.md` lists them all, `docs/grafana/` has a dashboard.
+//! Names, labels and buckets are those that Kubernetes dashboards use: `workqueue_*` and
+//! `controller_runtime_*` as in controller-runtime, and `requeue_*` for additional metrics.
+//! `docs/metrics.md` lists all of them, and `docs/grafana/` contains a dashboard.
 //!
 //! ```
 //! use requeue::prometheus::Exporter;
@@ -12,7 +12,7 @@
 //! let queue = Queue::with(Options::new().metrics(&metrics, "orders")?);
 //! queue.add("order-7");
 //!
-//! // To be answered to a scrape, as `Exporter::CONTENT_TYPE`.
+//! // Return this as the response to a scrape, with the type `Exporter::CONTENT_TYPE`.
 //! let text = Exporter::new(&metrics).text();
 //! assert!(text.contains(r#"workqueue_adds_total{controller="orders",name="orders"} 1"#));
 //! # Ok::<(), requeue::NameError>(())
@@ -34,14 +34,14 @@ use std::fmt;
 use std::time::Duration;
 use table::{QUEUES, Read, Row, WORKERS};
 
-/// Labels of every metric of a queue. Each has the queue's name, as in controller-runtime.
+/// Labels of every queue metric. Both contain the queue's name, as in controller-runtime.
 const QUEUE_LABELS: [&str; 2] = ["controller", "name"];
 
-/// Labels of every metric of a worker.
+/// Labels of every worker metric.
 const WORKER_LABELS: [&str; 1] = ["controller"];
 
-/// How the `prometheus` crate writes small bounds, and how Go's client does. Prometheus
-/// before version 3 keeps the text, and queries ask for it.
+/// How the `prometheus` crate writes small bounds, and how Go's client writes them. Prometheus
+/// before version 3 stores the text, and queries use Go's.
 const SPELLINGS: [(&str, &str); 5] = [
     ("le=\"0.00000001\"", "le=\"1e-08\""),
     ("le=\"0.0000001\"", "le=\"1e-07\""),
@@ -50,11 +50,12 @@ const SPELLINGS: [(&str, &str); 5] = [
     ("le=\"0.00009999999999999999\"", "le=\"9.999999999999999e-05\""),
 ];
 
-/// Reads a [`Metrics`] whenever Prometheus asks.
+/// Exports a [`Metrics`] registry to Prometheus.
 ///
-/// [`text`](Self::text) is a whole answer to a scrape. Where you have a `prometheus::Registry`
-/// of your own, register this there: it is a `Collector`. Nothing is stored here but which
-/// priorities were seen. A registry takes one exporter: a second has the same names.
+/// [`text`](Self::text) returns the complete response to a scrape. If you have a
+/// `prometheus::Registry` of your own, register the exporter there: it is a `Collector`. A
+/// registry accepts only one exporter, because a second one would have the same metric names.
+/// The exporter stores nothing but the priorities it has seen.
 ///
 /// ```
 /// use requeue::{Metrics, prometheus::Exporter};
@@ -66,9 +67,10 @@ const SPELLINGS: [(&str, &str); 5] = [
 /// # Ok::<(), prometheus::Error>(())
 /// ```
 ///
-/// The crate's encoder then writes the smallest bounds as `le="0.00000001"`, where
-/// [`text`](Self::text) writes Go's `le="1e-08"`. Prometheus 3 makes them one; for an earlier
-/// one, append [`text`](Self::text) to what your registry answers, instead of registering this.
+/// The encoder of the `prometheus` crate writes the smallest bounds as `le="0.00000001"`, where
+/// [`text`](Self::text) writes Go's `le="1e-08"`. Prometheus 3 treats both alike. For earlier
+/// versions, append [`text`](Self::text) to the output of your registry instead of registering
+/// the exporter.
 pub struct Exporter {
     metrics: Metrics,
     descs: Vec<Desc>,
@@ -79,7 +81,7 @@ impl Exporter {
     /// The HTTP content type of [`text`](Self::text).
     pub const CONTENT_TYPE: &str = TEXT_FORMAT;
 
-    /// Reads `metrics`: also queues and workers that are made later.
+    /// Creates an exporter for `metrics`, including queues and workers that are created later.
     pub fn new(metrics: &Metrics) -> Self {
         let queues = QUEUES.iter().map(|row| row.desc(&QUEUE_LABELS));
         let workers = WORKERS.iter().map(|row| row.desc(&WORKER_LABELS));
@@ -90,13 +92,15 @@ impl Exporter {
         }
     }
 
-    /// All metrics in Prometheus' text format 0.0.4, by name. Empty if nothing reports.
+    /// Returns all metrics in Prometheus' text format 0.0.4, sorted by name. Empty if nothing
+    /// reports.
     pub fn text(&self) -> String {
         let mut families = self.collect();
         families.sort_by(|a, b| a.name().cmp(b.name()));
         let text = TextEncoder::new().encode_to_string(&families);
-        let text = text.expect("a family has a name and metrics, and a string takes any text");
-        // A label's value has no quote that is not escaped: this meets bounds only.
+        let text =
+            text.expect("every family has a name and metrics, and writing to a string cannot fail");
+        // Quotes in label values are escaped, so this replaces only bounds.
         SPELLINGS.iter().fold(text, |text, (from, to)| text.replace(from, to))
     }
 }
@@ -113,7 +117,7 @@ impl Collector for Exporter {
             QUEUES.iter().map(|row| row.family(&queues, &QUEUE_LABELS, |queue| &queue.report.name));
         let workers =
             WORKERS.iter().map(|row| row.family(&workers, &WORKER_LABELS, |worker| &worker.name));
-        // Encoders refuse a family without metrics.
+        // Encoders reject a family without metrics.
         queues.chain(workers).filter(|family| !family.get_metric().is_empty()).collect()
     }
 }
@@ -131,7 +135,7 @@ impl<R> Row<R> {
             .expect("the names in the table are valid")
     }
 
-    /// All metrics of this name. Each report is known by `name`, under each of `labels`.
+    /// Returns all metrics of this name. `name` returns the value of each of `labels`.
     fn family(&self, reports: &[R], labels: &[&str], name: fn(&R) -> &str) -> MetricFamily {
         let metrics = reports.iter().flat_map(|report| {
             let labels = labels.iter().map(|&key| label(key, name(report))).collect();
@@ -155,7 +159,7 @@ impl<R> Read<R> {
         }
     }
 
-    /// The label that tells the metrics of one report apart.
+    /// The label that distinguishes the metrics of one report.
     fn label(&self) -> Option<&'static str> {
         match self {
             Read::Counters(label, _) | Read::Gauges(label, _) => Some(label),
@@ -222,7 +226,7 @@ fn histogram(labels: Vec<LabelPair>, value: &Histogram) -> Metric {
     metric
 }
 
-/// In seconds, as Go's client has it: there each bound is ten times the one before, which
+/// Converts to seconds like Go's client: there each bound is ten times the previous one, which
 /// in floating point is not always a power of ten.
 fn upper_bound(bound: Duration) -> f64 {
     match bound.as_nanos() {

@@ -2,7 +2,7 @@ use super::{QueueMetrics, Tens};
 use crate::clock::Moment;
 use std::time::Duration;
 
-/// What a named queue notes, under its lock.
+/// The counts and times that a named queue records, under its lock.
 #[derive(Default)]
 pub(crate) struct Recorder {
     /// By slot.
@@ -12,7 +12,7 @@ pub(crate) struct Recorder {
     dropped: u64,
     queue_duration: Tens,
     work_duration: Tens,
-    /// Of a queue that delays keys itself.
+    /// Only used by a queue that delays keys itself.
     lateness: Tens,
 }
 
@@ -66,7 +66,7 @@ impl Recorder {
         now.saturating_since(self.stamps[slot as usize].taken_at)
     }
 
-    /// What it has counted; the queue adds what it can tell from its keys.
+    /// Returns the counts. The queue adds the values that it derives from its keys.
     pub(crate) fn counts(&self) -> QueueMetrics {
         QueueMetrics {
             adds: self.adds,

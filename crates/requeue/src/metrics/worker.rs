@@ -1,4 +1,4 @@
-//! What a worker reports, in controller-runtime's words.
+//! The metrics of a worker, in controller-runtime's terms.
 
 use super::Histogram;
 use crate::sync::Mutex;
@@ -20,39 +20,39 @@ const fn millis(mut bounds: [u64; 40]) -> [u64; 40] {
     bounds
 }
 
-/// What one worker reports. Counts are since the worker was made.
+/// The metrics of one worker. Counts start at the worker's creation.
 ///
 /// A run ends in one of four ways: [`success`](Self::success), [`error`](Self::error),
-/// [`requeue`](Self::requeue) or [`requeue_after`](Self::requeue_after). One that was
-/// cancelled half way is none of them.
+/// [`requeue`](Self::requeue) or [`requeue_after`](Self::requeue_after). A run that was
+/// cancelled counts as none of them.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerMetrics {
     /// The worker's name.
     pub name: String,
-    /// Runs that went well.
+    /// Runs that succeeded.
     pub success: u64,
-    /// Runs that failed, also by a panic or a timeout.
+    /// Runs that failed, including panics and timeouts.
     pub error: u64,
-    /// Runs that asked for another, by the queue's limiter.
+    /// Runs that requested another run, after the limiter's delay.
     pub requeue: u64,
-    /// Runs that asked for another after a time of their own.
+    /// Runs that requested another run after a delay of their own.
     pub requeue_after: u64,
-    /// Runs that panicked. They are in `error` too.
+    /// Runs that panicked. They also count in `error`.
     pub panics: u64,
-    /// Runs that took longer than they may. They are in `error` too.
+    /// Runs that exceeded their timeout. They also count in `error`.
     pub timeouts: u64,
-    /// Keys that failed for good, and are not tried again. The run is in `error` too.
+    /// Keys that failed permanently and are not retried. The run also counts in `error`.
     pub given_up: u64,
-    /// Runs under way.
+    /// Runs in progress.
     pub active: u64,
-    /// How many runs there may be at once.
+    /// The maximum number of concurrent runs.
     pub concurrency: u64,
-    /// How long runs took, whether they went well or not. Not those that were cancelled.
+    /// How long runs took, whether they succeeded or failed. Cancelled runs are not included.
     pub run_duration: Histogram,
 }
 
-/// How a run ended, in controller-runtime's words.
+/// How a run ended, in controller-runtime's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunResult {
     Success,
@@ -61,13 +61,13 @@ pub(crate) enum RunResult {
     RequeueAfter,
 }
 
-/// All that is counted of a run that has ended.
+/// Everything that is counted about a run that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunEnd {
     pub(crate) result: RunResult,
     pub(crate) panicked: bool,
     pub(crate) timed_out: bool,
-    /// The key failed for good, and is not tried again.
+    /// The key failed permanently and is not retried.
     pub(crate) given_up: bool,
 }
 
@@ -77,10 +77,10 @@ impl RunEnd {
     }
 }
 
-/// What a named worker notes. All who run its handler share one.
+/// The counts of a named worker. All its runners share one.
 ///
-/// One lock for all of it, which a run takes twice, as it begins and as it ends: whoever
-/// reads sees no run half counted.
+/// There is one lock for all counts. A run takes it twice, at its start and at its end, so a
+/// reader sees no run half counted.
 pub(crate) struct WorkerRecorder {
     metrics: Mutex<WorkerMetrics>,
 }
@@ -111,7 +111,7 @@ impl WorkerRecorder {
         self.metrics.lock().concurrency = n as u64;
     }
 
-    /// A run begins. It ends by one of [`ended`](Self::ended) and
+    /// Records the start of a run. It ends with [`ended`](Self::ended) or
     /// [`cancelled`](Self::cancelled).
     pub(crate) fn started(&self) {
         self.metrics.lock().active += 1;
@@ -133,7 +133,7 @@ impl WorkerRecorder {
         } += 1;
     }
 
-    /// A run was dropped half way.
+    /// Records that a run was dropped before it ended.
     pub(crate) fn cancelled(&self) {
         self.metrics.lock().active -= 1;
     }

@@ -1,4 +1,4 @@
-//! Tenants take turns, whatever one of them adds.
+//! A fair order: tenants are served in turn, however many keys one of them adds.
 //!
 //! ```text
 //!   turns: [ b ] [ c ] [ a ]        b is next, and may have `left` more keys in this turn
@@ -8,15 +8,14 @@
 //!           b2          a2
 //! ```
 //!
-//! Weighted deficit round robin, where every key costs the same: in its turn a tenant has
-//! as many keys handed out as it weighs, then goes to the end. One that runs out of keys
-//! leaves, and what was left of its turn is lost. So a key that stands `p`-th with its
-//! tenant of weight `w` is handed out within `⌈p / w⌉ + 1` rounds (its tenant may be in
-//! the middle of a turn), and a round is at most the sum of the weights of all who have
-//! keys.
+//! This is weighted deficit round robin in which every key costs the same. In its turn, a
+//! tenant has as many keys handed out as its weight, then goes to the end. A tenant without
+//! keys leaves, and the rest of its turn is lost. So the `p`-th key of a tenant of weight `w`
+//! is handed out within `⌈p / w⌉ + 1` rounds (its tenant may be in the middle of a turn), and a
+//! round is at most the sum of the weights of all tenants that have keys.
 //!
-//! Every operation touches a few neighbours and one hash entry: its cost does not depend
-//! on how many tenants or keys there are.
+//! Every operation touches a few neighbours and one hash entry: its cost does not depend on the
+//! number of tenants or keys.
 
 use super::{Order, Slot};
 use std::collections::HashMap;
@@ -24,8 +23,8 @@ use std::hash::Hash;
 
 const NONE: u32 = u32::MAX;
 
-/// An [`Order`] that is fair to tenants: they take turns, so that one who adds 50,000
-/// keys does not hold up the others'. First in, first out within a tenant.
+/// An [`Order`] that serves tenants in turn, so that a tenant that adds 50,000 keys does not
+/// delay the keys of the others. Within a tenant, keys are first in, first out.
 ///
 /// ```
 /// use requeue::{Fair, Options, Queue};
@@ -42,12 +41,12 @@ const NONE: u32 = u32::MAX;
 pub struct Fair<T, F, W = fn(&T) -> u32> {
     tenant_of: F,
     weight_of: W,
-    /// Where each tenant that has keys is in `tenants`.
-    /// Invariant: exactly those that are linked into `turns`.
-    places: HashMap<T, u32>,
+    /// The index in `tenants` of each tenant that has keys. Invariant: exactly the tenants that
+    /// are linked into `turns`.
+    tenant_index: HashMap<T, u32>,
     tenants: Vec<Tenant<T>>,
     free_tenants: Vec<u32>,
-    /// Whose turn it is, and who comes last.
+    /// The tenant whose turn it is, and the last one.
     turns: Ends,
     /// By slot: the neighbours of a ready key, and its tenant.
     keys: Vec<Link>,
@@ -57,7 +56,7 @@ struct Tenant<T> {
     name: Option<T>,
     /// Its ready keys, by slot.
     keys: Ends,
-    /// Keys that it may still have handed out in this turn.
+    /// The number of keys that it may still have handed out in this turn.
     left: u32,
     before: u32,
     behind: u32,
@@ -82,8 +81,9 @@ struct Link {
 const UNLINKED: Link = Link { before: NONE, behind: NONE, tenant: NONE };
 
 impl<T, F> Fair<T, F> {
-    /// Turns by what `tenant_of` answers for a key. It is called under the queue's lock,
-    /// and must always answer the same for the same key.
+    /// Creates an order with one turn per tenant. `tenant_of` returns the tenant of a key. It
+    /// is called under the queue's lock and must always return the same tenant for the same
+    /// key.
     pub fn by<K>(tenant_of: F) -> Self
     where
         F: Fn(&K) -> T,
@@ -91,7 +91,7 @@ impl<T, F> Fair<T, F> {
         Fair {
             tenant_of,
             weight_of: |_| 1,
-            places: HashMap::new(),
+            tenant_index: HashMap::new(),
             tenants: Vec::new(),
             free_tenants: Vec::new(),
             turns: EMPTY,
@@ -99,8 +99,8 @@ impl<T, F> Fair<T, F> {
         }
     }
 
-    /// Gives a tenant as many keys in a turn as it weighs. It is asked whenever a turn
-    /// begins; a weight of 0 counts as 1. By default all weigh 1.
+    /// Sets the number of keys that a tenant has handed out per turn. `weight_of` is called
+    /// when a turn begins; a weight of 0 counts as 1. Default: every tenant has weight 1.
     ///
     /// ```
     /// use requeue::{Fair, Options, Queue};
@@ -116,15 +116,15 @@ impl<T, F> Fair<T, F> {
     /// assert_eq!(order, "aabaab");
     /// ```
     pub fn weighted<W: Fn(&T) -> u32>(self, weight_of: W) -> Fair<T, F, W> {
-        let Fair { tenant_of, places, tenants, free_tenants, turns, keys, .. } = self;
-        Fair { tenant_of, weight_of, places, tenants, free_tenants, turns, keys }
+        let Fair { tenant_of, tenant_index, tenants, free_tenants, turns, keys, .. } = self;
+        Fair { tenant_of, weight_of, tenant_index, tenants, free_tenants, turns, keys }
     }
 }
 
 impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
-    /// Where `name` is, which has a turn from now on.
+    /// Returns the index of the tenant `name`, and adds it to the turns if it is new.
     fn tenant(&mut self, name: T) -> u32 {
-        if let Some(&tenant) = self.places.get(&name) {
+        if let Some(&tenant) = self.tenant_index.get(&name) {
             return tenant;
         }
         let left = (self.weight_of)(&name).max(1);
@@ -140,12 +140,12 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
                 self.tenants.len() as u32 - 1
             }
         };
-        self.places.insert(name, tenant);
+        self.tenant_index.insert(name, tenant);
         self.join(tenant);
         tenant
     }
 
-    /// To the end of the turns.
+    /// Appends a tenant to the turns.
     fn join(&mut self, tenant: u32) {
         let before = std::mem::replace(&mut self.turns.last, tenant);
         let joined = &mut self.tenants[tenant as usize];
@@ -168,7 +168,7 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
         }
     }
 
-    /// Sends a tenant to the end of the turns; its next begins when it comes round again.
+    /// Moves a tenant to the end of the turns. Its next turn begins when it reaches the front.
     fn end_turn(&mut self, tenant: u32) {
         let ending = &mut self.tenants[tenant as usize];
         ending.left = ending.name.as_ref().map_or(1, |name| (self.weight_of)(name).max(1));
@@ -176,7 +176,7 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
         self.join(tenant);
     }
 
-    /// Takes a ready key out of its tenant's list, and a tenant without keys out of the turns.
+    /// Removes a ready key from its tenant's list, and a tenant without keys from the turns.
     fn unlink(&mut self, slot: u32) {
         let Some(link) = self.keys.get_mut(slot as usize) else { return };
         let Link { before, behind, tenant } = std::mem::replace(link, UNLINKED);
@@ -196,7 +196,7 @@ impl<T: Clone + Eq + Hash, F, W: Fn(&T) -> u32> Fair<T, F, W> {
             self.leave(tenant);
             self.free_tenants.push(tenant);
             if let Some(name) = self.tenants[tenant as usize].name.take() {
-                self.places.remove(&name);
+                self.tenant_index.remove(&name);
             }
         }
     }
@@ -254,13 +254,13 @@ mod tests {
         u32::from(tenant % 4)
     }
 
-    /// Turns as a list of lists.
+    /// A simple model: turns as a list of lists.
     #[derive(Default)]
-    struct Naive {
+    struct FairModel {
         turns: Vec<(u8, u32, Vec<Key>)>,
     }
 
-    impl Naive {
+    impl FairModel {
         fn push(&mut self, key: Key) {
             match self.turns.iter_mut().find(|(tenant, ..)| *tenant == key.0) {
                 Some((_, _, keys)) => keys.push(key),
@@ -288,7 +288,7 @@ mod tests {
             self.turns.retain(|(_, _, keys)| !keys.is_empty());
         }
 
-        /// How many stand with `tenant`.
+        /// The number of ready keys of `tenant`.
         fn standing(&self, tenant: u8) -> usize {
             self.turns.iter().find(|turn| turn.0 == tenant).map_or(0, |(_, _, keys)| keys.len())
         }
@@ -314,7 +314,7 @@ mod tests {
         #[test]
         fn tenants_take_turns_as_in_a_list_of_lists(ops in prop::collection::vec(op(), 1..300)) {
             let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
-            let mut naive = Naive::default();
+            let mut model = FairModel::default();
             let slot = |(tenant, number): Key| Slot(u32::from(tenant) * 100 + u32::from(number));
             let mut ready: Vec<Key> = Vec::new();
             for op in ops {
@@ -322,34 +322,34 @@ mod tests {
                     Op::Push(key) if !ready.contains(&key) => {
                         ready.push(key);
                         fair.push(&key, slot(key));
-                        naive.push(key);
+                        model.push(key);
                     }
                     Op::Remove(key) if ready.contains(&key) => {
                         ready.retain(|&other| other != key);
                         Order::remove(&mut fair, &key, slot(key));
-                        naive.remove(key);
+                        model.remove(key);
                     }
                     Op::Pop => {
-                        let popped = naive.pop();
+                        let popped = model.pop();
                         prop_assert_eq!(Order::<Key>::pop(&mut fair), popped.map(slot));
                         ready.retain(|&other| Some(other) != popped);
                     }
                     Op::Push(_) | Op::Remove(_) => {}
                 }
-                prop_assert_eq!(fair.places.len(), naive.turns.len(), "who has no keys is gone");
+                prop_assert_eq!(fair.tenant_index.len(), model.turns.len(), "a tenant without keys is removed");
             }
         }
 
-        /// However much others add meanwhile, a key is handed out within its bound.
+        /// However many keys others add meanwhile, a key is handed out within its bound.
         #[test]
-        fn nobody_waits_longer_than_the_bound(
+        fn no_key_waits_longer_than_the_bound(
             backlog in prop::collection::vec(0..6u8, 1..200),
             later in prop::collection::vec(0..6u8, 0..400),
         ) {
             let round: usize = (0..6).map(|tenant| weight(tenant).max(1) as usize).sum();
             let mut fair = Fair::by(|key: &Key| key.0).weighted(|&tenant| weight(tenant));
-            let mut naive = Naive::default();
-            // Per slot: how many may have been handed out once it is.
+            let mut model = FairModel::default();
+            // Per slot: the number of keys that may have been handed out before it.
             let mut bounds: Vec<usize> = Vec::new();
             let mut popped = 0;
             let mut backlog = backlog.into_iter().chain(later);
@@ -358,13 +358,13 @@ mod tests {
                 for tenant in backlog.by_ref().take(arriving) {
                     let key = (tenant, bounds.len() as u16);
                     Order::push(&mut fair, &key, Slot(bounds.len() as u32));
-                    naive.push(key);
-                    let rounds = naive.standing(tenant).div_ceil(weight(tenant).max(1) as usize) + 1;
+                    model.push(key);
+                    let rounds = model.standing(tenant).div_ceil(weight(tenant).max(1) as usize) + 1;
                     bounds.push(popped + rounds * round);
                 }
                 arriving = 2;
                 let Some(Slot(slot)) = Order::<Key>::pop(&mut fair) else { break };
-                naive.pop();
+                model.pop();
                 popped += 1;
                 let bound = bounds[slot as usize];
                 prop_assert!(popped <= bound, "slot {slot} was {popped}th, not {bound}th");
@@ -386,7 +386,7 @@ mod tests {
         fair.tenants[tenant as usize].keys = Ends { first: 0, last: 0 };
         fair.keys.push(Link { before: NONE, behind: NONE, tenant });
         fail.set(true);
-        // What `pop` does, without the bounds of an order that is sent to other threads.
+        // Does what `pop` does, without the bounds of an order that is sent to other threads.
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             fair.end_turn(tenant);
         }));
@@ -406,7 +406,7 @@ mod tests {
             }
             assert_eq!(Order::<u32>::pop(&mut fair), None);
         }
-        assert!(fair.places.is_empty());
-        assert_eq!(fair.tenants.len(), 100_000, "places are used again");
+        assert!(fair.tenant_index.is_empty());
+        assert_eq!(fair.tenants.len(), 100_000, "tenant_index are used again");
     }
 }

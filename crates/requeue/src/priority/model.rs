@@ -1,4 +1,5 @@
-//! Random operations on the priority queue and on a naive one, compared after each step.
+//! Runs random operations on the priority queue and on a simple model, and compares both after
+//! each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -9,11 +10,11 @@ use std::collections::BTreeMap;
 const BASE: u64 = 4;
 const LONGEST: u64 = 50;
 
-/// The contract, by linear search.
-struct Naive {
+/// The contract of the queue, implemented by linear search.
+struct PriorityModel {
     now: u64,
     items: Vec<Item>,
-    /// With the priority of each.
+    /// The held keys, each with its priority.
     held: Vec<(u8, i32)>,
     failures: BTreeMap<u8, u32>,
     kept: Vec<u8>,
@@ -27,9 +28,9 @@ struct Item {
     key: u8,
     priority: i32,
     number: u64,
-    /// `None`: ready.
+    /// `None` if the key is ready.
     due: Option<u64>,
-    /// Where it is ready.
+    /// Since when the key is ready, if it is.
     since: u64,
 }
 
@@ -40,9 +41,9 @@ enum Stop {
     Down,
 }
 
-impl Naive {
+impl PriorityModel {
     fn new(step: Option<u64>) -> Self {
-        Naive {
+        PriorityModel {
             now: 0,
             items: Vec::new(),
             held: Vec::new(),
@@ -75,10 +76,10 @@ impl Naive {
         }
         let limit = limited.then(|| self.limit(key));
         let delay = after.into_iter().chain(limit).min().unwrap_or(0);
-        (self.place(key, priority, delay), delay)
+        (self.schedule(key, priority, delay), delay)
     }
 
-    fn place(&mut self, key: u8, priority: i32, delay: u64) -> Added {
+    fn schedule(&mut self, key: u8, priority: i32, delay: u64) -> Added {
         let (now, held) = (self.now, self.is_held(key));
         let due = (delay > 0).then_some(now + delay);
         let ready = if held { Added::Rerun } else { Added::Queued };
@@ -104,26 +105,26 @@ impl Naive {
         }
     }
 
-    /// By the priority that each has at this moment: with ageing, a growing one.
-    fn line(&self) -> Vec<Item> {
+    /// Returns the ready keys by their current priority, which grows with ageing.
+    fn ready_order(&self) -> Vec<Item> {
         let ready = |item: &&Item| item.due.is_none() && !self.is_held(item.key);
-        let mut line: Vec<Item> = self.items.iter().filter(ready).cloned().collect();
+        let mut ready: Vec<Item> = self.items.iter().filter(ready).cloned().collect();
         let worth = |item: &Item| match self.step {
             None => i128::from(item.priority),
             Some(step) => {
                 i128::from(item.priority) * i128::from(step) + i128::from(self.now - item.since)
             }
         };
-        line.sort_by_key(|item| (std::cmp::Reverse(worth(item)), item.number));
-        line
+        ready.sort_by_key(|item| (std::cmp::Reverse(worth(item)), item.number));
+        ready
     }
 
     fn get(&mut self) -> Option<(u8, i32)> {
-        let line = self.line();
-        let first = line.first()?;
+        let ready = self.ready_order();
+        let first = ready.first()?;
         if let Some(step) = self.step {
-            // Nobody is overtaken for longer than was promised.
-            for other in &line[1..] {
+            // No key is overtaken for longer than documented.
+            for other in &ready[1..] {
                 let ahead = i64::from(first.priority - other.priority) * step as i64;
                 assert!(first.since as i64 - other.since as i64 <= ahead, "{first:?} {other:?}");
             }
@@ -139,10 +140,10 @@ impl Naive {
         self.settle();
     }
 
-    /// `None`: as the limiter answers.
-    fn again(&mut self, index: usize, delay: Option<u64>) -> (Added, u64) {
+    /// `None` uses the limiter's delay.
+    fn requeue(&mut self, index: usize, delay: Option<u64>) -> (Added, u64) {
         let (key, priority) = self.held[index];
-        let answer = match self.stop {
+        let result = match self.stop {
             Stop::Down => (Added::Refused, 0),
             stop => {
                 let delay = delay.unwrap_or_else(|| self.limit(key));
@@ -153,7 +154,7 @@ impl Naive {
                     self.kept.push(key);
                     (Added::Kept, delay)
                 } else {
-                    let added = match self.place(key, priority, delay) {
+                    let added = match self.schedule(key, priority, delay) {
                         Added::Rerun => Added::Queued,
                         Added::Waiting if stop == Stop::WorkingOff => Added::Kept,
                         Added::Coalesced if stop == Stop::WorkingOff && !rerun => Added::Kept,
@@ -164,7 +165,7 @@ impl Naive {
             }
         };
         self.done(index);
-        answer
+        result
     }
 
     fn advance(&mut self, by: u64) {
@@ -210,7 +211,7 @@ impl Naive {
     }
 
     fn settle(&mut self) {
-        if self.stop == Stop::WorkingOff && self.line().is_empty() && self.held.is_empty() {
+        if self.stop == Stop::WorkingOff && self.ready_order().is_empty() && self.held.is_empty() {
             self.stop = Stop::Down;
         }
     }
@@ -218,7 +219,7 @@ impl Naive {
     fn take_remaining(&mut self) -> Remains<u8> {
         let mut remains = Remains::default();
         remains.held.extend(self.held.iter().map(|&(key, _)| key));
-        remains.ready.extend(self.line().into_iter().map(|item| item.key));
+        remains.ready.extend(self.ready_order().into_iter().map(|item| item.key));
         remains.ready.append(&mut self.kept);
         let mut items = std::mem::take(&mut self.items);
         let reruns = items.iter().filter(|item| item.due.is_none() && self.is_held(item.key));
@@ -284,8 +285,8 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
     }
     let limits = (Duration::from_nanos(BASE), Duration::from_nanos(LONGEST));
     let queue = PriorityQueue::with(ExponentialFailure::new(limits.0, limits.1), options);
-    let mut naive = Naive::new(step);
-    // As the naive queue holds them: oldest first.
+    let mut model = PriorityModel::new(step);
+    // In the order of the model: oldest first.
     let mut held: Vec<Held<'_, PriorityQueue<u8>>> = Vec::new();
     for op in ops {
         let index = |n: usize| (!held.is_empty()).then(|| n % held.len());
@@ -296,27 +297,27 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
                 options.rate_limited = limited;
                 let ours = queue.add_many(keys.iter().copied(), options);
                 let ours: Vec<_> = ours.iter().map(|l| (l.added, nanos(l.delay))).collect();
-                let theirs = keys.iter().map(|&key| naive.add(key, priority, after, limited));
+                let theirs = keys.iter().map(|&key| model.add(key, priority, after, limited));
                 assert_eq!(ours, theirs.collect::<Vec<_>>());
             }
             Op::Get => {
                 let ours = queue.try_get();
                 let down = matches!(ours, Err(TryGetError::ShutDown));
                 let got = ours.as_ref().ok().map(|held| (*held.key(), held.priority()));
-                assert_eq!(got, naive.get());
-                assert!(got.is_some() || down == (naive.stop == Stop::Down));
+                assert_eq!(got, model.get());
+                assert!(got.is_some() || down == (model.stop == Stop::Down));
                 held.extend(ours);
             }
             Op::Done(n) => {
                 if let Some(index) = index(n) {
                     held.remove(index).done();
-                    naive.done(index);
+                    model.done(index);
                 }
             }
             Op::Again { held: n, delay } => {
                 if let Some(index) = index(n) {
                     let guard = held.remove(index);
-                    let (added, by_limiter) = naive.again(index, delay);
+                    let (added, by_limiter) = model.requeue(index, delay);
                     match delay {
                         Some(0) => assert_eq!(guard.requeue(), added),
                         Some(delay) => {
@@ -331,21 +332,21 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
             }
             Op::Forget(key) => {
                 queue.forget(&key);
-                naive.failures.remove(&key);
+                model.failures.remove(&key);
             }
-            Op::Cancel(key) => assert_eq!(queue.cancel(&key), naive.cancel(key)),
+            Op::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key)),
             Op::Advance(by) => {
                 clock.advance(Duration::from_nanos(by));
-                naive.advance(by);
+                model.advance(by);
             }
             Op::ShutDown(mode) => {
                 WorkQueue::shut_down(&queue, mode);
-                naive.shut_down(mode);
+                model.shut_down(mode);
             }
             Op::TakeRemaining => {
                 let mut ours = queue.take_remaining();
-                let mut theirs = naive.take_remaining();
-                // Re-runs and held keys come as they come.
+                let mut theirs = model.take_remaining();
+                // Re-runs and held keys come in any order.
                 for remains in [&mut ours, &mut theirs] {
                     remains.held.sort_unstable();
                     remains.ready.sort_unstable();
@@ -353,38 +354,38 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
                 assert_eq!(ours, theirs);
             }
         }
-        compare_keys(&queue, &naive);
+        compare_keys(&queue, &model);
     }
 }
 
-fn compare_keys(queue: &PriorityQueue<u8>, naive: &Naive) {
+fn compare_keys(queue: &PriorityQueue<u8>, model: &PriorityModel) {
     queue.shared.shell.lock().state.check();
-    let ready = naive.items.iter().filter(|item| item.due.is_none()).count();
-    assert_eq!((queue.len(), queue.waiting()), (ready, naive.items.len() - ready));
-    assert_eq!(queue.shutting_down(), naive.stop != Stop::Open);
+    let ready = model.items.iter().filter(|item| item.due.is_none()).count();
+    assert_eq!((queue.len(), queue.waiting()), (ready, model.items.len() - ready));
+    assert_eq!(queue.shutting_down(), model.stop != Stop::Open);
     let snapshot = queue.snapshot();
-    let line: Vec<_> = snapshot.ready.iter().map(|ready| (ready.key, ready.priority)).collect();
-    assert_eq!(line, naive.line().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
+    let ready: Vec<_> = snapshot.ready.iter().map(|ready| (ready.key, ready.priority)).collect();
+    assert_eq!(ready, model.ready_order().iter().map(|i| (i.key, i.priority)).collect::<Vec<_>>());
     for key in 0..KEYS {
         let status = queue.status(&key);
-        let item = naive.items.iter().find(|item| item.key == key);
+        let item = model.items.iter().find(|item| item.key == key);
         let ready = item.is_some_and(|item| item.due.is_none());
-        let due_in = item.and_then(|item| item.due).map(|due| due.saturating_sub(naive.now));
-        assert_eq!(status.held, naive.is_held(key));
+        let due_in = item.and_then(|item| item.due).map(|due| due.saturating_sub(model.now));
+        assert_eq!(status.held, model.is_held(key));
         assert_eq!((status.ready, status.rerun), (ready && !status.held, ready && status.held));
         assert_eq!(status.due_in.map(nanos), due_in);
-        assert_eq!(status.failures, naive.failures.get(&key).copied().unwrap_or(0));
+        assert_eq!(status.failures, model.failures.get(&key).copied().unwrap_or(0));
     }
 }
 
 proptest! {
     #[test]
-    fn the_queue_does_what_a_naive_one_does(ops in prop::collection::vec(op(), 1..300)) {
+    fn the_queue_behaves_like_the_model(ops in prop::collection::vec(op(), 1..300)) {
         compare(ops, None);
     }
 
     #[test]
-    fn so_it_does_with_ageing(
+    fn the_queue_with_ageing_behaves_like_the_model(
         ops in prop::collection::vec(op(), 1..300),
         step in 0..30u64,
     ) {

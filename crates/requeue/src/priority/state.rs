@@ -1,10 +1,10 @@
 //! The rules of the priority queue, without lock, clock or waiters.
 
 use super::AddOptions;
-use super::line::{Line, Place};
+use super::ready_list::{ReadyEntry, ReadyList};
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
-use crate::failures::Stalest;
+use crate::failures::OldestFailures;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::metrics::Recorder;
@@ -17,24 +17,24 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Is to run. Stands in line, unless it is held.
+/// The key is to run. It is in the ready list, unless it is held.
 pub(super) const READY: u8 = 1;
-/// Is to become ready later: in the wheel.
+/// The key becomes ready later and is in the wheel.
 pub(super) const WAITS: u8 = 2;
-/// Handed out, and not done.
+/// The key was handed out and is not done.
 pub(super) const HELD: u8 = 4;
 
-/// What is known of a key. Invariant: not both `READY` and `WAITS`; some flag or some
-/// failures, or it would not be here.
+/// The state of a key. Invariant: not both `READY` and `WAITS`; some flag or some failures,
+/// otherwise the key has no entry.
 pub(super) struct Item {
     /// Its time is when the key falls due, or when it became ready.
     node: Node,
-    /// Its place among keys of one priority.
+    /// Its position among the keys of one priority.
     pub(super) number: u64,
     pub(super) priority: i32,
-    /// What it was when the key was handed out.
+    /// The priority with which the key was handed out.
     pub(super) held_priority: i32,
-    /// Which hold of this queue it is, where it is held.
+    /// The number of the current hold, if the key is held.
     hold: u32,
     pub(super) failures: u32,
     pub(super) flags: u8,
@@ -67,10 +67,10 @@ impl<K> Nodes for Keys<K, Item> {
     }
 }
 
-/// What time it is.
+/// The times of one call.
 #[derive(Clone, Copy)]
 pub(super) struct Time {
-    /// For delays and ageing. Nobody looks at it where there is neither.
+    /// For delays and ageing. Not used if there is neither.
     pub(super) now: Moment,
     /// For the metrics of a queue with a name.
     pub(super) stamp: Moment,
@@ -79,40 +79,40 @@ pub(super) struct Time {
 pub(super) struct State<K> {
     pub(super) keys: Keys<K, Item>,
     /// Invariant: exactly the keys that are `READY` and not `HELD`.
-    pub(super) line: Line,
+    pub(super) ready_list: ReadyList,
     /// Invariant: exactly the keys that are `WAITS`.
     pub(super) wheel: Wheel,
-    /// How many are `READY`, held or not.
+    /// The number of `READY` keys, held or not.
     pub(super) ready: usize,
-    /// How many are `HELD`.
+    /// The number of `HELD` keys.
     held: usize,
-    /// Holds begun so far; wraps.
+    /// The number of holds so far. Wraps around.
     holds: u32,
-    /// Places given so far.
+    /// The number of positions given out so far.
     numbered: u64,
-    /// Requeued by their holders while the queue was being worked off.
+    /// Keys that their holders requeued during a drain.
     kept: Vec<K>,
     ending: Ending,
-    /// The soonest time that the clock was asked for and has not come back from.
-    /// Invariant, while open: not after the soonest timer.
+    /// The earliest time for which the clock is armed. Invariant, while open: not after the
+    /// earliest timer.
     armed: Option<Moment>,
     limiter: Box<dyn RateLimiter<K>>,
-    /// Counts failures also where the limiter has no use for them.
+    /// Whether failures are counted even if the limiter does not use the count.
     counts: bool,
-    /// Invariant: has exactly the keys that have failed.
-    stalest: Option<Stalest>,
-    /// Adds that had to wait so far.
+    /// Invariant: contains exactly the keys that have failed.
+    stalest: Option<OldestFailures>,
+    /// The number of adds that had a delay.
     pub(super) retries: u64,
-    /// Of a queue with a name.
+    /// Present if the queue has a name.
     pub(super) recorder: Option<Box<Recorder>>,
 }
 
-/// What an add asks of the shell around the state.
+/// What the queue must do after an add.
 pub(super) struct Outcome {
     pub(super) limited: Limited,
-    /// A key can be handed out that could not before.
+    /// A key became ready.
     pub(super) came_ready: bool,
-    /// The clock must be asked to come back at this time.
+    /// Arm the clock for this time.
     pub(super) arm: Option<Moment>,
 }
 
@@ -127,7 +127,7 @@ impl<K: Key> Rules for State<K> {
 
     #[inline]
     fn load(&self) -> Load {
-        Load { ready: self.line.len(), held: self.held }
+        Load { ready: self.ready_list.len(), held: self.held }
     }
 
     #[inline]
@@ -141,15 +141,15 @@ impl<K: Key> Rules for State<K> {
 
     #[inline]
     fn take(&mut self, stamp: Moment) -> Option<Taken<K>> {
-        let slot = self.line.first()?;
+        let slot = self.ready_list.first()?;
         let (key, hash, item) = self.keys.entry(slot)?;
-        // A `clone` that panics leaves everything as it was.
+        // If `clone` panics, nothing has changed.
         let key = key.clone();
         let hold = self.holds.wrapping_add(1);
         let priority = item.priority;
         (item.flags, item.hold, item.held_priority) = (HELD, hold, priority);
         self.holds = hold;
-        self.line.pop_first();
+        self.ready_list.pop_first();
         self.ready -= 1;
         self.held += 1;
         if let Some(recorder) = &mut self.recorder {
@@ -172,7 +172,7 @@ impl<K: Key> Rules for State<K> {
         item.flags &= !HELD;
         let came_back = item.is(READY);
         if came_back {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
         Finished { added: Added::Refused, came_back, key: self.remove_idle(slot) }
     }
@@ -182,12 +182,12 @@ impl<K: Key> State<K> {
     pub(super) fn new(
         limiter: Box<dyn RateLimiter<K>>,
         bounds: FailureBounds,
-        line: Line,
+        ready_list: ReadyList,
         recorder: Option<Box<Recorder>>,
     ) -> Self {
         State {
             keys: Keys::default(),
-            line,
+            ready_list,
             wheel: Wheel::default(),
             ready: 0,
             held: 0,
@@ -198,13 +198,13 @@ impl<K: Key> State<K> {
             armed: None,
             limiter,
             counts: false,
-            stalest: Stalest::new(bounds),
+            stalest: OldestFailures::new(bounds),
             retries: 0,
             recorder,
         }
     }
 
-    /// How many are to run, those that are held meanwhile included.
+    /// Returns the number of keys to run, including held ones that run again.
     pub(super) fn len(&self) -> usize {
         self.ready
     }
@@ -213,7 +213,7 @@ impl<K: Key> State<K> {
         self.wheel.len()
     }
 
-    /// Adds `key`. Where it is not needed it stays with the caller, who drops it once the
+    /// Adds `key`. If the key is not needed, it stays with the caller, who drops it once the
     /// lock is released, also if the limiter panics.
     #[inline]
     pub(super) fn add(
@@ -240,40 +240,40 @@ impl<K: Key> State<K> {
         if limit.is_some() {
             self.count_failure(slot, time.now);
         }
-        self.place(slot, priority, shorter(after, limit), time)
+        self.schedule(slot, priority, shorter(after, limit), time)
     }
 
-    /// Ends a hold, and adds the key again in the same step, with the priority it had. The
-    /// key is lent as in [`add`](Self::add).
-    pub(super) fn finish_again(
+    /// Ends a hold and adds the key again in the same step, with the priority it had. The key
+    /// is passed by reference as in [`add`](Self::add).
+    pub(super) fn finish_and_requeue(
         &mut self,
         token: u64,
         key: &mut Option<K>,
-        again: Again,
+        mode: RequeueMode,
         time: Time,
     ) -> (Outcome, Finished<K>) {
         let outcome = match (self.held_slot(token), self.ending.stop()) {
             (None, _) | (_, Stop::Down) => self.refuse(),
-            (Some(slot), stop) => self.add_held(slot, key, again, stop == Stop::Open, time),
+            (Some(slot), stop) => self.add_held(slot, key, mode, stop == Stop::Open, time),
         };
         (outcome, self.finish(token, time.stamp))
     }
 
-    /// Adds a key for its holder. While all is being worked off it does not run again, but
-    /// is kept for the answer.
+    /// Adds a key for its holder. During a drain, the key does not run again; the drain returns
+    /// it.
     fn add_held(
         &mut self,
         slot: u32,
         key: &mut Option<K>,
-        again: Again,
+        mode: RequeueMode,
         open: bool,
         time: Time,
     ) -> Outcome {
         let Item { held_priority, flags, .. } = self.keys[slot];
-        let delay = match (again, &key) {
-            (Again::Limited, Some(key)) => self.fail_slot(slot, key, time.now),
-            (Again::After(delay), _) => delay,
-            (Again::Limited, None) => Duration::ZERO,
+        let delay = match (mode, &key) {
+            (RequeueMode::Limited, Some(key)) => self.fail_slot(slot, key, time.now),
+            (RequeueMode::After(delay), _) => delay,
+            (RequeueMode::Limited, None) => Duration::ZERO,
         };
         if !open && delay.is_zero() && flags & READY == 0 {
             if flags & WAITS != 0 {
@@ -283,11 +283,11 @@ impl<K: Key> State<K> {
             self.kept.extend(key.take());
             return Outcome::unchanged(delay, Added::Kept);
         }
-        let mut outcome = self.place(slot, held_priority, delay, time);
+        let mut outcome = self.schedule(slot, held_priority, delay, time);
         outcome.limited.added = match outcome.limited.added {
             Added::Rerun => Added::Queued,
             Added::Waiting if !open => Added::Kept,
-            // It was to be in the answer anyway.
+            // The drain would have returned it anyway.
             Added::Coalesced if !open && flags & WAITS != 0 => Added::Kept,
             added => added,
         };
@@ -302,7 +302,7 @@ impl<K: Key> State<K> {
         Outcome::unchanged(Duration::ZERO, Added::Refused)
     }
 
-    /// Counts a failure of a held key, and asks the limiter, unless the queue is shut down.
+    /// Counts a failure of a held key and calls the limiter, unless the queue is shut down.
     pub(super) fn fail(&mut self, hash: u32, key: &K, now: Moment) -> Duration {
         match self.keys.find(hash, key) {
             Some(slot) if self.ending.stop() != Stop::Down => self.fail_slot(slot, key, now),
@@ -310,7 +310,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// In this order: a limiter that panics has not kept the failure from being counted.
+    /// The count comes first, so that it also happens if the limiter panics.
     fn fail_slot(&mut self, slot: u32, key: &K, now: Moment) -> Duration {
         let failures = self.keys[slot].failures;
         self.count_failure(slot, now);
@@ -332,10 +332,10 @@ impl<K: Key> State<K> {
         self.counts = true;
     }
 
-    /// Lets the key in `slot` run after `delay`: a higher priority and a sooner time win
-    /// over those it has.
+    /// Schedules the key in `slot` after `delay`. A higher priority and an earlier time replace
+    /// those that it has.
     #[inline]
-    fn place(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
+    fn schedule(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
         self.retries += u64::from(!delay.is_zero());
         let due = time.now.saturating_add(delay);
         let item = &self.keys[slot];
@@ -384,23 +384,23 @@ impl<K: Key> State<K> {
         (item.priority, item.number) = (priority, self.numbered);
     }
 
-    /// A raised key goes last among those of its new priority.
+    /// A raised key goes behind the other keys of its new priority.
     fn raise(&mut self, slot: u32, priority: i32) {
         let in_line = self.keys[slot].flags == READY;
         if in_line {
-            self.line.remove(self.place_of(slot));
+            self.ready_list.remove(self.ready_entry(slot));
         }
         self.set_priority(slot, priority);
         if in_line {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
     }
 
     #[inline]
-    fn place_of(&self, slot: u32) -> Place {
+    fn ready_entry(&self, slot: u32) -> ReadyEntry {
         let item = &self.keys[slot];
         let Item { priority, number, .. } = *item;
-        Place { priority, since: item.time(), number, slot }
+        ReadyEntry { priority, since: item.time(), number, slot }
     }
 
     #[inline]
@@ -410,7 +410,7 @@ impl<K: Key> State<K> {
         item.flags = (item.flags & !WAITS) | READY;
         self.ready += 1;
         if self.keys[slot].flags == READY {
-            self.line.insert(self.place_of(slot));
+            self.ready_list.insert(self.ready_entry(slot));
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.added(slot, time.stamp);
@@ -426,7 +426,7 @@ impl<K: Key> State<K> {
         self.armed
     }
 
-    /// Makes ready up to `max` of the keys that are due. Answers how many there were.
+    /// Makes up to `max` due keys ready. Returns how many.
     pub(super) fn fire(&mut self, max: usize, time: Time) -> usize {
         if !self.ending.is_open() {
             return 0;
@@ -434,8 +434,8 @@ impl<K: Key> State<K> {
         let now = time.now.as_nanos();
         let due = std::iter::from_fn(|| self.wheel.pop(&mut self.keys, now));
         let mut due: Vec<u32> = due.take(max).collect();
-        // As controller-runtime has it. The wheel knows who was put off first, and not
-        // who was added first.
+        // Like controller-runtime. The wheel knows which key was delayed first, not which was
+        // added first.
         let keys = &self.keys;
         due.sort_by_key(|&slot| {
             (keys[slot].time(), -i64::from(keys[slot].priority), keys[slot].number)
@@ -451,7 +451,7 @@ impl<K: Key> State<K> {
         due.len()
     }
 
-    /// When the clock should come back, now that it has come.
+    /// Returns the time for which to arm the clock next, after it fired.
     pub(super) fn rearm(&mut self, now: Moment) -> Option<Moment> {
         self.armed = match self.ending.is_open() {
             true => self.wheel.next_wake(&mut self.keys, now.as_nanos()).map(Moment::from_nanos),
@@ -460,7 +460,7 @@ impl<K: Key> State<K> {
         self.armed
     }
 
-    /// When the next key falls due.
+    /// Returns when the next key falls due.
     pub(super) fn next_due(&mut self) -> Option<Moment> {
         if !self.ending.is_open() {
             return None;
@@ -468,7 +468,8 @@ impl<K: Key> State<K> {
         self.wheel.next_due(&mut self.keys).map(Moment::from_nanos)
     }
 
-    /// The slot that `token` names. A token that names no hold is stale or forged.
+    /// Returns the slot that `token` identifies. A token that identifies no hold is stale or
+    /// forged.
     #[inline]
     fn held_slot(&self, token: u64) -> Option<u32> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
@@ -476,15 +477,15 @@ impl<K: Key> State<K> {
         (item.is(HELD) && item.hold == hold).then_some(slot)
     }
 
-    /// A key that is neither to run nor held, and has not failed, has no reason to be here.
+    /// Removes and returns a key that is neither to run nor held, and has not failed.
     #[inline]
     fn remove_idle(&mut self, slot: u32) -> Option<K> {
         let item = &self.keys[slot];
         if item.flags == 0 && item.failures == 0 { self.keys.remove(slot) } else { None }
     }
 
-    /// Answers the keys that no longer wait, to be dropped once the lock is released.
-    /// Those that a drain will answer stay.
+    /// Returns the keys that no longer wait, to be dropped once the lock is released. Keys that
+    /// a drain will return stay.
     pub(super) fn stop_waiting(&mut self, mode: StopMode) -> Vec<K> {
         if mode == StopMode::WorkOff || !self.ending.is_open() {
             return Vec::new();
@@ -502,33 +503,34 @@ impl<K: Key> State<K> {
         stopped.collect()
     }
 
-    /// Takes out what nobody was handed, and what waits. What is held stays, but runs no
-    /// more. Answers also keys to be dropped once the lock is released.
+    /// Removes ready and waiting keys. Held keys stay but do not run again. Also returns keys
+    /// to be dropped once the lock is released.
     pub(super) fn take_remaining(&mut self, now: Moment) -> (Remains<K>, Vec<K>) {
-        // Cloned before anything changes: that may panic.
+        // Cloning may panic, so it happens before anything changes.
         let with = |flags| {
             let keys = self.keys.iter().filter(move |(.., item)| item.flags & flags == flags);
             keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
         };
         let (held, reruns) = (with(HELD), with(HELD | READY));
-        let line = self.line.slots().into_iter().filter_map(|slot| self.keys.key(slot));
-        let mut ready: Vec<K> = line.cloned().collect();
+        let ready = self.ready_list.slots().into_iter().filter_map(|slot| self.keys.key(slot));
+        let mut ready: Vec<K> = ready.cloned().collect();
         let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
         ready.append(&mut self.kept);
         ready.extend(reruns);
         self.wheel = Wheel::default();
-        self.line.clear();
+        self.ready_list.clear();
         self.ready = 0;
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
-        let gone = slots.into_iter().filter_map(|slot| {
+        let removed = slots.into_iter().filter_map(|slot| {
             self.keys[slot].flags &= HELD;
             self.remove_idle(slot)
         });
-        let gone = gone.collect();
-        (Remains { ready, waiting, held }, gone)
+        let removed = removed.collect();
+        (Remains { ready, waiting, held }, removed)
     }
 
-    /// Ends the wait of `key`, or takes it out of the line; a held one will not run again.
+    /// Ends the wait of `key`, or removes it from the ready list. A held key no longer runs
+    /// again.
     pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
     where
         K: Borrow<B>,
@@ -547,14 +549,14 @@ impl<K: Key> State<K> {
             (cancelled.ready, cancelled.rerun) = (flags == READY, flags != READY);
             self.ready -= 1;
             if flags == READY {
-                self.line.remove(self.place_of(slot));
+                self.ready_list.remove(self.ready_entry(slot));
             }
         }
         self.keys[slot].flags &= HELD;
         (cancelled, self.remove_idle(slot))
     }
 
-    /// Forgets how often `key` has failed.
+    /// Resets the failures of `key`.
     pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
     where
         K: Borrow<B>,
@@ -572,12 +574,12 @@ impl<K: Key> State<K> {
         self.remove_idle(slot)
     }
 
-    /// Whether there is anything to forget as time goes by.
+    /// Whether failures expire with time.
     pub(super) fn forgets_by_time(&self) -> bool {
         self.stalest.is_some()
     }
 
-    /// Forgets what is too old or too much, and adds keys to be dropped to `dropped`.
+    /// Forgets failures that are too old or too many. Appends removed keys to `dropped`.
     #[inline]
     pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
@@ -585,7 +587,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Checks everything that the fields promise.
+    /// Checks all invariants.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.keys.check();
@@ -593,9 +595,9 @@ impl<K: Key> State<K> {
         let count = |flag| self.keys.iter().filter(|(.., item)| item.is(flag)).count();
         assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
         assert_eq!(count(WAITS), self.wheel.len());
-        let mut in_line = self.line.slots();
-        assert_eq!(in_line.len(), self.line.len());
-        assert_eq!(in_line.first().copied(), self.line.first());
+        let mut in_line = self.ready_list.slots();
+        assert_eq!(in_line.len(), self.ready_list.len());
+        assert_eq!(in_line.first().copied(), self.ready_list.first());
         in_line.sort_unstable();
         let ready = self.keys.iter().filter(|(.., item)| item.flags == READY);
         assert_eq!(in_line, ready.map(|(slot, ..)| slot).collect::<Vec<_>>());
@@ -611,14 +613,14 @@ impl<K: Key> State<K> {
     }
 }
 
-/// How a holder wants to see its key again.
+/// When a key that its holder requeues runs again.
 #[derive(Clone, Copy)]
-pub(super) enum Again {
+pub(super) enum RequeueMode {
     After(Duration),
     Limited,
 }
 
-/// What an add waits for: the shorter, where both were asked for.
+/// Returns the delay of an add: the shorter one if both are given.
 #[inline]
 fn shorter(after: Option<Duration>, limit: Option<Duration>) -> Duration {
     match (after, limit) {

@@ -1,4 +1,4 @@
-//! What the priority queue answers about its keys.
+//! What the priority queue reports about its keys.
 
 use super::state::{HELD, READY, State, Time, WAITS};
 use crate::clock::Moment;
@@ -31,7 +31,7 @@ impl<K: Key> State<K> {
 
     pub(super) fn snapshot(&self, time: Time) -> Snapshot<K> {
         let recorder = self.recorder.as_ref();
-        let ready = self.line.slots().into_iter().filter_map(|slot| {
+        let ready = self.ready_list.slots().into_iter().filter_map(|slot| {
             Some(ReadyKey {
                 key: self.keys.key(slot)?.clone(),
                 added_for: recorder.map(|recorder| recorder.since_added(slot, time.stamp)),
@@ -52,7 +52,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Soonest first.
+    /// Returns the waiting keys, earliest first.
     pub(super) fn waiting_keys(&self, now: Moment) -> Vec<WaitingKey<K>> {
         let waiting = self.keys.iter().filter(|(.., item)| item.is(WAITS));
         let mut waiting: Vec<_> = waiting.collect();
@@ -65,7 +65,7 @@ impl<K: Key> State<K> {
         waiting.collect()
     }
 
-    /// `None`: the queue has no name.
+    /// Returns `None` if the queue has no name.
     pub(super) fn metrics(&self, stamp: Moment) -> Option<QueueMetrics> {
         let recorder = self.recorder.as_ref()?;
         let mut metrics = recorder.counts();

@@ -1,29 +1,30 @@
-//! Random operations on the queue and on a naive one, compared after each step.
+//! Runs random operations on the queue and on a simple model, and compares both after each
+//! step.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The contract, by linear search.
+/// The contract of the queue, implemented by linear search.
 #[derive(Default)]
-struct Naive {
+struct QueueModel {
     ready: Vec<u8>,
-    /// With whether it runs again.
+    /// Each key, and whether it runs again.
     held: Vec<(u8, bool)>,
     kept: Vec<u8>,
-    stop: Naively,
+    stop: ModelStop,
 }
 
 #[derive(Default, PartialEq, Clone, Copy)]
-enum Naively {
+enum ModelStop {
     #[default]
     Open,
     WorkingOff,
     Down,
 }
 
-impl Naive {
+impl QueueModel {
     fn add(&mut self, key: u8) -> Added {
-        if self.stop != Naively::Open {
+        if self.stop != ModelStop::Open {
             return Added::Refused;
         }
         if self.ready.contains(&key) {
@@ -44,7 +45,7 @@ impl Naive {
 
     fn get(&mut self) -> Poll<Option<u8>> {
         if self.ready.is_empty() {
-            let over = self.stop == Naively::Down;
+            let over = self.stop == ModelStop::Down;
             return if over { Poll::Ready(None) } else { Poll::Pending };
         }
         let key = self.ready.remove(0);
@@ -63,13 +64,13 @@ impl Naive {
     fn requeue(&mut self, index: usize) -> Added {
         let (key, rerun) = self.held[index];
         let added = match self.stop {
-            Naively::Down => Added::Refused,
+            ModelStop::Down => Added::Refused,
             _ if rerun => Added::Coalesced,
-            Naively::Open => {
+            ModelStop::Open => {
                 self.held[index].1 = true;
                 Added::Queued
             }
-            Naively::WorkingOff => {
+            ModelStop::WorkingOff => {
                 self.kept.push(key);
                 Added::Kept
             }
@@ -92,8 +93,8 @@ impl Naive {
     }
 
     fn settle(&mut self) {
-        if self.stop == Naively::WorkingOff && self.ready.is_empty() && self.held.is_empty() {
-            self.stop = Naively::Down;
+        if self.stop == ModelStop::WorkingOff && self.ready.is_empty() && self.held.is_empty() {
+            self.stop = ModelStop::Down;
         }
     }
 
@@ -125,7 +126,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // More keys than the order lets go of at once, so that it is tidied up too.
+    // More keys than the order frees at a time, so that it is compacted too.
     let key = 0..100u8;
     let mode = prop_oneof![Just(StopMode::Now), Just(StopMode::WithDrain), Just(StopMode::WorkOff)];
     prop_oneof![
@@ -141,7 +142,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// First in, first out, by an order that is not ours.
+/// First in, first out, as a custom order.
 #[derive(Default)]
 struct GivenFifo(VecDeque<crate::order::Slot>);
 
@@ -157,9 +158,9 @@ impl<K> Order<K> for GivenFifo {
     }
 }
 
-/// Keeps what was taken, and answers its key.
-fn note(held: &mut Vec<Taken<u8>>, answer: Poll<Option<Taken<u8>>>) -> Poll<Option<u8>> {
-    answer.map(|taken| {
+/// Stores the taken key and returns a copy of the key.
+fn hold(held: &mut Vec<Taken<u8>>, polled: Poll<Option<Taken<u8>>>) -> Poll<Option<u8>> {
+    polled.map(|taken| {
         let key = taken.as_ref().map(|taken| taken.key);
         held.extend(taken);
         key
@@ -167,81 +168,81 @@ fn note(held: &mut Vec<Taken<u8>>, answer: Poll<Option<Taken<u8>>>) -> Poll<Opti
 }
 
 fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
-    let mut naive = Naive::default();
-    // As the naive queue holds them: oldest first.
+    let mut model = QueueModel::default();
+    // In the order of the model: oldest first.
     let mut held: Vec<Taken<u8>> = Vec::new();
     for op in ops {
         let index = |n: usize| (!held.is_empty()).then(|| n % held.len());
         match op {
-            Op::Add(key) => assert_eq!(queue.add(key), naive.add(key)),
+            Op::Add(key) => assert_eq!(queue.add(key), model.add(key)),
             Op::Get => {
-                let answer = queue.poll_take(&mut Waiter::for_task(), None);
-                assert_eq!(note(&mut held, answer), naive.get());
+                let polled = queue.poll_take(&mut Waiter::for_task(), None);
+                assert_eq!(hold(&mut held, polled), model.get());
             }
             Op::GetMany(max) => {
                 let before = held.len();
                 queue.take_ready(max, &mut held);
                 for taken in &held[before..] {
-                    assert_eq!(naive.get(), Poll::Ready(Some(taken.key)));
+                    assert_eq!(model.get(), Poll::Ready(Some(taken.key)));
                 }
-                assert!(held.len() - before == max || naive.ready.is_empty());
+                assert!(held.len() - before == max || model.ready.is_empty());
             }
             Op::Done(n) => {
                 if let Some(index) = index(n) {
                     queue.done(held.remove(index).token);
-                    naive.done(index);
+                    model.done(index);
                 }
             }
             Op::Next(n) => {
                 if let Some(index) = index(n) {
                     let next = queue.next_now(held.remove(index).token, |taken| taken);
-                    naive.done(index);
-                    let theirs = match naive.get() {
+                    model.done(index);
+                    let theirs = match model.get() {
                         Poll::Ready(key) => key,
                         Poll::Pending => None,
                     };
-                    assert_eq!(note(&mut held, Poll::Ready(next)), Poll::Ready(theirs));
+                    assert_eq!(hold(&mut held, Poll::Ready(next)), Poll::Ready(theirs));
                 }
             }
             Op::Requeue(n) => {
                 if let Some(index) = index(n) {
-                    assert_eq!(queue.requeue(held.remove(index)), naive.requeue(index));
+                    assert_eq!(queue.requeue(held.remove(index)), model.requeue(index));
                 }
             }
-            Op::Cancel(key) => assert_eq!(queue.cancel(&key), naive.cancel(key)),
+            Op::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key)),
             Op::ShutDown(mode) => {
                 WorkQueue::shut_down(queue, mode);
-                naive.stop = match (mode, naive.stop) {
-                    (StopMode::Now, _) | (StopMode::WithDrain, Naively::Open) => Naively::Down,
-                    (StopMode::WorkOff, Naively::Open) => Naively::WorkingOff,
+                model.stop = match (mode, model.stop) {
+                    (StopMode::Now, _) | (StopMode::WithDrain, ModelStop::Open) => ModelStop::Down,
+                    (StopMode::WorkOff, ModelStop::Open) => ModelStop::WorkingOff,
                     (_, stop) => stop,
                 };
-                naive.settle();
+                model.settle();
             }
             Op::TakeRemaining => {
                 let mut remains = queue.take_remaining();
-                let (mut ready, kept) = naive.take_remaining();
+                let (mut ready, kept) = model.take_remaining();
                 remains.held.sort_unstable();
-                // Re-runs, and all under an order of somebody else's, come as they come.
-                if !ordered || !naive.held.is_empty() {
+                // Re-runs come in any order, and so does everything under a custom order.
+                if !ordered || !model.held.is_empty() {
                     remains.ready.sort_unstable();
                     ready.sort_unstable();
                 }
                 assert_eq!((remains.ready, remains.held), (ready, kept));
-                naive.stop = Naively::Down;
+                model.stop = ModelStop::Down;
             }
         }
         queue.shared.shell.lock().state.check();
-        assert_eq!(queue.len(), naive.ready.len());
-        assert_eq!(queue.shutting_down(), naive.stop != Naively::Open);
+        assert_eq!(queue.len(), model.ready.len());
+        assert_eq!(queue.shutting_down(), model.stop != ModelStop::Open);
         if ordered {
             let ready: Vec<u8> = queue.snapshot().ready.iter().map(|ready| ready.key).collect();
-            assert_eq!(ready, naive.ready);
+            assert_eq!(ready, model.ready);
         }
         let mut statuses = (0..100u8).map(|key| (key, queue.status(&key)));
         assert!(statuses.all(|(key, status)| {
-            let rerun = naive.held.iter().find(|(held, _)| *held == key).map(|&(_, rerun)| rerun);
-            status.ready == naive.ready.contains(&key)
+            let rerun = model.held.iter().find(|(held, _)| *held == key).map(|&(_, rerun)| rerun);
+            status.ready == model.ready.contains(&key)
                 && status.held == rerun.is_some()
                 && status.rerun == rerun.unwrap_or(false)
         }));
@@ -250,12 +251,12 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
 
 proptest! {
     #[test]
-    fn the_queue_does_what_a_naive_one_does(ops in prop::collection::vec(op(), 1..400)) {
+    fn the_queue_behaves_like_the_model(ops in prop::collection::vec(op(), 1..400)) {
         compare(&Queue::new(), ops, true);
     }
 
     #[test]
-    fn so_it_does_under_a_given_order(ops in prop::collection::vec(op(), 1..400)) {
+    fn the_queue_with_a_custom_order_behaves_like_the_model(ops in prop::collection::vec(op(), 1..400)) {
         compare(&Queue::with_order(GivenFifo::default(), Options::new()), ops, false);
     }
 }

@@ -13,44 +13,44 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Can be handed out; stands in the order once.
+/// The key is ready and in the order once.
 const READY: u8 = 1;
-/// Was added while held: becomes ready when the hold ends.
+/// The key was added while held and becomes ready when the hold ends.
 const RERUN: u8 = 2;
-/// Handed out, and not done.
+/// The key was handed out and is not done.
 const HELD: u8 = 4;
-/// Cancelled, and still in the order: without a key, and passed over.
-const GONE: u8 = 8;
+/// The key was cancelled. Its slot is still in the order, without a key, and is skipped.
+const CANCELLED: u8 = 8;
 
-/// Cancelled keys that the order may carry along before it is tidied up, so that
-/// small queues never are.
+/// The number of cancelled slots that the order may contain before it is compacted, so that
+/// small queues are never compacted.
 const GONE_ALLOWED: usize = 32;
 
-/// What is known of a key. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or
-/// `GONE`; nothing in a free slot.
+/// The state of a key. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or `CANCELLED`; no flag in
+/// a free slot.
 #[derive(Clone, Copy)]
 struct Work {
     flags: u8,
-    /// Which hold of this queue it is, where it is held.
+    /// The number of the current hold, if the key is held.
     hold: u32,
 }
 
 pub(super) struct State<K> {
     keys: Keys<K, Work>,
-    /// Invariant: exactly the slots that are `READY` or `GONE`.
+    /// Invariant: exactly the slots that are `READY` or `CANCELLED`.
     order: Ready<K>,
-    /// How many are `READY`.
+    /// The number of `READY` keys.
     ready: usize,
-    /// How many are `HELD`.
+    /// The number of `HELD` keys.
     held: usize,
-    /// How many are `GONE`. Always 0 under an order that was given.
-    gone: usize,
-    /// Holds begun so far; wraps.
+    /// The number of `CANCELLED` slots. Always 0 under a custom order.
+    cancelled_slots: usize,
+    /// The number of holds so far. Wraps around.
     holds: u32,
-    /// Requeued by their holders while the queue was being worked off.
+    /// Keys that their holders requeued during a drain.
     kept: Vec<K>,
     ending: Ending,
-    /// Of a queue with a name.
+    /// Present if the queue has a name.
     recorder: Option<Box<Recorder>>,
 }
 
@@ -79,7 +79,7 @@ impl<K: Key> Rules for State<K> {
         let slot = self.next_slot()?;
         let hold = self.holds.wrapping_add(1);
         let (key, hash, work) = self.keys.entry(slot)?;
-        // A `clone` that panics leaves everything as it was.
+        // If `clone` panics, nothing has changed.
         let key = match &mut self.order {
             Ready::Fifo(slots) => {
                 let key = key.clone();
@@ -117,7 +117,7 @@ impl<K: Key> State<K> {
             order,
             ready: 0,
             held: 0,
-            gone: 0,
+            cancelled_slots: 0,
             holds: 0,
             kept: Vec::new(),
             ending: Ending::new(),
@@ -125,7 +125,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// An order that panics loses the key it was called for, until it is added again.
+    /// If a custom order panics, the key of that call is lost until it is added again.
     #[inline]
     fn make_ready(&mut self, slot: u32) {
         self.keys[slot].flags = 0;
@@ -158,8 +158,8 @@ impl<K: Key> State<K> {
     #[inline(always)]
     fn end_hold(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
-        // A token that names no hold is stale or forged. Obeying it would put a
-        // ready key into the order twice, and two workers would hold it at once.
+        // A token that identifies no hold is stale or forged. Accepting it would put a ready
+        // key into the order twice, and two workers would hold it.
         let flags = match self.keys.get(slot) {
             Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
             _ => return Finished { added: Added::Refused, came_back: false, key: None },
@@ -191,8 +191,8 @@ impl<K: Key> State<K> {
             if !rerun {
                 self.record_add(slot, now);
             }
-            // This runs as a guard is dropped: an order that panics loses the key, and
-            // the panic stays with the panic hook.
+            // This runs while a guard is dropped. If a custom order panics, the key is lost,
+            // and only the panic hook reports the panic.
             drop(guarded(|| self.make_ready(slot)));
             if self.keys[slot].flags == READY {
                 return Finished { added, came_back: true, key: None };
@@ -206,8 +206,8 @@ impl<K: Key> State<K> {
         Finished { added, came_back: false, key }
     }
 
-    /// Adds a key. Answers it back where it was not needed, to be dropped
-    /// once the lock is released.
+    /// Adds a key. If the key was not needed, returns it, to be dropped once the lock is
+    /// released.
     #[inline(always)]
     pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
         if !self.ending.is_open() {
@@ -250,7 +250,7 @@ impl<K: Key> State<K> {
                 Added::Rerun
             }
             flags if flags & RERUN != 0 => Added::Coalesced,
-            // An order panicked when it was to take it.
+            // A custom order panicked in `push`.
             _ => {
                 self.make_ready(slot);
                 Added::Queued
@@ -264,24 +264,24 @@ impl<K: Key> State<K> {
         added
     }
 
-    /// The next ready slot; taken out of the order, if that was given.
+    /// Returns the next ready slot. A custom order removes it; FIFO does not.
     #[inline]
     fn next_slot(&mut self) -> Option<u32> {
         match &mut self.order {
             Ready::Fifo(slots) => {
                 let slot = *slots.front()?;
-                if self.gone > 0 { self.pass_over_gone() } else { Some(slot) }
+                if self.cancelled_slots > 0 { self.skip_cancelled() } else { Some(slot) }
             }
             Ready::Given(order) => {
                 let slot = order.pop()?.0;
-                // An order that is not ours may answer anything.
+                // A custom order may return any slot.
                 (self.keys.get(slot)?.flags == READY).then_some(slot)
             }
         }
     }
 
     #[cold]
-    fn pass_over_gone(&mut self) -> Option<u32> {
+    fn skip_cancelled(&mut self) -> Option<u32> {
         let Ready::Fifo(slots) = &mut self.order else { return None };
         loop {
             let slot = *slots.front()?;
@@ -289,13 +289,13 @@ impl<K: Key> State<K> {
                 return Some(slot);
             }
             slots.pop_front();
-            self.gone -= 1;
+            self.cancelled_slots -= 1;
             self.keys[slot].flags = 0;
             self.keys.release(slot);
         }
     }
 
-    /// Removes a key that is ready, and forgets that a held one was to run again.
+    /// Removes a key that is ready. A held key no longer runs again.
     pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
     where
         K: Borrow<B>,
@@ -307,7 +307,7 @@ impl<K: Key> State<K> {
         };
         let work = &mut self.keys[slot];
         if work.flags == 0 {
-            // An order panicked over it.
+            // A custom order panicked for this key.
             return (cancelled, self.keys.remove(slot));
         }
         if work.flags & READY == 0 {
@@ -317,7 +317,7 @@ impl<K: Key> State<K> {
         }
         cancelled.ready = true;
         let key = self.remove_ready(slot);
-        self.tidy();
+        self.compact();
         (cancelled, key)
     }
 
@@ -325,8 +325,8 @@ impl<K: Key> State<K> {
         self.ready -= 1;
         match &mut self.order {
             Ready::Fifo(_) => {
-                self.keys[slot].flags = GONE;
-                self.gone += 1;
+                self.keys[slot].flags = CANCELLED;
+                self.cancelled_slots += 1;
                 self.keys.detach(slot)
             }
             Ready::Given(order) => {
@@ -339,11 +339,11 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Takes cancelled slots out of the order once they are the most of it: a
-    /// cancel costs O(1) on average, and cancelled keys do not pile up.
-    fn tidy(&mut self) {
+    /// Removes cancelled slots from the order once they are the majority: a cancel costs O(1)
+    /// on average, and cancelled keys do not accumulate.
+    fn compact(&mut self) {
         let Ready::Fifo(slots) = &mut self.order else { return };
-        if self.gone <= GONE_ALLOWED || self.gone <= self.ready {
+        if self.cancelled_slots <= GONE_ALLOWED || self.cancelled_slots <= self.ready {
             return;
         }
         let keys = &mut self.keys;
@@ -355,7 +355,7 @@ impl<K: Key> State<K> {
             }
             live
         });
-        self.gone = 0;
+        self.cancelled_slots = 0;
     }
 
     pub(super) fn status<B>(&self, hash: u32, key: &B) -> KeyStatus
@@ -390,7 +390,7 @@ impl<K: Key> State<K> {
         Snapshot { ready: ready.collect(), waiting: Vec::new(), held: held.collect() }
     }
 
-    /// `None`: the queue has no name.
+    /// Returns `None` if the queue has no name.
     pub(super) fn metrics(&self, now: Moment) -> Option<QueueMetrics> {
         let recorder = self.recorder.as_ref()?;
         let mut metrics = recorder.counts();
@@ -411,7 +411,7 @@ impl<K: Key> State<K> {
         Some(metrics)
     }
 
-    /// In order where that is known.
+    /// Returns the ready slots, in order unless the order is a custom one.
     fn ready_slots(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         match &self.order {
             Ready::Fifo(slots) => {
@@ -424,7 +424,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// The keys that are held, and again those of them that are to run again.
+    /// Returns the held keys, and those of them that run again.
     pub(super) fn held_keys(&self) -> (Vec<K>, Vec<K>) {
         let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
         let held: Vec<(&K, &Work)> = held.map(|(_, key, work)| (key, work)).collect();
@@ -433,12 +433,12 @@ impl<K: Key> State<K> {
         (held.into_iter().map(|(key, _)| key.clone()).collect(), reruns)
     }
 
-    /// Takes out what nobody was handed. What is held stays, but runs no more.
+    /// Removes and returns the ready keys. Held keys stay but do not run again.
     pub(super) fn take_ready(&mut self) -> Vec<K> {
         let slots: Vec<u32> = self.ready_slots().collect();
         let mut ready: Vec<K> =
             slots.into_iter().filter_map(|slot| self.remove_ready(slot)).collect();
-        self.tidy();
+        self.compact();
         ready.append(&mut self.kept);
         let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
         for slot in slots {
@@ -447,7 +447,7 @@ impl<K: Key> State<K> {
         ready
     }
 
-    /// Checks everything that the fields promise.
+    /// Checks all invariants.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.keys.check();
@@ -461,11 +461,11 @@ impl<K: Key> State<K> {
             ready.sort_unstable();
             ready.dedup();
             assert_eq!(ready.len(), slots.len(), "a slot is in the order once");
-            let (live, gone): (Vec<u32>, Vec<u32>) =
+            let (live, cancelled_slots): (Vec<u32>, Vec<u32>) =
                 ready.into_iter().partition(|&slot| self.keys.key(slot).is_some());
             assert!(live.iter().all(|&slot| self.keys[slot].flags == READY));
-            assert!(gone.iter().all(|&slot| self.keys[slot].flags == GONE));
-            assert_eq!((live.len(), gone.len()), (self.ready, self.gone));
+            assert!(cancelled_slots.iter().all(|&slot| self.keys[slot].flags == CANCELLED));
+            assert_eq!((live.len(), cancelled_slots.len()), (self.ready, self.cancelled_slots));
         }
     }
 }

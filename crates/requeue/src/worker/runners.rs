@@ -14,7 +14,7 @@ use crate::metrics::WorkerRecorder;
 use crate::shell::wake_all;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::waiters::{Line, Notice, Waiter, Waiters};
+use crate::waiters::{Notice, Waiter, WaiterKind, Waiters};
 use crate::worker::running::RunningKey;
 use std::io;
 use std::mem;
@@ -68,7 +68,7 @@ struct Current<K> {
 impl<K> Runners<K> {
     /// Nobody yet.
     pub(super) fn new(clock: Clock, recorder: Option<&Arc<WorkerRecorder>>) -> Arc<Self> {
-        let joins = Waiters::new(Line::WorkOffs);
+        let joins = Waiters::new(WaiterKind::WorkOffs);
         let roster = Mutex::new(Roster { slots: Vec::new(), runners: 0, closed: false, joins });
         let recorder = recorder.map_or_else(Weak::new, Arc::downgrade);
         Arc::new(Runners { clock, wanted: AtomicUsize::new(0), roster, recorder })

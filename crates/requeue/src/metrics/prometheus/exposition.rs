@@ -1,5 +1,5 @@
-//! The text that Prometheus is answered, compared with what Kubernetes' own code declares,
-//! and with what our documents say.
+//! Compares the exported text with the declarations in Kubernetes' own code and with our
+//! documents.
 
 use super::super::Metrics;
 use super::super::worker::{RunEnd, RunResult};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-/// What is known of a metric from outside: its type, its labels without `le`, and its bounds.
+/// The declaration of a metric: its type, its labels without `le`, and its bounds.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Declared {
     kind: String,
@@ -101,7 +101,7 @@ fn names_types_labels_and_bounds_are_those_of_kubernetes() {
 }
 
 #[test]
-fn what_kubernetes_components_report_is_reported_too() {
+fn every_metric_of_kubernetes_components_is_exported() {
     let exposed = parse(&exposition());
     for &(name, kind) in COMPONENT_BASE {
         let metric = &exposed[name];
@@ -133,14 +133,17 @@ fn every_run_of_a_worker_is_in_the_text() {
 }
 
 #[test]
-fn the_dashboard_asks_for_all_that_is_exposed_and_for_nothing_else() {
+fn the_dashboard_queries_exactly_the_exported_metrics() {
     let text = exposition();
     let samples: BTreeSet<&str> = text.lines().filter_map(|line| line.split('{').next()).collect();
     let dashboard = document("docs/grafana/requeue.json");
-    let asked = metric_names(&dashboard);
-    assert_eq!(asked.difference(&samples).collect::<Vec<_>>(), Vec::<&&str>::new());
+    let queried = metric_names(&dashboard);
+    assert_eq!(queried.difference(&samples).collect::<Vec<_>>(), Vec::<&&str>::new());
     for name in parse(&text).keys() {
-        assert!(asked.iter().any(|asked| asked.trim_end_matches("_bucket") == name), "{name}");
+        assert!(
+            queried.iter().any(|queried| queried.trim_end_matches("_bucket") == name),
+            "{name}"
+        );
     }
 }
 

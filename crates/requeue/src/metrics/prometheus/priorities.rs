@@ -2,36 +2,37 @@ use super::super::QueueMetrics;
 use super::table::Queue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Priorities that are shown apart, per queue: a series each, for as long as Prometheus
-/// keeps data. controller-runtime's limit.
+/// The number of priorities per queue that get a series of their own, which Prometheus keeps as
+/// long as its data. This is controller-runtime's limit.
 const MAX_PRIORITIES: usize = 25;
 
-/// What controller-runtime puts in the place of a priority where there are too many.
+/// controller-runtime's label value in place of a priority if there are too many.
 const TOO_MANY: &str = "exceeded_cardinality_limit";
 
-/// The priorities that were seen, by queue. One whose last key has left goes on being
-/// shown, at 0: a gauge that comes and goes cannot be told from one that is not scraped.
+/// The priorities seen so far, by queue. A priority without keys is still exported, with the
+/// value 0: a gauge that disappears looks like one that was not scraped.
 #[derive(Default)]
 pub(super) struct Priorities {
     seen: BTreeMap<String, BTreeSet<i32>>,
 }
 
 impl Priorities {
-    /// What is to be shown of all queues that report. Others are forgotten.
+    /// Returns the depths to export for all queues that report. Other queues are forgotten.
     pub(super) fn show(&mut self, reports: Vec<QueueMetrics>) -> Vec<Queue> {
         self.seen.retain(|name, _| reports.iter().any(|report| report.name == *name));
         let queue = |report| Queue { depths: self.depths(&report), report };
         reports.into_iter().map(queue).collect()
     }
 
-    /// The depth by priority; under no priority where the queue has none.
+    /// Returns the depth by priority, or one depth without a priority if the queue has none.
     fn depths(&mut self, report: &QueueMetrics) -> Vec<(String, u64)> {
         let now: BTreeMap<i32, u64> = report.depth_by_priority.iter().copied().collect();
         if now.is_empty() && !self.seen.contains_key(&report.name) {
             return vec![(String::new(), report.depth)];
         }
         let seen = self.seen.entry(report.name.clone()).or_default();
-        // Those that are too many are not told apart: one more than the limit tells so.
+        // Beyond the limit, priorities are not distinguished. One more than the limit is enough
+        // to know.
         let room = (MAX_PRIORITIES + 1).saturating_sub(seen.len());
         let new: Vec<i32> = now.keys().copied().filter(|p| !seen.contains(p)).take(room).collect();
         seen.extend(new);

@@ -1,7 +1,7 @@
-//! Every metric: its name, what it means, and where it is read.
+//! All metrics: name, help text and how to read the value.
 //!
-//! Names are facts of controller-runtime 0.25: `pkg/internal/metrics/workqueue.go` and
-//! `pkg/internal/controller/metrics/metrics.go`. Those that begin with `requeue_` are ours.
+//! The names come from controller-runtime 0.25: `pkg/internal/metrics/workqueue.go` and
+//! `pkg/internal/controller/metrics/metrics.go`. Those that begin with `requeue_` are our own.
 
 use super::super::{Histogram, QueueMetrics, WorkerMetrics};
 
@@ -11,7 +11,8 @@ pub(super) struct Row<R> {
     pub(super) read: Read<R>,
 }
 
-/// How a metric is read from a report; some are several, told apart by a label.
+/// How to read a metric from a report. Some metrics have several values, distinguished by a
+/// label.
 pub(super) enum Read<R> {
     Counter(fn(&R) -> u64),
     Gauge(fn(&R) -> f64),
@@ -20,7 +21,7 @@ pub(super) enum Read<R> {
     Gauges(&'static str, fn(&R) -> Vec<(String, u64)>),
 }
 
-/// What a queue reported, and its depth by priority, as it is to be shown.
+/// The metrics of a queue, and its depth by priority as exported.
 pub(super) struct Queue {
     pub(super) report: QueueMetrics,
     pub(super) depths: Vec<(String, u64)>,
@@ -33,7 +34,7 @@ const fn row<R>(name: &'static str, help: &'static str, read: Read<R>) -> Row<R>
 pub(super) const QUEUES: [Row<Queue>; 12] = [
     row(
         "workqueue_depth",
-        "Keys that need work: ready, or added while held",
+        "Keys that need work: ready keys, and held keys that were added again",
         Read::Gauges("priority", |queue| queue.depths.clone()),
     ),
     row(
@@ -43,22 +44,22 @@ pub(super) const QUEUES: [Row<Queue>; 12] = [
     ),
     row(
         "workqueue_queue_duration_seconds",
-        "How long keys waited from their add until a worker took them",
+        "Time from the add of a key until a worker took it",
         Read::Histogram(|queue| &queue.report.queue_duration),
     ),
     row(
         "workqueue_work_duration_seconds",
-        "How long workers held keys",
+        "Time for which workers held keys",
         Read::Histogram(|queue| &queue.report.work_duration),
     ),
     row(
         "workqueue_unfinished_work_seconds",
-        "How long the keys held now have been held, added up",
+        "Sum of the times for which the keys held now have been held",
         Read::Gauge(|queue| queue.report.unfinished_work.as_secs_f64()),
     ),
     row(
         "workqueue_longest_running_processor_seconds",
-        "How long the key held longest has been held",
+        "Time for which the key that has been held longest has been held",
         Read::Gauge(|queue| queue.report.longest_running.as_secs_f64()),
     ),
     row(
@@ -68,27 +69,27 @@ pub(super) const QUEUES: [Row<Queue>; 12] = [
     ),
     row(
         "requeue_waiting_keys",
-        "Keys that wait for their time",
+        "Keys that wait for their due time",
         Read::Gauge(|queue| queue.report.waiting as f64),
     ),
     row(
         "requeue_oldest_ready_seconds",
-        "How long ago the key was added that has been ready for longest",
+        "Time since the add of the key that has been ready longest",
         Read::Gauge(|queue| queue.report.oldest_ready.unwrap_or_default().as_secs_f64()),
     ),
     row(
         "requeue_coalesced_adds_total",
-        "Adds that changed nothing: the key was ready, or to run again, already",
+        "Adds that changed nothing because the key was already ready or already to run again",
         Read::Counter(|queue| queue.report.coalesced),
     ),
     row(
         "requeue_dropped_total",
-        "Adds refused by a queue that stops, and waiting keys that its shutdown dropped",
+        "Adds refused because of a shutdown or drain, and waiting keys dropped by a shutdown",
         Read::Counter(|queue| queue.report.dropped),
     ),
     row(
         "requeue_lateness_seconds",
-        "How long after their time delayed keys became ready",
+        "Time from the due time of a delayed key until it became ready",
         Read::Histogram(|queue| &queue.report.lateness),
     ),
 ];
@@ -109,12 +110,12 @@ pub(super) const WORKERS: [Row<WorkerMetrics>; 8] = [
     ),
     row(
         "controller_runtime_reconcile_errors_total",
-        "Runs that failed, also by a panic or a timeout",
+        "Runs that failed, including panics and timeouts",
         Read::Counter(|worker| worker.error),
     ),
     row(
         "controller_runtime_terminal_reconcile_errors_total",
-        "Keys that failed for good, and are not tried again",
+        "Keys that failed permanently and are not retried",
         Read::Counter(|worker| worker.given_up),
     ),
     row(
@@ -124,22 +125,22 @@ pub(super) const WORKERS: [Row<WorkerMetrics>; 8] = [
     ),
     row(
         "controller_runtime_reconcile_timeouts_total",
-        "Runs that took longer than they may",
+        "Runs that exceeded their timeout",
         Read::Counter(|worker| worker.timeouts),
     ),
     row(
         "controller_runtime_reconcile_time_seconds",
-        "How long runs took",
+        "Duration of runs",
         Read::Histogram(|worker| &worker.run_duration),
     ),
     row(
         "controller_runtime_max_concurrent_reconciles",
-        "How many runs there may be at once",
+        "Maximum number of concurrent runs",
         Read::Gauge(|worker| worker.concurrency as f64),
     ),
     row(
         "controller_runtime_active_workers",
-        "Runs under way",
+        "Runs in progress",
         Read::Gauge(|worker| worker.active as f64),
     ),
 ];

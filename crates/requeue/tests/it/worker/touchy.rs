@@ -1,0 +1,285 @@
+//! Keys that panic where they are cloned, compared or dropped: none is lost, and no runner.
+
+use super::executor::Executor;
+use super::{MINUTE, SECOND, lock};
+use requeue::limiter::ExponentialFailure;
+use requeue::worker::{Next, Outcome, Running, Worker};
+use requeue::{ManualClock, Options, RateLimitingQueue};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Fine,
+    Panics,
+}
+use Step::{Fine, Panics};
+
+/// Where a key panics.
+#[derive(Default)]
+struct Traps {
+    /// Its next clones; after those all are fine.
+    clones: Mutex<VecDeque<Step>>,
+    on_clone: AtomicBool,
+    on_eq: AtomicBool,
+    on_drop: AtomicBool,
+}
+
+struct Touchy(&'static str, Arc<Traps>);
+
+impl Clone for Touchy {
+    fn clone(&self) -> Self {
+        let step = lock(&self.1.clones).pop_front();
+        assert!(step != Some(Panics) && !self.1.on_clone.load(SeqCst), "clone");
+        Touchy(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        0.hash(state); // all alike, so that they are compared
+    }
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!self.1.on_eq.load(SeqCst) && !other.1.on_eq.load(SeqCst), "eq");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        assert!(!self.1.on_drop.swap(false, SeqCst), "drop");
+    }
+}
+
+fn touchy(name: &'static str) -> (Touchy, Arc<Traps>) {
+    let traps = Arc::new(Traps::default());
+    (Touchy(name, Arc::clone(&traps)), traps)
+}
+
+fn good(name: &'static str) -> Touchy {
+    touchy(name).0
+}
+
+type Failures = Arc<Mutex<Vec<(&'static str, u32, String, Next)>>>;
+
+struct Fixture {
+    queue: RateLimitingQueue<Touchy>,
+    clock: ManualClock,
+    executor: Executor,
+    running: Running<Touchy>,
+    runs: Arc<Mutex<Vec<(&'static str, u32)>>>,
+    failures: Failures,
+    dead: Failures,
+}
+
+/// A worker with two runners, of which every run answers `outcome`.
+fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
+    let (clock, executor) = (ManualClock::new(), Executor::default());
+    let backoff = ExponentialFailure::new(SECOND, MINUTE);
+    let queue = RateLimitingQueue::with(backoff, options.clock(&clock));
+    let (runs, failures, dead) = (Arc::default(), Failures::default(), Failures::default());
+    let note = |failures: &Failures| {
+        let failures = Arc::clone(failures);
+        move |failed: &requeue::worker::Failed<'_, Touchy>| {
+            let failure = (failed.key.0, failed.attempt, failed.cause.to_string(), failed.next);
+            lock(&failures).push(failure);
+        }
+    };
+    let worker = Worker::new(&queue).concurrency(2).max_attempts(max_attempts);
+    let worker = worker.on_failure(note(&failures)).on_dead(note(&dead));
+    let their_runs: Arc<Mutex<Vec<_>>> = Arc::clone(&runs);
+    let running = worker.spawn_with(executor.spawner(), move |run| {
+        lock(&their_runs).push((run.key.0, run.attempt));
+        std::future::ready(Ok(outcome.clone()))
+    });
+    Fixture { queue, clock, executor, running, runs, failures, dead }
+}
+
+impl Fixture {
+    /// Runs until nothing more happens, with all runners alive.
+    fn run(&self) -> Vec<(&'static str, u32)> {
+        self.executor.run();
+        assert_eq!((self.executor.tasks(), self.running.concurrency()), (2, 2));
+        std::mem::take(&mut *lock(&self.runs))
+    }
+}
+
+#[test]
+fn runners_pause_at_a_key_that_cannot_be_taken_and_go_on_when_it_can() {
+    let worker = worker(Options::new(), 9, Outcome::Done);
+    worker.executor.run(); // both wait
+    let (bad, traps) = touchy("bad");
+    worker.queue.add(bad);
+    worker.queue.add(good("good"));
+    traps.on_clone.store(true, SeqCst);
+    for _ in 0..3 {
+        assert_eq!(worker.run(), []); // and does not try for ever
+        assert_eq!(worker.queue.len(), 2);
+        worker.clock.advance(SECOND);
+    }
+    traps.on_clone.store(false, SeqCst);
+    assert_eq!(worker.run(), [("bad", 1), ("good", 1)]);
+}
+
+#[test]
+fn a_key_that_cannot_be_taken_can_be_cancelled() {
+    let worker = worker(Options::new(), 9, Outcome::Done);
+    let (bad, traps) = touchy("bad");
+    worker.queue.add(bad);
+    worker.queue.add(good("good"));
+    traps.on_clone.store(true, SeqCst);
+    assert_eq!(worker.run(), []);
+    assert!(worker.queue.cancel(&good("bad")).ready);
+    worker.clock.advance(SECOND);
+    assert_eq!(worker.run(), [("good", 1)]);
+}
+
+#[test]
+fn a_worker_that_pauses_can_be_shut_down() {
+    let worker = worker(Options::new(), 9, Outcome::Done);
+    let (bad, traps) = touchy("bad");
+    worker.queue.add(bad);
+    traps.on_clone.store(true, SeqCst);
+    assert_eq!(worker.run(), []);
+    let shut_down = worker.running.shut_down(MINUTE);
+    worker.executor.run();
+    assert!(shut_down.wait().is_empty());
+    assert_eq!(worker.queue.len(), 1);
+}
+
+#[test]
+fn a_thread_pauses_too() {
+    let clock = ManualClock::new();
+    let backoff = ExponentialFailure::new(SECOND, MINUTE);
+    let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+    let (bad, traps) = touchy("bad");
+    lock(&traps.clones).extend([Panics, Panics, Fine]);
+    let runs = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&runs);
+    let running = Worker::new(&queue)
+        .spawn_threads(move |_| {
+            count.fetch_add(1, SeqCst);
+            Ok(Outcome::Done)
+        })
+        .unwrap();
+    queue.add(bad);
+    let start = Instant::now();
+    while runs.load(SeqCst) == 0 {
+        assert!(start.elapsed() < MINUTE, "it is not taken again");
+        clock.advance(SECOND);
+        std::thread::yield_now();
+    }
+    assert!(running.shut_down(MINUTE).wait().is_empty());
+}
+
+#[test]
+fn a_key_that_panics_before_its_handler_is_called_has_failed() {
+    let worker = worker(Options::new(), 9, Outcome::Done);
+    let (bad, traps) = touchy("bad");
+    lock(&traps.clones).extend([Fine, Panics]); // it is taken, and listed
+    worker.queue.add(bad);
+    worker.queue.add(good("good"));
+    assert_eq!(worker.run(), [("good", 1)]);
+    let failure = ("bad", 1, "panicked: clone".to_owned(), Next::RetryIn(SECOND));
+    assert_eq!(*lock(&worker.failures), [failure]);
+    worker.clock.advance(SECOND);
+    assert_eq!(worker.run(), [("bad", 2)]);
+}
+
+/// It cannot be told of where it comes back, but its death is told.
+#[test]
+fn a_key_that_always_panics_before_its_handler_is_called_dies() {
+    let worker = worker(Options::new(), 2, Outcome::Done);
+    let (bad, traps) = touchy("bad");
+    // It is taken and not listed; its failure is counted, and it is not told of.
+    lock(&traps.clones).extend([Fine, Panics, Fine, Panics]);
+    // It falls due, is taken, and not listed.
+    lock(&traps.clones).extend([Fine, Fine, Panics]);
+    worker.queue.add(bad);
+    assert_eq!(worker.run(), []);
+    assert_eq!((worker.queue.waiting(), lock(&worker.failures).len()), (1, 0));
+    worker.clock.advance(SECOND);
+    assert_eq!(worker.run(), []);
+    let death = ("bad", 2, "panicked: clone".to_owned(), Next::Dead);
+    assert_eq!(*lock(&worker.dead), [death]);
+    assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 0));
+}
+
+#[test]
+fn a_key_that_cannot_be_put_off_is_ready_again_and_its_runner_pauses() {
+    for options in [Options::new(), Options::new().min_interval(SECOND)] {
+        let worker = worker(options, 9, Outcome::Retry);
+        worker.queue.add_after(good("other"), MINUTE); // to be compared with
+        let (bad, traps) = touchy("bad");
+        worker.queue.add(bad);
+        traps.on_eq.store(true, SeqCst);
+        for _ in 0..3 {
+            assert_eq!(worker.run(), []);
+            assert_eq!((worker.queue.len(), worker.queue.waiting()), (1, 1));
+            worker.clock.advance(SECOND);
+        }
+        traps.on_eq.store(false, SeqCst);
+        assert_eq!(worker.run(), [("bad", 1)]);
+        assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 2));
+    }
+}
+
+#[test]
+fn a_key_that_panics_as_its_attempt_is_cancelled_is_ready_again() {
+    let queue = RateLimitingQueue::with(
+        ExponentialFailure::default(),
+        Options::new().clock(ManualClock::new()).min_interval(SECOND),
+    );
+    let executor = Executor::default();
+    let running = Worker::new(&queue)
+        .spawn_with(executor.spawner(), |_| std::future::pending::<Result<(), _>>());
+    queue.add_after(good("other"), MINUTE); // to be compared with
+    let (bad, traps) = touchy("bad");
+    queue.add(bad);
+    executor.run();
+    assert_eq!(running.keys().len(), 1);
+    traps.on_eq.store(true, SeqCst);
+    executor.abort();
+    traps.on_eq.store(false, SeqCst);
+    assert!(queue.status(&good("bad")).ready);
+}
+
+#[test]
+fn a_key_that_panics_as_it_is_dropped_is_not_lost() {
+    let outcomes = [
+        (Outcome::Done, false),
+        (Outcome::give_up(""), false),
+        (Outcome::Retry, true),
+        (Outcome::RequeueAfter(SECOND), true),
+    ];
+    for (outcome, comes_back) in outcomes {
+        let clock = ManualClock::new();
+        let backoff = ExponentialFailure::new(SECOND, MINUTE);
+        let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+        let executor = Executor::default();
+        let (bad, traps) = touchy("bad");
+        let returned = outcome.clone();
+        let _running = Worker::new(&queue).spawn_with(executor.spawner(), move |run| {
+            std::mem::forget(run.key); // the next to be dropped is not the handler's
+            let (traps, outcome) = (Arc::clone(&traps), returned.clone());
+            async move {
+                traps.on_drop.store(true, SeqCst);
+                Ok(outcome)
+            }
+        });
+        queue.add(bad);
+        executor.run();
+        assert_eq!(executor.tasks(), 1, "{outcome:?}");
+        let status = queue.status(&good("bad"));
+        assert_eq!((status.held, status.ready), (false, false));
+        assert_eq!(status.due_in.is_some(), comes_back, "{outcome:?}");
+    }
+}
