@@ -86,14 +86,14 @@ mod options;
 mod progress;
 mod read_ahead;
 mod reply;
+#[cfg(test)]
+#[path = "../tests/it/support/simulated_disk.rs"]
+mod simulated_disk;
 mod space;
 mod state;
 mod store;
 #[cfg_attr(not(test), expect(dead_code, reason = "tests measure what nobody asks"))]
 mod tables;
-#[cfg(test)]
-#[path = "../tests/support/twin.rs"]
-mod twin;
 mod upkeep;
 mod verify;
 mod writer;

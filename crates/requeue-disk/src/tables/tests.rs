@@ -8,7 +8,7 @@ mod model;
 use super::{Batch, Options, Place, Spot, Tables, Version};
 use crate::disk::Disk;
 use crate::manifest;
-use crate::twin::{Op, Twin};
+use crate::simulated_disk::{Op, SimulatedDisk};
 use requeue_testkit::Random;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn small() -> Options {
     }
 }
 
-fn open(disk: &Twin, options: Options) -> Tables {
+fn open(disk: &SimulatedDisk, options: Options) -> Tables {
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), options).unwrap();
     assert_eq!(opened.notes, []);
     tables.clean();
@@ -38,7 +38,7 @@ fn open(disk: &Twin, options: Options) -> Tables {
 }
 
 /// The names of all files, sorted.
-fn names(disk: &Twin) -> Vec<String> {
+fn names(disk: &SimulatedDisk) -> Vec<String> {
     let mut names = disk.names().unwrap();
     names.sort();
     names
@@ -88,7 +88,7 @@ fn with_seeds(count: u64, mut check: impl FnMut(&mut Random)) {
 
 #[test]
 fn a_new_directory_is_empty() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
     assert_eq!((opened.flushed_through, opened.blob.len()), (0, 0));
     assert_eq!(tables.version().find(1, "a").unwrap(), None);
@@ -99,7 +99,7 @@ fn a_new_directory_is_empty() {
 
 #[test]
 fn what_was_flushed_is_found_read_and_scanned() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..500);
     for tables in [tables, open(&disk, small())] {
@@ -120,7 +120,7 @@ fn what_was_flushed_is_found_read_and_scanned() {
 
 #[test]
 fn a_value_may_be_larger_than_a_file() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     let large = vec![7; 3 << 20];
     let mut flush = tables.flush();
@@ -140,7 +140,7 @@ fn a_value_may_be_larger_than_a_file() {
 
 #[test]
 fn those_who_read_keep_their_version() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..300);
     let before = tables.version();
@@ -163,7 +163,7 @@ fn those_who_read_keep_their_version() {
 
 #[test]
 fn a_copy_has_what_its_version_had() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..300);
     let version = tables.version();
@@ -171,7 +171,7 @@ fn a_copy_has_what_its_version_had() {
         flush_jobs(&tables, flush * 300..flush * 300 + 300);
         while tables.compact(|| false).unwrap() {}
     }
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     for table in version.tables() {
         let mut bytes = vec![0; table.bytes as usize];
         table.file.read_at(&mut bytes, 0).unwrap();
@@ -185,7 +185,7 @@ fn a_copy_has_what_its_version_had() {
 
 #[test]
 fn flushes_merges_and_reads_go_on_beside_each_other() {
-    let tables = open(&Twin::new(), small());
+    let tables = open(&SimulatedDisk::new(), small());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -212,7 +212,7 @@ fn flushes_merges_and_reads_go_on_beside_each_other() {
 
 #[test]
 fn the_log_is_released_up_to_the_manifest_before() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     assert_eq!(tables.released_through(), 0);
     let mut released = Vec::new();
@@ -227,7 +227,7 @@ fn the_log_is_released_up_to_the_manifest_before() {
 
 #[test]
 fn a_flush_that_is_dropped_or_fails_leaves_nothing() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     let before = names(&disk);

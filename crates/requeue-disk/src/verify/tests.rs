@@ -4,9 +4,9 @@ use super::verify_on;
 use crate::bytes::put_bytes;
 use crate::codec;
 use crate::job_table::stand;
+use crate::simulated_disk::SimulatedDisk;
 use crate::state::State;
 use crate::tables::{self, Batch, Place, Tables, Version};
-use crate::twin::Twin;
 use requeue_jobs::rules::{List, Record};
 use requeue_jobs::{Body, Due, JobId, Kind, Put, Timestamp};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn wrong_after(change: impl FnOnce(&mut Writing)) -> Vec<String> {
     writing.ids.sort();
     change(&mut writing);
 
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let (tables, _) = Tables::open(Arc::new(disk.clone()), tables::Options::default()).unwrap();
     let (mut flush, number) = (tables.flush(), frozen.kinds[0].number);
     for (place, id, record) in &writing.jobs {

@@ -3,8 +3,8 @@
 use super::model::{Jobs, check_all, flush};
 use super::{small, with_seeds};
 use crate::error::DiskError;
+use crate::simulated_disk::{Op, SimulatedDisk};
 use crate::tables::Tables;
-use crate::twin::{Op, Twin};
 use requeue_testkit::Random;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Past {
 }
 
 /// Flushes and merges until the disk fails; the same seed does the same.
-fn work(disk: &Twin, seed: u64, past: &mut Past) -> Result<(), DiskError> {
+fn work(disk: &SimulatedDisk, seed: u64, past: &mut Past) -> Result<(), DiskError> {
     let mut random = Random::new(seed);
     past.jobs = vec![Jobs::new()];
     let (mut jobs, mut seq) = (Jobs::new(), 0);
@@ -41,7 +41,7 @@ fn work(disk: &Twin, seed: u64, past: &mut Past) -> Result<(), DiskError> {
 }
 
 /// Opens what is left, and checks that it is what one flush left and that the log has the rest.
-fn check(disk: &Twin, past: &Past) -> u64 {
+fn check(disk: &SimulatedDisk, past: &Past) -> u64 {
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
     tables.clean();
     let flush = tables.version().next_flush - 1;
@@ -71,13 +71,13 @@ fn flush_after(tables: &Tables, jobs: &mut Jobs, seq: &mut u64, seed: u64) {
 fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
     with_seeds(2, |random| {
         let seed = random.number();
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let mut past = Past::default();
         work(&disk, seed, &mut past).unwrap();
         let operations = disk.operations();
         assert!(past.merges > 0, "nothing was merged");
         for operation in 0..operations {
-            let (disk, mut past) = (Twin::new(), Past::default());
+            let (disk, mut past) = (SimulatedDisk::new(), Past::default());
             disk.cut_at(operation);
             // Where files are removed a failure is of no account.
             let _ = work(&disk, seed, &mut past);
@@ -100,7 +100,7 @@ fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
 fn tables_that_were_never_safe_are_made_again_from_the_log() {
     let (mut all, mut lost) = (0, 0);
     with_seeds(100, |random| {
-        let (disk, mut past) = (Twin::new(), Past::default());
+        let (disk, mut past) = (SimulatedDisk::new(), Past::default());
         work(&disk, random.number(), &mut past).unwrap();
         let (tables, _) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
         let (mut jobs, mut seq) = (past.jobs.last().unwrap().clone(), 1_000_000);
@@ -119,7 +119,7 @@ fn tables_that_were_never_safe_are_made_again_from_the_log() {
 #[test]
 fn whatever_fails_can_be_tried_again() {
     with_seeds(100, |random| {
-        let (disk, mut past) = (Twin::new(), Past::default());
+        let (disk, mut past) = (SimulatedDisk::new(), Past::default());
         work(&disk, random.number(), &mut past).unwrap();
         let (tables, _) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
         let (mut jobs, mut seq) = (past.jobs.last().unwrap().clone(), 1_000_000);

@@ -4,13 +4,13 @@ use super::{flush_jobs, names, open, scanned, small, with_seeds};
 use crate::disk::Disk;
 use crate::error::DiskError;
 use crate::manifest::{self, Manifest};
+use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Checked, Entry, Tables, Version, table};
-use crate::twin::Twin;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Changes what a file holds for those who open it from now on.
-fn change(disk: &Twin, name: &str, change: impl FnOnce(&mut [u8])) {
+fn change(disk: &SimulatedDisk, name: &str, change: impl FnOnce(&mut [u8])) {
     let mut bytes = disk.bytes(name);
     change(&mut bytes);
     disk.put(name, &bytes);
@@ -34,7 +34,7 @@ fn read_all(version: &Arc<Version>) -> Result<Vec<Vec<u8>>, DiskError> {
 
 #[test]
 fn a_flipped_bit_is_named_and_never_served() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..100);
     flush_jobs(&tables, 100..200);
@@ -71,7 +71,7 @@ fn a_flipped_bit_is_named_and_never_served() {
 
 #[test]
 fn verify_names_everything_that_is_wrong() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..200);
     let table = tables.version().due[0].tables[0].clone();
@@ -106,7 +106,7 @@ fn verify_names_everything_that_is_wrong() {
 
 #[test]
 fn blocks_that_change_places_are_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     // Jobs of equal length, so that blocks are.
     flush_jobs(&tables, 1000..1200);
@@ -125,7 +125,7 @@ fn blocks_that_change_places_are_damage() {
 
 #[test]
 fn a_block_of_another_table_is_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 1000..1200);
     let version = tables.version();
@@ -143,7 +143,7 @@ fn a_block_of_another_table_is_damage() {
 
 #[test]
 fn a_table_in_the_place_of_another_is_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     flush_jobs(&tables, 10..20);
@@ -158,7 +158,7 @@ fn a_table_in_the_place_of_another_is_damage() {
 #[test]
 fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
     with_seeds(50, |random| {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let tables = open(&disk, small());
         flush_jobs(&tables, 0..100);
         let before = names(&disk);
@@ -196,7 +196,7 @@ fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
 
 #[test]
 fn orphans_are_removed() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     drop(tables);
@@ -210,7 +210,7 @@ fn orphans_are_removed() {
 
 #[test]
 fn a_manifest_that_was_never_ended_is_begun_anew() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     disk.put(&manifest::name(1), &[0; 10]);
     let tables = open(&disk, small());
     assert_eq!(names(&disk), [manifest::name(1)]);
@@ -221,7 +221,7 @@ fn a_manifest_that_was_never_ended_is_begun_anew() {
 
 #[test]
 fn a_directory_without_its_manifests_is_refused() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     disk.put("log-0000000001", &[]);
     let error = Tables::open(Arc::new(disk), small()).err().unwrap();
     assert!(matches!(error, DiskError::Corrupt(_)), "{error}");
@@ -229,7 +229,7 @@ fn a_directory_without_its_manifests_is_refused() {
 
 #[test]
 fn a_newer_format_is_refused() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     drop(tables);

@@ -1,8 +1,8 @@
 //! Tests of merges, and of what they free.
 
 use super::{flush_jobs, names, open, place, scanned, small};
+use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Options, Tables, Tree};
-use crate::twin::Twin;
 use std::cell::Cell;
 
 fn drop_below(tables: &Tables, seq: u64, live: u64) {
@@ -12,7 +12,7 @@ fn drop_below(tables: &Tables, seq: u64, live: u64) {
 
 #[test]
 fn a_consumed_front_is_freed_file_by_file_and_without_reading() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..1000);
     let before = tables.version().counts(Tree::Due).tables;
@@ -29,7 +29,7 @@ fn a_consumed_front_is_freed_file_by_file_and_without_reading() {
 
 #[test]
 fn what_is_put_before_the_front_later_is_alive() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..100);
     drop_below(&tables, 100, 0);
@@ -48,7 +48,7 @@ fn what_is_put_before_the_front_later_is_alive() {
 
 #[test]
 fn a_merge_that_was_stopped_goes_on_and_ends() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let mut tables = open(&disk, small());
     for flush in 0..4 {
         // Every fourth job, so that the runs overlap everywhere.
@@ -84,7 +84,7 @@ fn a_merge_that_was_stopped_goes_on_and_ends() {
 
 #[test]
 fn a_large_merge_needs_little_space_besides() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     for flush in 0..4 {
         let mut batch = tables.flush();
@@ -110,7 +110,7 @@ fn a_large_merge_needs_little_space_besides() {
 #[test]
 fn what_was_merged_goes_at_once_where_it_is_large() {
     for (linger, lingering) in [(0, 0), (1 << 20, 4)] {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let tables = open(&disk, Options { linger, file: 1 << 20, ..small() });
         for flush in 0..4 {
             let mut batch = tables.flush();
@@ -125,7 +125,7 @@ fn what_was_merged_goes_at_once_where_it_is_large() {
 
 #[test]
 fn cancelled_jobs_give_their_space_back() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..1000);
     let before = tables.version().counts(Tree::Due);
@@ -149,7 +149,7 @@ fn cancelled_jobs_give_their_space_back() {
 
 #[test]
 fn floors_go_when_nothing_is_left_below_them() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, Options { flush_file: 1 << 20, ..small() });
     flush_jobs(&tables, 0..1000);
     drop_below(&tables, 700, 300);

@@ -2,8 +2,8 @@
 
 use super::{names, open, place, small, with_seeds};
 use crate::error::DiskError;
+use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Place, Tables, Tree};
-use crate::twin::Twin;
 use requeue_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ const LISTS: u8 = 3;
 #[test]
 fn tables_hold_what_a_map_would() {
     with_seeds(40, |random| {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let mut tables = open(&disk, small());
         let (mut jobs, mut seq) = (Jobs::new(), 0);
         for _ in 0..40 {
@@ -197,7 +197,7 @@ fn check_dead(tables: &Tables) {
 }
 
 /// No file is there that the last two manifests do not need.
-fn check_files(tables: &Tables, disk: &Twin) {
+fn check_files(tables: &Tables, disk: &SimulatedDisk) {
     tables.commit(Clone::clone).unwrap();
     tables.commit(Clone::clone).unwrap();
     let needed = tables.version().tables().count();

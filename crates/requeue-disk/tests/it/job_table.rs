@@ -1,19 +1,17 @@
 //! Jobs on their way between memory and tables.
 
-mod support;
-
+use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_jobs::*;
 use requeue_testkit::block_on;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{small, twin::Twin};
 
 fn store() -> DiskStore {
     let wall_clock =
         WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it is empty")
+    DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).expect("it is empty")
 }
 
 fn put(store: &DiskStore, kind: &str, id: &str, condition: Option<Condition>) -> bool {
@@ -63,7 +61,7 @@ fn a_list_of_few_among_many_in_memory_is_whole() {
         WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
     let mut options = small(&wall_clock);
     (options.memory, options.segment) = (64 << 20, 16 << 20);
-    let store = DiskStore::open_on(Arc::new(Twin::new()), options).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), options).unwrap();
     let kind = || Kind::new("mail").unwrap();
     let all: Vec<String> = (0..10_000).map(|n| format!("{n:05}")).collect();
     for ids in all.chunks(1000) {
@@ -100,7 +98,7 @@ fn a_list_of_few_among_many_in_memory_is_whole() {
 fn a_claim_that_meets_thousands_of_dead_jobs_is_a_small_change() {
     let clock = ManualClock::new();
     let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).unwrap();
     let kind = || Kind::new("mail").unwrap();
     let mut settings = Settings::default();
     settings.max_attempts = 1;

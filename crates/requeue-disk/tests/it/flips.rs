@@ -3,21 +3,19 @@
 //! Of a store that was closed, any bit of any file is flipped. Either it is noticed, when the
 //! store is opened or when what is there is read; or it does no harm, and all is as it was.
 
-mod support;
-
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::workload::{Sequel, Sort, View, Workload, clock_at};
+use crate::support::{seeds, small};
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore};
 use requeue_jobs::StoreError;
 use requeue_testkit::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use support::twin::Twin;
-use support::workload::{Sequel, Sort, View, Workload, clock_at};
-use support::{seeds, small};
 
 /// A store that was closed, and what is in it.
 struct Closed {
-    disk: Twin,
+    disk: SimulatedDisk,
     workload: Workload,
     sequel: Sequel,
 }
@@ -33,7 +31,7 @@ enum Outcome {
 impl Closed {
     fn random(seed: u64) -> Closed {
         let workload = Workload::random(seed, Sort { steps: 200, ids: 60, body: 600 });
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let (clock, wall_clock) = clock_at(workload.now(0));
         let mut options = small(&wall_clock);
         // Enough to leave several tables, and a log on top of them.
@@ -50,7 +48,7 @@ impl Closed {
     }
 
     /// Opens a damaged copy, and does all that can be done with it.
-    fn check(&self, damaged: &Twin, name: &str) -> Result<Outcome, String> {
+    fn check(&self, damaged: &SimulatedDisk, name: &str) -> Result<Outcome, String> {
         let last = self.workload.steps.last().expect("there are steps");
         let (clock, wall_clock) = clock_at(last.now);
         let store = match DiskStore::open_on(Arc::new(damaged.clone()), small(&wall_clock)) {
@@ -91,7 +89,7 @@ impl Closed {
         &self,
         seed: u64,
         damage: &[(String, u64)],
-        act: impl Fn(&Twin, &str, u64) + Sync,
+        act: impl Fn(&SimulatedDisk, &str, u64) + Sync,
     ) {
         let counts = [const { AtomicUsize::new(0) }; 3];
         let next = AtomicUsize::new(0);

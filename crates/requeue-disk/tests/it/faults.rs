@@ -3,8 +3,9 @@
 //! What is answered stays true. What cannot be done is refused, and says why; or it is not known,
 //! and then it is there whole or not at all. Reading goes on, and all goes on once the disk does.
 
-mod support;
-
+use crate::support::simulated_disk::{Op, SimulatedDisk};
+use crate::support::workload::{Sort, View, Workload, clock_at, id, kinds};
+use crate::support::{seeds, small};
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
     Body, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store, StoreError, Tick,
@@ -15,13 +16,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{slice, thread};
-use support::twin::{Op, Twin};
-use support::workload::{Sort, View, Workload, clock_at, id, kinds};
-use support::{seeds, small};
 
 const OPS: [Op; 6] = [Op::Write, Op::Sync, Op::Create, Op::Rename, Op::Remove, Op::SyncNames];
 
-fn open(disk: &Twin, options: &Options) -> DiskStore {
+fn open(disk: &SimulatedDisk, options: &Options) -> DiskStore {
     DiskStore::open_on(Arc::new(disk.clone()), options.clone()).expect("it opens")
 }
 
@@ -34,7 +32,7 @@ fn reason(error: &StoreError) -> &str {
 }
 
 /// What is found after a power cut now must be one of these.
-fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
+fn check_cut(disk: &SimulatedDisk, seed: u64, now: Timestamp, expected: &[View]) {
     let (_, wall_clock) = clock_at(now);
     let store = open(&disk.after_cut(seed), &small(&wall_clock));
     let found = View::of(&store, now).expect("nothing is wrong with this disk");
@@ -44,7 +42,7 @@ fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
 
 /// Works on a disk of which some operations in a row fail. Answers whether there were as many.
 fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64) -> bool {
-    let (mut disk, mut random) = (Twin::new(), Random::new(seed));
+    let (mut disk, mut random) = (SimulatedDisk::new(), Random::new(seed));
     let (clock, wall_clock) = clock_at(workload.now(0));
     let options = small(&wall_clock);
     let mut store = open(&disk, &options);
@@ -132,7 +130,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Puts and settles, and knows what has to be there.
 struct Shop {
-    disk: Twin,
+    disk: SimulatedDisk,
     options: Options,
     store: Option<DiskStore>,
     kind: Kind,
@@ -148,7 +146,7 @@ impl Shop {
         let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
         let mut options = small(&wall_clock);
         options.background = background;
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let store = Some(open(&disk, &options));
         let (there, unknown) = Default::default();
         Shop { disk, options, store, kind: kinds().remove(0), there, unknown, next: 0 }

@@ -1,22 +1,22 @@
-//! Disk stores under test.
-#![allow(dead_code, reason = "no test uses all of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! Disk stores under test, and the disks under them.
 
-pub(crate) mod gate;
-pub(crate) mod reopening;
-pub(crate) mod twin;
-pub(crate) mod watched;
+pub(crate) mod format_reader;
+pub(crate) mod gated_disk;
+pub(crate) mod recording_disk;
+pub(crate) mod reopening_store;
+pub(crate) mod sample_data;
+pub(crate) mod simulated_disk;
 pub(crate) mod workload;
 
-use reopening::Reopening;
+use reopening_store::ReopeningStore;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{Store, Timestamp, WallClock};
 use requeue_testkit::Fixture;
+use simulated_disk::SimulatedDisk;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use twin::Twin;
 
 /// Random seeds, printed: so many, or as many as the variable says, or the one of `REQUEUE_SEED`.
 pub(crate) fn seeds(count_in: &str, count: u64) -> impl Iterator<Item = u64> {
@@ -52,7 +52,7 @@ impl DiskFixture {
     /// Opened once.
     pub(crate) fn new() -> Self {
         let (clock, wall_clock) = clock();
-        let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock));
+        let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock));
         let store = store.expect("it opens");
         let now = Box::new({
             let store = store.clone();
@@ -78,9 +78,12 @@ impl DiskFixture {
     }
 
     /// `left` says what is left of a disk with an open store on it.
-    fn reopening(calls: usize, left: impl Fn(Twin) -> Twin + Send + Sync + 'static) -> Self {
+    fn reopening(
+        calls: usize,
+        left: impl Fn(SimulatedDisk) -> SimulatedDisk + Send + Sync + 'static,
+    ) -> Self {
         let (clock, wall_clock) = clock();
-        let (options, disk) = (small(&wall_clock), Mutex::new(Twin::new()));
+        let (options, disk) = (small(&wall_clock), Mutex::new(SimulatedDisk::new()));
         let reopen = move |before: Option<DiskStore>| {
             let mut disk = disk.lock().expect("nobody panics");
             *disk = left(disk.clone());
@@ -88,7 +91,7 @@ impl DiskFixture {
             let disk = Arc::new(disk.clone());
             DiskStore::open_on(disk, options.clone()).expect("nothing is damaged")
         };
-        let store = Arc::new(Reopening::new(Box::new(reopen), calls));
+        let store = Arc::new(ReopeningStore::new(Box::new(reopen), calls));
         let now = Box::new({
             let store = store.clone();
             move || store.now()

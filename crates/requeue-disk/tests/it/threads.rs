@@ -1,7 +1,6 @@
 //! What the store's own threads come across.
 
-mod support;
-
+use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskFile, DiskStore, Options};
 use requeue_jobs::*;
@@ -12,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use support::{small, twin::Twin};
 
 fn wall_clock() -> WallClock {
     WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000))
@@ -36,7 +34,7 @@ fn claim(max: usize) -> Claim {
 
 #[test]
 fn a_claim_for_too_many_is_refused_and_does_no_harm() {
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock())).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock())).unwrap();
     let error = block_on(store.claim(claim(usize::MAX))).unwrap_err();
     assert!(matches!(error, StoreError::Invalid(Invalid::TooMany { .. })), "{error}");
     let reaped = (block_on(store.reap(1)), block_on(store.reap(usize::MAX)));
@@ -56,7 +54,7 @@ impl Wake for Panics {
 
 #[test]
 fn a_waker_that_panics_stops_nobody_else() {
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock())).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock())).unwrap();
     let panics = Arc::new(Panics(AtomicBool::new(false)));
     let waker = Waker::from(panics.clone());
     for id in 0..1000 {
@@ -75,7 +73,7 @@ fn a_waker_that_panics_stops_nobody_else() {
 /// Holds up merges before they write, which then fail, and flushes after they are safe.
 #[derive(Clone)]
 struct HeldUp {
-    disk: Twin,
+    disk: SimulatedDisk,
     held: Arc<(Mutex<[bool; 2]>, Condvar)>,
 }
 
@@ -146,7 +144,7 @@ impl Disk for HeldUp {
 
 #[test]
 fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
-    let disk = HeldUp { disk: Twin::new(), held: Arc::default() };
+    let disk = HeldUp { disk: SimulatedDisk::new(), held: Arc::default() };
     disk.hold(MERGE, true);
     let mut options: Options = small(&wall_clock());
     (options.background, options.memory) = (true, 1 << 20);

@@ -1,16 +1,14 @@
 //! The same calls to a disk store and to one in memory get the same answers, whatever is flushed,
 //! merged, frozen or opened again meanwhile.
 
-mod support;
-
+use crate::support::gated_disk::GatedDisk;
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::*;
 use requeue_testkit::{Random, block_on, check_seeds};
 use std::sync::Arc;
 use std::time::Duration;
-use support::gate::Gate;
-use support::twin::Twin;
 
 const FAILED_ONCE: [u64; 1] = [43806469172704];
 const STEPS: usize = 600;
@@ -62,7 +60,7 @@ impl Shape {
 struct Pair {
     random: Random,
     shape: Shape,
-    gate: Gate<Twin>,
+    gate: GatedDisk<SimulatedDisk>,
     clock: ManualClock,
     wall_clock: WallClock,
     disk: Option<DiskStore>,
@@ -94,7 +92,7 @@ impl Pair {
         let mut pair = Pair {
             random,
             shape,
-            gate: Gate::new(Twin::new()),
+            gate: GatedDisk::new(SimulatedDisk::new()),
             clock,
             disk: None,
             memory: MemoryStore::with(wall_clock.clone()),

@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex};
 
 /// While it is shut, whoever makes a table waits: what is frozen stays in memory.
 #[derive(Clone)]
-pub(crate) struct Gate<D> {
+pub(crate) struct GatedDisk<D> {
     disk: D,
     shut: Arc<(Mutex<bool>, Condvar)>,
 }
 
-impl<D> Gate<D> {
+impl<D> GatedDisk<D> {
     pub(crate) fn new(disk: D) -> Self {
-        Gate { disk, shut: Arc::default() }
+        GatedDisk { disk, shut: Arc::default() }
     }
 
     pub(crate) fn set_shut(&self, shut: bool) {
@@ -27,7 +27,7 @@ impl<D> Gate<D> {
     }
 }
 
-impl<D: Disk> Disk for Gate<D> {
+impl<D: Disk> Disk for GatedDisk<D> {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         if name.starts_with("table-") {
             self.pass();

@@ -1,7 +1,8 @@
 //! Jobs move from memory into tables and back, and nobody sees it.
 
-mod support;
-
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::small;
+use crate::support::workload::{clock_at, id, kinds};
 use requeue_disk::DiskStore;
 use requeue_jobs::{
     Body, Claim, ClaimedJob, Condition, Placed, Put, PutError, Settle, SettleError, Settled,
@@ -10,14 +11,11 @@ use requeue_jobs::{
 use requeue_testkit::block_on;
 use std::sync::Arc;
 use std::time::Duration;
-use support::small;
-use support::twin::Twin;
-use support::workload::{clock_at, id, kinds};
 
 /// A store of which the memory is soon full.
 fn store() -> DiskStore {
     let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it opens")
+    DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).expect("it opens")
 }
 
 fn job(name: &str) -> Put {
@@ -66,7 +64,7 @@ fn what_was_looked_at_in_a_table_is_not_what_it_is_later() {
 #[test]
 fn a_kind_is_not_passed_over_by_restarts() {
     let (clock, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     let kinds = kinds();
     for (number, kind) in kinds.iter().cycle().take(9).enumerate() {

@@ -1,7 +1,7 @@
 //! A disk that is watched: before each operation, what a power cut would leave behind is put
 //! aside, together with how far the work was by then.
 
-use super::twin::Twin;
+use super::simulated_disk::SimulatedDisk;
 use super::workload::{Act, Told};
 use requeue_disk::{Disk, DiskFile};
 use requeue_jobs::Store;
@@ -30,15 +30,15 @@ pub(crate) struct Cut {
     /// What that operation was.
     pub(crate) during: String,
     /// The disk, the power of which is off.
-    pub(crate) disk: Twin,
+    pub(crate) disk: SimulatedDisk,
 }
 
 /// Where it is told of every cut.
 pub(crate) type Each = Box<dyn Fn(Cut) + Send + Sync>;
 
 #[derive(Clone)]
-pub(crate) struct Watched {
-    twin: Twin,
+pub(crate) struct RecordingDisk {
+    disk: SimulatedDisk,
     names: Arc<Mutex<Names>>,
     progress: Arc<Progress>,
     each: Arc<Each>,
@@ -99,15 +99,15 @@ impl Wake for Answered {
     }
 }
 
-impl Watched {
-    pub(crate) fn new(twin: Twin, each: Each) -> Self {
+impl RecordingDisk {
+    pub(crate) fn new(disk: SimulatedDisk, each: Each) -> Self {
         let (names, progress) = (Arc::default(), Arc::default());
-        Watched { twin, names, progress, each: Arc::new(each) }
+        RecordingDisk { disk, names, progress, each: Arc::new(each) }
     }
 
     /// How many operations there were.
     pub(crate) fn operations(&self) -> u64 {
-        self.twin.operations()
+        self.disk.operations()
     }
 
     /// How often this was done to files whose names begin like this.
@@ -141,10 +141,10 @@ impl Watched {
     }
 
     /// Tells of the cut during what comes now, which `act` would do.
-    fn before(&self, verb: &str, name: &str, act: impl FnOnce(&Twin)) {
+    fn before(&self, verb: &str, name: &str, act: impl FnOnce(&SimulatedDisk)) {
         self.progress.pass_gate();
         let stage = self.progress.stage();
-        let disk = self.twin.snapshot();
+        let disk = self.disk.snapshot();
         let operation = disk.operations();
         disk.cut_at(operation);
         act(&disk);
@@ -163,14 +163,14 @@ impl Watched {
         let mut names = self.names.lock().expect("nobody panics with it");
         let shared = names.now.entry(name.to_owned()).or_default().clone();
         *shared.lock().expect("nobody panics with it") = name.to_owned();
-        Arc::new(WatchedFile { disk: self.clone(), name: shared, file })
+        Arc::new(RecordedFile { disk: self.clone(), name: shared, file })
     }
 }
 
-impl Disk for Watched {
+impl Disk for RecordingDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.before("create", name, |twin| drop(twin.create(name)));
-        let file = self.twin.create(name)?;
+        self.before("create", name, |disk| drop(disk.create(name)));
+        let file = self.disk.create(name)?;
         if let Some(before) = self.names.lock().expect("nobody panics with it").now.remove(name) {
             before.lock().expect("nobody panics with it").clear();
         }
@@ -178,12 +178,12 @@ impl Disk for Watched {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(name, self.twin.open(name)?))
+        Ok(self.file(name, self.disk.open(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.before("rename", from, |twin| drop(twin.rename(from, to)));
-        self.twin.rename(from, to)?;
+        self.before("rename", from, |disk| drop(disk.rename(from, to)));
+        self.disk.rename(from, to)?;
         let mut names = self.names.lock().expect("nobody panics with it");
         if let Some(before) = names.now.remove(to) {
             before.lock().expect("nobody panics with it").clear();
@@ -196,8 +196,8 @@ impl Disk for Watched {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.before("remove", name, |twin| drop(twin.remove(name)));
-        self.twin.remove(name)?;
+        self.before("remove", name, |disk| drop(disk.remove(name)));
+        self.disk.remove(name)?;
         if let Some(name) = self.names.lock().expect("nobody panics with it").now.remove(name) {
             name.lock().expect("nobody panics with it").clear();
         }
@@ -205,34 +205,34 @@ impl Disk for Watched {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        self.twin.names()
+        self.disk.names()
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.before("sync", "names", |twin| drop(twin.sync_names()));
-        self.twin.sync_names()
+        self.before("sync", "names", |disk| drop(disk.sync_names()));
+        self.disk.sync_names()
     }
 
     fn free(&self) -> io::Result<u64> {
-        self.twin.free()
+        self.disk.free()
     }
 }
 
-struct WatchedFile {
-    disk: Watched,
+struct RecordedFile {
+    disk: RecordingDisk,
     name: Name,
     file: Arc<dyn DiskFile>,
 }
 
-impl WatchedFile {
+impl RecordedFile {
     fn before(&self, verb: &str, act: impl FnOnce(&dyn DiskFile)) {
         let name = self.name.lock().expect("nobody panics with it").clone();
         // What was removed is not found after a cut, whatever is written to it.
-        self.disk.before(verb, &name, |twin| drop(twin.open(&name).map(|file| act(&*file))));
+        self.disk.before(verb, &name, |disk| drop(disk.open(&name).map(|file| act(&*file))));
     }
 }
 
-impl DiskFile for WatchedFile {
+impl DiskFile for RecordedFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_at(bytes, offset)
     }

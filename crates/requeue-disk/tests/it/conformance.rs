@@ -1,7 +1,5 @@
 //! The disk store keeps the contract, with hardly any memory.
 
-mod support;
-
-use support::DiskFixture;
+use crate::support::DiskFixture;
 
 requeue_testkit::conformance!(DiskFixture::new);

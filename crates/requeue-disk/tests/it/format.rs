@@ -1,18 +1,11 @@
 //! Directories of every released format open, and hold what they held.
 //!
-//! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test format -- --ignored` writes the one of
+//! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test it -- --ignored format` writes the one of
 //! the present format anew. That is for a format that is not released; those that are, stay.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/by_the_book.rs"]
-mod by_the_book;
-#[path = "support/everything.rs"]
-mod everything;
-#[path = "support/twin.rs"]
-mod twin;
-
-use everything::{BEGAN_AT, Hands, Seen, beginning, kind, see};
+use crate::support::format_reader;
+use crate::support::sample_data::{BEGAN_AT, Hands, Seen, beginning, kind, see};
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
@@ -25,15 +18,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use twin::Twin;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 /// A copy of a fixture.
-fn copy(format: u32) -> Twin {
-    let disk = Twin::new();
+fn copy(format: u32) -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
     for entry in fs::read_dir(fixtures().join(format!("format-{format}"))).unwrap() {
         let entry = entry.unwrap();
         disk.put(entry.file_name().to_str().unwrap(), &fs::read(entry.path()).unwrap());
@@ -172,7 +164,7 @@ fn write_the_fixture() {
     }
     let format = 1;
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let receipts = live(&store, &clock);
     let told = tell(&see(&store), wall_clock.now(), &receipts);
@@ -296,7 +288,7 @@ fn work_goes_on_with_format_1() {
 #[test]
 fn format_1_is_as_its_page_says() {
     let disk = copy(1);
-    let book = by_the_book::read(&disk.names().unwrap(), |name| disk.bytes(name));
+    let book = format_reader::read(&disk.names().unwrap(), |name| disk.bytes(name));
     assert!(book.floors > 0 && book.tombstones > 0 && book.merged > 0, "{book:?}");
     assert!(book.runs.iter().all(|runs| *runs > 1), "{book:?}");
     // Every flag, tag and list is somewhere.

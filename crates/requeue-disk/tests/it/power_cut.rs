@@ -3,10 +3,10 @@
 //! All that was answered is there. What was under way is there whole, or not at all. And work
 //! goes on as if nothing had been.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
+use crate::support::recording_disk::{Cut, RecordingDisk, Stage};
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::workload::{Sequel, Sort, View, Workload, clock_at, id, kinds};
+use crate::support::{seeds, small};
 use requeue_disk::{Disk, DiskStore};
 use requeue_jobs::{Body, Claim, Fence, Put, Settle, Settlement, Store, Timestamp, WorkerName};
 use requeue_testkit::{Random, block_on};
@@ -15,10 +15,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use support::twin::Twin;
-use support::watched::{Cut, Stage, Watched};
-use support::workload::{Sequel, Sort, View, Workload, clock_at, id, kinds};
-use support::{seeds, small};
 
 /// What is wrong.
 type Checked = Result<(), String>;
@@ -60,7 +56,7 @@ impl Judge<'_> {
     }
 
     /// Opens a disk, and checks that it has what it must.
-    fn check(&self, stage: Stage, disk: Twin) -> Checked {
+    fn check(&self, stage: Stage, disk: SimulatedDisk) -> Checked {
         let (clock, wall_clock) = clock_at(self.now(stage));
         let store = DiskStore::open_on(Arc::new(disk), small(&wall_clock))
             .map_err(|error| format!("it does not open: {error}"))?;
@@ -130,8 +126,8 @@ fn judge_all(
 }
 
 /// Does all the work on a watched disk, and closes the store.
-fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> Watched {
-    let disk = Watched::new(Twin::new(), each);
+fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> RecordingDisk {
+    let disk = RecordingDisk::new(SimulatedDisk::new(), each);
     let (clock, wall_clock) = clock_at(workload.now(0));
     let store = DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     for step in &workload.steps {
@@ -155,7 +151,7 @@ fn manifest_number(name: &str) -> Option<u64> {
 }
 
 /// Does to a file what a disk may do that lied when it was synced.
-fn spoil(disk: &Twin, name: &str, random: &mut Random) {
+fn spoil(disk: &SimulatedDisk, name: &str, random: &mut Random) {
     let size = disk.bytes(name).len();
     match random.below(4) {
         0 => disk.remove(name).expect("it is there"),
@@ -253,7 +249,7 @@ fn live_many_lives(seed: u64, background: bool) {
     let (clock, wall_clock) = clock_at(workload.now(0));
     let mut options = small(&wall_clock);
     options.background = background;
-    let (mut disk, mut done, mut lives) = (Twin::new(), 0, 0);
+    let (mut disk, mut done, mut lives) = (SimulatedDisk::new(), 0, 0);
     while done < workload.steps.len() {
         lives += 1;
         disk.cut_at(disk.operations() + random.below(400) as u64);
@@ -309,7 +305,7 @@ fn work_goes_on_over_many_cuts_with_all_threads() {
 #[test]
 fn fences_rise_over_cuts_whatever_the_clock_says() {
     for seed in seeds("REQUEUE_CUTS", 50) {
-        let (mut random, mut disk) = (Random::new(seed), Twin::new());
+        let (mut random, mut disk) = (Random::new(seed), SimulatedDisk::new());
         let (mut highest, mut lives) = (Fence(0), 0);
         let kind = kinds().remove(0);
         while lives < 10 {

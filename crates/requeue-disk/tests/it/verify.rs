@@ -1,20 +1,13 @@
 //! Verifying finds all that is wrong, names it, and changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/everything.rs"]
-mod everything;
-#[path = "support/twin.rs"]
-mod twin;
-
-use everything::{Hands, Seen, beginning, kind, see};
+use crate::support::sample_data::{Hands, Seen, beginning, kind, see};
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore, Options, Verified, verify, verify_on};
 use requeue_jobs::{
     Body, Claim, ClaimedJob, JobId, Put, Settle, Settlement, Store, WallClock, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
 use std::sync::Arc;
-use twin::Twin;
 
 fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
@@ -24,9 +17,9 @@ fn options(wall_clock: &WallClock) -> Options {
 }
 
 /// A disk with jobs of every state in several tables and, on top of them, in the log.
-fn busy() -> (Twin, WallClock, Seen) {
+fn busy() -> (SimulatedDisk, WallClock, Seen) {
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let mut hands = Hands::new(&store, &clock);
     hands.everything("a");
@@ -39,7 +32,7 @@ fn busy() -> (Twin, WallClock, Seen) {
     (disk, wall_clock, seen)
 }
 
-fn check(disk: &Twin) -> Verified {
+fn check(disk: &SimulatedDisk) -> Verified {
     verify_on(disk, |_| ()).unwrap()
 }
 
@@ -64,14 +57,14 @@ fn a_store_that_was_closed_is_sound() {
 
 #[test]
 fn an_empty_directory_is_sound() {
-    let verified = check(&Twin::new());
+    let verified = check(&SimulatedDisk::new());
     assert!(verified.is_sound() && verified.jobs == 0);
 }
 
 #[test]
 fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     Hands::new(&store, &clock).everything("a");
     let crashed = disk.snapshot();
@@ -94,7 +87,7 @@ fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
 }
 
 /// Puts jobs, and does some of them, until the disk fails.
-fn work(disk: &Twin, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::Error>> {
+fn work(disk: &SimulatedDisk, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::Error>> {
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?;
     let (of, worker) = (kind("mail"), WorkerName::new("w").unwrap());
     for number in 0..300 {
@@ -115,11 +108,11 @@ fn work(disk: &Twin, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::E
 #[test]
 fn what_a_power_cut_leaves_is_sound() {
     let (_, wall_clock) = beginning();
-    let whole = Twin::new();
+    let whole = SimulatedDisk::new();
     work(&whole, &wall_clock).unwrap();
     let mut harmless = 0;
     for cut in (0..whole.operations()).step_by(11) {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         disk.cut_at(cut);
         work(&disk, &wall_clock).unwrap_err();
         let after = disk.after_cut(cut);
@@ -138,7 +131,7 @@ fn what_a_power_cut_leaves_is_sound() {
 }
 
 /// Opens the store and looks at everything.
-fn opened(disk: &Twin, wall_clock: &WallClock) -> Result<Seen, DiskError> {
+fn opened(disk: &SimulatedDisk, wall_clock: &WallClock) -> Result<Seen, DiskError> {
     Ok(see(&DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?))
 }
 

@@ -23,7 +23,7 @@ type Reopen = Box<dyn Fn(Option<DiskStore>) -> DiskStore + Send + Sync>;
 
 type Wait = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
-pub(crate) struct Reopening {
+pub(crate) struct ReopeningStore {
     reopen: Reopen,
     /// After so many calls.
     after: usize,
@@ -38,11 +38,11 @@ struct Open {
     next: u64,
 }
 
-impl Reopening {
+impl ReopeningStore {
     pub(crate) fn new(reopen: Reopen, after: usize) -> Self {
         let store = Some(reopen(None));
         let open = Mutex::new(Open { store, calls: 0, waits: BTreeMap::new(), next: 0 });
-        Reopening { reopen, after, open }
+        ReopeningStore { reopen, after, open }
     }
 
     /// The store as it is now.
@@ -80,7 +80,7 @@ impl Reopening {
 }
 
 /// Forgets one who waits.
-struct Forget<'a>(&'a Reopening, u64);
+struct Forget<'a>(&'a ReopeningStore, u64);
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
@@ -89,7 +89,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-impl Store for Reopening {
+impl Store for ReopeningStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         self.call(move |store| block_on(store.put(puts)))
     }

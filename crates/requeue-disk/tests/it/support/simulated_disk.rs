@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test that includes it uses a part")]
 
 // Named in full, since the crate's own tests include this file by its path.
-#[path = "twin/content.rs"]
+#[path = "simulated_disk/content.rs"]
 mod content;
-#[path = "twin/file.rs"]
+#[path = "simulated_disk/file.rs"]
 mod file;
 
 use file::File;
@@ -26,12 +26,12 @@ pub(crate) enum Op {
     SyncNames,
 }
 
-/// A disk in memory. Clones are the same disk; [`Twin::snapshot`] makes another.
+/// A disk in memory. Clones are the same disk; [`SimulatedDisk::snapshot`] makes another.
 ///
 /// What was written but not synced is there until the power is cut; of that,
-/// [`Twin::after_cut`] keeps whatever a real disk might have.
+/// [`SimulatedDisk::after_cut`] keeps whatever a real disk might have.
 #[derive(Clone, Default)]
-pub(crate) struct Twin {
+pub(crate) struct SimulatedDisk {
     state: Arc<Mutex<State>>,
 }
 
@@ -73,15 +73,15 @@ struct Fault {
     times: u64,
 }
 
-impl Twin {
+impl SimulatedDisk {
     /// An empty disk without limits.
-    pub(crate) fn new() -> Twin {
-        Twin::default()
+    pub(crate) fn new() -> SimulatedDisk {
+        SimulatedDisk::default()
     }
 
     /// Another disk with the same contents, settings and counts.
-    pub(crate) fn snapshot(&self) -> Twin {
-        Twin { state: Arc::new(Mutex::new(self.state().clone())) }
+    pub(crate) fn snapshot(&self) -> SimulatedDisk {
+        SimulatedDisk { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 
     /// How many operations there were.
@@ -162,7 +162,7 @@ impl Twin {
 
     /// The disk that is found after a power cut now: with all that was synced, and of the rest
     /// whatever the seed says. It has no faults left, but the same capacity.
-    pub(crate) fn after_cut(&self, seed: u64) -> Twin {
+    pub(crate) fn after_cut(&self, seed: u64) -> SimulatedDisk {
         let mut random = Random::new(seed);
         let state = self.state();
         let mut found = State { capacity: state.capacity, ..State::default() };
@@ -176,19 +176,19 @@ impl Twin {
             found.names.insert(name, number);
         }
         found.synced_names = found.names.clone();
-        Twin { state: Arc::new(Mutex::new(found)) }
+        SimulatedDisk { state: Arc::new(Mutex::new(found)) }
     }
 
     /// The disk that a new process finds when this one was killed now: with all that was done,
     /// none of it safer than before. It has no faults left, and the power is on.
-    pub(crate) fn after_kill(&self) -> Twin {
-        let twin = self.snapshot();
-        let mut state = twin.state();
+    pub(crate) fn after_kill(&self) -> SimulatedDisk {
+        let disk = self.snapshot();
+        let mut state = disk.state();
         state.cut_at = None;
         state.faults.clear();
         state.lying.clear();
         drop(state);
-        twin
+        disk
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -196,7 +196,7 @@ impl Twin {
     }
 
     fn handle(&self, number: usize) -> Arc<dyn DiskFile> {
-        Arc::new(Handle { twin: self.clone(), number })
+        Arc::new(Handle { disk: self.clone(), number })
     }
 }
 
@@ -314,7 +314,7 @@ fn power_cut() -> io::Error {
     io::Error::other("the power is off")
 }
 
-impl Disk for Twin {
+impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         let number = state.files.len();
@@ -368,19 +368,19 @@ impl Disk for Twin {
 }
 
 struct Handle {
-    twin: Twin,
+    disk: SimulatedDisk,
     number: usize,
 }
 
 impl DiskFile for Handle {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let state = self.twin.state();
+        let state = self.disk.state();
         state.check_power()?;
         state.files[self.number].read_at(bytes, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.twin.state();
+        let mut state = self.disk.state();
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let outcome = state.count(Op::Write, &name)?;
         let free = state.capacity.map_or(u64::MAX, |all| all.saturating_sub(state.used()));
@@ -394,7 +394,7 @@ impl DiskFile for Handle {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.twin.state();
+        let mut state = self.disk.state();
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let lies = state.lying.iter().any(|prefix| name.starts_with(prefix));
         let outcome = state.count(Op::Sync, &name)?;
@@ -408,7 +408,7 @@ impl DiskFile for Handle {
     }
 
     fn size(&self) -> io::Result<u64> {
-        let state = self.twin.state();
+        let state = self.disk.state();
         state.check_power()?;
         Ok(state.files[self.number].size())
     }

@@ -1,9 +1,7 @@
 //! Random histories on disk: as the model says, also when it is closed and opened on the way.
 
-mod support;
-
+use crate::support::DiskFixture;
 use requeue_testkit::check_histories;
-use support::DiskFixture;
 
 const FAILED_ONCE: [u64; 0] = [];
 

@@ -1,5 +1,4 @@
 //! A store with a job in every state there is, and all that can be seen of a store.
-#![allow(dead_code, reason = "no test uses all of it")]
 
 use requeue::ManualClock;
 use requeue_jobs::{

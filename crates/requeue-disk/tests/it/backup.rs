@@ -1,13 +1,7 @@
 //! A copy is what the store was at one moment, whatever happens meanwhile.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/everything.rs"]
-mod everything;
-#[path = "support/twin.rs"]
-mod twin;
-
-use everything::{Hands, Seen, beginning, kind, see};
+use crate::support::sample_data::{Hands, Seen, beginning, kind, see};
+use crate::support::simulated_disk::{Op, SimulatedDisk};
 use requeue_disk::{Disk, DiskError, DiskStore, Options, verify, verify_on};
 use requeue_jobs::{
     Body, Claim, JobId, Put, Settle, Settlement, Store, StoreError, WallClock, WorkerName,
@@ -18,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use twin::{Op, Twin};
 
 fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
@@ -27,20 +20,20 @@ fn options(wall_clock: &WallClock) -> Options {
     options
 }
 
-fn open(disk: &Twin, wall_clock: &WallClock) -> Result<DiskStore, DiskError> {
+fn open(disk: &SimulatedDisk, wall_clock: &WallClock) -> Result<DiskStore, DiskError> {
     DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))
 }
 
-fn assert_sound(disk: &Twin) {
+fn assert_sound(disk: &SimulatedDisk) {
     let verified = verify_on(disk, |_| ()).unwrap();
     assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
     assert_eq!(verified.orphans, Vec::<String>::new());
 }
 
 /// A store with jobs of every state in tables and log.
-fn busy() -> (Twin, DiskStore, requeue::ManualClock, WallClock) {
+fn busy() -> (SimulatedDisk, DiskStore, requeue::ManualClock, WallClock) {
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = open(&disk, &wall_clock).unwrap();
     let mut hands = Hands::new(&store, &clock);
     hands.everything("a");
@@ -52,7 +45,7 @@ fn busy() -> (Twin, DiskStore, requeue::ManualClock, WallClock) {
 #[test]
 fn a_copy_is_a_store_with_the_same_jobs() {
     let (_, store, _, wall_clock) = busy();
-    let (copy, mut told) = (Twin::new(), Vec::new());
+    let (copy, mut told) = (SimulatedDisk::new(), Vec::new());
     let backup = store.backup_on(&copy, |progress| told.push((progress.bytes, progress.total)));
     let backup = backup.unwrap();
     assert_eq!(told.last(), Some(&(backup.bytes, backup.bytes)));
@@ -63,7 +56,7 @@ fn a_copy_is_a_store_with_the_same_jobs() {
     let opened = open(&copy, &wall_clock).unwrap();
     assert_eq!(see(&opened), seen);
 
-    let again = Twin::new();
+    let again = SimulatedDisk::new();
     let (clock, _) = beginning();
     Hands::new(&opened, &clock).every_state("another", "c");
     opened.backup_on(&again, |_| ()).unwrap();
@@ -77,7 +70,7 @@ fn a_copy_is_a_store_with_the_same_jobs() {
 #[test]
 fn a_store_without_jobs_has_a_copy_too() {
     let (_, wall_clock) = beginning();
-    let (disk, copy) = (Twin::new(), Twin::new());
+    let (disk, copy) = (SimulatedDisk::new(), SimulatedDisk::new());
     let store = open(&disk, &wall_clock).unwrap();
     store.backup_on(&copy, |_| ()).unwrap();
     assert_eq!(see(&open(&copy, &wall_clock).unwrap()), see(&store));
@@ -87,7 +80,7 @@ fn a_store_without_jobs_has_a_copy_too() {
 fn what_happens_while_it_is_copied_is_not_in_the_copy() {
     let (disk, store, clock, wall_clock) = busy();
     let seen = see(&store);
-    let (copy, mut begun) = (Twin::new(), false);
+    let (copy, mut begun) = (SimulatedDisk::new(), false);
     let before: BTreeSet<String> = disk.names().unwrap().into_iter().collect();
     store
         .backup_on(&copy, |_| {
@@ -114,11 +107,11 @@ fn what_happens_while_it_is_copied_is_not_in_the_copy() {
 fn a_copy_that_was_cut_is_whole_or_refused() {
     let (_, store, _, wall_clock) = busy();
     let seen = see(&store);
-    let whole = Twin::new();
+    let whole = SimulatedDisk::new();
     store.backup_on(&whole, |_| ()).unwrap();
     let (mut refused, mut complete, mut empty) = (0, 0, 0);
     for cut in 0..whole.operations() {
-        let copy = Twin::new();
+        let copy = SimulatedDisk::new();
         copy.cut_at(cut);
         let ended = store.backup_on(&copy, |_| ());
         assert!(ended.is_err(), "cut at {cut}");
@@ -146,7 +139,7 @@ fn a_copy_that_was_cut_is_whole_or_refused() {
 #[test]
 fn a_copy_that_fails_leaves_nothing_and_can_be_tried_again() {
     let (_, store, _, wall_clock) = busy();
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     copy.set_capacity(Some(10_000));
     let error = store.backup_on(&copy, |_| ()).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
@@ -168,7 +161,7 @@ fn what_is_damaged_is_not_copied() {
     let names = disk.names().unwrap();
     let table = names.iter().find(|name| name.starts_with("table-")).unwrap();
     disk.flip(table, 30, 4);
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     match store.backup_on(&copy, |_| ()).unwrap_err() {
         DiskError::Corrupt(corrupt) => assert_eq!((&corrupt.file, corrupt.offset), (table, 0)),
         error => panic!("{error}"),
@@ -290,12 +283,12 @@ fn a_store_in_trouble_is_copied_as_far_as_it_was_answered() {
     let put = Put::new(kind("mail"), JobId::new("doubtful").unwrap(), Body::octets([]).unwrap());
     let error = block_on(store.put(vec![put])).unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     store.backup_on(&copy, |_| ()).unwrap();
     assert_eq!(see(&open(&copy, &wall_clock).unwrap()), seen);
     disk.heal();
     Hands::new(&store, &clock).later("mail", "after", "it works again");
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     store.backup_on(&copy, |_| ()).unwrap();
     assert_eq!(see(&open(&copy, &wall_clock).unwrap()), see(&store));
     assert_eq!(see(&store).jobs.len(), seen.jobs.len() + 2);
