@@ -45,7 +45,7 @@ struct Layer<J> {
     dead: DueBuckets,
 }
 
-pub(crate) struct DiskShelf {
+pub(crate) struct DiskJobTable {
     number: u32,
     active: Layer<Jobs>,
     frozen: Layer<Arc<Jobs>>,
@@ -123,7 +123,7 @@ pub(crate) fn stand(record: &Record) -> Stand {
     (list, (place.at.as_millis(), place.seq))
 }
 
-impl DiskShelf {
+impl DiskJobTable {
     /// The table of a kind, which has so many jobs in these tables.
     pub(crate) fn new(
         number: u32,
@@ -131,7 +131,7 @@ impl DiskShelf {
         version: Arc<Version>,
         counts: [u64; 3],
     ) -> Self {
-        DiskShelf {
+        DiskJobTable {
             number,
             active: Layer::default(),
             frozen: Layer::default(),
@@ -460,7 +460,7 @@ pub(crate) fn read(version: &Version, kind: u32, spot: &Spot) -> Result<Box<Reco
     }
 }
 
-impl JobTable for DiskShelf {
+impl JobTable for DiskJobTable {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.finish();
         if let Some(known) = self.in_memory(id).map(|slot| slot.record.is_some()) {

@@ -6,7 +6,7 @@
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::unavailable;
-use crate::job_table::{DiskShelf, Slot, read, stand};
+use crate::job_table::{DiskJobTable, Slot, read, stand};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
@@ -65,7 +65,7 @@ struct Piece {
 
 impl Piece {
     fn new(
-        table: &DiskShelf,
+        table: &DiskJobTable,
         after: Option<&JobId>,
         query: &Query,
         size: usize,
@@ -176,7 +176,7 @@ pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView
 }
 
 /// How many are ready, counted no further than there is use for.
-fn ready(table: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
+fn ready(table: &DiskJobTable, now: Timestamp) -> Result<u64, StoreError> {
     let mut ready = table.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
     let mut cursor =
         table.version().scan(table.number(), List::Pending as u8, table.floor(List::Pending));

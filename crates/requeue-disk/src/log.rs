@@ -26,7 +26,7 @@ mod tests;
 pub(crate) use chain::{Group, verify};
 pub(crate) use frame::MAX_PAYLOAD;
 pub(crate) use segment::{SegmentView, segment_name};
-pub(crate) use spares::{RESERVE, Spares, Use};
+pub(crate) use spares::{Purpose, RESERVE, Spares};
 
 use crate::disk::Disk;
 use crate::error::DiskError;
@@ -204,7 +204,7 @@ impl Log {
     /// is refused no more. So it is asked before the changes are made that the group records.
     ///
     /// Fails with [`DiskError::Full`] where only the reserve is left for a put.
-    pub(crate) fn room(&mut self, of: Use, payload: usize) -> Result<(), DiskError> {
+    pub(crate) fn room(&mut self, of: Purpose, payload: usize) -> Result<(), DiskError> {
         if payload > MAX_PAYLOAD {
             return Err(DiskError::TooLarge { bytes: payload, limit: MAX_PAYLOAD });
         }
@@ -214,7 +214,7 @@ impl Log {
         self.retry()?;
         let length = frame_len(payload);
         let fits = self.current.as_ref().is_some_and(|current| current.fits(length));
-        if of == Use::Put {
+        if of == Purpose::NewJobs {
             // Also where the current segment has room: it may have been one of the reserve.
             let large = (HEADER + length) as u64 > self.spares.segment_bytes();
             self.spares.check(usize::from(!fits && !large))?;
@@ -226,7 +226,7 @@ impl Log {
     }
 
     /// Writes a group and syncs it. Answers its number.
-    pub(crate) fn append(&mut self, payload: &[u8], of: Use) -> Result<u64, AppendError> {
+    pub(crate) fn append(&mut self, payload: &[u8], of: Purpose) -> Result<u64, AppendError> {
         self.room(of, payload.len()).map_err(AppendError::Refused)?;
         self.push(FrameKind::Data, payload).map_err(AppendError::InDoubt)
     }

@@ -5,10 +5,11 @@ use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::codec::{self, Parts};
 use crate::due_buckets::At;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskShelf, Jobs, entry};
+use crate::job_table::{DiskJobTable, Jobs, entry};
+use crate::next_claims::{NextClaim, NextClaims};
 use crate::tables::Version;
 use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
-use requeue_jobs::{JobId, Kind, Schedule, StoreError, Timestamp};
+use requeue_jobs::{JobId, Kind, Schedule, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +22,7 @@ const KIND_BYTES: usize = 512;
 pub(crate) const SCHEDULES: u8 = 3;
 
 pub(crate) struct State {
-    pub(crate) kinds: Kinds<DiskShelf>,
+    pub(crate) kinds: Kinds<DiskJobTable>,
     /// Names by number.
     names: BTreeMap<u32, Kind>,
     numbered: Arc<AtomicU32>,
@@ -35,10 +36,14 @@ pub(crate) struct State {
     logged: BTreeSet<u32>,
     /// Schedules that changed since the last freeze.
     schedules: BTreeSet<(Kind, JobId)>,
-    /// When a claim of a kind may next get something, as those who wait were last told.
-    next: BTreeMap<Kind, Timestamp>,
+    /// For callers that wait.
+    next_claims: Arc<NextClaims>,
+    /// The numbers of kinds that are published as [unread](NextClaim::Unread), and those of them
+    /// that an operation of this group has touched.
+    unread: BTreeSet<u32>,
+    to_read: Vec<Kind>,
     /// The number of the kind to begin with when some are reaped.
-    reap_first: u32,
+    pub(crate) reap_first: u32,
     /// How many bytes the active layers take, about.
     weight: usize,
     /// Whether there is something that the log has not.
@@ -77,7 +82,7 @@ impl State {
             move |_: &Kind| {
                 let version = version.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let number = numbered.fetch_add(1, Ordering::Relaxed);
-                DiskShelf::new(number, numbered.clone(), version, [0; 3])
+                DiskJobTable::new(number, numbered.clone(), version, [0; 3])
             }
         };
         let mut state = State {
@@ -90,7 +95,9 @@ impl State {
             changed_len: 0,
             logged: BTreeSet::new(),
             schedules: BTreeSet::new(),
-            next: BTreeMap::new(),
+            next_claims: Arc::default(),
+            unread: BTreeSet::new(),
+            to_read: Vec::new(),
             reap_first: 0,
             weight: 0,
             unsynced: false,
@@ -104,7 +111,7 @@ impl State {
         Ok(state)
     }
 
-    fn add(&mut self, mut kind: KindState<DiskShelf>) -> Result<(), DiskError> {
+    fn add(&mut self, mut kind: KindState<DiskJobTable>) -> Result<(), DiskError> {
         let number = kind.table.number();
         kind.table.load_leases()?;
         let mut cursor = kind.table.version().scan(number, SCHEDULES, (0, 0));
@@ -124,42 +131,42 @@ impl State {
         &self,
         bytes: &mut Bytes<'_>,
         version: &Arc<Version>,
-    ) -> Result<KindState<DiskShelf>, Malformed> {
+    ) -> Result<KindState<DiskJobTable>, Malformed> {
         let number = bytes.number32()?;
         let name = Kind::new(bytes.text()?);
         let name = name.map_err(|_| Malformed("a kind's name is not as it may be"))?;
         let [generation, fence, seq] = [bytes.number()?, bytes.number()?, bytes.number()?];
         let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
-        let table = DiskShelf::new(number, self.numbered.clone(), version.clone(), counts);
+        let table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
         let mut kind = KindState::new(name, table);
         kind.counters = Counters { generation, fence, seq };
         kind.settings = codec::settings(bytes)?;
         Ok(kind)
     }
 
-    /// Reaps kind by kind, until the log is to get so many bytes for what has changed. The kinds
-    /// that are left are the first of the next time.
-    pub(crate) fn reap(
-        &mut self,
-        max: usize,
-        bytes: usize,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let first = self.reap_first;
-        let names = self.names.range(first..).chain(self.names.range(..first));
-        let names: Vec<_> = names.map(|(number, name)| (*number, name.clone())).collect();
-        let mut all = Ok(0);
-        for (number, name) in names {
-            self.touch(&name);
-            let reaped = self.kinds.kind_mut(&name).map_or(Ok(0), |kind| kind.reap(max, now));
-            // All kinds are seen to, also where one cannot be read.
-            all = all.and_then(|before| reaped.map(|reaped| before + reaped));
-            if self.end() >= bytes {
-                self.reap_first = number.saturating_add(1);
-                break;
+    pub(crate) fn next_claims(&self) -> &Arc<NextClaims> {
+        &self.next_claims
+    }
+
+    /// Ends the replay of the log: from now on operations run.
+    pub(crate) fn replayed(&mut self) {
+        self.kinds.resume_turns();
+        for kind in self.kinds.iter() {
+            // Where the next claim is due would have to be read from tables: that is left to the
+            // first claim of each kind.
+            let [pending, leased, _] = kind.table.counts();
+            if pending + leased > 0 {
+                self.unread.insert(kind.table.number());
+                self.next_claims.publish(kind.name(), Some(NextClaim::Unread));
             }
         }
-        all
+    }
+
+    /// All kinds, beginning with the one at which the last reap stopped.
+    pub(crate) fn kinds_to_reap(&self) -> Vec<(u32, Kind)> {
+        let first = self.reap_first;
+        let names = self.names.range(first..).chain(self.names.range(..first));
+        names.map(|(number, name)| (*number, name.clone())).collect()
     }
 
     // Into the log.
@@ -223,6 +230,8 @@ impl State {
             self.changed_len += grown;
             if grown > 0 && grown == len {
                 self.changed.push(name);
+            } else if !self.unread.is_empty() && self.unread.remove(&kind.table.number()) {
+                self.to_read.push(name);
             }
         }
         self.changed_len
@@ -247,15 +256,31 @@ impl State {
             }
             kind.table.drain(|changes| put_bytes(out, changes));
             self.weight = self.weight.saturating_add_signed(kind.table.grown());
-            // Who waits for what cannot be read learns so from a claim.
-            let next = kind.next_claimable(now).unwrap_or(Some(now));
-            let known = match next {
-                Some(next) => self.next.insert(name, next),
-                None => self.next.remove(&name),
-            };
-            sooner |= next.is_some_and(|next| known.is_none_or(|known| next < known));
+            sooner |= self.publish_next_claim(&name, now);
+        }
+        for name in mem::take(&mut self.to_read) {
+            sooner |= self.publish_next_claim(&name, now);
         }
         sooner
+    }
+
+    /// Publishes when the next claim of a kind can return a job. Returns whether callers that
+    /// wait have to be woken.
+    fn publish_next_claim(&mut self, name: &Kind, now: Timestamp) -> bool {
+        let Some(kind) = self.kinds.kind_mut(name) else { return false };
+        let number = kind.table.number();
+        let next = match kind.next_claimable(now) {
+            Ok(next) => {
+                self.unread.remove(&number);
+                next.map(NextClaim::At)
+            }
+            // A claim will report the error.
+            Err(_) => {
+                self.unread.insert(number);
+                Some(NextClaim::Unread)
+            }
+        };
+        self.next_claims.publish(name, next)
     }
 
     // Out of the log.
@@ -293,7 +318,7 @@ impl State {
         self.names.insert(number, name.clone());
         self.kinds.insert(KindState::new(
             name,
-            DiskShelf::new(number, self.numbered.clone(), version, [0; 3]),
+            DiskJobTable::new(number, self.numbered.clone(), version, [0; 3]),
         ));
         Ok(())
     }
@@ -333,7 +358,7 @@ impl State {
 
     /// The frozen layers are in the tables of this version. They are answered, for somebody with more time to drop.
     pub(crate) fn flushed(&mut self, version: &Arc<Version>) -> Box<dyn Send> {
-        let flushed = |kind: &mut KindState<DiskShelf>| kind.table.flushed(version.clone());
+        let flushed = |kind: &mut KindState<DiskJobTable>| kind.table.flushed(version.clone());
         let frozen: Vec<_> = self.kinds.iter_mut().map(flushed).collect();
         self.moved(version);
         Box::new(frozen)
@@ -367,7 +392,7 @@ impl From<DiskError> for Replay {
 
 /// Answers the schedule that changed, if one did.
 fn replay_entry(
-    kind: &mut KindState<DiskShelf>,
+    kind: &mut KindState<DiskJobTable>,
     changes: &mut Bytes<'_>,
 ) -> Result<Option<JobId>, Replay> {
     match changes.byte()? {
@@ -407,7 +432,7 @@ fn replay_entry(
 }
 
 /// Nothing that a job shows was given out is given out again.
-fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
+fn count(kind: &mut KindState<DiskJobTable>, record: &Record) {
     let counters = &mut kind.counters;
     counters.seq = counters.seq.max(record.seq);
     counters.generation = counters.generation.max(record.newest_generation().0);
@@ -416,7 +441,7 @@ fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
     }
 }
 
-fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskShelf>) {
+fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskJobTable>) {
     put_number(out, kind.table.number().into());
     put_bytes(out, kind.name().as_str().as_bytes());
     let counters = kind.counters;

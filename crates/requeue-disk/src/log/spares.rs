@@ -18,11 +18,11 @@ const CHUNK: usize = 1 << 20;
 
 /// What a group is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// It brings new jobs, and leaves the reserve alone.
-    Put,
-    /// It settles jobs, and may use up the reserve.
-    Settle,
+pub(crate) enum Purpose {
+    /// It adds jobs, and must leave the reserve alone.
+    NewJobs,
+    /// It claims, settles or changes jobs, and may use up the reserve.
+    ExistingJobs,
 }
 
 /// Spare segments, shared by the writer, which takes them, and whoever [fills](Spares::fill)

@@ -3,7 +3,7 @@ mod fuzz;
 mod power;
 mod space;
 
-use super::{AppendError, Log, LogOptions, SegmentView, Use, verify};
+use super::{AppendError, Log, LogOptions, Purpose, SegmentView, verify};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::simulated_disk::{Op, SimulatedDisk};
@@ -53,7 +53,7 @@ fn payload(group: u64, bytes: usize) -> Vec<u8> {
 
 fn append(log: &mut Log, bytes: usize) -> (u64, Vec<u8>) {
     let payload = payload(log.last_group() + 1, bytes);
-    (log.append(&payload, Use::Put).unwrap(), payload)
+    (log.append(&payload, Purpose::NewJobs).unwrap(), payload)
 }
 
 /// All that is wrong.
@@ -141,9 +141,9 @@ fn after_a_failed_sync_the_group_is_in_doubt_until_written_again() {
         let mut written = vec![append(&mut log, 10)];
         disk.fail(op, "log-", 0, 1);
         let doubtful = payload(2, 2000);
-        assert!(matches!(log.append(&doubtful, Use::Put), Err(AppendError::InDoubt(_))));
+        assert!(matches!(log.append(&doubtful, Purpose::NewJobs), Err(AppendError::InDoubt(_))));
         assert!(log.in_doubt());
-        for of in [Use::Put, Use::Settle] {
+        for of in [Purpose::NewJobs, Purpose::ExistingJobs] {
             let refused = log.append(b"3", of);
             assert!(matches!(refused, Err(AppendError::Refused(DiskError::InDoubt { group: 2 }))));
         }
@@ -165,7 +165,7 @@ fn a_disk_that_keeps_failing_is_not_filled_up() {
         let (mut log, _) = open(&disk);
         append(&mut log, 10);
         disk.fail(Op::Sync, prefix, 0, u64::MAX);
-        log.append(b"2", Use::Put).unwrap_err();
+        log.append(b"2", Purpose::NewJobs).unwrap_err();
         let files = names(&disk, "").len();
         for _ in 0..10 {
             log.retry().unwrap_err();
@@ -189,7 +189,7 @@ fn what_begins_a_segment_fails_before_the_group_is_tried() {
         log.spares().fill().unwrap();
         log.roll();
         disk.fail(op, prefix, 0, 1);
-        log.room(Use::Put, 10).unwrap_err();
+        log.room(Purpose::NewJobs, 10).unwrap_err();
         assert_eq!(log.last_group(), 1);
         append(&mut log, 10);
         for seed in 0..50 {
@@ -204,7 +204,7 @@ fn what_an_earlier_process_could_not_sync_is_written_again() {
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     disk.fail(Op::Sync, "log-", 0, 1);
-    log.append(b"2", Use::Put).unwrap_err();
+    log.append(b"2", Purpose::NewJobs).unwrap_err();
     drop(log);
     // The kernel has it in memory and believes it to be on disk.
     let (mut log, groups) = open(&disk);
@@ -246,7 +246,7 @@ fn a_process_killed_while_tidying_up_leaves_no_trap() {
     for operations in 0..12 {
         let disk = disk.after_kill();
         disk.cut_at(disk.operations() + operations);
-        let _ = open_after(&disk, 1).map(|(mut log, _)| log.append(b"3", Use::Put).is_ok());
+        let _ = open_after(&disk, 1).map(|(mut log, _)| log.append(b"3", Purpose::NewJobs).is_ok());
         for seed in 0..20 {
             let (_, groups) = open_after(&disk.after_cut(seed), 1).unwrap();
             assert_eq!(groups[0].0, 2);

@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskShelf, stand};
+use crate::job_table::{DiskJobTable, stand};
 use crate::state::SCHEDULES;
 use crate::tables::{Entry, Place, Tree, Version};
 use requeue_jobs::Timestamp;
@@ -134,7 +134,7 @@ pub(super) fn name_misfits(version: &Version, of: u32, mut tell: impl FnMut(Corr
 }
 
 /// Whether a kind counts the jobs that tables and memory have. `tables` are those of the tables.
-pub(super) fn check_kind(kind: &mut KindState<DiskShelf>, tables: [u64; 3]) -> Option<String> {
+pub(super) fn check_kind(kind: &mut KindState<DiskJobTable>, tables: [u64; 3]) -> Option<String> {
     let mut found = tables.map(|count| count as i64);
     for (_, slot) in kind.table.all_in_memory() {
         if let Some((list, _)) = slot.below {

@@ -7,7 +7,7 @@ use requeue_jobs::*;
 use requeue_testkit::block_on;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -175,4 +175,146 @@ fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
     disk.hold(FLUSH, false);
     upcoming();
     store.check();
+}
+
+/// Holds up the reads of tables by the writer.
+#[derive(Clone)]
+struct SlowTables {
+    disk: SimulatedDisk,
+    /// Whether reads are held up, and whether one is.
+    held: Arc<(Mutex<(bool, bool)>, Condvar)>,
+}
+
+struct SlowTable {
+    file: Arc<dyn DiskFile>,
+    held: Arc<(Mutex<(bool, bool)>, Condvar)>,
+}
+
+impl SlowTables {
+    fn hold(&self, hold: bool) {
+        self.held.0.lock().expect("nobody panics with it").0 = hold;
+        self.held.1.notify_all();
+    }
+
+    /// Waits until the writer is held up.
+    fn wait_until_held(&self) {
+        let held = self.held.0.lock().expect("nobody panics with it");
+        drop(self.held.1.wait_while(held, |(_, is_held)| !*is_held));
+    }
+
+    fn table(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        match name.starts_with("table-") {
+            true => Arc::new(SlowTable { file, held: self.held.clone() }),
+            false => file,
+        }
+    }
+}
+
+impl Disk for SlowTables {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.table(name, self.disk.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.table(name, self.disk.open(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_names()
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        self.disk.free()
+    }
+}
+
+impl DiskFile for SlowTable {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        if thread::current().name() == Some("requeue-write") {
+            let mut held = self.held.0.lock().expect("nobody panics with it");
+            held.1 = held.0;
+            self.held.1.notify_all();
+            drop(self.held.1.wait_while(held, |(hold, _)| *hold));
+        }
+        self.file.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+}
+
+#[test]
+fn no_poll_blocks_while_the_writer_reads_tables() {
+    let disk = SlowTables { disk: SimulatedDisk::new(), held: Arc::default() };
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock())).unwrap();
+    let store = open();
+    (0..100).for_each(|id| drop(block_on(store.put(put(id))).unwrap()));
+    drop(store);
+    let store = open();
+    disk.hold(true);
+    // The writer reads tables for this claim, and holds its lock meanwhile.
+    let mut claimed = store.claim(claim(1));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(claimed.as_mut().poll(&mut context).is_pending());
+    disk.wait_until_held();
+    let (polled, all_polled) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut context = Context::from_waker(Waker::noop());
+            let id = JobId::new("7").unwrap();
+            assert!(store.get(kind(), id).as_mut().poll(&mut context).is_pending());
+            assert!(store.settings(kind()).as_mut().poll(&mut context).is_pending());
+            assert!(store.schedules(kind()).as_mut().poll(&mut context).is_pending());
+            let _ = store.wait(vec![kind()], Duration::from_secs(60)).as_mut().poll(&mut context);
+            polled.send(()).unwrap();
+        });
+        let in_time = all_polled.recv_timeout(Duration::from_secs(60));
+        disk.hold(false);
+        in_time.expect("no poll waits for the writer");
+    });
+    assert_eq!(block_on(claimed).unwrap().jobs.len(), 0, "none is due");
+    let job = block_on(store.get(kind(), JobId::new("7").unwrap())).unwrap();
+    assert_eq!(job.map(|job| job.id.to_string()).as_deref(), Some("7"));
+}
+
+#[test]
+fn after_a_claim_found_nothing_a_wait_waits() {
+    let disk = SimulatedDisk::new();
+    let (clock, now) = (ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
+    let wall_clock = WallClock::manual(&clock, now);
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).unwrap();
+    (0..100).for_each(|id| drop(block_on(open().put(put(id))).unwrap()));
+    let store = open();
+    let mut context = Context::from_waker(Waker::noop());
+    let limit = Duration::from_secs(60);
+    // Not known yet: the tables were not read.
+    let mut first = store.wait(vec![kind()], limit);
+    assert!(first.as_mut().poll(&mut context).is_ready());
+    assert_eq!(block_on(store.claim(claim(1))).unwrap().jobs.len(), 0);
+    let mut second = store.wait(vec![kind()], limit);
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_secs(5));
+    assert!(second.as_mut().poll(&mut context).is_ready());
+    assert_eq!(block_on(store.claim(claim(1))).unwrap().jobs.len(), 1);
 }

@@ -62,7 +62,7 @@ fn damage_to_the_last_group_shows_as_soon_as_another_segment_began() {
     append(&mut log, 10);
     append(&mut log, 10);
     log.roll();
-    log.room(Use::Put, 10).unwrap();
+    log.room(Purpose::NewJobs, 10).unwrap();
     drop(log);
     disk.flip(&segment_name(0), 64 + 40 + 30, 1);
     let found = corrupt(open_after(&disk, 0));
@@ -219,7 +219,7 @@ fn a_frame_in_a_body_is_not_taken_for_a_group() {
     append(&mut log, 10);
     // A body with a piece of a log in it, even of this segment's number.
     let body = segment(0, 1, &[(2, b"not a group")])[64..128].to_vec();
-    log.append(&body, Use::Put).unwrap();
+    log.append(&body, Purpose::NewJobs).unwrap();
     drop(log);
     disk.flip(&segment_name(0), 64 + 40 + 4, 1);
     assert_eq!(open(&disk).1.len(), 1);

@@ -21,7 +21,7 @@ fn log(random: &mut Random) -> (SimulatedDisk, BTreeMap<u64, Vec<u8>>) {
                 let bytes = *random.pick(&[0, 5, 100, 700, 5000]);
                 let (group, payload) = (log.last_group() + 1, random.number().to_le_bytes());
                 let payload = payload.repeat(bytes / 8 + 1);
-                if let Err(AppendError::Refused(_)) = log.append(&payload, Use::Put) {
+                if let Err(AppendError::Refused(_)) = log.append(&payload, Purpose::NewJobs) {
                     continue;
                 }
                 written.insert(group, payload);

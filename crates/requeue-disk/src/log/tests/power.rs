@@ -47,7 +47,7 @@ impl Model {
     }
 
     fn append(&mut self, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
-        let of = *random.pick(&[Use::Put, Use::Settle]);
+        let of = *random.pick(&[Purpose::NewJobs, Purpose::ExistingJobs]);
         let length = *random.pick(&[0, 10, 100, 1000, 1500, 6000]);
         log.room(of, length)?;
         let group = log.last_group() + 1;

@@ -89,7 +89,7 @@ fn a_segment_that_failed_is_not_used_again() {
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     disk.fail(Op::Sync, "log-", 0, 1);
-    log.append(b"2", Use::Put).unwrap_err();
+    log.append(b"2", Purpose::NewJobs).unwrap_err();
     log.retry().unwrap();
     log.spares().fill().unwrap();
     log.release(2);
@@ -121,7 +121,7 @@ fn a_full_disk_refuses_puts_and_settles_from_the_reserve() {
     disk.set_capacity(Some(disk.used()));
     let mut puts = 0;
     let full = loop {
-        match log.room(Use::Put, 2000) {
+        match log.room(Purpose::NewJobs, 2000) {
             Ok(()) => append(&mut log, 2000),
             Err(error) => break error,
         };
@@ -130,24 +130,24 @@ fn a_full_disk_refuses_puts_and_settles_from_the_reserve() {
     assert!(matches!(full, DiskError::Full { .. }), "{full}");
     assert!(puts >= 2, "there was a segment besides the reserve");
     let writes = disk.count(Op::Write);
-    let refused = log.append(&payload(99, 2000), Use::Put);
+    let refused = log.append(&payload(99, 2000), Purpose::NewJobs);
     assert!(matches!(refused, Err(AppendError::Refused(DiskError::Full { .. }))));
     assert_eq!(disk.count(Op::Write), writes, "nothing was tried");
 
     let mut settled = 0;
-    while log.room(Use::Settle, 1000).is_ok() {
-        log.append(&payload(0, 1000), Use::Settle).unwrap();
+    while log.room(Purpose::ExistingJobs, 1000).is_ok() {
+        log.append(&payload(0, 1000), Purpose::ExistingJobs).unwrap();
         settled += 1;
         // Not even if it would fit into what the settlements took from the reserve.
         if settled > 3 {
-            assert!(log.room(Use::Put, 1).is_err());
+            assert!(log.room(Purpose::NewJobs, 1).is_err());
         }
     }
     assert!(settled >= 3 * RESERVE, "{settled}");
 
     disk.set_capacity(None);
-    assert!(log.room(Use::Put, 1).is_err(), "nobody looked for space yet");
-    log.room(Use::Settle, 1).unwrap();
+    assert!(log.room(Purpose::NewJobs, 1).is_err(), "nobody looked for space yet");
+    log.room(Purpose::ExistingJobs, 1).unwrap();
     log.spares().fill().unwrap();
     append(&mut log, 2000);
     assert_eq!(open(&disk.after_cut(7)).1.len(), 1 + puts + settled + 1);
@@ -159,7 +159,7 @@ fn released_segments_end_the_shortage() {
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     disk.set_capacity(Some(disk.used()));
-    while log.room(Use::Put, 3000).is_ok() {
+    while log.room(Purpose::NewJobs, 3000).is_ok() {
         append(&mut log, 3000);
     }
     log.roll();
@@ -173,12 +173,12 @@ fn a_disk_that_cannot_make_segments_says_why() {
         let disk = SimulatedDisk::new();
         let (mut log, _) = open(&disk);
         disk.fail(op, "spare-", 1, u64::MAX);
-        let error = log.room(Use::Put, 10).err();
+        let error = log.room(Purpose::NewJobs, 10).err();
         let Some(DiskError::Full { source }) = error else { panic!("{op:?}: {error:?}") };
         assert!(source.to_string().contains("fault"), "{source}");
         disk.heal();
-        log.append(b"1", Use::Settle).unwrap();
-        log.room(Use::Put, 10).unwrap_err();
+        log.append(b"1", Purpose::ExistingJobs).unwrap();
+        log.room(Purpose::NewJobs, 10).unwrap_err();
         log.spares().fill().unwrap();
         append(&mut log, 10);
     }
@@ -187,6 +187,6 @@ fn a_disk_that_cannot_make_segments_says_why() {
 #[test]
 fn a_group_has_a_limit() {
     let (mut log, _) = open(&SimulatedDisk::new());
-    let refused = log.room(Use::Settle, crate::log::MAX_PAYLOAD + 1);
+    let refused = log.room(Purpose::ExistingJobs, crate::log::MAX_PAYLOAD + 1);
     assert!(matches!(refused, Err(DiskError::TooLarge { .. })));
 }
