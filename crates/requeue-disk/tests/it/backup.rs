@@ -143,7 +143,7 @@ fn a_copy_that_fails_leaves_nothing_and_can_be_tried_again() {
     copy.set_capacity(Some(10_000));
     let error = store.backup_on(&copy, |_| ()).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("and 10000 are left"), "{source}");
+    assert!(source.contains("but only 10000 are free"), "{source}");
     copy.set_capacity(None);
     for (op, skip) in [(Op::Write, 3), (Op::Sync, 4), (Op::SyncNames, 1), (Op::SyncNames, 2)] {
         copy.fail(op, "", skip, 1);

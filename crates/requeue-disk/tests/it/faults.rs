@@ -260,7 +260,7 @@ fn fill_and_work(background: bool, seed: u64) {
     shop.disk.set_capacity(Some(capacity));
     for _ in 0..3 {
         let why = shop.fill();
-        assert!(why.contains("space") || why.contains("bytes left"), "{why}");
+        assert!(why.contains("space") || why.contains("bytes free"), "{why}");
         shop.check();
         shop.check_cut(random.number());
         let mut done = 0;
