@@ -208,8 +208,8 @@ async fn open(
     match chosen {
         Where::Data(directory) => {
             let store = open_directory(directory, IfMissing::Make)?;
-            for mended in store.mended() {
-                tracing::warn!(%mended, "damage was made good from the log");
+            for repaired in store.repaired() {
+                tracing::warn!(%repaired, "damage was repaired from the log");
             }
             let backup = args.backups.clone().map(|under| backup(store.clone(), under));
             Ok((Arc::new(store), backup))

@@ -56,7 +56,7 @@
 //! | the process is killed, or the power fails | Open the store again. It replays the end of its log, which takes about a second. |
 //! | the disk is full | New jobs are refused with [`StoreError::Unavailable`](requeue_jobs::StoreError::Unavailable), which reports the free and the required space. Reading, claiming and settling continue, because the store keeps a reserve for them. When space is available again, the store accepts new jobs without further action. |
 //! | a write or a sync fails | The operations of that group fail with [`StoreError::Unknown`](requeue_jobs::StoreError::Unknown). Reading continues, and may show changes that a crash would undo. The store writes the same group again, to another place, before it writes anything else. |
-//! | a table is missing or incomplete after a crash | The store rebuilds it from the log, which is kept until it is no longer needed for that. [`DiskStore::mended`] lists such tables. |
+//! | a table is missing or incomplete after a crash | The store rebuilds it from the log, which is kept until it is no longer needed for that. [`DiskStore::repaired`] lists such tables. |
 //! | bytes on disk have changed | If the store cannot repair the damage, it fails when the directory is opened or when the damaged part is read. |
 //! | another process has the directory open | Opening fails with [`DiskError::InUse`], which names the directory and the process. |
 //! | a newer version wrote the directory | Opening fails with [`DiskError::Newer`]. Nothing is changed. |
@@ -64,8 +64,8 @@
 //! # Tools
 //!
 //! [`DiskStore::backup`] copies a store while it is in use. [`verify`](verify()) checks a directory
-//! or a backup. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any store:
-//! use it to move to another store, or to go back from a newer format.
+//! or a backup. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any
+//! store: use it to move to another store, or to go back from a newer format.
 //!
 //! `docs/disk-format.md` specifies every byte of the files. Every later version can open a
 //! directory of every released format.

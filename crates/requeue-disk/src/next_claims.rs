@@ -17,8 +17,8 @@ pub(crate) struct NextClaims {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextClaim {
-    /// Not known: nobody has claimed jobs of the kind since the store was opened, or its tables
-    /// could not be read. The next claim finds out.
+    /// Not known: there was no claim of the kind since the store was opened, or its tables could
+    /// not be read. The next claim finds out.
     Unread,
     /// From this time on a claim returns a job, unless the kind changes before.
     At(Timestamp),
@@ -34,7 +34,7 @@ impl NextClaims {
             None => kinds.remove(kind),
         };
         match (before, next) {
-            // Nobody waits for a kind that is not known.
+            // No caller waits for a kind that is not known: its wait ends immediately.
             (_, None) | (Some(NextClaim::Unread), _) => false,
             (None, Some(_)) | (Some(NextClaim::At(_)), Some(NextClaim::Unread)) => true,
             (Some(NextClaim::At(before)), Some(NextClaim::At(next))) => next < before,
@@ -75,7 +75,7 @@ mod tests {
         assert!(!next.publish(&kind, at(50)) && !next.publish(&kind, at(70)));
         assert!(next.publish(&kind, at(60)));
         assert!(next.publish(&kind, Some(NextClaim::Unread)));
-        assert!(!next.publish(&kind, at(10)), "nobody waits for a kind that is not known");
+        assert!(!next.publish(&kind, at(10)), "no caller waits for a kind that is not known");
         assert!(!next.publish(&kind, None));
         assert!(next.publish(&kind, at(90)));
     }

@@ -27,7 +27,7 @@ pub(crate) struct Threads {
     reads: Option<Sender<ReadTask>>,
     scans: Option<Sender<ReadTask>>,
     /// Damage that was found, and repaired from the log, when the store was opened.
-    pub(crate) mended: Vec<Corrupt>,
+    pub(crate) repaired: Vec<Corrupt>,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -91,7 +91,7 @@ impl Threads {
             shared: shared.clone(),
             reads: Some(reads),
             scans: Some(scans),
-            mended: opened.notes,
+            repaired: opened.notes,
             handles,
         };
         Ok((shared, threads))

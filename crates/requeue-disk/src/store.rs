@@ -60,7 +60,8 @@ impl DiskStore {
     ///
     /// let store = DiskStore::open(&directory)?;
     /// let error = DiskStore::open(&directory).unwrap_err();
-    /// assert!(matches!(error, DiskError::InUse { pid, .. } if pid == std::process::id().to_string()));
+    /// assert!(matches!(error, DiskError::InUse { pid, .. } if pid ==
+    /// std::process::id().to_string()));
     /// # drop(store);
     /// # std::fs::remove_dir_all(&directory)?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -161,8 +162,8 @@ impl DiskStore {
     ///
     /// Repaired damage loses nothing. But if it occurs without a power cut, the disk does not keep
     /// what it reported as synced.
-    pub fn mended(&self) -> &[Corrupt] {
-        &self.open.threads.mended
+    pub fn repaired(&self) -> &[Corrupt] {
+        &self.open.threads.repaired
     }
 
     /// Checks the internal invariants: the counts and indexes of every kind match its jobs. For
@@ -256,8 +257,8 @@ impl Store for DiskStore {
         Box::pin(async move {
             let shared = self.shared();
             if shared.next_claims.any_unread(&kinds) {
-                // A wait may end early: a claim will tell. Meanwhile the writer reads the tables,
-                // for the next wait.
+                // The contract allows a wait to end early; the claim after it returns a job or not.
+                // Meanwhile the writer reads the tables, for the next wait.
                 drop(self.submit(ReadNextClaims(kinds)));
                 return Ok(());
             }

@@ -1,9 +1,9 @@
 //! Checks all files of a directory, and reports all damage.
 //!
 //! ```text
-//!   every manifest                                        checksum, runs, floors
+//!   every manifest                                        checksum, runs, range tombstones
 //!   every table of any manifest      once, front to end   blocks, order of keys, filter, footer;
-//!                                                         each job decodes and is in its place
+//!                                                         each job decodes and is under its key
 //!   both trees of the newest         once, merged         every id refers to its job, every job
 //!   manifest that can be opened                           has its id, the counts are correct
 //!   every segment of the log         once, in order       frames, no gap; the groups that are

@@ -208,7 +208,7 @@ impl Writer {
         if let Some(why) = unsynced {
             return Err(unavailable(format!("an earlier group is not synced yet: {why}")));
         }
-        self.log.room(purpose, before + bytes).map_err(unavailable)?;
+        self.log.reserve(purpose, before + bytes).map_err(unavailable)?;
         if purpose == Purpose::ExistingJobs {
             return match self.group.len() {
                 0..=MAX_BACKLOG => Ok(()),

@@ -18,7 +18,7 @@ const OPTIONS: LogOptions = LogOptions { segment_bytes: SEGMENT, keep: 4 };
 
 type Groups = Vec<(u64, Vec<u8>)>;
 
-/// Opens a log, and answers its groups too.
+/// Opens a log. Returns its groups too.
 fn open_after(disk: &SimulatedDisk, after: u64) -> Result<(Log, Groups), DiskError> {
     let mut groups = Vec::new();
     let log = Log::open(
@@ -44,7 +44,7 @@ fn corrupt(result: Result<(Log, Groups), DiskError>) -> Corrupt {
     }
 }
 
-/// A payload that names its group and has some length.
+/// A payload that contains its group number, of some length.
 fn payload(group: u64, bytes: usize) -> Vec<u8> {
     let mut payload = format!("group {group} ").into_bytes();
     payload.resize(bytes.max(payload.len()), group as u8);
@@ -56,7 +56,7 @@ fn append(log: &mut Log, bytes: usize) -> (u64, Vec<u8>) {
     (log.append(&payload, Purpose::NewJobs).unwrap(), payload)
 }
 
-/// All that is wrong.
+/// All damage.
 fn damage(disk: &SimulatedDisk) -> Vec<Corrupt> {
     let mut found = Vec::new();
     let segments = SegmentView::all(disk).unwrap();
@@ -101,7 +101,7 @@ fn a_reopened_log_goes_on_in_a_new_segment() {
 }
 
 #[test]
-fn to_open_and_close_writes_nothing_more() {
+fn opening_and_closing_again_writes_nothing() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     log.close().unwrap();
@@ -181,7 +181,7 @@ fn a_disk_that_keeps_failing_is_not_filled_up() {
 }
 
 #[test]
-fn what_begins_a_segment_fails_before_the_group_is_tried() {
+fn if_a_segment_cannot_be_begun_the_group_is_refused() {
     for (op, prefix) in [(Op::Write, "spare-"), (Op::Sync, "spare-"), (Op::Rename, "")] {
         let disk = SimulatedDisk::new();
         let (mut log, _) = open(&disk);
@@ -189,7 +189,7 @@ fn what_begins_a_segment_fails_before_the_group_is_tried() {
         log.spares().fill().unwrap();
         log.roll();
         disk.fail(op, prefix, 0, 1);
-        log.room(Purpose::NewJobs, 10).unwrap_err();
+        log.reserve(Purpose::NewJobs, 10).unwrap_err();
         assert_eq!(log.last_group(), 1);
         append(&mut log, 10);
         for seed in 0..50 {
@@ -199,14 +199,14 @@ fn what_begins_a_segment_fails_before_the_group_is_tried() {
 }
 
 #[test]
-fn what_an_earlier_process_could_not_sync_is_written_again() {
+fn a_group_that_an_earlier_process_could_not_sync_is_written_again() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     disk.fail(Op::Sync, "log-", 0, 1);
     log.append(b"2", Purpose::NewJobs).unwrap_err();
     drop(log);
-    // The kernel has it in memory and believes it to be on disk.
+    // The kernel has it in its page cache and considers it written.
     let (mut log, groups) = open(&disk);
     assert_eq!(groups.len(), 2);
     append(&mut log, 10);
@@ -216,7 +216,7 @@ fn what_an_earlier_process_could_not_sync_is_written_again() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_synced_before_it_is_believed() {
+fn what_a_killed_process_wrote_is_synced_before_it_is_used() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
@@ -233,14 +233,14 @@ fn what_a_killed_process_left_is_synced_before_it_is_believed() {
 }
 
 #[test]
-fn a_process_killed_while_tidying_up_leaves_no_trap() {
+fn a_process_killed_while_it_renames_segments_does_no_harm() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     log.roll();
     append(&mut log, 10);
     log.release(1);
-    // A segment was made a spare, but that is not safe.
+    // A segment was renamed to a spare, but the name is not synced.
     disk.cut_at(disk.operations() + 1);
     log.spares().fill().unwrap_err();
     for operations in 0..12 {
@@ -254,8 +254,8 @@ fn a_process_killed_while_tidying_up_leaves_no_trap() {
     }
 }
 
-/// Checks as many new seeds as `count_in`, an environment variable, says, or else `count`. Where
-/// `REQUEUE_SEED` is set, that one and no other.
+/// Checks as many new seeds as the environment variable `count_in` specifies, or else `count`. If
+/// `REQUEUE_SEED` is set, checks only that one.
 fn check_seeds(count_in: &str, count: u64, check: impl Fn(u64)) {
     let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
     let first = RandomState::new().hash_one(()) >> 16;
@@ -270,7 +270,7 @@ fn check_seeds(count_in: &str, count: u64, check: impl Fn(u64)) {
     }
 }
 
-/// Names its seed in a panic, wherever that came from.
+/// Prints its seed if the test panics.
 struct Named(u64);
 
 impl Drop for Named {

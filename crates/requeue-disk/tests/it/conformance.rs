@@ -1,4 +1,4 @@
-//! The disk store keeps the contract, with hardly any memory.
+//! The conformance suite, on a disk store with a very small memory limit.
 
 use crate::support::DiskFixture;
 

@@ -1,4 +1,4 @@
-//! Jobs on their way between memory and tables.
+//! Jobs that move between memory and tables.
 
 use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
@@ -15,12 +15,9 @@ fn store() -> DiskStore {
 }
 
 fn put(store: &DiskStore, kind: &str, id: &str, condition: Option<Condition>) -> bool {
-    let body = Body::octets(vec![1; 100]).expect("it is as it may be");
-    let mut put = Put::new(
-        Kind::new(kind).expect("it is as it may be"),
-        JobId::new(id).expect("it is as it may be"),
-        body,
-    );
+    let body = Body::octets(vec![1; 100]).expect("it is valid");
+    let mut put =
+        Put::new(Kind::new(kind).expect("it is valid"), JobId::new(id).expect("it is valid"), body);
     put.condition = condition;
     block_on(store.put(vec![put])).expect("it is open")[0].is_ok()
 }
@@ -31,10 +28,8 @@ fn flush(store: &DiskStore) {
 }
 
 fn claim(store: &DiskStore, kind: &str) -> Vec<ClaimedJob> {
-    let (kinds, worker) = (
-        vec![Kind::new(kind).expect("it is as it may be")],
-        WorkerName::new("w").expect("it is as it may be"),
-    );
+    let (kinds, worker) =
+        (vec![Kind::new(kind).expect("it is valid")], WorkerName::new("w").expect("it is valid"));
     let lease = Some(Duration::from_secs(60));
     block_on(store.claim(Claim { kinds, max: 10, lease, worker, nonce: 7 }))
         .expect("it is open")
@@ -42,11 +37,11 @@ fn claim(store: &DiskStore, kind: &str) -> Vec<ClaimedJob> {
 }
 
 #[test]
-fn what_a_condition_looked_at_is_looked_at_again_after_a_flush() {
+fn a_job_that_a_condition_read_is_read_again_after_a_flush() {
     let store = store();
     assert!(put(&store, "mail", "a", None));
     flush(&store);
-    // A claim reads ahead, so that it does not have to look the job up.
+    // A claim reads ahead, and so does not search the job by its id.
     assert!(!put(&store, "mail", "a", Some(Condition::IfAbsent)));
     let job = claim(&store, "mail").pop().expect("it is due");
     flush(&store);

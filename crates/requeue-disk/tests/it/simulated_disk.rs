@@ -1,4 +1,4 @@
-//! The twin of a disk loses what a disk may lose, and nothing else.
+//! The simulated disk loses what a disk may lose in a power cut, and nothing else.
 use crate::support::simulated_disk::{Op, SimulatedDisk};
 use requeue_disk::{Disk, DiskFile};
 use std::collections::BTreeSet;
@@ -14,12 +14,12 @@ fn file(disk: &SimulatedDisk, name: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
     file
 }
 
-/// What a file may be after a cut.
+/// The contents that a file may have after a cut.
 fn outcomes(disk: &SimulatedDisk, name: &str) -> BTreeSet<Vec<u8>> {
     (0..SEEDS).map(|seed| disk.after_cut(seed).bytes(name)).collect()
 }
 
-/// Which names there may be after a cut.
+/// The names that there may be after a cut.
 fn names(disk: &SimulatedDisk) -> BTreeSet<Vec<String>> {
     (0..SEEDS).map(|seed| disk.after_cut(seed).names().unwrap()).collect()
 }

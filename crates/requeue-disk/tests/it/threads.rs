@@ -1,4 +1,4 @@
-//! What the store's own threads come across.
+//! The threads of the store, and callers that run concurrently.
 
 use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
@@ -17,18 +17,18 @@ fn wall_clock() -> WallClock {
 }
 
 fn kind() -> Kind {
-    Kind::new("mail").expect("it is as it may be")
+    Kind::new("mail").expect("it is valid")
 }
 
 fn put(id: usize) -> Vec<Put> {
-    let id = JobId::new(id.to_string()).expect("it is as it may be");
+    let id = JobId::new(id.to_string()).expect("it is valid");
     let mut put = Put::new(kind(), id, Body::octets(vec![1; 100]).expect("it is short"));
     put.due = Due::After(Duration::from_secs(5));
     vec![put]
 }
 
 fn claim(max: usize) -> Claim {
-    let worker = WorkerName::new("w").expect("it is as it may be");
+    let worker = WorkerName::new("w").expect("it is valid");
     Claim { kinds: vec![kind()], max, lease: None, worker, nonce: 7 }
 }
 
@@ -42,7 +42,7 @@ fn a_claim_for_too_many_is_refused_and_does_no_harm() {
     assert!(block_on(store.put(put(1))).is_ok());
 }
 
-/// Wakes by panicking.
+/// A waker that panics.
 struct Panics(AtomicBool);
 
 impl Wake for Panics {
@@ -60,7 +60,7 @@ fn a_waker_that_panics_stops_nobody_else() {
     for id in 0..1000 {
         let mut answer = store.put(put(id));
         if answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            // By the time that this is answered, so is the one before.
+            // When this returns, the one before has a result.
             block_on(store.put(put(id + 1))).unwrap();
         }
         if panics.0.load(Ordering::Relaxed) {
@@ -70,9 +70,9 @@ fn a_waker_that_panics_stops_nobody_else() {
     panic!("no waker was ever called");
 }
 
-/// Holds up merges before they write, which then fail, and flushes after they are safe.
+/// A disk that stalls merges before they write, which then fail, and flushes after they are synced.
 #[derive(Clone)]
-struct HeldUp {
+struct StallingDisk {
     disk: SimulatedDisk,
     held: Arc<(Mutex<[bool; 2]>, Condvar)>,
 }
@@ -80,15 +80,15 @@ struct HeldUp {
 const MERGE: usize = 0;
 const FLUSH: usize = 1;
 
-impl HeldUp {
+impl StallingDisk {
     fn hold(&self, which: usize, hold: bool) {
-        self.held.0.lock().expect("nobody panics with it")[which] = hold;
+        self.held.0.lock().expect("the lock is not poisoned")[which] = hold;
         self.held.1.notify_all();
     }
 
-    /// Also where the test fails: a store that is held up cannot be closed.
+    /// Also if the test fails: a store whose disk stalls cannot be closed.
     fn let_go(&self) -> impl Drop + use<> {
-        struct LetGo(HeldUp);
+        struct LetGo(StallingDisk);
         impl Drop for LetGo {
             fn drop(&mut self) {
                 [MERGE, FLUSH].into_iter().for_each(|which| self.0.hold(which, false));
@@ -99,7 +99,7 @@ impl HeldUp {
 
     fn pass(&self, which: usize, thread_name: &str) -> bool {
         let is_it = thread::current().name() == Some(thread_name);
-        let held = self.held.0.lock().expect("nobody panics with it");
+        let held = self.held.0.lock().expect("the lock is not poisoned");
         let was_held = is_it && held[which];
         if was_held {
             drop(self.held.1.wait_while(held, |held| held[which]));
@@ -108,10 +108,10 @@ impl HeldUp {
     }
 }
 
-impl Disk for HeldUp {
+impl Disk for StallingDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         match self.pass(MERGE, "requeue-merge") {
-            true => Err(io::Error::other("it was held up")),
+            true => Err(io::Error::other("it was stalled")),
             false => self.disk.create(name),
         }
     }
@@ -144,7 +144,7 @@ impl Disk for HeldUp {
 
 #[test]
 fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
-    let disk = HeldUp { disk: SimulatedDisk::new(), held: Arc::default() };
+    let disk = StallingDisk { disk: SimulatedDisk::new(), held: Arc::default() };
     disk.hold(MERGE, true);
     let mut options: Options = small(&wall_clock());
     (options.background, options.memory) = (true, 1 << 20);
@@ -159,12 +159,13 @@ fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
         let counted = block_on(store.upcoming(kind(), Spans { from, length, count: 1 })).unwrap();
         assert_eq!(counted, [jobs as u64]);
     };
-    // Enough flushes for a merge, which waits; then one that is safe, and does not say so.
+    // Enough flushes for a merge, which stalls; then a flush that is synced and stalls before its
+    // notice.
     for _ in 0..3000 {
         upcoming();
     }
     disk.hold(FLUSH, true);
-    // Two are kept, and the one before them is about to be removed.
+    // Two manifests are kept, and the one before them is about to be removed.
     while manifests() < 3 {
         upcoming();
     }
@@ -177,11 +178,11 @@ fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
     store.check();
 }
 
-/// Holds up the reads of tables by the writer.
+/// A disk that stalls the reads of tables by the writer.
 #[derive(Clone)]
 struct SlowTables {
     disk: SimulatedDisk,
-    /// Whether reads are held up, and whether one is.
+    /// Whether reads stall, and whether one does.
     held: Arc<(Mutex<(bool, bool)>, Condvar)>,
 }
 
@@ -192,13 +193,13 @@ struct SlowTable {
 
 impl SlowTables {
     fn hold(&self, hold: bool) {
-        self.held.0.lock().expect("nobody panics with it").0 = hold;
+        self.held.0.lock().expect("the lock is not poisoned").0 = hold;
         self.held.1.notify_all();
     }
 
-    /// Waits until the writer is held up.
+    /// Waits until a read of the writer stalls.
     fn wait_until_held(&self) {
-        let held = self.held.0.lock().expect("nobody panics with it");
+        let held = self.held.0.lock().expect("the lock is not poisoned");
         drop(self.held.1.wait_while(held, |(_, is_held)| !*is_held));
     }
 
@@ -243,7 +244,7 @@ impl Disk for SlowTables {
 impl DiskFile for SlowTable {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         if thread::current().name() == Some("requeue-write") {
-            let mut held = self.held.0.lock().expect("nobody panics with it");
+            let mut held = self.held.0.lock().expect("the lock is not poisoned");
             held.1 = held.0;
             self.held.1.notify_all();
             drop(self.held.1.wait_while(held, |(hold, _)| *hold));
@@ -308,7 +309,7 @@ fn after_a_claim_found_nothing_a_wait_waits() {
     let store = open();
     let mut context = Context::from_waker(Waker::noop());
     let limit = Duration::from_secs(60);
-    // Not known yet: the tables were not read.
+    // The tables were not read yet, so the wait ends immediately.
     let mut first = store.wait(vec![kind()], limit);
     assert!(first.as_mut().poll(&mut context).is_ready());
     assert_eq!(block_on(store.claim(claim(1))).unwrap().jobs.len(), 0);

@@ -1,4 +1,4 @@
-//! Damage is found and named; a write that was cut is not damage.
+//! Damage is detected and reported; an incomplete write is not damage.
 
 use super::*;
 use crate::log::frame::{self, FrameKind, HEADER, Header};
@@ -46,7 +46,7 @@ fn every_flipped_bit_of_a_closed_log_is_found() {
             assert_eq!(damage(&disk), [found]);
         }
     }
-    // The closing group protects the others, and has nothing to lose itself.
+    // The closing frame protects the groups before it, and contains no data itself.
     let last = segment_name(2);
     for offset in 64 + 24 + 56 + 24 + 64..64 + 24 + 56 + 24 + 64 + 24 {
         let disk = whole.snapshot();
@@ -56,13 +56,13 @@ fn every_flipped_bit_of_a_closed_log_is_found() {
 }
 
 #[test]
-fn damage_to_the_last_group_shows_as_soon_as_another_segment_began() {
+fn damage_to_the_last_group_is_found_after_another_segment_began() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     append(&mut log, 10);
     log.roll();
-    log.room(Purpose::NewJobs, 10).unwrap();
+    log.reserve(Purpose::NewJobs, 10).unwrap();
     drop(log);
     disk.flip(&segment_name(0), 64 + 40 + 30, 1);
     let found = corrupt(open_after(&disk, 0));
@@ -105,7 +105,7 @@ fn a_segment_in_anothers_place_is_named() {
 }
 
 #[test]
-fn damage_in_what_the_tables_have_is_found_by_verify_alone() {
+fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
     let (disk, written) = closed();
     disk.flip(&segment_name(0), 64 + 30, 1);
     disk.flip(&segment_name(1), 3, 1);
@@ -165,7 +165,7 @@ fn groups_out_of_order_are_refused() {
 }
 
 #[test]
-fn a_torn_tail_is_no_damage() {
+fn an_incomplete_write_at_the_end_is_not_damage() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     let mut written = vec![append(&mut log, 10)];
@@ -174,7 +174,7 @@ fn a_torn_tail_is_no_damage() {
     disk.flip(&segment_name(0), 300, 1);
     let (mut log, groups) = open(&disk);
     assert_eq!((&groups, log.last_group()), (&written, 1));
-    // Another group 2 goes elsewhere, and the torn one never comes back.
+    // The new group 2 goes to another segment, and the incomplete one never comes back.
     written.push(append(&mut log, 30));
     written.push(append(&mut log, 30));
     drop(log);
@@ -183,7 +183,7 @@ fn a_torn_tail_is_no_damage() {
 }
 
 #[test]
-fn a_torn_tail_is_not_blamed_for_later_damage() {
+fn an_incomplete_write_is_not_reported_for_later_damage() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open(&disk);
     append(&mut log, 10);

@@ -1,4 +1,4 @@
-//! Whatever the files have in them: no panic, and no group that was not written.
+//! Whatever the files contain: there is no panic, and no group that was not written.
 
 use super::damage::segment;
 use super::*;
@@ -33,7 +33,7 @@ fn log(random: &mut Random) -> (SimulatedDisk, BTreeMap<u64, Vec<u8>>) {
     (disk, written)
 }
 
-/// Does something to the files that no program and no power cut does.
+/// Damages the files in a way that no program and no power cut does.
 fn damage_one(disk: &SimulatedDisk, random: &mut Random) {
     let names = names(disk, "log-");
     if names.is_empty() {
@@ -118,7 +118,7 @@ fn no_damage_makes_a_group_that_was_not_written() {
 }
 
 #[test]
-fn sound_frames_with_senseless_numbers_are_refused() {
+fn valid_frames_with_impossible_numbers_are_refused() {
     check_seeds("REQUEUE_LOG_FUZZ", 1500, |seed| {
         let mut random = Random::new(seed);
         let disk = SimulatedDisk::new();

@@ -4,12 +4,12 @@ use super::*;
 use requeue_testkit::Random;
 use std::collections::BTreeMap;
 
-/// What the log must have after a cut, and what it may.
+/// The groups that the log must contain after a cut, and those that it may.
 #[derive(Default)]
 struct Model {
     /// All that was ever appended.
     tried: BTreeMap<u64, Vec<u8>>,
-    /// The last group that was answered, or believed on opening.
+    /// The last group that was acknowledged, or read at open.
     safe: u64,
     /// Groups up to here are in the tables.
     after: u64,
@@ -29,7 +29,7 @@ impl Model {
             .collect();
         assert_eq!(groups, expected);
         self.tried.split_off(&(log.last_group() + 1));
-        // The last one is proven with the next, or when asked for.
+        // The last group is written again with the next, or by `retry`.
         self.safe = self.safe.max(log.last_group().saturating_sub(1));
         if self.prove {
             log.retry()?;
@@ -38,7 +38,7 @@ impl Model {
         Ok(log)
     }
 
-    /// Opens it until that succeeds: nobody goes on with the old one.
+    /// Opens the log until that succeeds; the old one is not used any more.
     fn reopen(&mut self, disk: &SimulatedDisk) -> Result<Log, DiskError> {
         self.open(disk).or_else(|_| {
             disk.heal();
@@ -49,7 +49,7 @@ impl Model {
     fn append(&mut self, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
         let of = *random.pick(&[Purpose::NewJobs, Purpose::ExistingJobs]);
         let length = *random.pick(&[0, 10, 100, 1000, 1500, 6000]);
-        log.room(of, length)?;
+        log.reserve(of, length)?;
         let group = log.last_group() + 1;
         let mut payload = random.number().to_le_bytes().repeat(length.div_ceil(8));
         payload.truncate(length);
@@ -113,7 +113,7 @@ fn work(disk: &SimulatedDisk, model: &mut Model, random: &mut Random) -> Result<
     Ok(())
 }
 
-/// Works until a cut, and answers how many operations there were.
+/// Works until a cut. Returns the number of operations.
 fn check(seed: u64, cut_at: u64) -> u64 {
     let (mut disk, prove) = (SimulatedDisk::new(), seed.is_multiple_of(2));
     let mut model = Model { prove, ..Model::default() };
@@ -140,7 +140,7 @@ fn check(seed: u64, cut_at: u64) -> u64 {
 }
 
 #[test]
-fn every_answered_group_survives_a_cut_at_any_operation() {
+fn every_acknowledged_group_survives_a_cut_at_any_operation() {
     check_seeds("REQUEUE_LOG_CUTS", 10, |seed| {
         for cut_at in 0.. {
             if check(seed, cut_at) <= cut_at {

@@ -121,7 +121,7 @@ fn a_full_disk_refuses_puts_and_settles_from_the_reserve() {
     disk.set_capacity(Some(disk.used()));
     let mut puts = 0;
     let full = loop {
-        match log.room(Purpose::NewJobs, 2000) {
+        match log.reserve(Purpose::NewJobs, 2000) {
             Ok(()) => append(&mut log, 2000),
             Err(error) => break error,
         };
@@ -135,19 +135,19 @@ fn a_full_disk_refuses_puts_and_settles_from_the_reserve() {
     assert_eq!(disk.count(Op::Write), writes, "nothing was tried");
 
     let mut settled = 0;
-    while log.room(Purpose::ExistingJobs, 1000).is_ok() {
+    while log.reserve(Purpose::ExistingJobs, 1000).is_ok() {
         log.append(&payload(0, 1000), Purpose::ExistingJobs).unwrap();
         settled += 1;
         // Not even if it would fit into what the settlements took from the reserve.
         if settled > 3 {
-            assert!(log.room(Purpose::NewJobs, 1).is_err());
+            assert!(log.reserve(Purpose::NewJobs, 1).is_err());
         }
     }
     assert!(settled >= 3 * RESERVE, "{settled}");
 
     disk.set_capacity(None);
-    assert!(log.room(Purpose::NewJobs, 1).is_err(), "nobody looked for space yet");
-    log.room(Purpose::ExistingJobs, 1).unwrap();
+    assert!(log.reserve(Purpose::NewJobs, 1).is_err(), "the free space was not checked again yet");
+    log.reserve(Purpose::ExistingJobs, 1).unwrap();
     log.spares().fill().unwrap();
     append(&mut log, 2000);
     assert_eq!(open(&disk.after_cut(7)).1.len(), 1 + puts + settled + 1);
@@ -159,7 +159,7 @@ fn released_segments_end_the_shortage() {
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     disk.set_capacity(Some(disk.used()));
-    while log.room(Purpose::NewJobs, 3000).is_ok() {
+    while log.reserve(Purpose::NewJobs, 3000).is_ok() {
         append(&mut log, 3000);
     }
     log.roll();
@@ -173,12 +173,12 @@ fn a_disk_that_cannot_make_segments_says_why() {
         let disk = SimulatedDisk::new();
         let (mut log, _) = open(&disk);
         disk.fail(op, "spare-", 1, u64::MAX);
-        let error = log.room(Purpose::NewJobs, 10).err();
+        let error = log.reserve(Purpose::NewJobs, 10).err();
         let Some(DiskError::Full { source }) = error else { panic!("{op:?}: {error:?}") };
         assert!(source.to_string().contains("fault"), "{source}");
         disk.heal();
         log.append(b"1", Purpose::ExistingJobs).unwrap();
-        log.room(Purpose::NewJobs, 10).unwrap_err();
+        log.reserve(Purpose::NewJobs, 10).unwrap_err();
         log.spares().fill().unwrap();
         append(&mut log, 10);
     }
@@ -187,6 +187,6 @@ fn a_disk_that_cannot_make_segments_says_why() {
 #[test]
 fn a_group_has_a_limit() {
     let (mut log, _) = open(&SimulatedDisk::new());
-    let refused = log.room(Purpose::ExistingJobs, crate::log::MAX_PAYLOAD + 1);
+    let refused = log.reserve(Purpose::ExistingJobs, crate::log::MAX_PAYLOAD + 1);
     assert!(matches!(refused, Err(DiskError::TooLarge { .. })));
 }

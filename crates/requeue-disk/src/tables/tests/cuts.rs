@@ -8,14 +8,14 @@ use crate::tables::Tables;
 use requeue_testkit::Random;
 use std::sync::Arc;
 
-/// What was flushed, and what was promised of it.
+/// What was flushed, and which flushes returned.
 #[derive(Default)]
 struct Past {
-    /// The jobs after each flush, the one that failed included; none after none.
+    /// The jobs after each flush, including the one that failed; empty before the first.
     jobs: Vec<Jobs>,
-    /// How many flushes were answered.
+    /// How many flushes returned.
     answered: u64,
-    /// Up to here the log may be gone.
+    /// The last group of the log that was released.
     released: u64,
     merges: u64,
 }
@@ -50,7 +50,7 @@ fn check(disk: &SimulatedDisk, past: &Past) -> u64 {
         check_all(&tables, &past.jobs[flush as usize]);
     }
     // It can be written to as before.
-    // No job may get the place of another, also of one that was put here with failures.
+    // No job may get the position of another, including one of a flush that failed.
     let (mut jobs, mut seq) = (past.jobs[flush as usize].clone(), 2_000_000);
     for seed in 0..2 {
         flush_after(&tables, &mut jobs, &mut seq, seed);
@@ -68,7 +68,7 @@ fn flush_after(tables: &Tables, jobs: &mut Jobs, seq: &mut u64, seed: u64) {
 }
 
 #[test]
-fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
+fn every_flush_that_returned_survives_a_power_cut_at_any_operation() {
     with_seeds(2, |random| {
         let seed = random.number();
         let disk = SimulatedDisk::new();
@@ -79,13 +79,13 @@ fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
         for operation in 0..operations {
             let (disk, mut past) = (SimulatedDisk::new(), Past::default());
             disk.cut_at(operation);
-            // Where files are removed a failure is of no account.
+            // A failure to remove a file is not reported.
             let _ = work(&disk, seed, &mut past);
             assert!(disk.is_cut());
             let flush = check(&disk.after_cut(random.number()), &past);
             assert!(flush >= past.answered, "cut at {operation} of {operations}");
 
-            // What a killed process left in the page cache, and another found, is safe then.
+            // What a killed process left in the page cache, and another process read, is synced.
             let killed = disk.after_kill();
             let (tables, _) = Tables::open(Arc::new(killed.clone()), small()).unwrap();
             let found = tables.version().next_flush - 1;
@@ -97,7 +97,7 @@ fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
 }
 
 #[test]
-fn tables_that_were_never_safe_are_made_again_from_the_log() {
+fn tables_that_were_never_synced_are_rebuilt_from_the_log() {
     let (mut all, mut lost) = (0, 0);
     with_seeds(100, |random| {
         let (disk, mut past) = (SimulatedDisk::new(), Past::default());

@@ -1,10 +1,10 @@
-//! A disk on which new tables can be made to wait.
+//! A disk on which the creation of tables can be blocked.
 
 use requeue_disk::{Disk, DiskFile};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// While it is shut, whoever makes a table waits: what is frozen stays in memory.
+/// While it is shut, creating a table blocks: the frozen layer stays in memory.
 #[derive(Clone)]
 pub(crate) struct GatedDisk<D> {
     disk: D,
@@ -17,12 +17,12 @@ impl<D> GatedDisk<D> {
     }
 
     pub(crate) fn set_shut(&self, shut: bool) {
-        *self.shut.0.lock().expect("nobody panics with it") = shut;
+        *self.shut.0.lock().expect("the lock is not poisoned") = shut;
         self.shut.1.notify_all();
     }
 
     fn pass(&self) {
-        let shut = self.shut.0.lock().expect("nobody panics with it");
+        let shut = self.shut.0.lock().expect("the lock is not poisoned");
         drop(self.shut.1.wait_while(shut, |shut| *shut));
     }
 }

@@ -1,8 +1,8 @@
-//! A disk that is watched: before each operation, what a power cut would leave behind is put
-//! aside, together with how far the work was by then.
+//! A disk that records power cuts: before each operation it passes on the disk that a power cut
+//! during that operation would leave, together with the progress of the workload.
 
 use super::simulated_disk::SimulatedDisk;
-use super::workload::{Act, Told};
+use super::workload::{CallResult, StoreCall};
 use requeue_disk::{Disk, DiskFile};
 use requeue_jobs::Store;
 use std::collections::BTreeMap;
@@ -13,54 +13,54 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// How far the work is.
+/// The progress of the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// So many steps were answered, and no other was begun.
-    Answered(usize),
-    /// So many were answered, and the next was begun.
+    /// So many steps have returned, and no other was begun.
+    Returned(usize),
+    /// So many steps have returned, and the next was begun.
     Begun(usize),
 }
 
-/// The power was cut.
+/// A power cut.
 pub(crate) struct Cut {
-    /// During this operation, the first being 0.
+    /// The number of the operation during which the power is cut; the first is 0.
     pub(crate) operation: u64,
     pub(crate) stage: Stage,
-    /// What that operation was.
+    /// That operation, as text.
     pub(crate) during: String,
-    /// The disk, the power of which is off.
+    /// The disk, without power.
     pub(crate) disk: SimulatedDisk,
 }
 
-/// Where it is told of every cut.
-pub(crate) type Each = Box<dyn Fn(Cut) + Send + Sync>;
+/// Called for every cut.
+pub(crate) type OnCut = Box<dyn Fn(Cut) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct RecordingDisk {
     disk: SimulatedDisk,
     names: Arc<Mutex<Names>>,
     progress: Arc<Progress>,
-    each: Arc<Each>,
+    on_cut: Arc<OnCut>,
 }
 
-/// What is seen of the names.
+/// The names of files.
 #[derive(Default)]
 struct Names {
-    /// What open files are called now.
+    /// The current names of open files.
     now: BTreeMap<String, Name>,
-    /// How often something was done to files that are called like this: `create table`.
+    /// How often each operation was done, by verb and type of file: `create table`.
     counts: BTreeMap<String, usize>,
 }
 
-/// What a file is called; empty once it is removed.
+/// The name of a file; empty after it was removed.
 type Name = Arc<Mutex<String>>;
 
 #[derive(Default)]
 struct Progress {
-    /// Twice the number of answered steps, and one more while another is under way.
+    /// Twice the number of steps that returned, plus one while another is in flight.
     half_steps: AtomicUsize,
-    /// Closed while a step is being asked for: nothing is to happen before whoever asks listens.
+    /// Closed while a step is submitted: the disk must not do anything before the caller waits.
     gate: Mutex<bool>,
     opened: Condvar,
 }
@@ -68,31 +68,31 @@ struct Progress {
 impl Progress {
     fn stage(&self) -> Stage {
         match self.half_steps.load(Ordering::SeqCst) {
-            half if half % 2 == 0 => Stage::Answered(half / 2),
+            half if half % 2 == 0 => Stage::Returned(half / 2),
             half => Stage::Begun(half / 2),
         }
     }
 
     fn set_gate(&self, closed: bool) {
-        *self.gate.lock().expect("nobody panics with it") = closed;
+        *self.gate.lock().expect("the lock is not poisoned") = closed;
         self.opened.notify_all();
     }
 
     fn pass_gate(&self) {
-        let closed = self.gate.lock().expect("nobody panics with it");
-        drop(self.opened.wait_while(closed, |closed| *closed).expect("nobody panics with it"));
+        let closed = self.gate.lock().expect("the lock is not poisoned");
+        drop(self.opened.wait_while(closed, |closed| *closed).expect("the lock is not poisoned"));
     }
 }
 
-/// Notes that a step was answered on the very thread that answers it, before that does anything
-/// else.
-struct Answered {
+/// A waker that notes that a step has returned. It runs on the thread that delivers the result,
+/// before that thread does anything else.
+struct StepWaker {
     progress: Arc<Progress>,
     half_steps: usize,
     waits: Thread,
 }
 
-impl Wake for Answered {
+impl Wake for StepWaker {
     fn wake(self: Arc<Self>) {
         self.progress.half_steps.store(self.half_steps, Ordering::SeqCst);
         self.waits.unpark();
@@ -100,69 +100,69 @@ impl Wake for Answered {
 }
 
 impl RecordingDisk {
-    pub(crate) fn new(disk: SimulatedDisk, each: Each) -> Self {
+    pub(crate) fn new(disk: SimulatedDisk, on_cut: OnCut) -> Self {
         let (names, progress) = (Arc::default(), Arc::default());
-        RecordingDisk { disk, names, progress, each: Arc::new(each) }
+        RecordingDisk { disk, names, progress, on_cut: Arc::new(on_cut) }
     }
 
-    /// How many operations there were.
+    /// The number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.disk.operations()
     }
 
-    /// How often this was done to files whose names begin like this.
+    /// How often an operation was done, such as `create table`.
     pub(crate) fn count(&self, what: &str) -> usize {
-        self.names.lock().expect("nobody panics with it").counts.get(what).copied().unwrap_or(0)
+        self.names.lock().expect("the lock is not poisoned").counts.get(what).copied().unwrap_or(0)
     }
 
-    /// Takes one step on a store that is on this disk.
-    pub(crate) fn step(&self, act: &Act, store: &dyn Store) -> Told {
+    /// Runs one step on a store that is on this disk.
+    pub(crate) fn step(&self, call: &StoreCall, store: &dyn Store) -> CallResult {
         let progress = &self.progress;
         let answered = 2 * (progress.half_steps.load(Ordering::SeqCst) / 2 + 1);
-        let waker = Waker::from(Arc::new(Answered {
+        let waker = Waker::from(Arc::new(StepWaker {
             progress: progress.clone(),
             half_steps: answered,
             waits: thread::current(),
         }));
         progress.set_gate(true);
         progress.half_steps.store(answered - 1, Ordering::SeqCst);
-        let mut told: Pin<Box<dyn Future<Output = Told> + '_>> = Box::pin(act.on(store));
+        let mut result: Pin<Box<dyn Future<Output = CallResult> + '_>> = Box::pin(call.on(store));
         loop {
-            let poll = told.as_mut().poll(&mut Context::from_waker(&waker));
+            let poll = result.as_mut().poll(&mut Context::from_waker(&waker));
             progress.set_gate(false);
             match poll {
-                Poll::Ready(told) => {
+                Poll::Ready(result) => {
                     progress.half_steps.store(answered, Ordering::SeqCst);
-                    return told;
+                    return result;
                 }
                 Poll::Pending => thread::park(),
             }
         }
     }
 
-    /// Tells of the cut during what comes now, which `act` would do.
-    fn before(&self, verb: &str, name: &str, act: impl FnOnce(&SimulatedDisk)) {
+    /// Records the cut during the next operation, which is `call`.
+    fn before(&self, verb: &str, name: &str, call: impl FnOnce(&SimulatedDisk)) {
         self.progress.pass_gate();
         let stage = self.progress.stage();
         let disk = self.disk.snapshot();
         let operation = disk.operations();
         disk.cut_at(operation);
-        act(&disk);
+        call(&disk);
         let what = name.split('-').next().unwrap_or_default();
         *self
             .names
             .lock()
-            .expect("nobody panics with it")
+            .expect("the lock is not poisoned")
             .counts
             .entry(format!("{verb} {what}"))
             .or_default() += 1;
-        (self.each)(Cut { operation, stage, during: format!("{verb} {name}"), disk });
+        (self.on_cut)(Cut { operation, stage, during: format!("{verb} {name}"), disk });
     }
 
     fn file(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        let mut names = self.names.lock().expect("nobody panics with it");
+        let mut names = self.names.lock().expect("the lock is not poisoned");
         let shared = names.now.entry(name.to_owned()).or_default().clone();
-        *shared.lock().expect("nobody panics with it") = name.to_owned();
+        *shared.lock().expect("the lock is not poisoned") = name.to_owned();
         Arc::new(RecordedFile { disk: self.clone(), name: shared, file })
     }
 }
@@ -171,8 +171,9 @@ impl Disk for RecordingDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.before("create", name, |disk| drop(disk.create(name)));
         let file = self.disk.create(name)?;
-        if let Some(before) = self.names.lock().expect("nobody panics with it").now.remove(name) {
-            before.lock().expect("nobody panics with it").clear();
+        if let Some(before) = self.names.lock().expect("the lock is not poisoned").now.remove(name)
+        {
+            before.lock().expect("the lock is not poisoned").clear();
         }
         Ok(self.file(name, file))
     }
@@ -184,12 +185,12 @@ impl Disk for RecordingDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.before("rename", from, |disk| drop(disk.rename(from, to)));
         self.disk.rename(from, to)?;
-        let mut names = self.names.lock().expect("nobody panics with it");
+        let mut names = self.names.lock().expect("the lock is not poisoned");
         if let Some(before) = names.now.remove(to) {
-            before.lock().expect("nobody panics with it").clear();
+            before.lock().expect("the lock is not poisoned").clear();
         }
         if let Some(name) = names.now.remove(from) {
-            *name.lock().expect("nobody panics with it") = to.to_owned();
+            *name.lock().expect("the lock is not poisoned") = to.to_owned();
             names.now.insert(to.to_owned(), name);
         }
         Ok(())
@@ -198,8 +199,8 @@ impl Disk for RecordingDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         self.before("remove", name, |disk| drop(disk.remove(name)));
         self.disk.remove(name)?;
-        if let Some(name) = self.names.lock().expect("nobody panics with it").now.remove(name) {
-            name.lock().expect("nobody panics with it").clear();
+        if let Some(name) = self.names.lock().expect("the lock is not poisoned").now.remove(name) {
+            name.lock().expect("the lock is not poisoned").clear();
         }
         Ok(())
     }
@@ -225,10 +226,10 @@ struct RecordedFile {
 }
 
 impl RecordedFile {
-    fn before(&self, verb: &str, act: impl FnOnce(&dyn DiskFile)) {
-        let name = self.name.lock().expect("nobody panics with it").clone();
-        // What was removed is not found after a cut, whatever is written to it.
-        self.disk.before(verb, &name, |disk| drop(disk.open(&name).map(|file| act(&*file))));
+    fn before(&self, verb: &str, call: impl FnOnce(&dyn DiskFile)) {
+        let name = self.name.lock().expect("the lock is not poisoned").clone();
+        // A removed file is not found after a cut, whatever is written to it.
+        self.disk.before(verb, &name, |disk| drop(disk.open(&name).map(|file| call(&*file))));
     }
 }
 
