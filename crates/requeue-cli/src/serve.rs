@@ -230,8 +230,8 @@ async fn open(
     match location {
         StoreLocation::Data(directory) => {
             let store = open_directory(directory, IfMissing::Create)?;
-            for mended in store.mended() {
-                tracing::warn!(%mended, "damage was repaired from the log");
+            for repaired in store.repaired() {
+                tracing::warn!(%repaired, "damage was repaired from the log");
             }
             let backup = args.backups.clone().map(|under| backup(store.clone(), under));
             Ok((Arc::new(store), backup))

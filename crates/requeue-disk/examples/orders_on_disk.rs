@@ -1,7 +1,9 @@
-//! Orders that nobody pays, on disk: kill it in the middle, start it again, and it goes on.
+//! Closes unpaid orders after a day, with jobs on disk. Kill the program in the middle, start it
+//! again, and it continues.
 //!
-//! `cargo run -p requeue-disk --example orders_on_disk [SECONDS [DIRECTORY]]`. A day lasts that
-//! many seconds (10); then the order is closed. Orders are reminded of after a tenth of that.
+//! Run it with `cargo run -p requeue-disk --example orders_on_disk [SECONDS [DIRECTORY]]`. SECONDS
+//! is the length of a day (default 10). A reminder is sent after a tenth of a day; an unpaid order
+//! is closed after a day.
 
 use requeue_disk::DiskStore;
 use requeue_jobs::{BoxError, ChangeError, ClaimedJob, JobWorker, Jobs, Outcome};
@@ -26,7 +28,7 @@ async fn main() -> Result<(), BoxError> {
 
     let before = jobs_left(&jobs).await?;
     if before > 0 {
-        println!("{before} jobs are here from before");
+        println!("{before} jobs are left from the last run");
     } else {
         open_shop(&jobs, day).await?;
     }
@@ -34,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
         tokio::time::sleep(day / 20).await;
     }
     running.shut_down(Duration::from_secs(1)).await;
-    println!("nothing is left to do");
+    println!("all jobs are done");
     if given.is_none() {
         std::fs::remove_dir_all(&directory)?;
     }
@@ -50,7 +52,7 @@ async fn open_shop(jobs: &Jobs, day: Duration) -> Result<(), BoxError> {
     pay(jobs, "order-1").await
 }
 
-/// Payment cancels what is left: on a slow day the reminder is out already.
+/// Payment cancels the jobs that are left. The reminder may have been sent already.
 async fn pay(jobs: &Jobs, order: &str) -> Result<(), BoxError> {
     for kind in ["order.remind", "order.close"] {
         match jobs.cancel(kind, order).await {
@@ -73,7 +75,7 @@ fn fall_due(job: &ClaimedJob) -> Result<Outcome, BoxError> {
         "order.remind" => {
             println!("{order}: reminded of {}", std::str::from_utf8(job.body.bytes())?)
         }
-        "order.close" => println!("{order}: closed, nobody paid"),
+        "order.close" => println!("{order}: closed, not paid"),
         kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)

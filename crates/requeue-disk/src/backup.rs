@@ -1,15 +1,15 @@
-//! A copy of a store that is in use.
+//! Backup of a store that is in use.
 //!
-//! Between two groups the writer notes what there is: which tables, and which segments of the log
-//! up to where. Both stay readable for whoever has them open, so the copying is done by whoever
-//! asked for it, and nobody waits.
+//! Between two groups the writer takes a snapshot: the list of tables, and the segments of the log
+//! with their lengths. Files of a snapshot stay readable while they are open. So the caller's
+//! thread does the copying, and the store's threads do not wait for it.
 //!
 //! ```text
 //!   segments, tables ──▶ synced, their names too ──▶ read again ──▶ manifest ──▶ synced
 //! ```
 //!
-//! Without a manifest a directory with files in it is no store: whatever ends the copying before
-//! its end leaves something that is refused, or nothing at all.
+//! A directory that has files but no manifest is not a store. If the copying ends early, for
+//! whatever reason, opening the directory fails, or the directory is empty.
 
 use crate::disk::{Directory, Disk, DiskFile};
 use crate::error::DiskError;
@@ -23,27 +23,27 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How much is copied at once.
+/// Bytes that are copied with one read and one write.
 const CHUNK: usize = 1 << 20;
 
-/// The number of a copy's manifest. In an empty directory the first is written before anything
-/// else, and if it is torn there was nothing; of a copy that would not be true.
+/// The number of a backup's manifest. It must not be 1: if manifest 1 is incomplete, the directory
+/// counts as a new store without jobs, because manifest 1 is the first file of a new store.
 const MANIFEST: u64 = 2;
 
-/// A copy that was made.
+/// A completed backup, as returned by [`DiskStore::backup`](crate::DiskStore::backup).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {
-    /// Files in it.
+    /// The number of files.
     pub files: usize,
-    /// Bytes that were copied.
+    /// The number of bytes that were copied.
     pub bytes: u64,
 }
 
-/// What there is between two groups.
+/// The files of the store between two groups.
 pub(crate) struct Snapshot {
     pub(crate) version: Arc<Version>,
-    /// The log that comes on top of the tables.
+    /// The part of the log that is newer than the tables.
     pub(crate) segments: Vec<SegmentView>,
 }
 
@@ -54,25 +54,25 @@ impl Snapshot {
         tables.chain(segments).sum()
     }
 
-    /// Copies it to the directory of this path, which has to be empty, or not to be there.
+    /// Copies the snapshot to a directory, which must be empty or not exist.
     pub(crate) fn copy_into(
         &self,
         to: &Path,
         progress: impl FnMut(Progress),
     ) -> Result<Backup, DiskError> {
         let name = to.display().to_string();
-        // Before a lock is put there: into what is not ours nothing is put.
+        // Before the lock is created: nothing is written to a directory that is not ours.
         let entries = || fs::read_dir(to)?.map(|entry| Ok(entry?.file_name())).collect();
         let names: io::Result<Vec<_>> = if to.exists() { entries() } else { Ok(Vec::new()) };
         if names.map_err(DiskError::io("read", &name))?.iter().any(|name| name != lock::NAME) {
             return Err(DiskError::NotEmpty { directory: name });
         }
-        let disk = Directory::new(to).map_err(DiskError::io("make", &name))?;
+        let disk = Directory::new(to).map_err(DiskError::io("create", &name))?;
         let _nobody_opens_half_of_it = Lock::take(to)?;
         self.copy_to(&disk, &name, progress)
     }
 
-    /// Copies it to a disk that is empty.
+    /// Copies the snapshot to a disk, which must be empty.
     pub(crate) fn copy_to(
         &self,
         disk: &dyn Disk,
@@ -85,7 +85,7 @@ impl Snapshot {
         }
         let (bytes, free) = (self.bytes(), disk.free().map_err(DiskError::io("measure", name))?);
         if free < bytes {
-            let what = format!("the copy takes {bytes} bytes, and {free} are left");
+            let what = format!("the backup needs {bytes} bytes, but only {free} are free");
             let full = io::Error::new(io::ErrorKind::StorageFull, what);
             return Err(DiskError::io("copy to", name)(full));
         }
@@ -103,7 +103,7 @@ impl Snapshot {
 struct Copy<'a> {
     disk: &'a dyn Disk,
     meter: Meter<'a>,
-    /// The names of files, in the order in which they were begun.
+    /// The names of the files that were begun, in that order.
     made: Vec<String>,
 }
 
@@ -131,7 +131,8 @@ impl Copy<'_> {
         self.sync_names()
     }
 
-    /// Notes a name. Once the first is safe, the directory can pass for an empty one no more.
+    /// Notes the name of the next file. The name of the first file is synced immediately: from then
+    /// on the directory does not look like an empty one.
     fn begin(&mut self, name: &str) -> Result<(), DiskError> {
         self.made.push(name.to_owned());
         if self.made.len() == 1 {
@@ -155,7 +156,7 @@ impl Copy<'_> {
         to.sync().map_err(DiskError::io("sync", name))
     }
 
-    /// Reads the copy, so that none is made of what is damaged.
+    /// Reads the copy, so that damage is found now and not when the backup is needed.
     fn check(&self, from: &Snapshot) -> Result<(), DiskError> {
         from.version.tables().try_for_each(|table| check_copy(self.disk, table))?;
         let mut wrong = None;
@@ -167,11 +168,11 @@ impl Copy<'_> {
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
-        self.disk.sync_names().map_err(DiskError::io("sync", "the directory of the copy"))
+        self.disk.sync_names().map_err(DiskError::io("sync", "the directory of the backup"))
     }
 
-    /// Removes what was copied, the manifest first. What cannot be removed is refused when it is
-    /// opened.
+    /// Removes the copied files, the manifest first. Opening the files that cannot be removed
+    /// fails.
     fn undo(&mut self) {
         for name in self.made.drain(..).rev() {
             let _ = self.disk.remove(&name);

@@ -1,10 +1,10 @@
-//! Numbers and strings as bytes: little-endian groups of seven bits, lengths before contents.
+//! Encodes numbers as varints, and texts with their length before them.
 
-/// What was read is not what was written.
+/// Bytes that do not decode, with a description for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// Seven bits a byte, the lowest first; the last byte is below 128.
+/// Writes a varint: seven bits per byte, the lowest first; the last byte is below 128.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -13,7 +13,7 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How far `to` is from `from`, either way: small where they are near.
+/// Writes the difference from `from` to `to`, which may be negative. It is short if they are close.
 pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
     let step = to.wrapping_sub(from) as i64;
     put_number(out, ((step << 1) ^ (step >> 63)) as u64);
@@ -24,7 +24,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front.
+/// A reader of encoded bytes, from the front.
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
 }
@@ -39,7 +39,7 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
-        let (&byte, rest) = self.rest.split_first().ok_or(Malformed("it ends too soon"))?;
+        let (&byte, rest) = self.rest.split_first().ok_or(Malformed("the data ends too early"))?;
         self.rest = rest;
         Ok(byte)
     }
@@ -70,7 +70,8 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Malformed("it ends too soon"))?;
+        let (bytes, rest) =
+            self.rest.split_at_checked(len).ok_or(Malformed("the data ends too early"))?;
         self.rest = rest;
         Ok(bytes)
     }
@@ -81,12 +82,16 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, Malformed> {
-        str::from_utf8(self.bytes()?).map_err(|_| Malformed("a text is not UTF-8"))
+        str::from_utf8(self.bytes()?).map_err(|_| Malformed("a text is not valid UTF-8"))
     }
 
-    /// Nothing must be left.
+    /// Fails if bytes are left.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed("it goes on too long")) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed("the data has extra bytes at its end"))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Jobs, settings and schedules as bytes. `docs/disk-format.md` draws them.
+//! Encodes jobs, settings and schedules as bytes. `docs/disk-format.md` specifies them.
 //!
-//! A job is written whole into tables. Into the log it is written against what it was before:
-//! a body that did not change is not written again, nor are failures that were there.
+//! In tables, a record is complete. In the log, it is the difference to the job's record before: a
+//! body that did not change is not written again, nor are failures that were there before.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
 use requeue_jobs::rules::{Lease, Next, Record, Status};
@@ -12,7 +12,7 @@ use requeue_jobs::{
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// What of a job need not be written again if it stays.
+/// The parts of a record that the log does not repeat if they are unchanged.
 pub(crate) struct Parts {
     body: Body,
     next: Option<Body>,
@@ -29,19 +29,19 @@ impl Parts {
     }
 }
 
-// What the flags of a job say, from the lowest bit.
+// The flags of a record, from the lowest bit.
 const PENDING: u64 = 0;
 const LEASED: u64 = 1;
 const DEAD: u64 = 2;
 const STATUS: u64 = 3;
-/// The body follows, is the one there was, or that of the successor there was.
+/// The body follows, is unchanged, or is the previous body of the successor.
 const BODY_SAME: u64 = 1 << 2;
 const BODY_OF_NEXT: u64 = 2 << 2;
 const BODY: u64 = 3 << 2;
 const HAS_NEXT: u64 = 1 << 4;
 const NEXT_SAME: u64 = 1 << 5;
 const CANCELLED: u64 = 1 << 6;
-/// Failures follow, are those there were, or those with one more.
+/// The failures follow, are unchanged, or are unchanged with one more.
 const FAILURES_NONE: u64 = 0;
 const FAILURES_ALL: u64 = 1 << 7;
 const FAILURES_SAME: u64 = 2 << 7;
@@ -51,9 +51,9 @@ const HAS_ATTEMPTS: u64 = 1 << 9;
 const HAS_FLOOR: u64 = 1 << 10;
 const HAS_DEATHS: u64 = 1 << 11;
 const HAS_FIRST_PUT: u64 = 1 << 12;
-/// The first put was when the job was created.
+/// The first put was at the time of creation.
 const FIRST_PUT_CREATED: u64 = 1 << 13;
-/// All others mean nothing yet.
+/// All other bits are invalid.
 const KNOWN: u64 = (1 << 14) - 1;
 
 pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Parts>) {
@@ -132,13 +132,13 @@ fn failures_flag(record: &Record, before: Option<&Parts>) -> u64 {
     if now == before {
         return FAILURES_SAME;
     }
-    // One more, where the first may have had to go for it.
+    // One more; the first may have been dropped for it.
     let kept = now.len() - 1;
     let fits = before.len() >= kept && now[..kept] == before[before.len() - kept..];
     if fits && kept > 0 { FAILURES_MORE } else { FAILURES_ALL }
 }
 
-/// Whether these are one body, and not just alike: that costs nothing to see.
+/// Whether these are the same body in memory, and not only equal: comparing pointers is cheap.
 fn same(a: &Body, b: &Body) -> bool {
     std::ptr::eq(a.bytes(), b.bytes()) && a.content_type() == b.content_type() && !a.is_empty()
 }
@@ -173,7 +173,7 @@ fn put_failure(out: &mut Vec<u8>, failure: &FailedAttempt) {
     }
 }
 
-/// Content types that most bodies have, by number; their texts are shared by all jobs.
+/// The most common content types, by number. All jobs share their texts.
 static CONTENT_TYPES: LazyLock<[Arc<str>; 3]> =
     LazyLock::new(|| ["application/octet-stream", "application/json", "text/plain"].map(Arc::from));
 
@@ -195,18 +195,19 @@ fn body(bytes: &mut Bytes<'_>) -> Result<Body, Malformed> {
         Some(known) => known.clone(),
         None => {
             let text = bytes.take(number - CONTENT_TYPES.len())?;
-            Arc::from(str::from_utf8(text).map_err(|_| Malformed("a text is not UTF-8"))?)
+            Arc::from(str::from_utf8(text).map_err(|_| Malformed("a text is not valid UTF-8"))?)
         }
     };
     Body::new(bytes.bytes()?, content_type).map_err(|_| Malformed("a body is too large"))
 }
 
-/// Reads a job. `before` is what it was, if the log says that something of it stays.
+/// Reads a record. `before` has the parts of the record before, for those that are unchanged.
 pub(crate) fn record(bytes: &mut Bytes<'_>, before: Option<&Parts>) -> Result<Record, Malformed> {
-    let before = || before.ok_or(Malformed("it says to stay what it was, and it was nothing"));
+    let before =
+        || before.ok_or(Malformed("a record refers to the record before, and there is none"));
     let flags = bytes.number()?;
     if flags & !KNOWN != 0 {
-        return Err(Malformed("it has flags that mean nothing"));
+        return Err(Malformed("a record has unknown flags"));
     }
     let generation = Generation(bytes.number()?);
     let seq = bytes.number()?;
@@ -228,13 +229,16 @@ pub(crate) fn record(bytes: &mut Bytes<'_>, before: Option<&Parts>) -> Result<Re
             let stays = (flags & NEXT_SAME != 0).then(before).transpose()?;
             Status::Leased(Box::new(lease(bytes, created, flags, stays)?))
         }
-        _ => return Err(Malformed("it is in no known state")),
+        _ => return Err(Malformed("a record has an unknown state")),
     };
     let body = match flags & BODY {
         0 => body(bytes)?,
         BODY_SAME => before()?.body.clone(),
-        BODY_OF_NEXT => before()?.next.clone().ok_or(Malformed("it had no successor"))?,
-        _ => return Err(Malformed("its body is from nowhere")),
+        BODY_OF_NEXT => before()?
+            .next
+            .clone()
+            .ok_or(Malformed("a record refers to a successor that does not exist"))?,
+        _ => return Err(Malformed("a record has an unknown source of its body")),
     };
     let failures = match flags & FAILURES {
         FAILURES_ALL => {
@@ -280,7 +284,10 @@ fn lease(
         let due = time(bytes.step(created)?);
         let put_at = time(bytes.step(created)?);
         let body = match stays {
-            Some(stays) => stays.next.clone().ok_or(Malformed("it had no successor"))?,
+            Some(stays) => stays
+                .next
+                .clone()
+                .ok_or(Malformed("a record refers to a successor that does not exist"))?,
             None => body(bytes)?,
         };
         next = Some(Next { body, due, generation, put_at });
@@ -297,7 +304,9 @@ fn failure(bytes: &mut Bytes<'_>) -> Result<FailedAttempt, Malformed> {
         0 => None,
         len => {
             let text = bytes.take(len as usize - 1)?;
-            Some(Arc::from(str::from_utf8(text).map_err(|_| Malformed("a text is not UTF-8"))?))
+            Some(Arc::from(
+                str::from_utf8(text).map_err(|_| Malformed("a text is not valid UTF-8"))?,
+            ))
         }
     };
     Ok(FailedAttempt { worker, started_at: time(started), ended_at, error })
@@ -309,14 +318,14 @@ fn time(millis: u64) -> Timestamp {
 
 fn fixed(bytes: &mut Bytes<'_>) -> Result<u64, Malformed> {
     let eight = bytes.take(8)?;
-    Ok(u64::from_le_bytes(eight.try_into().expect("eight were asked for")))
+    Ok(u64::from_le_bytes(eight.try_into().expect("eight bytes were taken")))
 }
 
 fn worker(bytes: &mut Bytes<'_>) -> Result<WorkerName, Malformed> {
-    WorkerName::new(bytes.text()?).map_err(|_| Malformed("a worker's name is not as it may be"))
+    WorkerName::new(bytes.text()?).map_err(|_| Malformed("a worker name is invalid"))
 }
 
-/// Reads a job and its id, as they stand in tables, unless it is `here` already.
+/// Reads the id and the record of a job in a table. Returns `None` if `here` holds for the id.
 pub(crate) fn job_unless(
     value: &[u8],
     here: impl Fn(&JobId) -> bool,
@@ -332,7 +341,7 @@ pub(crate) fn job_unless(
 }
 
 pub(crate) fn id(bytes: &mut Bytes<'_>) -> Result<JobId, Malformed> {
-    JobId::new(bytes.text()?).map_err(|_| Malformed("an id is not as it may be"))
+    JobId::new(bytes.text()?).map_err(|_| Malformed("a job id is invalid"))
 }
 
 // Settings and schedules.
@@ -384,7 +393,7 @@ pub(crate) fn schedule(bytes: &mut Bytes<'_>) -> Result<Schedule, Malformed> {
     let missed = match bytes.byte()? {
         0 => Missed::One,
         1 => Missed::Skip,
-        _ => return Err(Malformed("it does what is unknown with what it missed")),
+        _ => return Err(Malformed("a schedule has an unknown rule for missed runs")),
     };
     let next = time(bytes.number()?);
     Ok(Schedule { id, when, time_zone, body: body(bytes)?, missed, next })
@@ -398,7 +407,7 @@ fn put_duration(out: &mut Vec<u8>, duration: Duration) {
 fn duration(bytes: &mut Bytes<'_>) -> Result<Duration, Malformed> {
     let (secs, nanos) = (bytes.number()?, bytes.number32()?);
     if nanos >= 1_000_000_000 {
-        return Err(Malformed("a second has too many nanoseconds"));
+        return Err(Malformed("a duration has more than 999999999 nanoseconds"));
     }
     Ok(Duration::new(secs, nanos))
 }

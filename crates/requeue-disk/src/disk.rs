@@ -1,4 +1,5 @@
-//! The few things that are asked of a disk, so that a test's twin can do them too.
+//! The interface to the file system. It is small, so that tests can replace it by a simulated
+//! disk.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,71 +7,75 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory of files, without directories in it.
+/// A flat directory of files: what a [`DiskStore`](crate::DiskStore) needs of a file system.
 ///
-/// What a file holds is safe once [synced](DiskFile::sync); that it exists under its name, once
-/// the [directory is](Disk::sync_names). Until then a power cut may undo any part of it, in any
-/// order.
+/// The contents of a file survive a power cut once the file is [synced](DiskFile::sync). Creating,
+/// renaming and removing files survive it once the [names are synced](Disk::sync_names). Before
+/// that, a power cut may undo any part of these changes, in any order.
+///
+/// Implement it to test a store on a disk that fails; [`Directory`] is the real one.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes an empty file, in place of one of that name.
+    /// Creates an empty file. Replaces a file that has this name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Opens a file to read and write it.
+    /// Opens a file for reading and writing. Fails with `NotFound` if it does not exist.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file another name, in place of one that has it.
+    /// Renames a file. Replaces a file that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file. Those who have it open may go on reading it.
+    /// Removes a file. Handles that are open stay readable.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// The names of all files, in no order.
+    /// Returns the names of all files, in any order.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes names that were made, changed and removed survive a power cut.
+    /// Syncs the directory: files that were created, renamed or removed before stay so after a
+    /// power cut.
     fn sync_names(&self) -> io::Result<()>;
 
-    /// How many bytes can still be written.
+    /// Returns how many bytes are free.
     fn free(&self) -> io::Result<u64>;
 }
 
 /// A file of a [`Disk`].
 pub trait DiskFile: Send + Sync {
-    /// Fills `bytes` from `offset` on. Fails at the end of the file.
+    /// Fills `bytes` from the file, beginning at `offset`. Fails if the file ends before `bytes`
+    /// is full.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `bytes` from `offset` on; the file grows where needed.
+    /// Writes all of `bytes`, beginning at `offset`. The file grows if necessary.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes all that was written survive a power cut.
+    /// Syncs the file: everything written before survives a power cut.
     fn sync(&self) -> io::Result<()>;
 
-    /// How many bytes it has.
+    /// Returns the size of the file in bytes.
     fn size(&self) -> io::Result<u64>;
 }
 
-/// A directory of the file system.
+/// A directory of the file system, as a [`Disk`].
 #[derive(Debug, Clone)]
 pub struct Directory {
     path: PathBuf,
 }
 
 impl Directory {
-    /// The directory of this path, which is made if there is none.
+    /// Opens the directory at `path`, and creates it, and its parents, if it does not exist.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         make(&path)?;
         Ok(Directory { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Makes a directory, and those it is in. Their names are safe then: what is synced in one whose
-/// own name is lost is lost with it.
+/// Creates a directory and its parents, and syncs their names: if a power cut loses the name of a
+/// directory, everything in it is lost, synced or not.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

@@ -1,40 +1,41 @@
-//! Jobs in memory by time: sorted where it is needed, in heaps elsewhere.
+//! Jobs in memory by time, in buckets that are sorted lazily.
 //!
-//! Most jobs are put for later, and leave the memory before they are due. Sorting them as they
-//! come would be the dearest part of a put; so they are thrown into a bucket of their time, and
-//! a bucket is sorted when it is the first.
+//! Most jobs are put for later, and leave the memory before they are due. Sorting them on insertion
+//! would be the most expensive part of a put. So they are appended to a bucket for their time, and
+//! a bucket is sorted when it becomes the first.
 //!
-//! A line is not told when a job moves: whoever asks for the first says which are still there.
+//! Entries are not removed when a job moves. The caller of [`first`](DueBuckets::first) specifies
+//! which entries are still valid.
 
 use requeue_jobs::JobId;
 use std::collections::BTreeMap;
 
-/// A bucket holds 2¹⁶ ms, about a minute: a day of jobs is 1300 buckets.
+/// A bucket covers 2¹⁶ ms, about a minute. A day has about 1300 buckets.
 const BUCKET_BITS: u32 = 16;
 
-/// What a place in line takes, at most.
-pub(crate) const PLACE_BYTES: usize = 64;
+/// The largest memory use of an entry.
+pub(crate) const BUCKET_ENTRY_BYTES: usize = 64;
 
-/// A time in milliseconds, and the order within it.
-pub(crate) type At = (u64, u64);
+/// The key of a job in its list: a time in milliseconds, and the order within it.
+pub(crate) type ListKey = (u64, u64);
 
 #[derive(Default)]
 pub(crate) struct DueBuckets {
-    /// By what their times have in common. None is empty.
+    /// By the upper bits of their times. No bucket is empty.
     buckets: BTreeMap<u64, Bucket>,
 }
 
 #[derive(Default)]
 struct Bucket {
-    /// Once this is the first bucket: sorted, the first last. Before that, as they came.
-    jobs: Vec<(At, JobId)>,
-    /// What has come since it was sorted.
-    late: BTreeMap<At, JobId>,
+    /// In insertion order; once the bucket is sorted, in descending order.
+    jobs: Vec<(ListKey, JobId)>,
+    /// Entries that were added after the bucket was sorted.
+    late: BTreeMap<ListKey, JobId>,
     is_sorted: bool,
 }
 
 impl DueBuckets {
-    pub(crate) fn push(&mut self, at: At, id: JobId) {
+    pub(crate) fn push(&mut self, at: ListKey, id: JobId) {
         let bucket = self.buckets.entry(at.0 >> BUCKET_BITS).or_default();
         if bucket.is_sorted {
             bucket.late.insert(at, id);
@@ -43,12 +44,15 @@ impl DueBuckets {
         }
     }
 
-    /// The first that is `there`; those before it that are not are forgotten.
-    pub(crate) fn first(&mut self, there: impl Fn(At, &JobId) -> bool) -> Option<(At, &JobId)> {
+    /// The first entry for which `is_valid` holds. Entries before it are dropped.
+    pub(crate) fn first(
+        &mut self,
+        is_valid: impl Fn(ListKey, &JobId) -> bool,
+    ) -> Option<(ListKey, &JobId)> {
         while let Some(mut entry) = self.buckets.first_entry() {
             let bucket = entry.get_mut();
             bucket.sort();
-            bucket.forget(&there);
+            bucket.drop_invalid(&is_valid);
             if !bucket.jobs.is_empty() || !bucket.late.is_empty() {
                 break;
             }
@@ -57,8 +61,8 @@ impl DueBuckets {
         self.buckets.first_key_value()?.1.first()
     }
 
-    /// All that may be there and due before `end`, in no order, perhaps more than once.
-    pub(crate) fn before(&self, end: u64) -> impl Iterator<Item = (At, &JobId)> {
+    /// All entries with a time before `end`, valid or not, in any order, perhaps more than once.
+    pub(crate) fn before(&self, end: u64) -> impl Iterator<Item = (ListKey, &JobId)> {
         let buckets = self.buckets.range(..=end >> BUCKET_BITS).map(|(_, bucket)| bucket);
         let jobs = buckets.flat_map(|bucket| {
             let late = bucket.late.iter().map(|(at, id)| (*at, id));
@@ -76,18 +80,18 @@ impl Bucket {
         }
     }
 
-    fn forget(&mut self, there: impl Fn(At, &JobId) -> bool) {
+    fn drop_invalid(&mut self, is_valid: impl Fn(ListKey, &JobId) -> bool) {
         while let Some(first) = self.late.first_entry()
-            && !there(*first.key(), first.get())
+            && !is_valid(*first.key(), first.get())
         {
             first.remove();
         }
-        while self.jobs.last().is_some_and(|(at, id)| !there(*at, id)) {
+        while self.jobs.last().is_some_and(|(at, id)| !is_valid(*at, id)) {
             self.jobs.pop();
         }
     }
 
-    fn first(&self) -> Option<(At, &JobId)> {
+    fn first(&self) -> Option<(ListKey, &JobId)> {
         let late = self.late.first_key_value().map(|(at, id)| (*at, id));
         let sorted = self.jobs.last().map(|(at, id)| (*at, id));
         late.into_iter().chain(sorted).min_by_key(|(at, _)| *at)
@@ -104,19 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_the_first_whenever_it_came() {
+    fn first_returns_the_smallest_key_in_any_order_of_insertion() {
         for seed in 0..20 {
             println!("seed {seed}");
             let mut random = requeue_testkit::Random::new(seed);
-            let (mut line, mut model) = (DueBuckets::default(), BTreeSet::new());
+            let (mut buckets, mut model) = (DueBuckets::default(), BTreeSet::new());
             for seq in 0..2000_u64 {
                 if random.below(3) > 0 {
                     let at = (random.below(1 << 20) as u64, seq);
-                    line.push(at, id(seq));
+                    buckets.push(at, id(seq));
                     model.insert(at);
                 } else {
                     let first =
-                        line.first(|at, _| model.contains(&at)).map(|(at, id)| (at, id.clone()));
+                        buckets.first(|at, _| model.contains(&at)).map(|(at, id)| (at, id.clone()));
                     assert_eq!(first, model.first().map(|at| (*at, id(at.1))));
                     if let Some((at, _)) = first {
                         model.remove(&at);
@@ -127,8 +131,8 @@ mod tests {
                     }
                 }
                 let end = random.below(1 << 20) as u64;
-                let before: BTreeSet<At> =
-                    line.before(end).map(|(at, _)| at).filter(|at| model.contains(at)).collect();
+                let before: BTreeSet<ListKey> =
+                    buckets.before(end).map(|(at, _)| at).filter(|at| model.contains(at)).collect();
                 assert_eq!(before, model.range(..(end, 0)).copied().collect());
             }
         }

@@ -1,18 +1,18 @@
-//! What can go wrong with files.
+//! Errors of the disk store, and how they become errors of the `Store` contract.
 
 use requeue_jobs::StoreError;
 use std::io;
 use std::path::PathBuf;
 
-/// Bytes on disk that are not what was written there.
+/// Damage in a file of the store: bytes that differ from what was written, or do not fit the rest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file} is damaged at byte {offset}: {what}")]
 pub struct Corrupt {
-    /// The file's name.
+    /// The name of the damaged file.
     pub file: String,
-    /// Where in it.
+    /// The offset in the file, in bytes. 0 if the damage concerns the file as a whole.
     pub offset: u64,
-    /// What is wrong there.
+    /// A description of the damage, for people.
     pub what: String,
 }
 
@@ -22,78 +22,79 @@ impl Corrupt {
     }
 }
 
-/// Why a directory could not be opened, read or written.
+/// An error while a store is opened, copied or verified.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// The disk failed.
+    /// The file system reported an error.
     #[error("could not {verb} {file}")]
     Io {
-        /// What was tried: `read`, `write`, `sync` …
+        /// The action that failed: `read`, `write`, `sync` …
         verb: &'static str,
-        /// With which file.
+        /// The name of the file or directory.
         file: String,
-        /// Why it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The files are not as they were left.
+    /// A file is damaged, and the store cannot repair it from its log.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// Another process has it open.
+    /// Another process, or another handle in this process, has the directory open.
     #[error("{} is in use by process {pid}", .directory.display())]
     InUse {
         /// The directory.
         directory: PathBuf,
-        /// The process that has it open.
+        /// The id of the process that has it open.
         pid: String,
     },
-    /// A copy goes into a directory of its own.
-    #[error("{directory} is not empty, and a copy would mix with what is there")]
+    /// The target directory of a backup is not empty.
+    #[error("directory {directory} is not empty: a backup needs an empty directory")]
     NotEmpty {
         /// The directory.
         directory: String,
     },
-    /// A newer version of this program wrote it.
-    #[error("{file} has format {found}, and this program reads up to {known}")]
+    /// A newer version of this crate wrote the file. Nothing was changed.
+    #[error("{file} has format {found}, but this version reads formats up to {known}")]
     Newer {
         /// The file's name.
         file: String,
-        /// Its format.
+        /// The format of the file.
         found: u32,
-        /// The newest that is known here.
+        /// The newest format that this version can read.
         known: u32,
     },
-    /// There is no space for new jobs. What is left is kept for settling those there are.
+    /// The disk is full: new jobs are refused. A reserve in the log is kept for claiming and
+    /// settling the jobs that are stored.
     #[error("no space for new jobs: only the log's reserve is left")]
     Full {
-        /// Why no more could be had.
+        /// Why the log could not get more space.
         source: io::Error,
     },
-    /// An earlier group could not be synced, and has to be written again first.
-    #[error("group {group} of the log may or may not be on disk")]
+    /// Syncing an earlier group failed. The store writes it again before anything else.
+    #[error("group {group} of the log is not synced: it may or may not be on disk")]
     InDoubt {
-        /// The group's number.
+        /// The number of the group.
         group: u64,
     },
-    /// More than the log takes at once.
-    #[error("a group of {bytes} bytes is more than the log takes at once: {limit}")]
+    /// A group is larger than the log allows.
+    #[error("a group of {bytes} bytes is too large: the limit is {limit} bytes")]
     TooLarge {
-        /// How much it was.
+        /// The size of the group.
         bytes: usize,
-        /// How much may be.
+        /// The largest size that is allowed.
         limit: usize,
     },
 }
 
 impl DiskError {
-    /// For `map_err`: names what was tried.
+    /// For `map_err`: adds the action and the file to an I/O error.
     pub(crate) fn io(verb: &'static str, file: &str) -> impl FnOnce(io::Error) -> DiskError {
         let file = file.to_owned();
         move |source| DiskError::Io { verb, file, source }
     }
 }
 
-/// An error and what caused it, in one line: those who are answered see no more of it.
+/// An error and its causes in one line: a `StoreError` carries text only.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -104,17 +105,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Nothing was done.
+/// The error of an operation that was not executed.
 pub(crate) fn unavailable(error: impl Into<Reason>) -> StoreError {
     StoreError::Unavailable { reason: error.into().0 }
 }
 
-/// It may have been done.
+/// The error of an operation that may or may not have been executed.
 pub(crate) fn unknown(error: impl Into<Reason>) -> StoreError {
     StoreError::Unknown { reason: error.into().0 }
 }
 
-/// Why something was not done.
+/// The reason in a `StoreError`.
 pub(crate) struct Reason(String);
 
 impl From<DiskError> for Reason {

@@ -1,29 +1,30 @@
-//! Writes a frozen layer into tables.
+//! Writes a frozen layer to tables.
 
 use crate::bytes::put_bytes;
 use crate::codec;
-use crate::due_buckets::At;
+use crate::due_buckets::ListKey;
 use crate::error::DiskError;
-use crate::job_table::{Slot, Stand, stand};
+use crate::job_table::{LayerEntry, Position, position_of};
 use crate::state::{Frozen, FrozenKind, SCHEDULES};
-use crate::tables::{Batch, Flush, Place, Tables};
+use crate::tables::{Batch, Flush, ListPosition, Tables};
 use requeue_jobs::rules::Record;
 use requeue_jobs::{JobId, Schedule};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Writes it, and makes it safe.
+/// Writes a frozen layer to tables, and syncs them.
 pub(crate) fn flush(tables: &Tables, frozen: &Frozen) -> Result<(), DiskError> {
     let mut flush = tables.flush();
     let mut value = Vec::new();
-    let mut floors = Vec::new();
+    let mut range_tombstones = Vec::new();
     for kind in &frozen.kinds {
         write_due(&mut flush, kind, &mut value)?;
         write_ids(&mut flush, kind)?;
-        let floor = |(list, at)| (kind.number, list as u8, at);
-        floors.extend(kind.floors.into_iter().filter(|(_, at)| *at > (0, 0)).map(floor));
+        let tombstone = |(list, at)| (kind.number, list as u8, at);
+        range_tombstones
+            .extend(kind.consumed_below.into_iter().filter(|(_, at)| *at > (0, 0)).map(tombstone));
     }
     let (flushed_through, blob) = (frozen.through, frozen.blob.clone());
-    flush.commit(Batch { floors, flushed_through, live: frozen.live, blob })
+    flush.commit(Batch { range_tombstones, flushed_through, live: frozen.live, blob })
 }
 
 enum Entry<'a> {
@@ -32,20 +33,20 @@ enum Entry<'a> {
     Nothing,
 }
 
-/// What stands where, and where nothing stands any more.
+/// Writes the due tree: jobs at their positions, and tombstones at positions that they left.
 fn write_due(
     flush: &mut Flush<'_>,
     kind: &FrozenKind,
     value: &mut Vec<u8>,
 ) -> Result<(), DiskError> {
-    let mut entries: Vec<(u8, At, Entry<'_>)> = Vec::with_capacity(kind.jobs.len());
-    for (id, slot) in &*kind.jobs {
-        let now = slot.record.as_deref().map(|record| (stand(record), record));
+    let mut entries: Vec<(u8, ListKey, Entry<'_>)> = Vec::with_capacity(kind.jobs.len());
+    for (id, entry) in &*kind.jobs {
+        let now = entry.record.as_deref().map(|record| (position_of(record), record));
         if let Some(((list, at), record)) = now {
             entries.push((list as u8, at, Entry::Job(id, record)));
         }
-        let moved = slot.below.filter(|below| now.is_none_or(|(stand, _)| stand != *below));
-        if let Some((list, at)) = moved.filter(|below| !is_below_floor(kind, below)) {
+        let moved = entry.below.filter(|below| now.is_none_or(|(position, _)| position != *below));
+        if let Some((list, at)) = moved.filter(|below| !is_consumed(kind, below)) {
             entries.push((list as u8, at, Entry::Nothing));
         }
     }
@@ -65,23 +66,24 @@ fn write_due(
             Entry::Nothing => {}
         }
         let there = !matches!(entry, Entry::Nothing);
-        flush.due(kind.number, Place { list, at, seq }, there.then_some(value))?;
+        flush.due(kind.number, ListPosition { list, at, seq }, there.then_some(value))?;
     }
     Ok(())
 }
 
-/// What stands below its list's floor needs no tombstone.
-fn is_below_floor(kind: &FrozenKind, (list, at): &Stand) -> bool {
-    kind.floors.iter().any(|(floored, floor)| floored == list && at < floor)
+/// Whether a position in the tables is consumed. It needs no tombstone, a range tombstone covers
+/// it.
+fn is_consumed(kind: &FrozenKind, (list, at): &Position) -> bool {
+    kind.consumed_below.iter().any(|(of, consumed)| of == list && at < consumed)
 }
 
-/// A schedule has no time to stand at; its id gives it a place that no other has.
-pub(crate) fn schedule_at(id: &JobId) -> At {
+/// The key of a schedule in its list. A schedule has no time, so the key is a hash of its id.
+pub(crate) fn schedule_at(id: &JobId) -> ListKey {
     let hash = xxh3_128(id.as_str().as_bytes());
     ((hash >> 64) as u64, hash as u64)
 }
 
-/// The first bytes of an id: they sort as ids do, and are at hand.
+/// The first bytes of an id, as a number that sorts like the id and is cheap to compare.
 fn beginning(id: &JobId) -> u128 {
     let mut bytes = [0; 16];
     let len = id.as_str().len().min(16);
@@ -89,20 +91,20 @@ fn beginning(id: &JobId) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Where jobs are found by id.
+/// Writes the ids tree: the position of each job by its id.
 fn write_ids(flush: &mut Flush<'_>, kind: &FrozenKind) -> Result<(), DiskError> {
-    let needed = |slot: &Slot| {
-        slot.record.is_some() || slot.below.is_some_and(|below| !is_below_floor(kind, &below))
+    let needed = |entry: &LayerEntry| {
+        entry.record.is_some() || entry.below.is_some_and(|below| !is_consumed(kind, &below))
     };
-    let ids = kind.jobs.iter().filter(|(_, slot)| needed(slot));
-    let mut ids: Vec<_> = ids.map(|(id, slot)| (beginning(id), id, slot)).collect();
+    let ids = kind.jobs.iter().filter(|(_, entry)| needed(entry));
+    let mut ids: Vec<_> = ids.map(|(id, entry)| (beginning(id), id, entry)).collect();
     ids.sort_unstable_by_key(|(beginning, id, _)| (*beginning, *id));
-    for (_, id, slot) in ids {
-        let place = slot.record.as_deref().map(|record| {
-            let (list, (at, seq)) = stand(record);
-            Place { list: list as u8, at, seq }
+    for (_, id, entry) in ids {
+        let position = entry.record.as_deref().map(|record| {
+            let (list, (at, seq)) = position_of(record);
+            ListPosition { list: list as u8, at, seq }
         });
-        flush.id(kind.number, id.as_str(), place)?;
+        flush.id(kind.number, id.as_str(), position)?;
     }
     Ok(())
 }

@@ -1,177 +1,131 @@
-//! What the writer is asked to do, and told.
+//! The queue of the writer: operations of callers, and notices of other threads.
 
 use crate::backup::Snapshot;
-use crate::error::DiskError;
-use crate::reply::Reply;
+use crate::error::{DiskError, unavailable};
+use crate::operations::QueuedOperation;
 use crate::state::Frozen;
-use requeue_jobs::{
-    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Placed, Put, PutError,
-    Reaped, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled, StoreError, Tick,
-    Ticked,
-};
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A change, and who waits for it.
-pub(crate) enum Op {
-    Put(Vec<Put>, Reply<BatchResults<Placed, PutError>>),
-    Claim(Claim, Reply<Claimed>),
-    Settle(Vec<Settle>, Reply<BatchResults<Settled, SettleError>>),
-    Change(Vec<Change>, Reply<BatchResults<Changed, ChangeError>>),
-    Restore(Restore, Reply<BatchResults<Restored, StoreError>>),
-    Reap(usize, Reply<Reaped>),
-    Set(Kind, Settings, Reply<()>),
-    SetSchedule(Kind, Schedule, Reply<()>),
-    RemoveSchedule(Kind, JobId, Reply<bool>),
-    Tick(Tick, Reply<Ticked>),
-    /// Nothing: answered when all before it is safe.
-    Nothing(Reply<()>),
-}
-
-impl Op {
-    /// How many operations it counts for in a group.
-    pub(crate) fn entries(&self) -> usize {
-        match self {
-            Op::Put(puts, _) => puts.len(),
-            Op::Claim(claim, _) => claim.max,
-            Op::Settle(settlements, _) => settlements.len(),
-            Op::Change(changes, _) => changes.len(),
-            Op::Restore(restore, _) => restore.jobs.len(),
-            Op::Reap(max, _) => *max,
-            _ => 1,
-        }
-    }
-
-    /// Answers that nothing was done.
-    pub(crate) fn refuse(self, error: StoreError) {
-        match self {
-            Op::Put(_, reply) => reply.send(Err(error)),
-            Op::Claim(_, reply) => reply.send(Err(error)),
-            Op::Settle(_, reply) => reply.send(Err(error)),
-            Op::Change(_, reply) => reply.send(Err(error)),
-            Op::Restore(_, reply) => reply.send(Err(error)),
-            Op::Reap(_, reply) => reply.send(Err(error)),
-            Op::Set(_, _, reply) | Op::SetSchedule(_, _, reply) => reply.send(Err(error)),
-            Op::RemoveSchedule(_, _, reply) => reply.send(Err(error)),
-            Op::Tick(_, reply) => reply.send(Err(error)),
-            Op::Nothing(reply) => reply.send(Err(error)),
-        }
-    }
-}
-
-/// What other threads tell the writer.
-pub(crate) enum News {
-    /// The frozen layer is in the tables.
+/// What other threads notify the writer of.
+pub(crate) enum Notice {
+    /// The frozen layer was written to tables.
     Flushed,
-    /// It could not be written there, and is given back.
+    /// The frozen layer could not be written to tables, and is returned.
     NotFlushed(Frozen, DiskError),
     /// Tables were merged, or all merges are done.
     Merged,
-    /// Somebody wants to know what there is, to copy it.
+    /// A caller wants a list of the files, to copy them.
     Snapshot(Sender<Snapshot>),
 }
 
 #[derive(Default)]
 pub(crate) struct Inbox {
-    inside: Mutex<Inside>,
+    queues: Mutex<Queues>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Inside {
-    ops: VecDeque<Op>,
-    news: Vec<News>,
-    /// No more operations are taken.
+struct Queues {
+    operations: VecDeque<Box<dyn QueuedOperation>>,
+    notices: Vec<Notice>,
+    /// No more operations are accepted.
     closed: bool,
-    /// Nobody hears news any more.
+    /// The writer is gone: no more notices are accepted.
     ended: bool,
 }
 
-/// What there is to do.
+/// What the writer has to do next.
 pub(crate) struct Work {
-    pub(crate) ops: VecDeque<Op>,
-    pub(crate) news: Vec<News>,
-    /// Nothing comes any more.
-    pub(crate) over: bool,
+    pub(crate) operations: VecDeque<Box<dyn QueuedOperation>>,
+    pub(crate) notices: Vec<Notice>,
+    /// The inbox is closed and empty.
+    pub(crate) is_last: bool,
 }
 
 impl Inbox {
-    pub(crate) fn send(&self, op: Op) {
-        let mut inside = self.lock();
-        if inside.closed {
-            drop(inside);
-            return op.refuse(StoreError::Unavailable { reason: "the store is closed".to_owned() });
+    /// Queues an operation. If the store is closed, it is refused.
+    pub(crate) fn send(&self, operation: Box<dyn QueuedOperation>) {
+        let mut queues = self.lock();
+        if queues.closed {
+            drop(queues);
+            return operation.finish(Err(unavailable("the store is closed")));
         }
-        inside.ops.push_back(op);
-        drop(inside);
+        queues.operations.push_back(operation);
+        drop(queues);
         self.arrived.notify_one();
     }
 
-    /// Tells the writer, if it is still there: otherwise whoever waits for an answer hears so.
-    pub(crate) fn tell(&self, news: News) {
-        let mut inside = self.lock();
-        if inside.ended {
-            drop(inside);
-            return drop(news);
+    /// Notifies the writer. If it is gone, the notice is dropped; a thread that waits for a reply
+    /// sees that.
+    pub(crate) fn notify(&self, notice: Notice) {
+        let mut queues = self.lock();
+        if queues.ended {
+            drop(queues);
+            return drop(notice);
         }
-        inside.news.push(news);
-        drop(inside);
+        queues.notices.push(notice);
+        drop(queues);
         self.arrived.notify_one();
     }
 
+    /// Accepts no more operations.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_one();
     }
 
-    /// Nobody is there any more: what was asked and not done is dropped, and says so.
+    /// The writer is gone. Operations that it did not run are dropped, which reports an unknown
+    /// outcome to their callers.
     pub(crate) fn end(&self) {
-        let mut inside = self.lock();
-        (inside.closed, inside.ended) = (true, true);
-        let rest = (std::mem::take(&mut inside.ops), std::mem::take(&mut inside.news));
-        drop(inside);
+        let mut queues = self.lock();
+        (queues.closed, queues.ended) = (true, true);
+        let rest = (std::mem::take(&mut queues.operations), std::mem::take(&mut queues.notices));
+        drop(queues);
         drop(rest);
     }
 
-    /// Waits for something to do: operations for about one group, unless only `news` are wanted.
-    pub(crate) fn wait(&self, max_entries: usize, only_news: bool) -> Work {
-        let mut inside = self.lock();
+    /// Waits for work. Returns notices, and operations for about one group, unless `only_notices`
+    /// is set.
+    pub(crate) fn wait(&self, max_entries: usize, only_notices: bool) -> Work {
+        let mut queues = self.lock();
         loop {
-            let ready = !inside.news.is_empty() || (!only_news && !inside.ops.is_empty());
-            if ready || (inside.closed && !only_news) {
+            let has_operations = !only_notices && !queues.operations.is_empty();
+            if has_operations || !queues.notices.is_empty() || (queues.closed && !only_notices) {
                 break;
             }
-            inside = self.arrived.wait(inside).unwrap_or_else(PoisonError::into_inner);
+            queues = self.arrived.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
-        let (mut ops, mut entries) = (VecDeque::new(), 0_usize);
-        while !only_news && entries < max_entries {
-            let Some(op) = inside.ops.pop_front() else { break };
-            entries = entries.saturating_add(op.entries());
-            ops.push_back(op);
+        let (mut operations, mut entries) = (VecDeque::new(), 0_usize);
+        while !only_notices && entries < max_entries {
+            let Some(operation) = queues.operations.pop_front() else { break };
+            entries = entries.saturating_add(operation.entries());
+            operations.push_back(operation);
         }
-        let over = inside.closed && inside.ops.is_empty() && ops.is_empty();
-        Work { ops, news: std::mem::take(&mut inside.news), over }
+        let is_last = queues.closed && queues.operations.is_empty() && operations.is_empty();
+        Work { operations, notices: std::mem::take(&mut queues.notices), is_last }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::reply;
+    use crate::operations::{AfterSync, submit};
+    use requeue_jobs::StoreError;
     use requeue_testkit::block_on;
 
     #[test]
-    fn nobody_waits_for_what_is_abandoned() {
+    fn callers_do_not_wait_for_a_writer_that_is_gone() {
         let inbox = Inbox::default();
-        let ((before, waits), (after, refused)) = (reply(), reply());
-        inbox.send(Op::Nothing(before));
+        let ((before, waits), (after, refused)) = (submit(AfterSync(())), submit(AfterSync(())));
+        inbox.send(before);
         inbox.end();
-        inbox.send(Op::Nothing(after));
+        inbox.send(after);
         assert!(matches!(block_on(waits), Err(StoreError::Unknown { .. })));
         assert!(matches!(block_on(refused), Err(StoreError::Unavailable { .. })));
     }

@@ -1,20 +1,20 @@
-//! Where the jobs of one kind are: the newest in memory, the others in tables.
+//! The jobs of one kind: those that changed recently are in memory, the others in tables.
 //!
 //! ```text
 //!   changed since the last flush     being flushed        flushed
 //!            active          over       frozen      over  tables
 //! ```
 //!
-//! Each layer hides what those below say of the same job. What [`take`](JobTable::take) takes out
-//! of a lower one is noted in the active one, with the place it has below: when the active one
-//! is flushed, that place gets a tombstone.
+//! An entry in a layer hides the entries of the same job in the layers below. When
+//! [`take`](JobTable::take) takes a job from a lower layer, the active layer notes its position
+//! there. When the active layer is flushed, that position gets a tombstone.
 
 use crate::bytes::{Bytes, Malformed, put_bytes};
 use crate::codec::{self, Parts};
-use crate::due_buckets::{At, DueBuckets, PLACE_BYTES};
+use crate::due_buckets::{BUCKET_ENTRY_BYTES, DueBuckets, ListKey};
 use crate::error::{Corrupt, DiskError, unavailable};
-use crate::read_ahead::{Piece, ReadAhead};
-use crate::tables::{Spot, Version};
+use crate::read_ahead::{ReadAhead, TableList};
+use crate::tables::{JobLocation, Version};
 use foldhash::{HashMap, HashSet};
 use requeue_jobs::rules::{JobTable, List, Place, Record};
 use requeue_jobs::{JobId, StoreError, Timestamp};
@@ -23,21 +23,21 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a job stands: in which list, and where in it.
-pub(crate) type Stand = (List, At);
+/// The position of a job: its list, and its key in the list.
+pub(crate) type Position = (List, ListKey);
 
-/// What a layer says of a job.
+/// The entry of a job in a layer.
 #[derive(Default)]
-pub(crate) struct Slot {
-    /// `None`: it is gone.
+pub(crate) struct LayerEntry {
+    /// `None`: the job was removed.
     pub(crate) record: Option<Box<Record>>,
-    /// Where it stands in the layers below, if it does.
-    pub(crate) below: Option<Stand>,
+    /// The position of the job in the layers below, if it is there.
+    pub(crate) below: Option<Position>,
 }
 
-pub(crate) type Jobs = HashMap<JobId, Slot>;
+pub(crate) type Jobs = HashMap<JobId, LayerEntry>;
 
-/// Jobs in memory, found by id and by time.
+/// A layer in memory: jobs by id and by time.
 #[derive(Default)]
 struct Layer<J> {
     jobs: J,
@@ -45,49 +45,51 @@ struct Layer<J> {
     dead: DueBuckets,
 }
 
-pub(crate) struct DiskShelf {
+/// The job table of one kind on disk.
+pub(crate) struct DiskJobTable {
     number: u32,
     active: Layer<Jobs>,
     frozen: Layer<Arc<Jobs>>,
     version: Arc<Version>,
-    /// How many kinds there are: they share what windows may take.
+    /// The number of kinds, which share the memory for reading ahead.
     kinds: Arc<AtomicU32>,
-    /// What is next in the tables.
+    /// The next jobs in the tables.
     pending: ReadAhead,
     dead: ReadAhead,
-    /// All leased jobs by the end of their leases. They are few: somebody works on each.
-    leases: BTreeMap<At, JobId>,
+    /// All leased jobs by the expiry of their leases. They are few: a worker has each of them.
+    leases: BTreeMap<ListKey, JobId>,
     counts: [u64; 3],
-    /// What was taken out last. Unless it is kept by the end of the operation, it is gone.
+    /// The job that was taken last. If it is not kept by the end of the operation, it is removed.
     taken: Option<Taken>,
-    /// A job that was read from the tables to be looked at, and may be taken next, in the same
-    /// operation.
+    /// A job that was read from the tables, and may be taken next by the same operation.
     peeked: Option<(JobId, Box<Record>)>,
-    /// What changed since [`drain`](Self::drain), for the log.
+    /// The log entries of changes since the last [`drain`](Self::drain).
     changes: Vec<u8>,
-    /// How many bytes of it the group knows of.
+    /// How many bytes of `changes` the group has counted.
     noted: usize,
-    /// About how much memory the active layer takes, and how much it took when last asked.
+    /// The approximate memory use of the active layer, now and at the last call of
+    /// [`grown`](Self::grown).
     weight: usize,
     weighed: usize,
 }
 
+/// A job that was taken out.
 struct Taken {
     id: JobId,
-    stand: Stand,
+    position: Position,
     parts: Parts,
-    /// Whether the active layer's line has it at `stand`.
-    in_line: bool,
+    /// Whether the buckets of the active layer have it at `position`.
+    in_bucket: bool,
     weight: usize,
 }
 
-/// Which layers have the first of a list.
-enum From {
+/// Where the first job of a list is.
+enum FrontSource {
     Memory,
     ReadAhead,
 }
 
-/// Entries of a kind in the log.
+/// Tags of log entries.
 pub(crate) mod entry {
     pub(crate) const KEPT: u8 = 0;
     pub(crate) const GONE: u8 = 1;
@@ -97,13 +99,12 @@ pub(crate) mod entry {
     pub(crate) const COUNTERS: u8 = 5;
 }
 
-/// What a job takes in memory besides its id and body: record, slot, place and allocations.
+/// Memory of a job besides its id and body: record, entry, bucket entry and allocations.
 const OVERHEAD: usize = 350;
-/// What it takes to remember that one is gone.
+/// Memory of the entry of a removed job.
 const GONE: usize = 100;
 
-/// How large a buffer each kind keeps for its changes, however large its largest group was: there
-/// may be 10,000 kinds.
+/// The buffer for changes that each kind keeps after a large group. There may be 10,000 kinds.
 const KEEP_CHANGES: usize = 32 << 10;
 
 fn weight(id: &JobId, record: &Record) -> usize {
@@ -118,20 +119,20 @@ fn weight(id: &JobId, record: &Record) -> usize {
     OVERHEAD + id.as_str().len() + record.body.len() + next + failures.sum::<usize>()
 }
 
-pub(crate) fn stand(record: &Record) -> Stand {
+pub(crate) fn position_of(record: &Record) -> Position {
     let (list, place) = record.place();
     (list, (place.at.as_millis(), place.seq))
 }
 
-impl DiskShelf {
-    /// The table of a kind, which has so many jobs in these tables.
+impl DiskJobTable {
+    /// The job table of a kind that has `counts` jobs in the tables of `version`, by list.
     pub(crate) fn new(
         number: u32,
         kinds: Arc<AtomicU32>,
         version: Arc<Version>,
         counts: [u64; 3],
     ) -> Self {
-        DiskShelf {
+        DiskJobTable {
             number,
             active: Layer::default(),
             frozen: Layer::default(),
@@ -174,34 +175,34 @@ impl DiskShelf {
 
     // The log.
 
-    /// Ends an operation: what was taken and not kept is gone.
+    /// Logs the removal of a job that was taken and not kept.
     pub(crate) fn finish(&mut self) {
         let Some(taken) = self.taken.take() else { return };
         self.changes.push(entry::GONE);
         put_bytes(&mut self.changes, taken.id.as_str().as_bytes());
         self.weight -= taken.weight;
-        if self.active.jobs.get(&taken.id).is_some_and(|slot| slot.below.is_none()) {
+        if self.active.jobs.get(&taken.id).is_some_and(|entry| entry.below.is_none()) {
             self.active.jobs.remove(&taken.id);
         }
     }
 
-    /// Adds to what goes into the log.
+    /// Adds a log entry.
     pub(crate) fn note(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.finish();
         write(&mut self.changes);
     }
 
-    /// Ends an operation. Answers how many bytes of changes there are, and how many more than when
-    /// this was last asked.
+    /// Ends an operation. Returns how many bytes of changes there are, and how many were added
+    /// since the last call.
     pub(crate) fn end(&mut self) -> (usize, usize) {
         self.finish();
-        // By the next one the job may be elsewhere, and after a flush its slot gone that said so.
+        // The next operation may find the job elsewhere, and after a flush no entry would show it.
         self.peeked = None;
         let before = mem::replace(&mut self.noted, self.changes.len());
         (self.noted, self.noted - before)
     }
 
-    /// Hands out what changed since it last did.
+    /// Passes the changes since the last call to `log`, and clears them.
     pub(crate) fn drain(&mut self, log: impl FnOnce(&[u8])) {
         self.end();
         log(&self.changes);
@@ -210,7 +211,7 @@ impl DiskShelf {
         self.noted = 0;
     }
 
-    /// By how many bytes the active layer has grown since this was last asked.
+    /// By how many bytes the active layer has grown since the last call.
     pub(crate) fn grown(&mut self) -> isize {
         let before = mem::replace(&mut self.weighed, self.weight);
         self.weight as isize - before as isize
@@ -218,12 +219,12 @@ impl DiskShelf {
 
     // Layers.
 
-    /// Freezes the active layer, to be flushed. There must be no frozen one.
+    /// Freezes the active layer, to be flushed. There must not be a frozen layer.
     pub(crate) fn freeze(&mut self) -> Arc<Jobs> {
         self.finish();
         debug_assert!(self.frozen.jobs.is_empty());
         let Layer { jobs, pending, dead } = mem::take(&mut self.active);
-        // The next layer may well get as large: growing costs more than all else in a put.
+        // The next layer probably gets as large, and growing is the most expensive part of a put.
         self.active.jobs.reserve(jobs.len());
         let jobs = Arc::new(jobs);
         self.frozen = Layer { jobs: jobs.clone(), pending, dead };
@@ -231,45 +232,45 @@ impl DiskShelf {
         jobs
     }
 
-    /// Below this, the tables have nothing of the list that is still there.
-    pub(crate) fn floor(&self, list: List) -> At {
+    /// All entries of the list below this key in the tables are consumed.
+    pub(crate) fn consumed_below(&self, list: List) -> ListKey {
         match list {
-            List::Pending => self.pending.floor(),
-            List::Dead => self.dead.floor(),
-            // No window passes over them.
+            List::Pending => self.pending.consumed_below(),
+            List::Dead => self.dead.consumed_below(),
+            // Leased jobs are not read ahead.
             List::Leased => (0, 0),
         }
     }
 
-    /// The frozen layer is in the tables of this version.
+    /// The frozen layer is in the tables of this version now.
     ///
-    /// What was frozen is answered, for somebody with more time to drop.
+    /// Returns the frozen layer, because dropping it takes time that the writer does not have.
     pub(crate) fn flushed(&mut self, version: Arc<Version>) -> impl Send + use<> {
         let active = &self.active.jobs;
         let frozen = &mut self.frozen;
-        for (list, line, window) in [
+        for (list, buckets, read_ahead) in [
             (List::Pending, &mut frozen.pending, &mut self.pending),
             (List::Dead, &mut frozen.dead, &mut self.dead),
         ] {
-            if let Some((at, _)) = line.first(in_frozen(active, &frozen.jobs, list)) {
-                window.back_to(at);
+            if let Some((at, _)) = buckets.first(in_frozen(active, &frozen.jobs, list)) {
+                read_ahead.back_to(at);
             }
         }
         self.version = version;
         mem::take(&mut self.frozen)
     }
 
-    /// The same jobs are in other tables now.
+    /// The same jobs are in other tables now, because of a merge.
     pub(crate) fn moved(&mut self, version: Arc<Version>) {
         self.version = version;
     }
 
-    /// What the layers in memory say of a job, and where the active one has it if it stands below.
-    fn in_memory(&self, id: &JobId) -> Option<&Slot> {
+    /// The entry of a job in memory, in the newest layer that has one.
+    fn in_memory(&self, id: &JobId) -> Option<&LayerEntry> {
         self.active.jobs.get(id).or_else(|| self.frozen.jobs.get(id))
     }
 
-    fn window(&mut self, list: List) -> Option<&mut ReadAhead> {
+    fn read_ahead(&mut self, list: List) -> Option<&mut ReadAhead> {
         match list {
             List::Pending => Some(&mut self.pending),
             List::Dead => Some(&mut self.dead),
@@ -283,22 +284,22 @@ impl DiskShelf {
         {
             return Ok(Some(record));
         }
-        let Some(spot) = self.version.find(self.number, id.as_str())? else { return Ok(None) };
-        read(&self.version, self.number, &spot).map(Some)
+        let Some(location) = self.version.find(self.number, id.as_str())? else { return Ok(None) };
+        read(&self.version, self.number, &location).map(Some)
     }
 
-    /// Takes a job out, wherever it is.
+    /// Takes a job out of the layer that has it.
     pub(crate) fn take_out(&mut self, id: &JobId) -> Result<Option<Box<Record>>, DiskError> {
         self.finish();
-        if let Some(slot) = self.active.jobs.get_mut(id) {
-            let record = slot.record.take();
+        if let Some(entry) = self.active.jobs.get_mut(id) {
+            let record = entry.record.take();
             if let Some(record) = &record {
                 self.took(id, record, true);
             }
             return Ok(record);
         }
         let record = match self.frozen.jobs.get(id) {
-            Some(slot) => slot.record.clone(),
+            Some(entry) => entry.record.clone(),
             None => self.find(id)?,
         };
         if let Some(record) = &record {
@@ -307,90 +308,92 @@ impl DiskShelf {
         Ok(record)
     }
 
-    /// Takes a job out of the lists, and notes what it was.
-    fn took(&mut self, id: &JobId, record: &Record, in_line: bool) {
-        let stand = stand(record);
-        self.counts[stand.0 as usize] -= 1;
-        if stand.0 == List::Leased {
-            self.leases.remove(&stand.1);
+    /// Removes a job from the lists, and notes its parts and position.
+    fn took(&mut self, id: &JobId, record: &Record, in_bucket: bool) {
+        let position = position_of(record);
+        self.counts[position.0 as usize] -= 1;
+        if position.0 == List::Leased {
+            self.leases.remove(&position.1);
         }
-        let (parts, weight) = (Parts::of(record), if in_line { weight(id, record) } else { 0 });
-        self.taken = Some(Taken { id: id.clone(), stand, parts, in_line, weight });
+        let (parts, weight) = (Parts::of(record), if in_bucket { weight(id, record) } else { 0 });
+        self.taken = Some(Taken { id: id.clone(), position, parts, in_bucket, weight });
     }
 
-    /// Takes a job of a lower layer out: from now on this one tells of it.
+    /// Takes a job out of a lower layer: the active layer gets an entry that hides it.
     fn took_from_below(&mut self, id: &JobId, record: &Record) {
-        let below = stand(record);
-        self.window(below.0).map(|window| window.take(below.1));
-        self.active.jobs.insert(id.clone(), Slot { record: None, below: Some(below) });
+        let below = position_of(record);
+        self.read_ahead(below.0).map(|read_ahead| read_ahead.take(below.1));
+        self.active.jobs.insert(id.clone(), LayerEntry { record: None, below: Some(below) });
         self.weight += GONE + id.as_str().len();
         self.took(id, record, false);
     }
 
-    /// Puts a job into the active layer, in place of what was taken out.
-    fn place(&mut self, id: JobId, record: Box<Record>, taken: Option<Taken>) {
-        let (list, at) = stand(&record);
+    /// Inserts a job into the active layer, in place of the one that was taken out.
+    fn insert(&mut self, id: JobId, record: Box<Record>, taken: Option<Taken>) {
+        let (list, at) = position_of(&record);
         self.counts[list as usize] += 1;
         self.weight += weight(&id, &record);
         self.weight -= taken.as_ref().map_or(0, |taken| taken.weight);
-        let in_line = taken.is_some_and(|taken| taken.in_line && taken.stand == (list, at));
-        // Places are given back only when the layer is: jobs come and go meanwhile.
-        self.weight += if in_line { 0 } else { PLACE_BYTES };
+        let in_bucket = taken.is_some_and(|taken| taken.in_bucket && taken.position == (list, at));
+        // Bucket entries are freed only together with the layer, though jobs come and go.
+        self.weight += if in_bucket { 0 } else { BUCKET_ENTRY_BYTES };
         match list {
             List::Leased => drop(self.leases.insert(at, id.clone())),
-            List::Pending if !in_line => self.active.pending.push(at, id.clone()),
-            List::Dead if !in_line => self.active.dead.push(at, id.clone()),
+            List::Pending if !in_bucket => self.active.pending.push(at, id.clone()),
+            List::Dead if !in_bucket => self.active.dead.push(at, id.clone()),
             List::Pending | List::Dead => {}
         }
         self.active.jobs.entry(id).or_default().record = Some(record);
     }
 
     /// The first of a list.
-    fn front(&mut self, list: List) -> Result<Option<(At, JobId, From)>, StoreError> {
+    fn front(&mut self, list: List) -> Result<Option<(ListKey, JobId, FrontSource)>, StoreError> {
         self.finish();
         let (active, frozen) = (&mut self.active, &mut self.frozen);
-        let (line, frozen_line, window) = match list {
+        let (buckets, frozen_buckets, read_ahead) = match list {
             List::Leased => {
                 let first = self.leases.first_key_value();
-                return Ok(first.map(|(at, id)| (*at, id.clone(), From::Memory)));
+                return Ok(first.map(|(at, id)| (*at, id.clone(), FrontSource::Memory)));
             }
             List::Pending => (&mut active.pending, &mut frozen.pending, &mut self.pending),
             List::Dead => (&mut active.dead, &mut frozen.dead, &mut self.dead),
         };
         let here = |id: &JobId| active.jobs.contains_key(id) || frozen.jobs.contains_key(id);
-        let piece = Piece { version: &self.version, kind: self.number, list };
+        let piece = TableList { version: &self.version, kind: self.number, list };
         let kinds = self.kinds.load(Ordering::Relaxed) as usize;
-        window.fill(piece, kinds, here).map_err(unavailable)?;
-        let first = line.first(|at, id| stands(&active.jobs, list, at, id));
-        let second = frozen_line.first(in_frozen(&active.jobs, &frozen.jobs, list));
+        read_ahead.fill(piece, kinds, here).map_err(unavailable)?;
+        let first = buckets.first(|at, id| is_at(&active.jobs, list, at, id));
+        let second = frozen_buckets.first(in_frozen(&active.jobs, &frozen.jobs, list));
         let memory = first.into_iter().chain(second).min_by_key(|(at, _)| *at);
-        Ok(match (memory, window.first()) {
-            (Some(memory), Some(window)) if window.0 < memory.0 => Some((window, From::ReadAhead)),
-            (None, Some(window)) => Some((window, From::ReadAhead)),
-            (memory, _) => memory.map(|memory| (memory, From::Memory)),
+        Ok(match (memory, read_ahead.first()) {
+            (Some(memory), Some(read_ahead)) if read_ahead.0 < memory.0 => {
+                Some((read_ahead, FrontSource::ReadAhead))
+            }
+            (None, Some(read_ahead)) => Some((read_ahead, FrontSource::ReadAhead)),
+            (memory, _) => memory.map(|memory| (memory, FrontSource::Memory)),
         }
         .map(|((at, id), from)| (at, id.clone(), from)))
     }
 
-    // Questions.
+    // Reads.
 
-    /// What is known of a job without looking into tables.
+    /// What the memory knows of a job: `None` nothing, `Some(None)` that it was removed.
     pub(crate) fn known(&self, id: &JobId) -> Option<Option<&Record>> {
-        self.in_memory(id).map(|slot| slot.record.as_deref())
+        self.in_memory(id).map(|entry| entry.record.as_deref())
     }
 
-    /// All jobs that the layers in memory say something of.
-    pub(crate) fn all_in_memory(&self) -> impl Iterator<Item = (&JobId, &Slot)> {
+    /// The entries of all jobs in memory.
+    pub(crate) fn all_in_memory(&self) -> impl Iterator<Item = (&JobId, &LayerEntry)> {
         let frozen = self.frozen.jobs.iter();
         let frozen = frozen.filter(|(id, _)| !self.active.jobs.contains_key(*id));
         self.active.jobs.iter().chain(frozen)
     }
 
-    /// Where the layers below say that jobs stand which have moved since.
-    pub(crate) fn moved_from(&self, list: List) -> impl Iterator<Item = At> {
-        let slots = self.active.jobs.values().chain(self.frozen.jobs.values());
-        slots
-            .filter_map(|slot| slot.below)
+    /// The keys in the list, in the layers below, of jobs that have moved or were removed since.
+    pub(crate) fn moved_from(&self, list: List) -> impl Iterator<Item = ListKey> {
+        let entries = self.active.jobs.values().chain(self.frozen.jobs.values());
+        entries
+            .filter_map(|entry| entry.below)
             .filter(move |below| below.0 == list)
             .map(|below| below.1)
     }
@@ -398,11 +401,11 @@ impl DiskShelf {
     /// How many jobs in memory are ready, counted up to `limit`.
     pub(crate) fn ready_in_memory(&self, now: Timestamp, limit: usize) -> usize {
         let end = now.as_millis().saturating_add(1);
-        let here = |(at, id): &(At, &JobId)| stands(&self.active.jobs, List::Pending, *at, id);
+        let here = |(at, id): &(ListKey, &JobId)| is_at(&self.active.jobs, List::Pending, *at, id);
         let active = self.active.pending.before(end).filter(here);
         let there = in_frozen(&self.active.jobs, &self.frozen.jobs, List::Pending);
         let frozen = self.frozen.pending.before(end).filter(|(at, id)| there(*at, id));
-        // A line may have a job twice; places are of one job each.
+        // Buckets may have a job twice, but a key belongs to one job.
         let mut ready = HashSet::default();
         for (at, _) in active.chain(frozen) {
             ready.insert(at);
@@ -413,19 +416,22 @@ impl DiskShelf {
         ready.len()
     }
 
-    /// Checks that the lists, front to end, have as many jobs as are counted.
+    /// Checks that the lists contain as many jobs as are counted. For tests.
     pub(crate) fn check(&self) {
         assert_eq!(self.counts[List::Leased as usize], self.leases.len() as u64);
         for list in [List::Pending, List::Dead] {
-            let moved: HashSet<At> = self.moved_from(list).collect();
-            let slots = self.all_in_memory().filter_map(|(_, slot)| slot.record.as_deref());
-            let mut count = slots.filter(|record| stand(record).0 == list).count() as u64;
+            let moved: HashSet<ListKey> = self.moved_from(list).collect();
+            let entries = self.all_in_memory().filter_map(|(_, entry)| entry.record.as_deref());
+            let mut count = entries.filter(|record| position_of(record).0 == list).count() as u64;
             let mut cursor = self.version.scan(self.number, list as u8, (0, 0));
             while let Some((at, _)) = cursor.next().expect("tables can be read") {
-                assert!(moved.contains(&at) || at >= self.floor(list), "{at:?} is below the floor");
+                assert!(
+                    moved.contains(&at) || at >= self.consumed_below(list),
+                    "{at:?} is consumed"
+                );
                 count += u64::from(!moved.contains(&at));
             }
-            assert_eq!(self.counts[list as usize], count, "{list:?}, by time");
+            assert_eq!(self.counts[list as usize], count, "jobs in {list:?}, by time");
         }
     }
 
@@ -434,37 +440,42 @@ impl DiskShelf {
     }
 }
 
-/// Which places of the frozen layer's lines still hold.
+/// Whether an entry in the buckets of the frozen layer is still valid.
 fn in_frozen<'a>(
     active: &'a Jobs,
     frozen: &'a Jobs,
     list: List,
-) -> impl Fn(At, &JobId) -> bool + 'a {
-    move |at, id| stands(frozen, list, at, id) && !active.contains_key(id)
+) -> impl Fn(ListKey, &JobId) -> bool + 'a {
+    move |at, id| is_at(frozen, list, at, id) && !active.contains_key(id)
 }
 
-fn stands(jobs: &Jobs, list: List, at: At, id: &JobId) -> bool {
-    let record = jobs.get(id).and_then(|slot| slot.record.as_deref());
-    record.is_some_and(|record| stand(record) == (list, at))
+/// Whether a job is at this position in these jobs.
+fn is_at(jobs: &Jobs, list: List, at: ListKey, id: &JobId) -> bool {
+    let record = jobs.get(id).and_then(|entry| entry.record.as_deref());
+    record.is_some_and(|record| position_of(record) == (list, at))
 }
 
-pub(crate) fn read(version: &Version, kind: u32, spot: &Spot) -> Result<Box<Record>, DiskError> {
-    let value = version.read(kind, spot)?;
+pub(crate) fn read(
+    version: &Version,
+    kind: u32,
+    location: &JobLocation,
+) -> Result<Box<Record>, DiskError> {
+    let value = version.read(kind, location)?;
     match codec::job_unless(&value, |_| false) {
         Ok(Some((_, record))) => Ok(record),
-        Ok(None) => unreachable!("it is nowhere else"),
+        Ok(None) => unreachable!("no job is skipped"),
         Err(Malformed(what)) => {
-            let file = format!("the table of flush {}", spot.flush);
+            let file = format!("the table of flush {}", location.flush);
             Err(Corrupt::new(&file, 0, what).into())
         }
     }
 }
 
-impl JobTable for DiskShelf {
+impl JobTable for DiskJobTable {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.finish();
-        if let Some(known) = self.in_memory(id).map(|slot| slot.record.is_some()) {
-            let record = self.in_memory(id).and_then(|slot| slot.record.as_deref());
+        if let Some(known) = self.in_memory(id).map(|entry| entry.record.is_some()) {
+            let record = self.in_memory(id).and_then(|entry| entry.record.as_deref());
             return Ok(record.filter(|_| known));
         }
         self.peeked = self.find(id).map_err(unavailable)?.map(|record| (id.clone(), record));
@@ -478,15 +489,17 @@ impl JobTable for DiskShelf {
     fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
         let Some((at, id, from)) = self.front(list)? else { return Ok(None) };
         let read = match from {
-            From::Memory => None,
-            From::ReadAhead => self.window(list).and_then(|window| window.take(at)),
+            FrontSource::Memory => None,
+            FrontSource::ReadAhead => {
+                self.read_ahead(list).and_then(|read_ahead| read_ahead.take(at))
+            }
         };
         if let Some(record) = read {
             self.took_from_below(&id, &record);
             return Ok(Some((id, record)));
         }
         let record = self.take(&id)?;
-        debug_assert!(record.is_some(), "{id:?} is first in {list:?}, and not there");
+        debug_assert!(record.is_some(), "{id:?} is first in {list:?}, but does not exist");
         Ok(record.map(|record| (id, record)))
     }
 
@@ -496,18 +509,20 @@ impl JobTable for DiskShelf {
         self.changes.push(entry::KEPT);
         put_bytes(&mut self.changes, id.as_str().as_bytes());
         codec::put_record(&mut self.changes, &record, taken.as_ref().map(|taken| &taken.parts));
-        self.place(id, record, taken);
+        self.insert(id, record, taken);
     }
 
     fn put_back(&mut self, id: JobId, record: Box<Record>) {
         let taken = self.taken.take();
         debug_assert!(taken.as_ref().is_some_and(|taken| taken.id == id));
-        self.place(id, record, taken);
+        self.insert(id, record, taken);
     }
 
     fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
-        let place =
-            |(at, ..): (At, JobId, From)| Place { at: Timestamp::from_millis(at.0), seq: at.1 };
+        let place = |(at, ..): (ListKey, JobId, FrontSource)| Place {
+            at: Timestamp::from_millis(at.0),
+            seq: at.1,
+        };
         Ok(self.front(list)?.map(place))
     }
 

@@ -1,8 +1,8 @@
-//! Durable jobs in a directory: every answer is on disk before it is given.
+//! A durable job store in a local directory. No server is needed.
 //!
-//! A [`DiskStore`] is a [`Store`](requeue_jobs::Store) of `requeue-jobs` that needs no server: one
-//! process opens a directory, and has it to itself. The contract is `docs/jobs.md`, the same as of
-//! every store.
+//! A [`DiskStore`] is a [`Store`](requeue_jobs::Store) of `requeue-jobs`. One process opens a
+//! directory and uses it exclusively. An operation returns when its change is on disk. The store
+//! keeps the same contract as every other store; it is described in `docs/jobs.md`.
 //!
 //! ```
 //! use requeue_disk::DiskStore;
@@ -17,7 +17,7 @@
 //! drop(jobs); // the process ends here, or the power fails
 //!
 //! let jobs = Jobs::new(Arc::new(DiskStore::open(&directory)?));
-//! let job = jobs.get("order.close", "order-42").await?.expect("it was answered");
+//! let job = jobs.get("order.close", "order-42").await?.expect("the put has returned");
 //! assert_eq!(job.body.bytes(), b"unpaid");
 //! # drop(jobs);
 //! # std::fs::remove_dir_all(&directory)?;
@@ -25,48 +25,50 @@
 //! # }).unwrap();
 //! ```
 //!
-//! | type | what it is |
+//! | item | purpose |
 //! |---|---|
-//! | [`DiskStore`] | the store: open it, use it as a [`Store`](requeue_jobs::Store), [copy it](DiskStore::backup) |
-//! | [`Options`] | how much memory it takes, how long its log's files are |
-//! | [`verify`] | reads a directory that nobody has open, and says all that is wrong with it |
-//! | [`DiskError`], [`Corrupt`] | why a directory could not be opened; what is damaged, and where |
-//! | [`Disk`], [`DiskFile`], [`Directory`] | what is asked of a disk, for tests with one that fails |
+//! | [`DiskStore`] | the store: open it, use it as a [`Store`](requeue_jobs::Store), [back it up](DiskStore::backup) |
+//! | [`Options`] | memory limit, size of log segments, clock |
+//! | [`verify`](verify()) | checks a directory that is not in use, and reports all damage |
+//! | [`DiskError`], [`Corrupt`] | why a directory cannot be opened; which file is damaged, and where |
+//! | [`Disk`], [`DiskFile`], [`Directory`] | the interface to the file system, for tests on a disk that fails |
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **What was answered stays.** Puts, claims and settlements are synced (`fdatasync`) before they
-//!   are answered, so that neither `kill -9` nor a power cut undoes them. Those that are asked for at
-//!   the same time share one sync: the more there are, the cheaper each is.
-//! - **Half of something does not exist.** After a crash the store is what it was after some group of
-//!   operations that has all that were answered. Each of the others happened, or did not.
-//! - **Memory does not grow with the jobs.** Those that changed lately are in memory, and those that
-//!   are next; the others are in sorted tables. Claiming costs microseconds with a thousand jobs
-//!   and with ten million, also if all of them are due in the same millisecond.
-//! - **Space does not grow with time.** Jobs that are done leave nothing behind.
-//! - **Damage is found, and never handed out.** All that is read is checked. What is wrong is an error
-//!   that names file and offset.
+//! - **Durability.** Puts, claims and settlements are synced (`fdatasync`) before they return.
+//!   Neither `kill -9` nor a power cut undoes them. Concurrent operations share one sync, so the
+//!   cost of each operation falls as the load rises.
+//! - **Atomicity.** Operations are written in groups. After a crash the store is in the state after
+//!   one of these groups, and that group or an earlier one contains every operation that has
+//!   returned. Every other operation happened completely or not at all.
+//! - **Memory does not grow with the number of jobs.** Jobs that changed recently and jobs that are
+//!   due next are in memory. All others are in sorted tables on disk. A claim takes microseconds
+//!   with a thousand jobs and with ten million, also if all of them are due in the same
+//!   millisecond.
+//! - **Disk space does not grow with time.** Jobs that are done leave nothing behind.
+//! - **Damage is detected.** Everything that is read is checked. Damaged data is never returned: the
+//!   call fails with an error that names the file and the offset.
 //!
-//! # When something fails
+//! # Failures
 //!
-//! | | |
+//! | failure | behaviour |
 //! |---|---|
-//! | the process is killed, the power fails | open it again. It reads the end of its log, and goes on: a matter of a second |
-//! | the disk is full | new jobs are refused, as [unavailable](requeue_jobs::StoreError::Unavailable), with how much is left and is needed. Reading, claiming and settling go on: some space is kept for that. With space it works again by itself |
-//! | a write or a sync fails | those it was for hear that it is [unknown](requeue_jobs::StoreError::Unknown). Reading goes on, and may show what a crash would then undo; the same is written again, elsewhere, before anything else |
-//! | a table is missing or torn after a crash | it is made again from the log, which is kept until that is not needed; [`DiskStore::mended`] tells |
-//! | bytes have changed | what cannot be made good is refused: at opening, or when it is read |
-//! | somebody else has it open | [`DiskError::InUse`], with the directory and the process |
-//! | a newer program wrote it | [`DiskError::Newer`]: nothing is touched |
+//! | the process is killed, or the power fails | Open the store again. It replays the end of its log, which takes about a second. |
+//! | the disk is full | New jobs are refused with [`StoreError::Unavailable`](requeue_jobs::StoreError::Unavailable), which reports the free and the required space. Reading, claiming and settling continue, because the store keeps a reserve for them. When space is available again, the store accepts new jobs without further action. |
+//! | a write or a sync fails | The operations of that group fail with [`StoreError::Unknown`](requeue_jobs::StoreError::Unknown). Reading continues, and may show changes that a crash would undo. The store writes the same group again, to another place, before it writes anything else. |
+//! | a table is missing or incomplete after a crash | The store rebuilds it from the log, which is kept until it is no longer needed for that. [`DiskStore::repaired`] lists such tables. |
+//! | bytes on disk have changed | If the store cannot repair the damage, it fails when the directory is opened or when the damaged part is read. |
+//! | another process has the directory open | Opening fails with [`DiskError::InUse`], which names the directory and the process. |
+//! | a newer version wrote the directory | Opening fails with [`DiskError::Newer`]. Nothing is changed. |
 //!
 //! # Tools
 //!
-//! [`DiskStore::backup`] copies a store that is in use. [`verify`] checks a directory, or a copy of one.
-//! `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any store: that is the
-//! way to another store, and back from a newer format.
+//! [`DiskStore::backup`] copies a store while it is in use. [`verify`](verify()) checks a directory
+//! or a backup. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any
+//! store: use it to move to another store, or to go back from a newer format.
 //!
-//! `docs/disk-format.md` draws every byte. A directory of every released format can be opened by
-//! every later version.
+//! `docs/disk-format.md` specifies every byte of the files. Every later version can open a
+//! directory of every released format.
 
 mod backup;
 mod bytes;
@@ -81,19 +83,21 @@ mod listing;
 mod lock;
 mod log;
 mod manifest;
+mod next_claims;
 mod open;
+mod operations;
 mod options;
 mod progress;
 mod read_ahead;
 mod reply;
+#[cfg(test)]
+#[path = "../tests/it/support/simulated_disk.rs"]
+mod simulated_disk;
 mod space;
 mod state;
 mod store;
-#[cfg_attr(not(test), expect(dead_code, reason = "tests measure what nobody asks"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "some accessors are for tests only"))]
 mod tables;
-#[cfg(test)]
-#[path = "../tests/support/twin.rs"]
-mod twin;
 mod upkeep;
 mod verify;
 mod writer;
@@ -106,6 +110,6 @@ pub use progress::Progress;
 pub use store::DiskStore;
 pub use verify::{Verified, verify, verify_on};
 
-// The twin is written for tests outside the crate, too.
+// The simulated disk is also used by the integration tests, and imports this crate by its name.
 #[cfg(test)]
 extern crate self as requeue_disk;

@@ -1,12 +1,12 @@
-//! Looking at many jobs, beside the writer.
+//! Reads of jobs and kinds, beside the writer.
 //!
-//! What is in memory is looked at under the lock, a piece at a time; tables are read without
-//! it, for they do not change.
+//! Jobs in memory are copied under the lock of the state, a limited number at a time. Tables are
+//! read without the lock, because they do not change; only [`kinds`] reads them under the lock.
 
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::unavailable;
-use crate::job_table::{DiskShelf, Slot, read, stand};
+use crate::job_table::{DiskJobTable, LayerEntry, position_of, read};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Mutex;
 
-/// So many jobs in memory are copied under one lock, the first time; then twice as many each time.
-/// To find them, all that are in memory are looked at: to go through all of them in equal pieces
-/// would take the square of their number.
-const PIECE: usize = 2048;
+/// How many jobs in memory are copied under the lock the first time; then twice as many each time.
+/// Finding them requires a pass over all jobs in memory, so copying them in equal portions would
+/// take quadratic time.
+const FIRST_COPY: usize = 2048;
 
-/// Jobs by id.
+/// The implementation of `Store::list`.
 pub(crate) fn list(
     state: &Mutex<State>,
     query: &Query,
@@ -32,12 +32,12 @@ pub(crate) fn list(
     let limit = query.limit.clamp(1, MAX_BATCH);
     let mut jobs = Vec::new();
     let mut after = query.after.clone();
-    let mut size = PIECE;
+    let mut size = FIRST_COPY;
     loop {
         let piece = {
             let mut state = State::lock(state);
             let Some(kind) = state.kinds.kind_mut(&query.kind) else { break };
-            Piece::new(&kind.table, after.as_ref(), query, size, now)
+            MemorySnapshot::new(&kind.table, after.as_ref(), query, size, now)
         };
         size *= 2;
         let end = piece.end.clone();
@@ -53,42 +53,43 @@ pub(crate) fn list(
     Ok(Page { jobs, cursor })
 }
 
-/// What the memory says of jobs from some id on.
-struct Piece {
-    /// `None`: it is gone, or not in the state that is asked for.
+/// A copy of the jobs in memory from some id on.
+struct MemorySnapshot {
+    /// `None`: the job was removed, or is not in the requested state.
     memory: BTreeMap<JobId, Option<Box<Record>>>,
-    /// The last id that `memory` tells all up to. `None`: all of them.
+    /// The last id up to which `memory` is complete. `None`: it is complete.
     end: Option<JobId>,
     version: std::sync::Arc<crate::tables::Version>,
     number: u32,
 }
 
-impl Piece {
+impl MemorySnapshot {
     fn new(
-        table: &DiskShelf,
+        table: &DiskJobTable,
         after: Option<&JobId>,
         query: &Query,
         size: usize,
         now: Timestamp,
     ) -> Self {
         let all = table.all_in_memory();
-        let mut slots: Vec<_> = all
+        let mut entries: Vec<_> = all
             .filter(|(id, _)| after.is_none_or(|after| *id > after))
             .filter(|(id, _)| id.as_str().starts_with(&query.prefix))
             .collect();
         let mut end = None;
-        if slots.len() > size {
-            slots.select_nth_unstable_by_key(size - 1, |(id, _)| *id);
-            slots.truncate(size);
-            end = slots.last().map(|(id, _)| (*id).clone());
+        if entries.len() > size {
+            entries.select_nth_unstable_by_key(size - 1, |(id, _)| *id);
+            entries.truncate(size);
+            end = entries.last().map(|(id, _)| (*id).clone());
         }
         let fits = |record: &Record| {
-            let (list, (at, _)) = stand(record);
+            let (list, (at, _)) = position_of(record);
             query.state.is_none_or(|asked| asked == state_of(list as u8, at, now))
         };
-        let shown = |slot: &Slot| slot.record.as_ref().filter(|record| fits(record)).cloned();
-        let memory = slots.into_iter().map(|(id, slot)| (id.clone(), shown(slot))).collect();
-        Piece { memory, end, version: table.version().clone(), number: table.number() }
+        let shown =
+            |entry: &LayerEntry| entry.record.as_ref().filter(|record| fits(record)).cloned();
+        let memory = entries.into_iter().map(|(id, entry)| (id.clone(), shown(entry))).collect();
+        MemorySnapshot { memory, end, version: table.version().clone(), number: table.number() }
     }
 
     fn jobs(
@@ -114,12 +115,12 @@ impl Piece {
         };
         let mut cursor = self.version.ids(self.number, from);
         while out.len() < limit {
-            let Some((id, spot)) = cursor.next().map_err(unavailable)? else { break };
+            let Some((id, location)) = cursor.next().map_err(unavailable)? else { break };
             let past = self.end.as_ref().is_some_and(|end| id > end.as_str());
             if past || !id.starts_with(&query.prefix) {
                 break;
             }
-            // What the memory has before it comes first.
+            // Jobs in memory with a smaller id come first.
             while out.len() < limit
                 && let Some(first) = self.memory.first_entry()
                 && first.key().as_str() < id
@@ -136,9 +137,9 @@ impl Piece {
                 if let Some((id, Some(record))) = self.memory.pop_first() {
                     show(&id, &record, out);
                 }
-            } else if fits(state_of(spot.list, spot.at, now)) {
+            } else if fits(state_of(location.list, location.at, now)) {
                 let id = JobId::new(id).map_err(StoreError::from)?;
-                let record = read(&self.version, self.number, &spot).map_err(unavailable)?;
+                let record = read(&self.version, self.number, &location).map_err(unavailable)?;
                 show(&id, &record, out);
             }
         }
@@ -162,7 +163,7 @@ fn state_of(list: u8, at: u64, now: Timestamp) -> JobState {
     }
 }
 
-/// All kinds, by name.
+/// The implementation of `Store::kinds`.
 pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView>, StoreError> {
     let mut state = State::lock(state);
     let mut views = Vec::new();
@@ -175,11 +176,14 @@ pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView
     Ok(views)
 }
 
-/// How many are ready, counted no further than there is use for.
-fn ready(table: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
+/// The number of ready jobs, counted up to [`READY_COUNT_CAP`].
+fn ready(table: &DiskJobTable, now: Timestamp) -> Result<u64, StoreError> {
     let mut ready = table.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
-    let mut cursor =
-        table.version().scan(table.number(), List::Pending as u8, table.floor(List::Pending));
+    let mut cursor = table.version().scan(
+        table.number(),
+        List::Pending as u8,
+        table.consumed_below(List::Pending),
+    );
     while ready < READY_COUNT_CAP {
         let Some((at, value)) = cursor.next().map_err(unavailable)? else { break };
         if at.0 > now.as_millis() {
@@ -192,7 +196,7 @@ fn ready(table: &DiskShelf, now: Timestamp) -> Result<u64, StoreError> {
     Ok(ready)
 }
 
-/// How many pending jobs fall due in each span.
+/// The implementation of `Store::upcoming`.
 pub(crate) fn upcoming(
     state: &Mutex<State>,
     kind: &Kind,
@@ -206,9 +210,9 @@ pub(crate) fn upcoming(
     let (version, number, moved) = {
         let mut state = State::lock(state);
         let Some(kind) = state.kinds.kind_mut(kind) else { return Ok(counts) };
-        for (_, slot) in kind.table.all_in_memory() {
+        for (_, entry) in kind.table.all_in_memory() {
             if let Some(record) =
-                slot.record.as_deref().filter(|r| matches!(r.status, Status::Pending))
+                entry.record.as_deref().filter(|r| matches!(r.status, Status::Pending))
                 && let Some(count) =
                     span(record.due.as_millis()).and_then(|span| counts.get_mut(span))
             {
@@ -228,7 +232,7 @@ pub(crate) fn upcoming(
     Ok(counts)
 }
 
-/// What is known of a job.
+/// The implementation of `Store::get`. Holds the lock only to look into the memory.
 pub(crate) fn get(
     state: &Mutex<State>,
     kind: &Kind,
@@ -243,13 +247,13 @@ pub(crate) fn get(
         }
         (state.table.version().clone(), state.table.number())
     };
-    let Some(spot) = version.find(number, id.as_str()).map_err(unavailable)? else {
+    let Some(location) = version.find(number, id.as_str()).map_err(unavailable)? else {
         return Ok(None);
     };
-    Ok(Some(read(&version, number, &spot).map_err(unavailable)?.view(kind, id, now)))
+    Ok(Some(read(&version, number, &location).map_err(unavailable)?.view(kind, id, now)))
 }
 
-/// Checks that the lists of every kind are those of its jobs.
+/// Checks that the counts and lists of every kind match its jobs. For tests.
 pub(crate) fn check(state: &Mutex<State>) {
     let names: Vec<Kind> =
         State::lock(state).kinds.iter().map(|kind| kind.name().clone()).collect();

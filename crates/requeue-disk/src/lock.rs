@@ -1,12 +1,12 @@
-//! One process per directory.
+//! The lock of a directory: one process may have it open.
 
 use crate::error::DiskError;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-/// Held as long as the directory is open. The system gives it up when the process ends, however
-/// that happens.
+/// Held as long as the directory is open. The operating system releases it when the process ends,
+/// for whatever reason.
 pub(crate) struct Lock {
     _file: File,
 }
@@ -14,7 +14,7 @@ pub(crate) struct Lock {
 pub(crate) const NAME: &str = "lock";
 
 impl Lock {
-    /// For those who only read. Where nobody can write, nobody has to be kept from it.
+    /// Locks a directory for reading. On a read-only file system no lock is needed: returns `None`.
     pub(crate) fn take_to_read(directory: &Path) -> Result<Option<Self>, DiskError> {
         match Lock::take(directory) {
             Ok(lock) => Ok(Some(lock)),
@@ -27,6 +27,7 @@ impl Lock {
         }
     }
 
+    /// Locks a directory. Fails with [`DiskError::InUse`] if it is locked already.
     pub(crate) fn take(directory: &Path) -> Result<Self, DiskError> {
         let path = directory.join(NAME);
         let name = path.display().to_string();
@@ -43,7 +44,7 @@ impl Lock {
                 return Err(DiskError::InUse { directory, pid });
             }
         }
-        // Always as long, and over the last one: on a full disk there is no space for it anew.
+        // Always the same length, written over the previous one: that works on a full disk.
         let pid = format!("{:<10}\n", std::process::id());
         let written = file.rewind().and_then(|()| file.write_all(pid.as_bytes()));
         written.map_err(DiskError::io("write", &name))?;

@@ -1,20 +1,21 @@
-//! The log: what was answered, in order.
+//! The write-ahead log: all changes, in order, since the last flush.
 //!
 //! A *group* of changes is one frame in a file, a *segment*: one write and one sync. Groups have
 //! consecutive numbers over all segments.
 //!
 //! ```text
 //!              append: written and synced                  release
-//!   (nothing) ---------------------------> safe in the log --------> (its segment is used again)
+//!   (nothing) ---------------------------> synced ---------> (its segment is used again)
 //!        |                                    ^
-//!        | append: write or sync failed       | retry: written again, into a new segment
+//!        | append: write or sync failed       | retry: written again, to a new segment
 //!        +------------------------------> in doubt
 //! ```
 //!
-//! - A segment that was opened, or failed once, is never written to again.
-//! - No group is written while another is in doubt, so that at most the last one ever is.
-//! - A segment has its name only after its header is safe, and gets its first group only after
-//!   its name is: no power cut leaves a segment that looks damaged.
+//! - A segment that another process wrote, or whose write or sync failed, is never written to
+//!   again.
+//! - No group is written while another is in doubt. So at most the last group is in doubt.
+//! - A segment gets its name after its header is synced, and its first group after its name is
+//!   synced. So a power cut cannot leave a segment that looks damaged.
 
 mod chain;
 mod frame;
@@ -26,7 +27,7 @@ mod tests;
 pub(crate) use chain::{Group, verify};
 pub(crate) use frame::MAX_PAYLOAD;
 pub(crate) use segment::{SegmentView, segment_name};
-pub(crate) use spares::{RESERVE, Spares, Use};
+pub(crate) use spares::{Purpose, RESERVE, Spares};
 
 use crate::disk::Disk;
 use crate::error::DiskError;
@@ -39,7 +40,7 @@ use std::hash::BuildHasher;
 use std::io;
 use std::sync::Arc;
 
-/// How much of the buffer of a large group is kept for later ones.
+/// How much of the buffer is kept after a large group.
 const KEEP_BUFFER: usize = 1 << 20;
 
 /// Sizes of the log.
@@ -47,63 +48,65 @@ const KEEP_BUFFER: usize = 1 << 20;
 pub(crate) struct LogOptions {
     /// Bytes of a segment.
     pub(crate) segment_bytes: u64,
-    /// How many spare segments are kept, at most.
+    /// The largest number of spare segments that is kept.
     pub(crate) keep: usize,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        // A flush uses up to two and gives two back later. With fewer kept than that, those it
-        // gives back would be removed and others made in their place, byte by byte.
+        // A flush uses up to two segments and releases two later. If fewer were kept, segments
+        // would be removed only to be created again, byte by byte.
         LogOptions { segment_bytes: 16 << 20, keep: RESERVE + 4 }
     }
 }
 
-/// Why a group was not written.
+/// Why writing a group failed.
 #[derive(Debug)]
 pub(crate) enum AppendError {
-    /// Nothing of it was: it is as if it had not been tried.
+    /// Nothing was written.
     Refused(DiskError),
-    /// It may be on disk or not. It has its number, and [`Log::retry`] writes it again.
+    /// The group may or may not be on disk. It keeps its number, and [`Log::retry`] writes it
+    /// again.
     InDoubt(DiskError),
 }
 
-/// What is known about the last group.
+/// Whether the last group is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    Safe,
-    /// An earlier process wrote it, and perhaps failed to sync it. What the kernel then shows
-    /// need not be on disk, and syncing it once more proves nothing: it is written again before
-    /// the next.
+    Synced,
+    /// An earlier process wrote it, and may have failed to sync it. The bytes that the kernel shows
+    /// need not be on disk then, and a second sync proves nothing. So the group is written again
+    /// before the next one.
     Unproven,
     InDoubt,
 }
 
-/// The log, in the hands of its one writer.
+/// The log. The writer thread owns it.
 pub(crate) struct Log {
     disk: Arc<dyn Disk>,
     spares: Arc<Spares>,
-    /// Those that are written no more, in order.
+    /// Segments that are no longer written to, in order.
     sealed: VecDeque<Segment>,
-    /// The one that takes the next group, unless that is to begin a new one.
+    /// The segment for the next group. `None` if the next group begins a new one.
     current: Option<Segment>,
     next_segment: u64,
     last_group: u64,
     last: Last,
-    /// The last group's frame, while it may have to be written again.
+    /// The frame of the last group, as long as it may have to be written again.
     frame: Vec<u8>,
-    /// Whether there is nothing that a closing frame would protect.
+    /// Whether the log ends with a closing frame, or is empty.
     closed: bool,
 }
 
 impl Log {
-    /// Reads the log and hands out its groups of data with a number above `after`, in order.
+    /// Opens the log, and passes the data of all groups after the group `after` to `each`, in
+    /// order.
     ///
-    /// Fails with [`DiskError::Corrupt`] where one between them is missing. What is not sound
-    /// after the last of them is a write that was cut, and of no interest.
+    /// Fails with [`DiskError::Corrupt`] if a group between them is missing. Invalid bytes after
+    /// the last group are an incomplete write, and are ignored.
     ///
-    /// All of them are safe, but for the last: that it is depends on the sync of an earlier
-    /// process. It is proven with the next group, or by [`retry`](Log::retry).
+    /// All of these groups are on disk, except perhaps the last: an earlier process may have failed
+    /// to sync it. The next group, or [`retry`](Log::retry), writes it again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: LogOptions,
@@ -119,7 +122,7 @@ impl Log {
             current: None,
             next_segment: numbers.last().map_or(0, |last| last.saturating_add(1)),
             last_group: after,
-            last: Last::Safe,
+            last: Last::Synced,
             frame: Vec::new(),
             closed: true,
             disk,
@@ -128,7 +131,7 @@ impl Log {
             log.sealed.push_back(Segment::open(log.disk.as_ref(), number)?);
         }
         log.read(after, &mut each)?;
-        // A process that was killed may have left names that are not safe yet.
+        // A process that was killed may have left names that are not synced.
         log.disk.sync_names().map_err(DiskError::io("sync", "the directory"))?;
         Ok(log)
     }
@@ -141,8 +144,7 @@ impl Log {
         let mut chain = Chain::new(after);
         let first_groups: Vec<u64> = self.sealed.iter().map(|s| s.header.first_group).collect();
         for (index, segment) in self.sealed.iter_mut().enumerate() {
-            // A segment has at most one group that the next one has too: its last, if that was
-            // in doubt.
+            // At most one group is also in the next segment: the last one, if it was in doubt.
             if let Some(&next) = first_groups.get(index + 1)
                 && next <= after
             {
@@ -177,34 +179,35 @@ impl Log {
                 self.last = Last::Unproven;
                 self.closed = chain.closing;
             }
-            // What is now believed must not be lost by a later power cut.
+            // What was read now must not be lost by a later power cut.
             segment.file.sync().map_err(DiskError::io("sync", &segment.name))?;
         }
         self.last_group = chain.last;
         Ok(())
     }
 
-    /// The number of the last group, safe or in doubt.
+    /// The number of the last group, synced or in doubt.
     pub(crate) fn last_group(&self) -> u64 {
         self.last_group
     }
 
-    /// Whether the last group may or may not be on disk. Nothing is written until
-    /// [`retry`](Log::retry) succeeds.
+    /// Whether the last group is in doubt: it may or may not be on disk. Nothing else is written
+    /// until [`retry`](Log::retry) succeeds.
     pub(crate) fn in_doubt(&self) -> bool {
         self.last == Last::InDoubt
     }
 
-    /// The spare segments, for another thread to [fill up](Spares::fill).
+    /// The spare segments. Another thread [fills them up](Spares::fill).
     pub(crate) fn spares(&self) -> &Arc<Spares> {
         &self.spares
     }
 
-    /// Makes ready for a group of at most so many bytes: after this, [`append`](Log::append)
-    /// is refused no more. So it is asked before the changes are made that the group records.
+    /// Reserves space for a group of at most `payload` bytes: after this, [`append`](Log::append)
+    /// is not refused. It is called before the changes are applied that the group records.
     ///
-    /// Fails with [`DiskError::Full`] where only the reserve is left for a put.
-    pub(crate) fn room(&mut self, of: Use, payload: usize) -> Result<(), DiskError> {
+    /// Fails with [`DiskError::Full`] if only the reserve is left and `purpose` is
+    /// [`Purpose::NewJobs`].
+    pub(crate) fn reserve(&mut self, purpose: Purpose, payload: usize) -> Result<(), DiskError> {
         if payload > MAX_PAYLOAD {
             return Err(DiskError::TooLarge { bytes: payload, limit: MAX_PAYLOAD });
         }
@@ -214,8 +217,8 @@ impl Log {
         self.retry()?;
         let length = frame_len(payload);
         let fits = self.current.as_ref().is_some_and(|current| current.fits(length));
-        if of == Use::Put {
-            // Also where the current segment has room: it may have been one of the reserve.
+        if purpose == Purpose::NewJobs {
+            // Also if the current segment has room: it may be one of the reserve.
             let large = (HEADER + length) as u64 > self.spares.segment_bytes();
             self.spares.check(usize::from(!fits && !large))?;
         }
@@ -225,42 +228,43 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a group and syncs it. Answers its number.
-    pub(crate) fn append(&mut self, payload: &[u8], of: Use) -> Result<u64, AppendError> {
-        self.room(of, payload.len()).map_err(AppendError::Refused)?;
+    /// Writes a group and syncs it. Returns its number.
+    pub(crate) fn append(&mut self, payload: &[u8], purpose: Purpose) -> Result<u64, AppendError> {
+        self.reserve(purpose, payload.len()).map_err(AppendError::Refused)?;
         self.push(FrameKind::Data, payload).map_err(AppendError::InDoubt)
     }
 
-    /// Writes the last group again, under its number and into a new segment, unless it is known
-    /// to be safe.
+    /// Writes the last group again, with the same number and to a new segment, unless it is known
+    /// to be synced.
     pub(crate) fn retry(&mut self) -> Result<(), DiskError> {
-        if self.last == Last::Safe {
+        if self.last == Last::Synced {
             return Ok(());
         }
         self.write(self.last_group)
     }
 
-    /// Lets the next group begin a new segment.
+    /// Makes the next group begin a new segment.
     pub(crate) fn roll(&mut self) {
         if self.current.as_ref().is_some_and(|current| !current.is_empty()) {
             self.sealed.extend(self.current.take());
         }
     }
 
-    /// Gives up segments all of whose groups are among those up to `through`. The files are
-    /// renamed or removed by the next [`Spares::fill`].
+    /// Releases the segments that contain no group after `through`. The next [`Spares::fill`]
+    /// renames or removes their files.
     pub(crate) fn release(&mut self, through: u64) {
         let count = self.sealed.iter().take_while(|segment| segment.last <= through).count();
         self.spares.release(self.sealed.drain(..count));
     }
 
-    /// The segments that may have groups above `after`, as they are now.
+    /// The segments that may contain groups after the group `after`, as they are now.
     pub(crate) fn segments(&self, after: u64) -> Vec<SegmentView> {
         let all = self.sealed.iter().chain(&self.current);
         all.filter(|segment| segment.last > after).map(Segment::view).collect()
     }
 
-    /// Writes a last group, without data, that tells the end from damage. It uses up a number.
+    /// Writes a closing frame, which distinguishes the end of the log from damage. It uses up a
+    /// group number.
     pub(crate) fn close(&mut self) -> Result<(), DiskError> {
         if self.in_doubt() || !self.closed {
             self.retry()?;
@@ -272,7 +276,7 @@ impl Log {
     }
 
     fn push(&mut self, kind: FrameKind, payload: &[u8]) -> Result<u64, DiskError> {
-        debug_assert_eq!(self.last, Last::Safe, "the frame before is needed no more");
+        debug_assert_eq!(self.last, Last::Synced, "the frame before is not needed any more");
         let group = self.last_group + 1;
         self.frame.shrink_to(KEEP_BUFFER);
         frame::encode(&mut self.frame, group, kind, payload);
@@ -281,14 +285,15 @@ impl Log {
         Ok(group)
     }
 
-    /// Writes the frame of this group, the last one or the next. If that fails, it is in doubt.
+    /// Writes the frame of this group, which is the last one or the next. If that fails, the group
+    /// is in doubt.
     fn write(&mut self, group: u64) -> Result<(), DiskError> {
         self.last_group = group;
         self.last = Last::InDoubt;
         if !self.current.as_ref().is_some_and(|current| current.fits(self.frame.len())) {
             self.begin(group, self.frame.len())?;
         }
-        let current = self.current.as_mut().expect("it was there or was begun");
+        let current = self.current.as_mut().expect("there is a segment, or one was begun");
         frame::seal(&mut self.frame, &current.header);
         current.last = group;
         let written = current
@@ -300,19 +305,19 @@ impl Log {
             self.abandon();
         } else {
             current.end += self.frame.len() as u64;
-            self.last = Last::Safe;
+            self.last = Last::Synced;
         }
         written
     }
 
-    /// Makes a spare segment the current one.
+    /// Turns a spare segment into the current one.
     fn begin(&mut self, first_group: u64, frame: usize) -> Result<(), DiskError> {
         self.sealed.extend(self.current.take());
         let (spare, bytes) = self.spares.take((HEADER + frame) as u64)?;
         let number = self.next_segment;
         self.next_segment += 1;
         let name = segment_name(number);
-        // Never 0, which is what unused bytes are.
+        // Never 0: unused bytes are 0.
         let mark = RandomState::new().hash_one(number) as u32 | 1;
         let header = Header { number, first_group, bytes, mark };
         let named = || -> io::Result<()> {
@@ -322,22 +327,22 @@ impl Log {
             self.disk.sync_names()
         };
         if let Err(source) = named() {
-            // It is not known which of the names it has, and what is left of it does no harm.
+            // It is unknown which of the two names the file has. Either does no harm.
             let _ = self.disk.remove(&spare.name);
             let _ = self.disk.remove(&name);
-            return Err(DiskError::io("begin", &name)(source));
+            return Err(DiskError::io("begin segment", &name)(source));
         }
         let (end, last) = (HEADER as u64, first_group.saturating_sub(1));
         self.current = Some(Segment { name, file: spare.file, header, end, last, failed: false });
         Ok(())
     }
 
-    /// Gives up the current segment, after an error.
+    /// Abandons the current segment after an error.
     fn abandon(&mut self) {
         let Some(mut segment) = self.current.take() else { return };
         segment.failed = true;
-        // With no safe group in it, it is of no use to anybody; on a disk that keeps failing
-        // there would be ever more of these.
+        // Without a synced group it is useless, and on a disk that keeps failing there would be
+        // more and more of these.
         if !segment.is_empty() || self.disk.remove(&segment.name).is_err() {
             self.sealed.push_back(segment);
         }

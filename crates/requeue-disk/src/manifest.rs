@@ -1,4 +1,4 @@
-//! A manifest: which tables there are, and up to where they replace the log.
+//! A manifest: the list of tables, and the last group of the log that they contain.
 //!
 //! ```text
 //!   magic 8 bytes | format u32 | crc u32 | length of the rest u64          LE
@@ -7,35 +7,35 @@
 //!     lo, hi, generation, clean                                            varints
 //!     from                                                                 varint length, bytes
 //!     tables: number of them varint, then of each: number, bytes varints, crc u32
-//!   floors: number of them varint, then of each: prefix 5 bytes, below 16 bytes, upto varint
+//!   range tombstones: number varint, then of each: prefix 5 bytes, below 16 bytes, upto varint
 //!   blob                                                                   varint length, bytes
 //! ```
 //!
-//! The crc covers the manifest's number, then all of the file but itself. A manifest is written
-//! whole, under a number that was never used, and never changed.
+//! The crc covers the manifest's number, then all of the file except the crc. A manifest is written
+//! completely, with a number that was never used before, and never changed.
 
 use crate::bytes::put_number;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::tables::Version;
-use crate::tables::floors::{Floor, Floors};
+use crate::tables::range_tombstones::{RangeTombstone, RangeTombstones};
 use crate::tables::run::Run;
 use crate::tables::table::{self, take, take_counted, take_varint};
 use std::sync::Arc;
 
-/// The newest format of manifests that is known here.
+/// The newest format of manifests that this version can read.
 pub(crate) const FORMAT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"rqmanif\n";
 
-/// Bytes before the rest: where they are is the same in every format.
+/// Bytes of the head, which has the same layout in every format.
 const HEAD: usize = 24;
 
 pub(crate) fn name(number: u64) -> String {
     format!("manifest-{number:010}")
 }
 
-/// What a manifest says.
+/// The contents of a manifest.
 pub(crate) struct Manifest {
     pub(crate) number: u64,
     pub(crate) flushed_through: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Manifest {
     pub(crate) next_file: u64,
     pub(crate) due: Vec<RunRef>,
     pub(crate) ids: Vec<RunRef>,
-    pub(crate) floors: Floors,
+    pub(crate) range_tombstones: RangeTombstones,
     pub(crate) blob: Arc<[u8]>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct RunRef {
     pub(crate) tables: Vec<TableRef>,
 }
 
-/// Enough to know a table again.
+/// What identifies a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableRef {
     pub(crate) number: u64,
@@ -73,11 +73,11 @@ pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> 
         put_number(&mut bytes, runs.len() as u64);
         runs.iter().for_each(|run| put_run(&mut bytes, run));
     }
-    put_number(&mut bytes, version.floors.all().len() as u64);
-    for floor in version.floors.all() {
-        bytes.extend_from_slice(&floor.prefix);
-        bytes.extend_from_slice(&floor.below);
-        put_number(&mut bytes, floor.upto);
+    put_number(&mut bytes, version.range_tombstones.all().len() as u64);
+    for tombstone in version.range_tombstones.all() {
+        bytes.extend_from_slice(&tombstone.prefix);
+        bytes.extend_from_slice(&tombstone.below);
+        put_number(&mut bytes, tombstone.upto);
     }
     put_counted(&mut bytes, &version.blob);
     let length = (bytes.len() - HEAD) as u64;
@@ -124,7 +124,7 @@ impl Manifest {
             DiskError::from(Corrupt { file: name.clone(), offset, what: what.into() })
         };
         if size < HEAD as u64 {
-            return Err(damaged(size, "it ends early"));
+            return Err(damaged(size, "the file ends too early"));
         }
         let mut bytes = vec![0; size as usize];
         table::read(&*file, || name.clone(), &mut bytes, 0)?;
@@ -136,7 +136,8 @@ impl Manifest {
         if format > FORMAT {
             return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
         }
-        Manifest::decode(number, &bytes).ok_or_else(|| damaged(HEAD as u64, "this is no manifest"))
+        Manifest::decode(number, &bytes)
+            .ok_or_else(|| damaged(HEAD as u64, "the manifest is malformed"))
     }
 
     fn decode(number: u64, bytes: &[u8]) -> Option<Manifest> {
@@ -149,12 +150,12 @@ impl Manifest {
         let mut next = || take_varint(rest);
         let (flushed_through, live, next_flush, next_file) = (next()?, next()?, next()?, next()?);
         let (due, ids) = (take_runs(rest)?, take_runs(rest)?);
-        let mut floors = Vec::new();
+        let mut range_tombstones = Vec::new();
         for _ in 0..take_varint(rest)? {
             let (prefix, below) = (*take(rest)?, *take(rest)?);
-            floors.push(Floor { prefix, below, upto: take_varint(rest)? });
+            range_tombstones.push(RangeTombstone { prefix, below, upto: take_varint(rest)? });
         }
-        let floors = Floors::from_sorted(floors)?;
+        let range_tombstones = RangeTombstones::from_sorted(range_tombstones)?;
         let blob = take_counted(rest)?.into();
         rest.is_empty().then_some(Manifest {
             number,
@@ -164,7 +165,7 @@ impl Manifest {
             next_file,
             due,
             ids,
-            floors,
+            range_tombstones,
             blob,
         })
     }

@@ -1,4 +1,4 @@
-//! Brings a directory to life: tables, then the log on top, then the threads.
+//! Opens a store: reads the tables, replays the log, and starts the threads.
 
 use crate::bytes::Malformed;
 use crate::disk::Disk;
@@ -14,20 +14,24 @@ use crate::upkeep::Upkeep;
 use crate::writer::{Shared, Writer};
 use requeue_jobs::rules::ChangeNotifier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// The threads of an open store. Dropped, they end, and what was asked for is done first.
+/// The threads of an open store. When this is dropped they end; operations and reads that are
+/// queued by then are finished first.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
-    look: Option<Sender<Look>>,
-    /// What was damaged and passed over when it was opened.
-    pub(crate) mended: Vec<Corrupt>,
+    /// Reads of one job or one kind, and reads of many jobs. They have a thread each, so that
+    /// short reads do not queue up behind long ones. `None` once the store is closing.
+    reads: Option<Sender<ReadTask>>,
+    scans: Option<Sender<ReadTask>>,
+    /// Damage that was found, and repaired from the log, when the store was opened.
+    pub(crate) repaired: Vec<Corrupt>,
     handles: Vec<JoinHandle<()>>,
 }
 
-type Look = Box<dyn FnOnce() + Send>;
+type ReadTask = Box<dyn FnOnce() + Send>;
 
 impl Threads {
     pub(crate) fn start(
@@ -45,7 +49,7 @@ impl Threads {
             logged += group.payload.len() as u64;
             state.replay(group.payload).map_err(|replay| match replay {
                 Replay::Malformed(Malformed(what)) => {
-                    let what = format!("group {} makes no sense: {what}", group.number);
+                    let what = format!("group {} is malformed: {what}", group.number);
                     Corrupt::new(group.file, group.offset, what).into()
                 }
                 Replay::Disk(error) => error,
@@ -53,11 +57,13 @@ impl Threads {
         };
         let log = Log::open(disk.clone(), log_options, opened.flushed_through, replay)?;
         tables.clean();
-        state.kinds.resume_turns();
+        state.replayed();
+        let next_claims = state.next_claims().clone();
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             inbox: Inbox::default(),
             changes: ChangeNotifier::default(),
+            next_claims,
             wall_clock: options.wall_clock,
         });
         let upkeep =
@@ -74,26 +80,46 @@ impl Threads {
             group: Vec::new(),
             _lock: lock,
         };
-        let (look, looks) = mpsc::channel::<Look>();
+        let (reads, read_tasks) = mpsc::channel();
+        let (scans, scan_tasks) = mpsc::channel();
         let handles = vec![
             spawn("requeue-write", move || writer.run())?,
-            spawn("requeue-look", move || looks.into_iter().for_each(look_guarded))?,
+            spawn("requeue-read", move || run_all(read_tasks))?,
+            spawn("requeue-scan", move || run_all(scan_tasks))?,
         ];
-        Ok((shared.clone(), Threads { shared, look: Some(look), mended: opened.notes, handles }))
+        let threads = Threads {
+            shared: shared.clone(),
+            reads: Some(reads),
+            scans: Some(scans),
+            repaired: opened.notes,
+            handles,
+        };
+        Ok((shared, threads))
     }
 
-    /// Has something looked at, beside those who wait for it.
-    pub(crate) fn look(&self, look: Look) {
-        if let Some(looks) = &self.look {
-            // If nobody is there to look, dropping it says so to who waits.
-            drop(looks.send(look));
-        }
+    /// Runs a read of one job or one kind on a thread of the store.
+    pub(crate) fn read(&self, task: ReadTask) {
+        send(self.reads.as_ref(), task);
+    }
+
+    /// Runs a read of many jobs on another thread of the store.
+    pub(crate) fn scan(&self, task: ReadTask) {
+        send(self.scans.as_ref(), task);
     }
 }
 
-/// One look that panics must not be the last.
-fn look_guarded(look: Look) {
-    drop(catch_unwind(AssertUnwindSafe(look)));
+fn send(tasks: Option<&Sender<ReadTask>>, task: ReadTask) {
+    if let Some(tasks) = tasks {
+        // If the thread is gone the task is dropped, and its caller gets an error.
+        drop(tasks.send(task));
+    }
+}
+
+fn run_all(tasks: Receiver<ReadTask>) {
+    for task in tasks {
+        // A read that panics must not end the thread.
+        drop(catch_unwind(AssertUnwindSafe(task)));
+    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, DiskError> {
@@ -104,11 +130,11 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.inbox.close();
-        self.look.take();
+        (self.reads, self.scans) = (None, None);
         let here = thread::current().id();
-        // Whoever was woken by one of them may have dropped the last handle right there.
+        // A task that was woken by one of them may have dropped the last handle on that thread.
         for handle in self.handles.drain(..).filter(|handle| handle.thread().id() != here) {
-            // A thread that panicked has said so.
+            // A panic was reported by the thread itself.
             drop(handle.join());
         }
     }

@@ -1,22 +1,24 @@
-//! What can be chosen when a directory is opened.
+//! Options for opening a store.
 
 use requeue_jobs::WallClock;
 
-/// How a [`DiskStore`](crate::DiskStore) works. The defaults suit a machine that does other
-/// things too.
+/// Options for opening a [`DiskStore`](crate::DiskStore). The defaults suit a machine that also
+/// runs other programs.
+///
+/// Start from [`Options::default`] and change the fields that you need.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Whose time it is.
+    /// The clock by which jobs fall due and leases expire. Default: the system's clock.
     pub wall_clock: WallClock,
-    /// About how many bytes of changed jobs are held in memory before they are written into
-    /// tables. There may be twice as many while that goes on.
+    /// How many bytes of changed jobs are kept in memory, about, before they are written to
+    /// tables. While tables are written, the store uses up to twice as much. Default: 128 MiB.
     pub memory: usize,
-    /// How long a segment of the log is, in bytes.
+    /// The size of a segment of the log, in bytes. Default: 16 MiB.
     pub segment: u64,
-    /// Whether tables are written and merged beside the writer, which then waits for them only
-    /// when they are far behind. Without, all that happens does so in one order, as a test of it
-    /// may need.
+    /// Whether tables are written and merged on background threads. The writer waits for these
+    /// threads only if they fall far behind. With `false` the writer does this work itself, so that
+    /// everything happens in one order; this is meant for tests. Default: `true`.
     pub background: bool,
 }
 

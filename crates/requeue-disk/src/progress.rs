@@ -1,41 +1,41 @@
-//! How far something long has come.
+//! Progress of a backup or a verification.
 
-/// How far something long has come.
+/// Progress of a [backup](crate::DiskStore::backup) or a [verification](crate::verify()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes that are done.
+    /// Bytes processed so far.
     pub bytes: u64,
-    /// Bytes that there are. Not less than `bytes`, and as many at the end.
+    /// Bytes to process in total, at least `bytes`. The last report has `bytes == total`.
     pub total: u64,
 }
 
-/// Bytes between two reports: some thousand a second would be no news.
+/// Bytes between two reports, so that there are at most a few thousand per second.
 const STEP: u64 = 1 << 20;
 
-/// Counts bytes, and reports them now and then.
+/// Counts bytes, and reports them every [`STEP`].
 pub(crate) struct Meter<'a> {
     done: u64,
     total: u64,
-    told: u64,
-    tell: &'a mut dyn FnMut(Progress),
+    reported: u64,
+    report: &'a mut dyn FnMut(Progress),
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(total: u64, tell: &'a mut dyn FnMut(Progress)) -> Self {
-        tell(Progress { bytes: 0, total });
-        Meter { done: 0, total, told: 0, tell }
+    pub(crate) fn new(total: u64, report: &'a mut dyn FnMut(Progress)) -> Self {
+        report(Progress { bytes: 0, total });
+        Meter { done: 0, total, reported: 0, report }
     }
 
     pub(crate) fn add(&mut self, bytes: u64) {
         self.done = self.done.saturating_add(bytes).min(self.total);
-        if self.done - self.told >= STEP {
-            self.told = self.done;
-            (self.tell)(Progress { bytes: self.done, total: self.total });
+        if self.done - self.reported >= STEP {
+            self.reported = self.done;
+            (self.report)(Progress { bytes: self.done, total: self.total });
         }
     }
 
     pub(crate) fn end(self) {
-        (self.tell)(Progress { bytes: self.total, total: self.total });
+        (self.report)(Progress { bytes: self.total, total: self.total });
     }
 }

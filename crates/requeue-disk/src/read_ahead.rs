@@ -1,48 +1,49 @@
-//! What is next in the tables, read ahead a piece at a time.
+//! Reads the next jobs of a list from the tables, a few at a time.
 //!
-//! However many jobs there are, a window holds few of them. It goes on inside one millisecond
-//! where it left off, so a million that are due at once do not have to fit.
+//! However many jobs there are, few of them are in memory. Reading continues inside a millisecond
+//! where it stopped, so a million jobs that are due in the same millisecond do not have to fit.
 
 use crate::bytes::Malformed;
 use crate::codec;
-use crate::due_buckets::At;
+use crate::due_buckets::ListKey;
 use crate::error::DiskError;
 use crate::tables::Version;
 use requeue_jobs::JobId;
 use requeue_jobs::rules::{List, Record};
 use std::collections::BTreeMap;
 
-/// So many jobs are read at once …
+/// The largest number of jobs per read …
 const MAX_JOBS: usize = 512;
-/// … or so many bytes of them: with bodies of the largest size, one job.
+/// … and the number of bytes after which a read ends: with bodies of the largest size, after one
+/// job.
 const MAX_BYTES: usize = 256 << 10;
-/// Of many kinds each reads less, for all windows together are to be no larger than this.
+/// The limit for all kinds together: if there are many, each reads less.
 const ALL_BYTES: usize = 64 << 20;
 
-const END: At = (u64::MAX, u64::MAX);
+const END: ListKey = (u64::MAX, u64::MAX);
 
 #[derive(Default)]
 pub(crate) struct ReadAhead {
-    /// Invariant: all of the list in the tables that no layer above knows, from the floor up to
-    /// `next`.
-    jobs: BTreeMap<At, (JobId, Box<Record>)>,
-    /// Where to read on.
-    next: At,
+    /// Invariant: all jobs of the list in the tables that have no entry in memory, from
+    /// [`consumed_below`](Self::consumed_below) up to `next`.
+    jobs: BTreeMap<ListKey, (JobId, Box<Record>)>,
+    /// Where the next read begins.
+    next: ListKey,
 }
 
-/// What a window is of.
-pub(crate) struct Piece<'a> {
+/// The list that is read.
+pub(crate) struct TableList<'a> {
     pub(crate) version: &'a Version,
     pub(crate) kind: u32,
     pub(crate) list: List,
 }
 
 impl ReadAhead {
-    /// Reads on, if nothing is left, as much as one of so many kinds may. Jobs that are `here`,
-    /// in memory, are passed over.
+    /// Reads the next jobs if none is left. The limit depends on the number of kinds. Jobs for
+    /// which `here` holds, because they are in memory, are skipped.
     pub(crate) fn fill(
         &mut self,
-        Piece { version, kind, list }: Piece<'_>,
+        TableList { version, kind, list }: TableList<'_>,
         kinds: usize,
         here: impl Fn(&JobId) -> bool,
     ) -> Result<(), DiskError> {
@@ -71,22 +72,22 @@ impl ReadAhead {
         Ok(())
     }
 
-    pub(crate) fn first(&self) -> Option<(At, &JobId)> {
+    pub(crate) fn first(&self) -> Option<(ListKey, &JobId)> {
         self.jobs.first_key_value().map(|(at, (id, _))| (*at, id))
     }
 
-    /// Takes a job out, if it was read ahead.
-    pub(crate) fn take(&mut self, at: At) -> Option<Box<Record>> {
+    /// Takes a job out, if it was read.
+    pub(crate) fn take(&mut self, at: ListKey) -> Option<Box<Record>> {
         self.jobs.remove(&at).map(|(_, record)| record)
     }
 
-    /// Nothing that is still there is below this.
-    pub(crate) fn floor(&self) -> At {
+    /// All jobs of the list below this key are consumed.
+    pub(crate) fn consumed_below(&self) -> ListKey {
         self.jobs.first_key_value().map_or(self.next, |(at, _)| *at)
     }
 
-    /// There may be something new from here on.
-    pub(crate) fn back_to(&mut self, at: At) {
+    /// Reads again from this key on, because there may be new jobs.
+    pub(crate) fn back_to(&mut self, at: ListKey) {
         if at < self.next {
             self.jobs.split_off(&at);
             self.next = at;

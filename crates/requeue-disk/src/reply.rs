@@ -1,4 +1,4 @@
-//! An answer on its way from a thread to a task.
+//! A one-shot channel that carries a result from a thread of the store to a task.
 
 use requeue_jobs::StoreError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,19 +6,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// For the one who answers. Dropped without an answer, the outcome is unknown.
+/// The sending end. If it is dropped without a result, the receiver gets
+/// [`StoreError::Unknown`].
 pub(crate) struct Reply<T>(Option<Arc<Mutex<Slot<T>>>>);
 
-/// For the one who waits. Dropped, the answer is not heard; what was asked is done all the same.
+/// The receiving end: a future of the result. If it is dropped, the result is discarded; the
+/// operation happens all the same.
 pub(crate) struct Waiting<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {
-    answer: Option<Result<T, StoreError>>,
+    result: Option<Result<T, StoreError>>,
     waker: Option<Waker>,
 }
 
 pub(crate) fn reply<T>() -> (Reply<T>, Waiting<T>) {
-    let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
+    let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     (Reply(Some(slot.clone())), Waiting(slot))
 }
 
@@ -27,18 +29,18 @@ fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
 }
 
 impl<T> Reply<T> {
-    pub(crate) fn send(mut self, answer: Result<T, StoreError>) {
-        self.set(|| answer);
+    pub(crate) fn send(mut self, result: Result<T, StoreError>) {
+        self.set(|| result);
     }
 
-    fn set(&mut self, answer: impl FnOnce() -> Result<T, StoreError>) {
+    fn set(&mut self, result: impl FnOnce() -> Result<T, StoreError>) {
         let Some(slot) = self.0.take() else { return };
         let mut slot = lock(&slot);
-        slot.answer = Some(answer());
+        slot.result = Some(result());
         let waker = slot.waker.take();
         drop(slot);
         if let Some(waker) = waker {
-            // It is foreign: should it panic, the thread that answers must go on with the others.
+            // The waker is foreign code. If it panics, this thread must still serve the others.
             drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
         }
     }
@@ -55,8 +57,8 @@ impl<T> Future for Waiting<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut slot = lock(&self.0);
-        match slot.answer.take() {
-            Some(answer) => Poll::Ready(answer),
+        match slot.result.take() {
+            Some(result) => Poll::Ready(result),
             None => {
                 let old = slot.waker.replace(cx.waker().clone());
                 drop(slot);

@@ -1,65 +1,70 @@
-//! All that the writer knows: the rules over tables, and how that goes into the log, into
-//! tables, and comes back.
+//! The state of the store: all kinds, and how their changes are written to the log, replayed from
+//! the log, and frozen to be flushed to tables.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::codec::{self, Parts};
-use crate::due_buckets::At;
+use crate::due_buckets::ListKey;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskShelf, Jobs, entry};
+use crate::job_table::{DiskJobTable, Jobs, entry};
+use crate::next_claims::{NextClaim, NextClaims};
 use crate::tables::Version;
 use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
-use requeue_jobs::{JobId, Kind, Reaped, Schedule, StoreError, Timestamp};
+use requeue_jobs::{JobId, Kind, Schedule, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// About what a flush writes of a kind, whether it changed or not, times a few.
+/// A few times what a flush writes for a kind that did not change.
 const KIND_BYTES: usize = 512;
 
-/// Schedules stand in tables in a list of their own.
+/// The number of the list of schedules in tables.
 pub(crate) const SCHEDULES: u8 = 3;
 
 pub(crate) struct State {
-    pub(crate) kinds: Kinds<DiskShelf>,
-    /// Names by number.
+    pub(crate) kinds: Kinds<DiskJobTable>,
+    /// The names of kinds by number.
     names: BTreeMap<u32, Kind>,
     numbered: Arc<AtomicU32>,
     version: Arc<Mutex<Arc<Version>>>,
-    /// Kinds that the operation under way may have changed.
+    /// Kinds that the current operation may have changed.
     touched: Vec<Kind>,
-    /// Kinds that changed in this group, each once, and how many bytes the log is to get for them.
+    /// Kinds that changed in this group, each once, and the bytes of their log entries.
     changed: Vec<Kind>,
     changed_len: usize,
-    /// Kinds whose names the log has, or the tables.
+    /// Kinds whose names are in the log or in the manifest.
     logged: BTreeSet<u32>,
     /// Schedules that changed since the last freeze.
     schedules: BTreeSet<(Kind, JobId)>,
-    /// When a claim of a kind may next get something, as those who wait were last told.
-    next: BTreeMap<Kind, Timestamp>,
+    /// For callers that wait.
+    next_claims: Arc<NextClaims>,
+    /// The numbers of kinds that are published as [unread](NextClaim::Unread), and those of them
+    /// that an operation of this group has touched.
+    unread: BTreeSet<u32>,
+    to_read: Vec<Kind>,
     /// The number of the kind to begin with when some are reaped.
-    reap_first: u32,
-    /// How many bytes the active layers take, about.
+    pub(crate) reap_first: u32,
+    /// The approximate size of the active layers, in bytes.
     weight: usize,
-    /// Whether there is something that the log has not.
+    /// Whether the state contains changes that are not synced.
     pub(crate) unsynced: bool,
 }
 
-/// A layer on its way into tables.
+/// A frozen layer, to be flushed.
 pub(crate) struct Frozen {
     pub(crate) kinds: Vec<FrozenKind>,
     pub(crate) blob: Vec<u8>,
-    /// The last group of the log that it has.
+    /// The last group of the log that it contains.
     pub(crate) through: u64,
-    /// How many jobs there are in all: what tables hold besides is dead weight.
+    /// The number of all jobs. Further entries in tables are obsolete.
     pub(crate) live: u64,
 }
 
 pub(crate) struct FrozenKind {
     pub(crate) number: u32,
     pub(crate) jobs: Arc<Jobs>,
-    /// The floors of the pending and the dead.
-    pub(crate) floors: [(List, At); 2],
+    /// For the pending and the dead list, the key below which the tables are consumed.
+    pub(crate) consumed_below: [(List, ListKey); 2],
     pub(crate) schedules: Vec<(JobId, Option<Schedule>)>,
 }
 
@@ -68,7 +73,7 @@ impl State {
         state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tables and their blob say. The log comes on top.
+    /// The state that is stored in the tables and in the manifest. The log is replayed on it.
     pub(crate) fn open(version: Arc<Version>, blob: &[u8]) -> Result<Self, DiskError> {
         let numbered = Arc::new(AtomicU32::new(0));
         let shared = Arc::new(Mutex::new(version.clone()));
@@ -77,7 +82,7 @@ impl State {
             move |_: &Kind| {
                 let version = version.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let number = numbered.fetch_add(1, Ordering::Relaxed);
-                DiskShelf::new(number, numbered.clone(), version, [0; 3])
+                DiskJobTable::new(number, numbered.clone(), version, [0; 3])
             }
         };
         let mut state = State {
@@ -90,7 +95,9 @@ impl State {
             changed_len: 0,
             logged: BTreeSet::new(),
             schedules: BTreeSet::new(),
-            next: BTreeMap::new(),
+            next_claims: Arc::default(),
+            unread: BTreeSet::new(),
+            to_read: Vec::new(),
             reap_first: 0,
             weight: 0,
             unsynced: false,
@@ -104,7 +111,7 @@ impl State {
         Ok(state)
     }
 
-    fn add(&mut self, mut kind: KindState<DiskShelf>) -> Result<(), DiskError> {
+    fn add(&mut self, mut kind: KindState<DiskJobTable>) -> Result<(), DiskError> {
         let number = kind.table.number();
         kind.table.load_leases()?;
         let mut cursor = kind.table.version().scan(number, SCHEDULES, (0, 0));
@@ -124,47 +131,47 @@ impl State {
         &self,
         bytes: &mut Bytes<'_>,
         version: &Arc<Version>,
-    ) -> Result<KindState<DiskShelf>, Malformed> {
+    ) -> Result<KindState<DiskJobTable>, Malformed> {
         let number = bytes.number32()?;
         let name = Kind::new(bytes.text()?);
-        let name = name.map_err(|_| Malformed("a kind's name is not as it may be"))?;
+        let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
         let [generation, fence, seq] = [bytes.number()?, bytes.number()?, bytes.number()?];
         let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
-        let table = DiskShelf::new(number, self.numbered.clone(), version.clone(), counts);
+        let table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
         let mut kind = KindState::new(name, table);
         kind.counters = Counters { generation, fence, seq };
         kind.settings = codec::settings(bytes)?;
         Ok(kind)
     }
 
-    /// Reaps kind by kind, until the log is to get so many bytes for what has changed. The kinds
-    /// that are left are the first of the next time.
-    pub(crate) fn reap(
-        &mut self,
-        max: usize,
-        bytes: usize,
-        now: Timestamp,
-    ) -> Result<Reaped, StoreError> {
-        let first = self.reap_first;
-        let names = self.names.range(first..).chain(self.names.range(..first));
-        let names: Vec<_> = names.map(|(number, name)| (*number, name.clone())).collect();
-        let mut all = Vec::new();
-        for (number, name) in names {
-            self.touch(&name);
-            let kind = self.kinds.kind_mut(&name);
-            // All kinds are seen to, also where one cannot be read.
-            all.extend(kind.map(|kind| kind.reap(max, now)));
-            if self.end() >= bytes {
-                self.reap_first = number.saturating_add(1);
-                break;
-            }
-        }
-        Reaped::sum(all)
+    pub(crate) fn next_claims(&self) -> &Arc<NextClaims> {
+        &self.next_claims
     }
 
-    // Into the log.
+    /// Ends the replay of the log: from now on operations run.
+    pub(crate) fn replayed(&mut self) {
+        self.kinds.resume_turns();
+        for kind in self.kinds.iter() {
+            // To know when the next claim is due, tables would have to be read. The first claim of
+            // each kind does that.
+            let [pending, leased, _] = kind.table.counts();
+            if pending + leased > 0 {
+                self.unread.insert(kind.table.number());
+                self.next_claims.publish(kind.name(), Some(NextClaim::Unread));
+            }
+        }
+    }
 
-    /// Notes that an operation may have changed a kind.
+    /// All kinds, beginning with the one at which the last reap stopped.
+    pub(crate) fn kinds_to_reap(&self) -> Vec<(u32, Kind)> {
+        let first = self.reap_first;
+        let names = self.names.range(first..).chain(self.names.range(..first));
+        names.map(|(number, name)| (*number, name.clone())).collect()
+    }
+
+    // Writing to the log.
+
+    /// Notes that the current operation may have changed a kind.
     pub(crate) fn touch(&mut self, kind: &Kind) {
         if self.touched.last() != Some(kind) {
             self.touched.push(kind.clone());
@@ -212,9 +219,9 @@ impl State {
         self.touch(kind);
     }
 
-    /// Ends an operation. Answers how many bytes the log is to get for what has changed so far.
+    /// Ends an operation. Returns the size of the log entries of the group so far.
     ///
-    /// It looks at what this one touched and no more: a group has a thousand of them, of which
+    /// Looks only at kinds that the operation touched: a group has a thousand operations, of which
     /// each may name a thousand kinds.
     pub(crate) fn end(&mut self) -> usize {
         for name in self.touched.drain(..) {
@@ -223,13 +230,15 @@ impl State {
             self.changed_len += grown;
             if grown > 0 && grown == len {
                 self.changed.push(name);
+            } else if !self.unread.is_empty() && self.unread.remove(&kind.table.number()) {
+                self.to_read.push(name);
             }
         }
         self.changed_len
     }
 
-    /// Writes what changed, and answers whether a claim may get something sooner than was
-    /// known.
+    /// Appends the log entries of the group to `out`. Returns whether callers that wait have to be
+    /// woken.
     pub(crate) fn group(&mut self, out: &mut Vec<u8>, now: Timestamp) -> bool {
         let mut sooner = false;
         self.end();
@@ -247,31 +256,49 @@ impl State {
             }
             kind.table.drain(|changes| put_bytes(out, changes));
             self.weight = self.weight.saturating_add_signed(kind.table.grown());
-            // Who waits for what cannot be read learns so from a claim.
-            let next = kind.next_claimable(now).unwrap_or(Some(now));
-            let known = match next {
-                Some(next) => self.next.insert(name, next),
-                None => self.next.remove(&name),
-            };
-            sooner |= next.is_some_and(|next| known.is_none_or(|known| next < known));
+            sooner |= self.publish_next_claim(&name, now);
+        }
+        for name in mem::take(&mut self.to_read) {
+            sooner |= self.publish_next_claim(&name, now);
         }
         sooner
     }
 
-    // Out of the log.
+    /// Publishes when the next claim of a kind can return a job. Returns whether callers that
+    /// wait have to be woken.
+    fn publish_next_claim(&mut self, name: &Kind, now: Timestamp) -> bool {
+        let Some(kind) = self.kinds.kind_mut(name) else { return false };
+        let number = kind.table.number();
+        let next = match kind.next_claimable(now) {
+            Ok(next) => {
+                self.unread.remove(&number);
+                next.map(NextClaim::At)
+            }
+            // A claim will report the error.
+            Err(_) => {
+                self.unread.insert(number);
+                Some(NextClaim::Unread)
+            }
+        };
+        self.next_claims.publish(name, next)
+    }
 
-    /// Does again what a group of the log says was done.
+    // Replaying the log.
+
+    /// Applies a group of the log.
     pub(crate) fn replay(&mut self, group: &[u8]) -> Result<(), Replay> {
         let mut group = Bytes::new(group);
         while !group.is_empty() {
             let number = group.number32()?;
             let name = group.text()?;
             if !name.is_empty() {
-                self.meet(number, name)?;
+                self.add_new(number, name)?;
             }
             let changes = group.bytes()?;
-            let name = self.names.get(&number).ok_or(Malformed("a kind has no name"))?;
-            let kind = self.kinds.kind_mut(name).ok_or(Malformed("a kind has no name"))?;
+            let name =
+                self.names.get(&number).ok_or(Malformed("an entry refers to an unknown kind"))?;
+            let kind =
+                self.kinds.kind_mut(name).ok_or(Malformed("an entry refers to an unknown kind"))?;
             let mut changes = Bytes::new(changes);
             while !changes.is_empty() {
                 if let Some(schedule) = replay_entry(kind, &mut changes)? {
@@ -284,24 +311,24 @@ impl State {
         Ok(())
     }
 
-    /// A kind that the tables have not.
-    fn meet(&mut self, number: u32, name: &str) -> Result<(), Replay> {
-        let name = Kind::new(name).map_err(|_| Malformed("a kind's name is not as it may be"))?;
+    /// Adds a kind that is not in the tables.
+    fn add_new(&mut self, number: u32, name: &str) -> Result<(), Replay> {
+        let name = Kind::new(name).map_err(|_| Malformed("the name of a kind is invalid"))?;
         let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.numbered.fetch_max(number.saturating_add(1), Ordering::Relaxed);
         self.logged.insert(number);
         self.names.insert(number, name.clone());
         self.kinds.insert(KindState::new(
             name,
-            DiskShelf::new(number, self.numbered.clone(), version, [0; 3]),
+            DiskJobTable::new(number, self.numbered.clone(), version, [0; 3]),
         ));
         Ok(())
     }
 
-    // Into tables.
+    // Flushing to tables.
 
-    /// Whether the active layers take more than so many bytes. With many kinds it takes more:
-    /// a flush writes what is known of each, and should be worth that.
+    /// Whether the active layers are larger than `memory` bytes. With many kinds the limit is
+    /// higher: a flush writes some bytes for every kind, and should be worth that.
     pub(crate) fn is_past(&self, memory: usize) -> bool {
         self.weight >= memory.max(self.kinds.len() * KIND_BYTES)
     }
@@ -319,11 +346,17 @@ impl State {
         let (mut blob, mut live) = (Vec::new(), 0);
         for name in self.names.values() {
             let Some(kind) = self.kinds.kind_mut(name) else { continue };
-            let floors = [List::Pending, List::Dead].map(|list| (list, kind.table.floor(list)));
+            let consumed_below =
+                [List::Pending, List::Dead].map(|list| (list, kind.table.consumed_below(list)));
             let jobs = kind.table.freeze();
             let schedules = schedules.remove(name).unwrap_or_default();
             if !jobs.is_empty() || !schedules.is_empty() {
-                frozen.push(FrozenKind { number: kind.table.number(), jobs, floors, schedules });
+                frozen.push(FrozenKind {
+                    number: kind.table.number(),
+                    jobs,
+                    consumed_below,
+                    schedules,
+                });
             }
             put_kind(&mut blob, kind);
             live += kind.table.counts().iter().sum::<u64>();
@@ -331,25 +364,26 @@ impl State {
         Frozen { kinds: frozen, blob, through, live }
     }
 
-    /// The frozen layers are in the tables of this version. They are answered, for somebody with more time to drop.
+    /// The frozen layers are in the tables of this version now. Returns them, because dropping them
+    /// takes time that the writer does not have.
     pub(crate) fn flushed(&mut self, version: &Arc<Version>) -> Box<dyn Send> {
-        let flushed = |kind: &mut KindState<DiskShelf>| kind.table.flushed(version.clone());
+        let flushed = |kind: &mut KindState<DiskJobTable>| kind.table.flushed(version.clone());
         let frozen: Vec<_> = self.kinds.iter_mut().map(flushed).collect();
         self.moved(version);
         Box::new(frozen)
     }
 
-    /// The same jobs are in other tables now.
+    /// The same jobs are in other tables now, because of a merge.
     pub(crate) fn moved(&mut self, version: &Arc<Version>) {
         self.kinds.iter_mut().for_each(|kind| kind.table.moved(version.clone()));
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version.clone();
     }
 }
 
-/// Why a group could not be done again.
+/// Why a group could not be replayed.
 pub(crate) enum Replay {
     Malformed(Malformed),
-    /// What it changes could not be read.
+    /// A job that it changes could not be read.
     Disk(DiskError),
 }
 
@@ -365,9 +399,9 @@ impl From<DiskError> for Replay {
     }
 }
 
-/// Answers the schedule that changed, if one did.
+/// Applies one log entry. Returns the id of the schedule that changed, if one did.
 fn replay_entry(
-    kind: &mut KindState<DiskShelf>,
+    kind: &mut KindState<DiskJobTable>,
     changes: &mut Bytes<'_>,
 ) -> Result<Option<JobId>, Replay> {
     match changes.byte()? {
@@ -381,7 +415,7 @@ fn replay_entry(
         }
         entry::GONE => {
             let id = codec::id(changes)?;
-            kind.table.take_out(&id)?.ok_or(Malformed("a job is gone that was not there"))?;
+            kind.table.take_out(&id)?.ok_or(Malformed("a job is removed that does not exist"))?;
             kind.table.finish();
         }
         entry::SETTINGS => kind.settings = codec::settings(changes)?,
@@ -401,13 +435,13 @@ fn replay_entry(
             kind.schedules.remove(&id);
             return Ok(Some(id));
         }
-        _ => return Err(Malformed("it is an entry of no known kind").into()),
+        _ => return Err(Malformed("an entry has an unknown tag").into()),
     }
     Ok(None)
 }
 
-/// Nothing that a job shows was given out is given out again.
-fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
+/// Raises the counters of a kind, so that no number of this record is assigned again.
+fn count(kind: &mut KindState<DiskJobTable>, record: &Record) {
     let counters = &mut kind.counters;
     counters.seq = counters.seq.max(record.seq);
     counters.generation = counters.generation.max(record.newest_generation().0);
@@ -416,7 +450,7 @@ fn count(kind: &mut KindState<DiskShelf>, record: &Record) {
     }
 }
 
-fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskShelf>) {
+fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskJobTable>) {
     put_number(out, kind.table.number().into());
     put_bytes(out, kind.name().as_str().as_bytes());
     let counters = kind.counters;

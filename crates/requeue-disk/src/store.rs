@@ -1,27 +1,31 @@
-//! Jobs in a directory.
+//! The store: the public API, and the implementation of the `Store` contract.
 //!
-//! Whoever asks for a change hands it to the writer, and is answered when it is safe. Whoever
-//! only looks does so beside the writer, and waits for the change that it may have seen.
+//! Every operation that changes something goes to the writer thread, and returns when it is synced.
+//! Every read runs on a reader thread. If it may have seen a change that is not synced yet, it
+//! returns when that change is synced.
 
 use crate::backup::{Backup, Snapshot};
 use crate::disk::{Directory, Disk};
 use crate::error::{Corrupt, DiskError};
-use crate::inbox::{News, Op};
+use crate::inbox::Notice;
 use crate::listing;
 use crate::lock::Lock;
 use crate::open::Threads;
+use crate::operations::{
+    AfterSync, Operation, ReadNextClaims, Reap, RemoveSchedule, Set, SetSchedule, submit,
+    with_reply,
+};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::reply::{Reply, reply};
+use crate::reply::{Reply, Waiting, reply};
 use crate::state::State;
 use crate::writer::Shared;
 use requeue_jobs::limits::MAX_SPANS;
-use requeue_jobs::rules::{self, check_count};
+use requeue_jobs::rules;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
     Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
-    check_batch,
 };
 use std::fmt;
 use std::io;
@@ -29,10 +33,10 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Jobs in a directory: what was answered is on disk.
+/// A job store in a directory. An operation returns when its change is on disk.
 ///
-/// Clones share one store. When the last is dropped, it is closed: what has been asked for is
-/// done and written first.
+/// Clones share one store. Dropping the last clone closes the store: it first finishes and writes
+/// all operations that were submitted, and blocks until that is done.
 #[derive(Clone)]
 pub struct DiskStore {
     open: Arc<Open>,
@@ -44,10 +48,11 @@ struct Open {
 }
 
 impl DiskStore {
-    /// Opens the store in this directory, which is made if there is none.
+    /// Opens the store in this directory. Creates the directory if it does not exist.
     ///
-    /// One process may have it open at a time. Blocks until all is read that has to be: about a
-    /// second after a crash, however many jobs there are.
+    /// Blocks until the store is ready, which takes about a second after a crash, however many jobs
+    /// there are. Fails with [`DiskError::InUse`] if the directory is open already, in this process
+    /// or in another.
     ///
     /// ```
     /// use requeue_disk::{DiskError, DiskStore};
@@ -55,7 +60,8 @@ impl DiskStore {
     ///
     /// let store = DiskStore::open(&directory)?;
     /// let error = DiskStore::open(&directory).unwrap_err();
-    /// assert!(matches!(error, DiskError::InUse { pid, .. } if pid == std::process::id().to_string()));
+    /// assert!(matches!(error, DiskError::InUse { pid, .. } if pid ==
+    /// std::process::id().to_string()));
     /// # drop(store);
     /// # std::fs::remove_dir_all(&directory)?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -64,7 +70,7 @@ impl DiskStore {
         DiskStore::open_with(directory, Options::default())
     }
 
-    /// Opens the store in this directory, with these options.
+    /// Opens the store in this directory with these options. See [`open`](Self::open).
     ///
     /// ```
     /// use requeue_disk::{DiskStore, Options};
@@ -85,7 +91,8 @@ impl DiskStore {
         DiskStore::start(Arc::new(disk), options, Some(lock))
     }
 
-    /// Opens the store on this disk. Nobody else may use it meanwhile.
+    /// Opens the store on this disk. The caller makes sure that nothing else uses the disk: there
+    /// is no lock.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, DiskError> {
         DiskStore::start(disk, options, None)
     }
@@ -95,16 +102,19 @@ impl DiskStore {
         Ok(DiskStore { open: Arc::new(Open { shared, threads }) })
     }
 
-    /// Makes a copy of the store, as it is now, while it goes on working.
+    /// Copies the store into another directory while the store stays in use.
     ///
-    /// The directory must be empty, or not be there yet. The copy is a store like any other: open
-    /// it, or put its files in place of those that were lost. All that was answered before this is
-    /// called is in it, and what is asked for meanwhile is in it or not. Its files are synced and
-    /// read once more before it counts; what damage is found on the way is an error that names it.
-    /// A copy that was not ended, for whatever reason, is refused when it is opened.
+    /// `to` must be empty or must not exist. The backup is a complete store: open it, or move its
+    /// files to where the lost ones were. It contains every operation that returned before this
+    /// call. An operation that runs concurrently is in the backup completely or not at all.
     ///
-    /// Blocks until it is done, and tells `progress` on the way; the store's own threads only make
-    /// a list of files. Within tokio, call it by `spawn_blocking`.
+    /// The copied files are synced and read again before the backup is complete. If they are
+    /// damaged, the call fails with an error that names the damage. An incomplete backup cannot be
+    /// opened by mistake: opening it fails.
+    ///
+    /// Blocks until the backup is complete, and calls `progress` now and then. The copying runs on
+    /// the calling thread; the store's own threads only make a list of files. In tokio, call it in
+    /// `spawn_blocking`.
     ///
     /// ```
     /// use requeue_disk::{DiskStore, verify};
@@ -130,36 +140,38 @@ impl DiskStore {
         self.snapshot()?.copy_into(to.as_ref(), progress)
     }
 
-    /// The same to a disk that is empty, and that nobody else uses.
+    /// Copies the store to a disk that is empty and not in use. See [`backup`](Self::backup).
     pub fn backup_on(
         &self,
         disk: &dyn Disk,
         progress: impl FnMut(Progress),
     ) -> Result<Backup, DiskError> {
-        self.snapshot()?.copy_to(disk, "the disk", progress)
+        self.snapshot()?.copy_to(disk, "the target disk", progress)
     }
 
     fn snapshot(&self) -> Result<Snapshot, DiskError> {
         let (reply, waiting) = mpsc::channel();
-        self.shared().inbox.tell(News::Snapshot(reply));
-        let gone = |_| DiskError::io("copy", "the store")(io::Error::other("its writer has ended"));
+        self.shared().inbox.notify(Notice::Snapshot(reply));
+        let gone =
+            |_| DiskError::io("copy", "the store")(io::Error::other("the writer thread has ended"));
         waiting.recv().map_err(gone)
     }
 
-    /// What was found damaged when it was opened, and made good from the log: a table that a power
-    /// cut tore, for example. Empty where all was well.
+    /// Returns the damage that was found, and repaired from the log, when the store was opened: for
+    /// example a table that was incomplete after a power cut. Usually empty.
     ///
-    /// Such damage is no loss. More of it than power cuts tells of a disk that does not keep what
-    /// it was told to.
-    pub fn mended(&self) -> &[Corrupt] {
-        &self.open.threads.mended
+    /// Repaired damage loses nothing. But if it occurs without a power cut, the disk does not keep
+    /// what it reported as synced.
+    pub fn repaired(&self) -> &[Corrupt] {
+        &self.open.threads.repaired
     }
 
-    /// Checks that what is kept beside the jobs fits them; for tests.
+    /// Checks the internal invariants: the counts and indexes of every kind match its jobs. For
+    /// tests; it reads all jobs.
     ///
     /// # Panics
     ///
-    /// If anything does not hold.
+    /// Panics if an invariant does not hold.
     pub fn check(&self) {
         listing::check(&self.shared().state);
     }
@@ -172,107 +184,110 @@ impl DiskStore {
         self.shared().wall_clock.now()
     }
 
-    /// Hands a change to the writer.
-    async fn ask<T>(&self, op: impl FnOnce(Reply<T>) -> Op) -> Result<T, StoreError> {
-        let (reply, waiting) = reply();
-        self.shared().inbox.send(op(reply));
-        waiting.await
+    /// Has the writer run an operation. Returns its result once it is synced.
+    async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, StoreError> {
+        operation.check()?;
+        self.submit(operation).await
     }
 
-    /// Waits until what somebody saw just now is safe.
-    async fn safe(&self) -> Result<(), StoreError> {
-        if State::lock(&self.shared().state).unsynced {
-            self.ask(Op::Nothing).await?;
-        }
-        Ok(())
+    fn submit<O: Operation>(&self, operation: O) -> Waiting<O::Output> {
+        let (operation, result) = submit(operation);
+        self.shared().inbox.send(operation);
+        result
     }
 
-    /// Looks at much, on the thread that is there for it.
-    async fn look<T: Send + 'static>(
+    /// Reads one job or one kind, on a thread of the store: a read waits for the writer's lock
+    /// and for the disk, and must not block the caller's executor.
+    async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, waiting) = reply();
-        let shared = self.shared().clone();
-        self.open.threads.look(Box::new(move || reply.send(look(&shared))));
-        let answer = waiting.await?;
-        self.safe().await?;
-        Ok(answer)
+        let (reply, result) = reply();
+        self.open.threads.read(self.read_task(read, reply));
+        result.await
     }
 
-    /// Looks at little, here.
-    async fn peek<T>(&self, peek: impl FnOnce(&mut State) -> T) -> Result<T, StoreError> {
-        let answer = peek(&mut State::lock(&self.shared().state));
-        self.safe().await?;
-        Ok(answer)
+    /// Reads many jobs, on another thread of the store.
+    async fn scan<T: Send + 'static>(
+        &self,
+        scan: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, result) = reply();
+        self.open.threads.scan(self.read_task(scan, reply));
+        result.await
+    }
+
+    fn read_task<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
+        reply: Reply<T>,
+    ) -> Box<dyn FnOnce() + Send> {
+        let shared = self.shared().clone();
+        Box::new(move || match read(&shared) {
+            // The value may show a change that a crash would still undo.
+            Ok(value) if State::lock(&shared.state).unsynced => {
+                shared.inbox.send(with_reply(AfterSync(value), reply));
+            }
+            result => reply.send(result),
+        })
     }
 }
 
 impl Store for DiskStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
-        Box::pin(async move {
-            check_batch(&puts)?;
-            self.ask(|reply| Op::Put(puts, reply)).await
-        })
+        Box::pin(self.run(puts))
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        Box::pin(async move {
-            check_count("kinds in a claim", claim.kinds.len())?;
-            check_count("jobs in a claim", claim.max)?;
-            self.ask(|reply| Op::Claim(claim, reply)).await
-        })
+        Box::pin(self.run(claim))
     }
 
     fn settle(
         &self,
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        Box::pin(async move {
-            check_count("entries in a batch", settlements.len())?;
-            self.ask(|reply| Op::Settle(settlements, reply)).await
-        })
+        Box::pin(self.run(settlements))
     }
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        Box::pin(async move {
-            check_count("entries in a batch", changes.len())?;
-            self.ask(|reply| Op::Change(changes, reply)).await
-        })
+        Box::pin(self.run(changes))
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let shared = self.shared();
-            let look = || State::lock(&shared.state).kinds.next_claimable(&kinds, self.now());
-            rules::wait(shared.wall_clock.clock(), &shared.changes, limit, look).await
+            if shared.next_claims.any_unread(&kinds) {
+                // The contract allows a wait to end early; the claim after it returns a job or not.
+                // Meanwhile the writer reads the tables, for the next wait.
+                drop(self.submit(ReadNextClaims(kinds)));
+                return Ok(());
+            }
+            let until_next = || Ok(shared.next_claims.until_next(&kinds, self.now()));
+            rules::wait(shared.wall_clock.clock(), &shared.changes, limit, until_next).await
         })
     }
 
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        Box::pin(async move { self.ask(|reply| Op::Restore(restore, reply)).await })
+        Box::pin(self.run(restore))
     }
 
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
-        Box::pin(async move { self.ask(|reply| Op::Reap(max, reply)).await })
+        Box::pin(self.run(Reap(max)))
     }
 
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        Box::pin(async move {
-            let view = listing::get(&self.shared().state, &kind, &id, self.now())?;
-            self.safe().await?;
-            Ok(view)
-        })
+        let now = self.now();
+        Box::pin(self.read(move |shared| listing::get(&shared.state, &kind, &id, now)))
     }
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let now = self.now();
-        Box::pin(self.look(move |shared| listing::list(&shared.state, &query, now)))
+        Box::pin(self.scan(move |shared| listing::list(&shared.state, &query, now)))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         let now = self.now();
-        Box::pin(self.look(move |shared| listing::kinds(&shared.state, now)))
+        Box::pin(self.scan(move |shared| listing::kinds(&shared.state, now)))
     }
 
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
@@ -281,32 +296,32 @@ impl Store for DiskStore {
             if count > limit {
                 return Err(Invalid::TooMany { what: "spans", count, limit }.into());
             }
-            self.look(move |shared| listing::upcoming(&shared.state, &kind, spans)).await
+            self.scan(move |shared| listing::upcoming(&shared.state, &kind, spans)).await
         })
     }
 
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        Box::pin(async move { self.peek(|state| state.kinds.settings(&kind)).await })
+        Box::pin(self.read(move |shared| Ok(State::lock(&shared.state).kinds.settings(&kind))))
     }
 
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.ask(|reply| Op::Set(kind, settings, reply)).await })
+        Box::pin(self.run(Set(kind, settings)))
     }
 
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.ask(|reply| Op::SetSchedule(kind, schedule, reply)).await })
+        Box::pin(self.run(SetSchedule(kind, schedule)))
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        Box::pin(async move { self.ask(|reply| Op::RemoveSchedule(kind, id, reply)).await })
+        Box::pin(self.run(RemoveSchedule(kind, id)))
     }
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        Box::pin(async move { self.peek(|state| state.kinds.schedules(&kind)).await })
+        Box::pin(self.read(move |shared| Ok(State::lock(&shared.state).kinds.schedules(&kind))))
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        Box::pin(async move { self.ask(|reply| Op::Tick(tick, reply)).await })
+        Box::pin(self.run(tick))
     }
 }
 

@@ -1,22 +1,21 @@
-//! Sorted tables: what left the memory.
+//! Sorted tables: the jobs that are not in memory.
 //!
 //! ```text
-//!                  flush                       merge
-//!   the overlay ----------> a run of each tree -----> fewer, larger runs
+//!             flush                       merge
+//!   memory ----------> a run of each tree -----> fewer, larger runs
 //!                  due: kind, list, at, seq -> job
 //!                  ids: kind, id -> list, at, seq, flush
 //! ```
 //!
-//! Every change of what there is makes a new [`Version`] and is written as a manifest. The last
-//! two manifests can always be opened: tables that only older ones use are removed, and the log
-//! groups that only older ones lack are [released](Tables::released_through), once a newer
-//! manifest is safe. So a table that a crash tore costs nothing but time: the manifest before it
-//! and the log still have what it held.
+//! Every flush and every merge makes a new [`Version`] and writes it as a manifest. The last two
+//! manifests can always be opened. Tables that only older manifests use are removed, and groups of
+//! the log that only older manifests lack are [released](Tables::released_through), after a newer
+//! manifest is synced. So a table that is incomplete after a crash costs nothing but time: the
+//! previous manifest and the log contain the same data.
 
 mod block;
 mod compact;
 mod filter;
-pub(crate) mod floors;
 mod flush;
 mod index;
 pub(crate) mod keys;
@@ -24,6 +23,7 @@ mod ledger;
 mod merge;
 mod open;
 mod pick;
+pub(crate) mod range_tombstones;
 pub(crate) mod run;
 pub(crate) mod table;
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod version;
 mod writer;
 
 pub(crate) use flush::{Batch, Flush};
-pub(crate) use keys::{Place, Spot};
+pub(crate) use keys::{JobLocation, ListPosition};
 pub(crate) use verify::{Checked, Entry, check_copy};
 pub(crate) use version::Version;
 pub(crate) use writer::Tree;
@@ -46,35 +46,36 @@ use writer::Maker;
 
 /// The tables of a directory.
 ///
-/// Any thread may read. One flushes at a time, and one merges at a time, each beside the other.
+/// Any thread may read. One thread may flush, and one may merge, at the same time.
 pub(crate) struct Tables {
     maker: Maker,
     current: RwLock<Arc<Version>>,
-    /// Held while a manifest is written: changes of the version come one after the other.
+    /// Held while a manifest is written, so that versions change one after the other.
     ledger: Mutex<Ledger>,
     /// Held while runs are merged.
     merging: Mutex<()>,
 }
 
-/// How large things get.
+/// Sizes and limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// Bytes of a block of the due tree: jobs are read in order.
     pub(crate) due_block: usize,
     /// Bytes of a block of the ids tree: ids are looked up one by one.
     pub(crate) ids_block: usize,
-    /// Bytes of a table that runs are merged into, beyond which a run goes on in the next: a
-    /// consumed front is freed file by file, and so is what was merged. Each is an open file.
+    /// The size at which a merge begins the next table of a run. Smaller tables free the space of
+    /// consumed and merged jobs earlier; each table is an open file.
     pub(crate) file: u64,
-    /// The same for tables that are flushed, of which there are never many.
+    /// The same for a flush, of whose tables there are never many.
     pub(crate) flush_file: u64,
-    /// Runs of the due tree that are left alone: a scan reads from each.
+    /// The number of runs of the due tree up to which nothing is merged: a scan reads from each.
     pub(crate) due_runs: usize,
-    /// Runs of the ids tree that are left alone: a look for an id asks the filter of each.
+    /// The same for the ids tree: a search for an id checks the filter of each run.
     pub(crate) ids_runs: usize,
-    /// Dead bytes of the due tree that are left alone besides 3 in 10, however little is alive.
+    /// How many bytes of deleted entries the due tree may have, besides 3 in 10, before all runs
+    /// are merged.
     pub(crate) due_dead: u64,
-    /// The same of the ids tree.
+    /// The same for the ids tree.
     pub(crate) ids_dead: u64,
     /// Bytes of merged tables that may stay until the next flush.
     pub(crate) linger: u64,
@@ -97,8 +98,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For a store that flushes when so many bytes are in memory: with little of it, all else
-    /// is small too.
+    /// For a store that flushes when so many bytes are in memory: a small memory limit makes all
+    /// other sizes small too.
     pub(crate) fn for_memory(memory: usize) -> Self {
         let (options, bytes) = (Options::default(), memory as u64);
         Options {
@@ -129,18 +130,18 @@ impl Options {
 }
 
 impl Tables {
-    /// What the tables hold now.
+    /// The current version.
     pub(crate) fn version(&self) -> Arc<Version> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The last group of the log that no manifest needs that could still be opened.
+    /// The last group of the log that neither of the two newest manifests needs.
     pub(crate) fn released_through(&self) -> u64 {
         self.ledger().released_through()
     }
 
-    /// How many runs there are beyond those that are left alone, in the tree with more of them.
-    /// A few are flushed while others are merged; where it grows, merging is too slow.
+    /// How many runs there are beyond the limit, in the tree with more of them. A few are normal
+    /// during a merge; if the number grows, merging is too slow.
     pub(crate) fn lag(&self) -> usize {
         let version = self.version();
         let lag = |tree| {
@@ -150,16 +151,17 @@ impl Tables {
         lag(Tree::Due).max(lag(Tree::Ids))
     }
 
-    /// Removes the files that a crash left behind and that nothing needs. Call it once the log
-    /// is open too: until then they may tell what went wrong.
+    /// Removes the files that a crash left behind and nothing needs. To be called after the log is
+    /// open: until then they may help to find out what went wrong.
     pub(crate) fn clean(&self) {
         self.ledger().sweep(&*self.maker.disk);
     }
 
-    /// Makes what `edit` makes of the current version the current one, and safe.
+    /// Writes the version that `edit` makes of the current one as a manifest, syncs it, and makes
+    /// it the current version.
     ///
-    /// After an error the version is as it was. What was written may come up again after a crash,
-    /// or not: its tables hold nothing that the log does not.
+    /// After an error the version is unchanged. The new manifest may or may not be found after a
+    /// crash; its tables contain nothing that the log does not.
     fn commit(&self, edit: impl FnOnce(&Version) -> Version) -> Result<(), DiskError> {
         let mut ledger = self.ledger();
         let version = edit(&self.version());

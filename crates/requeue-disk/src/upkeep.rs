@@ -1,9 +1,9 @@
-//! What is done beside the writer, on threads of their own: flushing, merging, and looking at
-//! much at once.
+//! Work beside the writer, on threads of its own: flushing layers to tables, merging tables, and
+//! making spare segments for the log.
 
 use crate::error::{DiskError, chain};
 use crate::flush::flush;
-use crate::inbox::News;
+use crate::inbox::Notice;
 use crate::log::Spares;
 use crate::state::Frozen;
 use crate::tables::Tables;
@@ -16,33 +16,33 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How many merges may be behind before flushing waits for them: what is read goes through
-/// every run.
+/// How many merges may be outstanding before flushing waits for them: a read goes through every
+/// run, so more runs make reads slower.
 const MAX_LAG: usize = 16;
 
-/// How long after a flush failed it is tried again, at the soonest.
+/// The shortest pause before a failed flush is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How often spare segments are made at most, and where that failed.
+/// The shortest pause between two attempts to make spare segments, and after a failed one.
 const FILL: Duration = Duration::from_millis(20);
 const FILL_AGAIN: Duration = Duration::from_secs(1);
 
-/// In the hands of the writer.
+/// Owned by the writer.
 pub(crate) struct Upkeep {
     tables: Arc<Tables>,
     spares: Arc<Spares>,
     shared: Arc<Shared>,
-    /// Whether a layer is being flushed, until that is heard.
+    /// Whether a layer is being flushed, until the writer handles the notice.
     flushing: bool,
-    /// A layer that could not be flushed, since when, and why.
+    /// A layer that could not be flushed, the time of the last attempt, and its error.
     failed: Option<(Frozen, Instant, String)>,
     /// Whether tables are being merged.
     merging: Arc<AtomicBool>,
-    /// When spare segments were last asked for, and whether they could not be had.
+    /// When spare segments were last requested, and whether making them failed.
     filled: Option<Instant>,
     fill_failed: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
-    /// `None`: all is done by the writer itself.
+    /// `None`: the writer does all the work itself.
     threads: Option<Threads>,
 }
 
@@ -54,9 +54,9 @@ struct Threads {
 
 enum Task {
     Flush(Frozen),
-    /// Spare segments are wanted.
+    /// Makes spare segments.
     Fill,
-    /// To be dropped, which takes long enough to keep the writer from it.
+    /// Drops layers, which takes too long for the writer.
     Drop(Box<dyn Send>),
 }
 
@@ -95,8 +95,8 @@ impl Upkeep {
         let flusher = move || {
             for task in tasks {
                 match task {
-                    Task::Flush(frozen) => shared.inbox.tell(run_flush(&tables, frozen)),
-                    // If it fails, puts will be refused and say why.
+                    Task::Flush(frozen) => shared.inbox.notify(run_flush(&tables, frozen)),
+                    // If this fails, puts are refused with the reason.
                     Task::Fill => {
                         let filled = catch_unwind(AssertUnwindSafe(|| spares.fill()));
                         fill_failed.store(!matches!(filled, Ok(Ok(()))), Ordering::Relaxed);
@@ -110,18 +110,21 @@ impl Upkeep {
         let merger = move || {
             for () in wanted {
                 let stop = || stop.load(Ordering::Relaxed);
-                // What cannot be merged now is tried again after the next flush. Should it panic,
-                // this thread must go on: the writer may wait for it.
+                // A merge that fails is tried again after the next flush. If it panics, this
+                // thread must continue: the writer may wait for it.
                 let merge = || catch_unwind(AssertUnwindSafe(|| tables.compact(stop)));
                 while !stop() && matches!(merge(), Ok(Ok(true))) {
-                    shared.inbox.tell(News::Merged);
+                    shared.inbox.notify(Notice::Merged);
                 }
                 merging.store(false, Ordering::Relaxed);
-                shared.inbox.tell(News::Merged);
+                shared.inbox.notify(Notice::Merged);
             }
         };
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.to_owned()).spawn(run).expect("a thread can be had")
+            thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(run)
+                .expect("the system can start a thread")
         };
         let handles = vec![
             spawn("requeue-flush", Box::new(flusher)),
@@ -137,13 +140,13 @@ impl Upkeep {
         self.flushing || (merging && self.tables.lag() > MAX_LAG)
     }
 
-    /// Whether a layer is being flushed, or was and the writer has not heard of it.
+    /// Whether a layer is being flushed, or was and the writer has not handled the notice.
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing
     }
 
-    /// Why the frozen layer is still in memory, if it could not be flushed.
-    pub(crate) fn trouble(&self) -> Option<&str> {
+    /// The error of the last flush, if it failed: then the frozen layer is still in memory.
+    pub(crate) fn flush_error(&self) -> Option<&str> {
         self.failed.as_ref().map(|(.., why)| why.as_str())
     }
 
@@ -151,23 +154,23 @@ impl Upkeep {
         &self.tables
     }
 
-    /// Flushes a layer. The inbox is told when that is done.
+    /// Flushes a layer. The writer gets a notice when that is done.
     pub(crate) fn flush(&mut self, frozen: Frozen) {
         debug_assert!(!self.flushing && self.failed.is_none());
         self.flushing = true;
         match &self.threads {
             Some(threads) => drop(threads.flush.send(Task::Flush(frozen))),
-            None => self.shared.inbox.tell(run_flush(&self.tables, frozen)),
+            None => self.shared.inbox.notify(run_flush(&self.tables, frozen)),
         }
     }
 
-    /// A flush failed.
+    /// Keeps a layer whose flush failed, for the next attempt.
     pub(crate) fn not_flushed(&mut self, frozen: Frozen, error: DiskError) {
         self.flushing = false;
         self.failed = Some((frozen, Instant::now(), chain(&error)));
     }
 
-    /// Tries once more what failed, unless that was just now.
+    /// Tries a failed flush again, unless the last attempt is less than [`RETRY`] ago.
     pub(crate) fn flush_again(&mut self) {
         let due = |since: &Instant| self.threads.is_none() || since.elapsed() >= RETRY;
         if let Some((frozen, ..)) = self.failed.take_if(|(_, since, _)| due(since)) {
@@ -175,7 +178,7 @@ impl Upkeep {
         }
     }
 
-    /// A flush has ended well, and the layers that it was of are not needed any more.
+    /// A flush has succeeded: drops its layers, and merges tables.
     pub(crate) fn flushed(&mut self, layers: Box<dyn Send>) {
         self.flushing = false;
         match &self.threads {
@@ -186,13 +189,13 @@ impl Upkeep {
             }
             None => {
                 while matches!(self.tables.compact(|| false), Ok(true)) {
-                    self.shared.inbox.tell(News::Merged);
+                    self.shared.inbox.notify(Notice::Merged);
                 }
             }
         }
     }
 
-    /// Makes spare segments, where there are too few.
+    /// Makes spare segments if there are too few.
     pub(crate) fn fill(&mut self) {
         if !self.spares.wanted() {
             return;
@@ -208,7 +211,8 @@ impl Upkeep {
         }
     }
 
-    /// Ends the threads. A flush that is under way is finished; a merge goes on next time.
+    /// Ends the threads. A flush that is under way is finished; a merge continues after the next
+    /// open.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(Threads { flush, merge, handles }) = self.threads.take() {
@@ -220,14 +224,14 @@ impl Upkeep {
     }
 }
 
-fn run_flush(tables: &Tables, frozen: Frozen) -> News {
-    // The writer waits for an answer, whatever happens here.
+fn run_flush(tables: &Tables, frozen: Frozen) -> Notice {
+    // The writer waits for a notice, whatever happens here.
     match catch_unwind(AssertUnwindSafe(|| flush(tables, &frozen))) {
-        Ok(Ok(())) => News::Flushed,
-        Ok(Err(error)) => News::NotFlushed(frozen, error),
+        Ok(Ok(())) => Notice::Flushed,
+        Ok(Err(error)) => Notice::NotFlushed(frozen, error),
         Err(_) => {
-            let error = DiskError::io("write", "tables")(io::Error::other("it panicked"));
-            News::NotFlushed(frozen, error)
+            let error = DiskError::io("write", "tables")(io::Error::other("the flush panicked"));
+            Notice::NotFlushed(frozen, error)
         }
     }
 }

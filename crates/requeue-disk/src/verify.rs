@@ -1,18 +1,18 @@
-//! Reads all that is in a directory, and says all that is wrong with it.
+//! Checks all files of a directory, and reports all damage.
 //!
 //! ```text
-//!   every manifest                                        checksum, runs, floors
+//!   every manifest                                        checksum, runs, range tombstones
 //!   every table of any manifest      once, front to end   blocks, order of keys, filter, footer;
-//!                                                         each job decodes and is in its place
-//!   both trees of the newest         once, merged         every id leads to its job, every job is
-//!   manifest that can be opened                           led to, counts are as counted
-//!   every segment of the log         once, in order       frames, no gap; what it did after the
-//!                                                         tables were written can be done again
+//!                                                         each job decodes and is under its key
+//!   both trees of the newest         once, merged         every id refers to its job, every job
+//!   manifest that can be opened                           has its id, the counts are correct
+//!   every segment of the log         once, in order       frames, no gap; the groups that are
+//!                                                         newer than the tables can be replayed
 //! ```
 //!
-//! Nothing is written, and memory does not grow with the number of jobs: that ids and jobs fit
-//! each other is seen by a sum over both. Only where it does not come out are they compared one
-//! by one, to say which.
+//! Nothing is written, and memory use does not grow with the number of jobs: ids and jobs are
+//! compared by a sum over each. Only if the sums differ are they compared one by one, to name the
+//! jobs that do not match.
 
 mod entries;
 mod files;
@@ -36,39 +36,39 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many problems are told one by one. Who has more has one problem: the disk.
+/// How many problems are listed one by one. If there are more, the disk itself is the problem.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What was found in a directory.
+/// The result of [`verify`](verify()).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verified {
-    /// What is wrong and stays so: jobs are missing or cannot be read, or a store does not open.
-    /// At most the first thousand.
+    /// Damage that cannot be repaired: jobs are missing or cannot be read, or the store cannot be
+    /// opened. At most the first thousand.
     pub problems: Vec<Corrupt>,
-    /// What is wrong and does no harm. The next to open the directory makes it good from what is
-    /// there twice: what a crash left half done, and damage to what is only kept in case a newer
-    /// file were damaged.
+    /// Damage that does no harm, because the next open repairs it from a second copy: files that a
+    /// crash left incomplete, and damage to older files that are kept only in case a newer one is
+    /// damaged. At most the first thousand.
     pub harmless: Vec<Corrupt>,
-    /// How many more of both there are.
+    /// The number of further entries that the two lists leave out.
     pub more: u64,
-    /// Files that nothing refers to: what a crash left, which the next to open the directory
-    /// removes, and what is not of the store.
+    /// Names of files that nothing refers to: leftovers of a crash, which the next open removes,
+    /// and files that do not belong to the store.
     pub orphans: Vec<String>,
-    /// Kinds of jobs.
+    /// The number of kinds.
     pub kinds: usize,
-    /// Jobs, dead ones included.
+    /// The number of jobs, including dead ones.
     pub jobs: u64,
-    /// Groups in the log, those included that tables have too.
+    /// The number of groups in the log, including those that the tables contain as well.
     pub groups: u64,
-    /// Tables.
+    /// The number of tables.
     pub tables: usize,
-    /// Bytes of all files that were read.
+    /// The size of all files that were read, in bytes.
     pub bytes: u64,
 }
 
 impl Verified {
-    /// Whether every job that was answered is there, and as it was.
+    /// Returns `true` if [`problems`](Self::problems) is empty: no job is lost or damaged.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
@@ -90,13 +90,14 @@ fn note(noted: &mut Vec<Corrupt>, more: &mut u64, corrupt: Corrupt) {
     }
 }
 
-/// Reads all that is in the directory of a store, and says all that is wrong with it.
+/// Reads all files of a store's directory, and reports all damage.
 ///
-/// Nobody may have it open, and nobody can while it is read. Nothing in it is changed, except the
-/// name of the process in the file `lock`. `progress` is told now and then how much is read.
+/// The store must not be open, and cannot be opened while this runs. Nothing in the directory is
+/// changed, except the process id in the file `lock`. `progress` is called now and then with the
+/// number of bytes read.
 ///
-/// An error is what keeps it from looking: there is no such directory, somebody has it open, a
-/// newer program wrote it. What it finds is no error.
+/// Damage is not an error: it is in the returned [`Verified`]. The call fails only if it cannot
+/// check the directory: it does not exist, it is in use, or a newer version wrote it.
 ///
 /// ```
 /// use requeue_disk::{DiskStore, verify};
@@ -123,7 +124,7 @@ pub fn verify(
     verify_on(&disk, progress)
 }
 
-/// The same on a disk that nobody else uses meanwhile.
+/// Verifies the store on a disk that is not in use. See [`verify`](verify()).
 pub fn verify_on(
     disk: &dyn Disk,
     mut progress: impl FnMut(Progress),
@@ -157,10 +158,10 @@ impl Verifier<'_> {
             Some((manifest, Arc::new(version)))
         });
         let newest = opened.as_ref().map(|(manifest, _)| *manifest);
-        self.tell_damage(files, &manifests, damaged, &checked, newest);
+        self.report_damage(files, &manifests, damaged, &checked, newest);
         self.orphans(files, &manifests, newest);
         let Some((manifest, version)) = opened else {
-            // There is nothing to do it again on.
+            // There are no tables to replay the log on.
             return self.log(u64::MAX, None).map(drop);
         };
 
@@ -184,7 +185,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Checks that kinds count as many jobs as there are. Where they do not, `file` says wrong.
+    /// Checks that the counts of each kind match its jobs. If not, reports `file` as damaged.
     fn counts(
         &mut self,
         file: &str,
@@ -202,7 +203,7 @@ impl Verifier<'_> {
         fit
     }
 
-    /// All manifests that can be read, the newest first, and what is wrong with the others.
+    /// All manifests that can be read, the newest first, and the damage of the others.
     fn manifests(&mut self, files: &Files) -> Result<(Vec<Manifest>, Vec<Corrupt>), DiskError> {
         let (mut manifests, mut damaged) = (Vec::new(), Vec::new());
         for &(number, bytes) in files.manifests.iter().rev() {
@@ -227,9 +228,9 @@ impl Verifier<'_> {
         checked
     }
 
-    /// Tells what is wrong with manifests and tables. Where the log and an older manifest have the
-    /// same, that does no harm.
-    fn tell_damage(
+    /// Reports damage of manifests and tables. If the log and an older manifest contain the same
+    /// data, the damage is harmless.
+    fn report_damage(
         &mut self,
         files: &Files,
         manifests: &[Manifest],
@@ -238,7 +239,7 @@ impl Verifier<'_> {
         opened: Option<&Manifest>,
     ) {
         if manifests.is_empty() && damaged.is_empty() && !files.is_new() {
-            let what = "it is missing, and so is every other manifest";
+            let what = "the file is missing, and so is every other manifest";
             self.found.problem(Corrupt::new(&manifest::name(1), 0, what));
         }
         let harmless = opened.is_some() || files.is_new();
@@ -259,7 +260,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Files that the manifest that can be opened, and the one before, do not need.
+    /// Lists the files that neither the manifest that can be opened nor the one before it needs.
     fn orphans(&mut self, files: &Files, manifests: &[Manifest], opened: Option<&Manifest>) {
         self.found.orphans = files.others.clone();
         let Some(opened) = opened else { return };
@@ -276,7 +277,7 @@ impl Verifier<'_> {
         self.found.orphans.extend(tables.map(|(number, _)| table::name(*number)));
     }
 
-    /// Checks that ids and jobs of the tables fit each other.
+    /// Checks that ids and jobs in the tables match each other.
     fn lists(&mut self, manifest: &Manifest, version: &Arc<Version>) -> Option<lists::Counted> {
         let meter = &mut self.meter;
         let counted = match lists::Counted::new(version, |bytes| meter.add(bytes)) {
@@ -292,14 +293,14 @@ impl Verifier<'_> {
         Some(counted)
     }
 
-    /// What a store would find in the tables, as it begins to read the log.
+    /// The state that a store loads from the tables before it replays the log.
     fn state(&mut self, name: &str, manifest: &Manifest, version: &Arc<Version>) -> Option<State> {
         let state = State::open(version.clone(), &manifest.blob);
         state.map_err(|error| self.found.problem(corrupt(error, name))).ok()
     }
 
-    /// Reads the log, and does again what comes after the tables were written. Answers the state
-    /// then, if nothing is missing.
+    /// Reads the log, and replays the groups that are newer than the tables. Returns the state
+    /// after that, unless groups are missing.
     fn log(&mut self, after: u64, mut state: Option<State>) -> Result<Option<State>, DiskError> {
         let segments = SegmentView::all(self.disk)?;
         let (found, meter) = (&mut self.found, &mut self.meter);
@@ -317,7 +318,7 @@ impl Verifier<'_> {
                         Replay::Malformed(Malformed(what)) => what.to_owned(),
                         Replay::Disk(error) => error.to_string(),
                     };
-                    let what = format!("group {} makes no sense: {what}", group.number);
+                    let what = format!("group {} is malformed: {what}", group.number);
                     found.problem(Corrupt::new(group.file, group.offset, what));
                 }
             }
@@ -326,7 +327,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Names the file, where an error does not.
+/// The damage that an error reports. If the error names no file, it is attributed to `file`.
 fn corrupt(error: DiskError, file: &str) -> Corrupt {
     match error {
         DiskError::Corrupt(corrupt) => corrupt,

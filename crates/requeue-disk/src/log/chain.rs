@@ -1,5 +1,5 @@
-//! Groups have consecutive numbers, over all segments. What is missing between two of them is
-//! damage; what is missing after the last is a write that was cut.
+//! Groups have consecutive numbers over all segments. A group that is missing between two others
+//! is damage; invalid bytes after the last group are an incomplete write.
 
 use super::frame::{FrameKind, Header};
 use super::segment::{Found, SegmentView, Tail, read, read_header, scan, segment_name};
@@ -9,19 +9,19 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Follows the groups from segment to segment.
 ///
-/// After an error it goes on behind the gap, for those who want to know all that is wrong.
+/// After an error it continues behind the gap, so that a verification can report all damage.
 pub(super) struct Chain {
     /// Groups up to here need not be in the log.
     after: u64,
-    /// The last group that was seen, or `after`.
+    /// The number of the last group that was found, or `after`.
     pub(super) last: u64,
-    /// Whether that was the end of a log that was closed.
+    /// Whether that was a closing frame.
     pub(super) closing: bool,
-    /// Of its payload, to compare it with another copy.
+    /// The checksum of its payload, to compare it with another copy.
     sum: u128,
     /// Where the segment before ends.
     before: Option<(u64, u64)>,
-    /// A frame that was begun after the last group, and is not sound.
+    /// An invalid frame that was begun after the last group.
     torn: Option<Corrupt>,
 }
 
@@ -33,7 +33,8 @@ impl Chain {
     /// A segment begins.
     pub(super) fn begin(&mut self, header: &Header) -> Result<(), Corrupt> {
         if header.first_group <= self.last.saturating_add(1) {
-            // All that was safe by then was found: what was torn before was never answered.
+            // All groups that were synced by then were found: the incomplete write before this
+            // segment was never acknowledged.
             self.torn = None;
             return Ok(());
         }
@@ -52,7 +53,7 @@ impl Chain {
         })
     }
 
-    /// Whether the group is new. It is not if it is before those asked for, or a second copy.
+    /// Whether the group is new: it is after `after`, and not a second copy.
     pub(super) fn group(&mut self, name: &str, found: &Found<'_>) -> Result<bool, Corrupt> {
         let group = found.frame.group;
         if group <= self.after && self.last == self.after {
@@ -61,11 +62,11 @@ impl Chain {
         let sum = xxh3_128(found.frame.payload);
         let closing = found.frame.kind == FrameKind::Closing;
         if group == self.last {
-            // A group whose sync failed is written again, into another segment.
+            // A group whose sync failed is written again, to another segment.
             if (sum, closing) == (self.sum, self.closing) {
                 return Ok(false);
             }
-            let what = format!("group {group} is not what it was in the segment before");
+            let what = format!("group {group} differs from its copy in the segment before");
             return Err(Corrupt::new(name, found.offset, what));
         }
         let last = self.last;
@@ -102,25 +103,29 @@ fn damaged(name: &str, offset: u64, what: &str) -> Corrupt {
 }
 
 fn gone(number: u64, group: u64) -> Corrupt {
-    Corrupt::new(&segment_name(number), 0, format!("it is missing, and group {group} with it"))
+    Corrupt::new(
+        &segment_name(number),
+        0,
+        format!("the file is missing, and group {group} with it"),
+    )
 }
 
-/// A group with data, and where it is.
+/// A group with data, and its position.
 pub(crate) struct Group<'a> {
     pub(crate) file: &'a str,
     pub(crate) offset: u64,
     pub(crate) number: u64,
     pub(crate) payload: &'a [u8],
-    /// Neither a second copy nor one that tables have.
+    /// Whether it is neither a second copy nor contained in the tables.
     pub(crate) is_new: bool,
-    /// Whether one that comes after `after` is missing before it.
+    /// Whether a group after `after` is missing before this one.
     pub(crate) behind_gap: bool,
 }
 
-/// Reads segments whole, and hands out the groups with data, and all that is damaged.
+/// Reads segments completely, and passes groups with data, and all damage, to `each`.
 ///
-/// Groups up to `after` may be missing, since the tables have them; those that are there are
-/// handed out too. A write that was cut at the end of the log is no damage.
+/// Groups up to `after` may be missing, because the tables contain them; those that are there are
+/// passed too. An incomplete write at the end of the log is not damage.
 pub(crate) fn verify(
     segments: &[SegmentView],
     after: u64,
@@ -137,7 +142,7 @@ pub(crate) fn verify(
             }
             Err(error) => return Err(error),
         };
-        // What an unreadable segment had is missing because of that, and was reported.
+        // The groups of an unreadable segment are missing because of that, which was reported.
         let begun = chain.begin(&header);
         gap |= begun.is_err();
         if let (Err(corrupt), false) = (begun, mem::take(&mut unread)) {

@@ -12,34 +12,34 @@
 //!   44  zeros
 //! ```
 //!
-//! All numbers are little endian. Segments are used again without being wiped: frames of an
-//! earlier use have another mark, drawn anew for every use, and another seed of the checksum.
-//! So has a frame that somebody put into a job's body.
+//! All numbers are little endian. Segments are not erased before they are used again. A frame of an
+//! earlier use has a different mark, which is random for every use, and a different seed of the
+//! checksum. So have bytes in a job's body that look like a frame.
 
 use crate::error::{Corrupt, DiskError};
 use crc32fast::Hasher;
 
 const MAGIC: [u8; 8] = *b"rq-log\r\n";
 
-/// The newest format. The header's first 64 bytes stay as they are in every later one.
+/// The newest format. Later formats keep the header's 64 bytes as they are.
 pub(crate) const FORMAT: u32 = 1;
 
 pub(super) const HEADER: usize = 64;
 
-/// What a frame has before its payload.
+/// Bytes of a frame before its payload.
 pub(super) const FRAME: usize = 24;
 
-/// Bytes of payload in a group. A batch has at most 16 MiB, and a writer puts few of them
-/// into one group; this keeps lengths far from the end of a `u32`.
+/// The largest payload of a group, in bytes. A batch has at most 16 MiB, and the writer puts few
+/// of them into one group. This limit keeps lengths far below the largest `u32`.
 pub(crate) const MAX_PAYLOAD: usize = 256 << 20;
 
 /// The first bytes of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) number: u64,
-    /// All groups before this one were safe when the segment began.
+    /// When the segment began, all groups before this one were synced.
     pub(super) first_group: u64,
-    /// How long the file is; it never shrinks.
+    /// The size of the file, which never shrinks.
     pub(super) bytes: u64,
     pub(super) mark: u32,
 }
@@ -58,15 +58,17 @@ impl Header {
         bytes
     }
 
-    /// A segment gets its name only after its header is safe, so that a bad header is always
-    /// damage, and never the trace of a power cut.
+    /// A segment gets its name after its header is synced. So an invalid header is always damage,
+    /// and never the effect of a power cut.
     pub(super) fn decode(file: &str, bytes: &[u8; HEADER]) -> Result<Header, DiskError> {
         let damaged = |offset, what: &str| Corrupt::new(file, offset, what);
         if bytes[..8] != MAGIC {
-            return Err(damaged(0, "no segment of a log begins like this").into());
+            return Err(
+                damaged(0, "the file does not begin with the magic bytes of a segment").into()
+            );
         }
         if header_sum(bytes) != u32_at(bytes, 12) {
-            return Err(damaged(0, "the header has a wrong checksum").into());
+            return Err(damaged(0, "the checksum of the header is wrong").into());
         }
         let format = u32_at(bytes, 8);
         if format > FORMAT {
@@ -89,16 +91,16 @@ fn header_sum(bytes: &[u8; HEADER]) -> u32 {
     hasher.finalize()
 }
 
-/// What a group is for.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameKind {
     Data = 1,
-    /// The last of a log that was closed. It has no payload: where it is, damage to the group
-    /// before it cannot pass for a write that was cut.
+    /// The last frame of a log that was closed. It has no payload. Because of it, damage to the
+    /// group before cannot be mistaken for an incomplete write.
     Closing = 2,
 }
 
-/// A frame that was found sound.
+/// A valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     pub(super) group: u64,
@@ -106,12 +108,12 @@ pub(super) struct Frame<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// How many bytes a payload of this length takes in a segment.
+/// The size of a frame with a payload of this length.
 pub(super) fn frame_len(payload: usize) -> usize {
     (FRAME + payload).next_multiple_of(8)
 }
 
-/// Puts a frame together, in place of what `frame` was. [`seal`] completes it.
+/// Builds a frame in `frame`, whose contents are replaced. [`seal`] completes it.
 pub(super) fn encode(frame: &mut Vec<u8>, group: u64, kind: FrameKind, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("no payload is longer than MAX_PAYLOAD");
     frame.clear();
@@ -123,37 +125,37 @@ pub(super) fn encode(frame: &mut Vec<u8>, group: u64, kind: FrameKind, payload: 
     frame.resize(frame_len(payload.len()), 0);
 }
 
-/// Makes it a frame of this segment.
+/// Sets the mark and the checksum, which belong to one segment.
 pub(super) fn seal(frame: &mut [u8], header: &Header) {
     let sum = frame_sum(header, &frame[8..]);
     frame[..4].copy_from_slice(&header.mark.to_le_bytes());
     frame[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The frame at the beginning of `bytes`, or what is wrong with it.
+/// The frame at the beginning of `bytes`. The error describes why there is none.
 pub(super) fn decode<'a>(bytes: &'a [u8], header: &Header) -> Result<Frame<'a>, &'static str> {
     if bytes.len() < FRAME || !has_mark(bytes, header) {
-        return Err("no group begins here");
+        return Err("no frame begins here");
     }
     let length = u32_at(bytes, 8) as usize;
     if length > MAX_PAYLOAD || frame_len(length) > bytes.len() {
-        return Err("the group is longer than what is left of the segment");
+        return Err("the frame is longer than the rest of the segment");
     }
     let bytes = &bytes[..frame_len(length)];
     if frame_sum(header, &bytes[8..]) != u32_at(bytes, 4) {
-        return Err("the group has a wrong checksum");
+        return Err("the checksum of the frame is wrong");
     }
     let kind = match u32_at(bytes, 12) {
         1 => FrameKind::Data,
         2 => FrameKind::Closing,
-        _ => return Err("the group is of an unknown kind"),
+        _ => return Err("the frame has an unknown type"),
     };
     Ok(Frame { group: u64_at(bytes, 16), kind, payload: &bytes[FRAME..FRAME + length] })
 }
 
-/// Whether a frame of this segment was begun here.
+/// Whether `bytes` begin with the mark of this segment.
 pub(super) fn has_mark(bytes: &[u8], header: &Header) -> bool {
-    // Compared as a number: a damaged segment is searched for it at every eighth byte.
+    // Compared as a number, because a damaged segment is searched at every eighth byte.
     bytes.first_chunk().is_some_and(|mark| u32::from_le_bytes(*mark) == header.mark)
 }
 

@@ -1,47 +1,47 @@
-//! One file of the log, and how it is read.
+//! A segment: one file of the log, and how it is read.
 
 use super::frame::{self, FRAME, Frame, HEADER, Header, frame_len};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use std::sync::Arc;
 
-/// A segment whose header was read, or written.
+/// A segment whose header was read or written.
 pub(super) struct Segment {
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) header: Header,
-    /// Where the last sound frame ends.
+    /// The offset at which the last valid frame ends.
     pub(super) end: u64,
-    /// No group in it has a higher number.
+    /// No group in the segment has a higher number.
     pub(super) last: u64,
-    /// A write or a sync failed. Nobody knows what it has past `end`, and it takes no more.
+    /// A write or a sync failed. The bytes after `end` are unknown, and nothing more is written.
     pub(super) failed: bool,
 }
 
-/// A segment as it is now, to be copied or verified.
+/// A view of a segment as it is now, for a backup or a verification.
 ///
-/// While one of these lives, its file is not used again: a released segment is removed instead,
-/// and can still be read.
+/// While the view exists, the file is not used again: a released segment is removed instead of
+/// renamed, and can still be read.
 #[derive(Clone)]
 pub(crate) struct SegmentView {
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DiskFile>,
-    /// What follows is of no interest: unused, torn, or of an earlier use.
+    /// The bytes after this are ignored: unused, an incomplete write, or of an earlier use.
     pub(crate) bytes: u64,
 }
 
-/// What comes after the last sound frame.
+/// What follows the last valid frame.
 pub(super) struct Tail {
     pub(super) end: u64,
-    /// Where a frame was begun there: what is wrong with it.
+    /// If a frame was begun there, what is wrong with it.
     pub(super) torn: Option<&'static str>,
 }
 
 /// A frame in its segment.
 pub(super) struct Found<'a> {
     pub(super) offset: u64,
-    /// What has to be damage, since a sound frame comes after it: where it begins, and why that
-    /// is no frame.
+    /// Damage before this frame: the offset of invalid bytes, and what is wrong with them. They are
+    /// damage because a valid frame follows.
     pub(super) hole: Option<(u64, &'static str)>,
     pub(super) frame: Frame<'a>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn segment_name(number: u64) -> String {
     format!("log-{number:010}")
 }
 
-/// The number in a name of [`segment_name`]'s, and in no other.
+/// The number in a name that [`segment_name`] made; `None` for all other names.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix("log-")?.parse().ok()?;
     (segment_name(number) == name).then_some(number)
@@ -80,7 +80,7 @@ impl Segment {
 }
 
 impl SegmentView {
-    /// All segments of a disk that nobody writes to, in order.
+    /// All segments of a disk that is not in use, in order.
     pub(crate) fn all(disk: &dyn Disk) -> Result<Vec<SegmentView>, DiskError> {
         let open = |number| {
             let name = segment_name(number);
@@ -91,14 +91,15 @@ impl SegmentView {
         numbers(disk)?.into_iter().map(open).collect()
     }
 
-    /// Writes a copy to another disk, under the same name, and syncs it. Its name is not synced.
+    /// Copies the segment to another disk, with the same name, and syncs the copy. Its name is not
+    /// synced.
     pub(crate) fn copy_to(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         let bytes = read(&self.name, self.file.as_ref(), self.bytes)?;
         let size = self.file.size().map_err(DiskError::io("measure", &self.name))?;
         let copy = disk.create(&self.name).map_err(DiskError::io("create", &self.name))?;
         copy.write_at(&bytes, 0).map_err(DiskError::io("write", &self.name))?;
         if size > self.bytes {
-            // A segment that is shorter than its header says counts as damaged.
+            // A segment that is shorter than its header specifies counts as damaged.
             copy.write_at(&[0], size - 1).map_err(DiskError::io("write", &self.name))?;
         }
         copy.sync().map_err(DiskError::io("sync", &self.name))
@@ -116,17 +117,17 @@ pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
 pub(super) fn read_header(name: &str, file: &dyn DiskFile) -> Result<Header, DiskError> {
     let size = file.size().map_err(DiskError::io("measure", name))?;
     if size < HEADER as u64 {
-        return Err(Corrupt::new(name, size, "it ends before its header does").into());
+        return Err(Corrupt::new(name, size, "the file ends inside its header").into());
     }
     let mut bytes = [0; HEADER];
     file.read_at(&mut bytes, 0).map_err(DiskError::io("read", name))?;
     let header = Header::decode(name, &bytes)?;
     if segment_name(header.number) != name {
-        let what = format!("it was written as {}", segment_name(header.number));
+        let what = format!("the header is that of {}", segment_name(header.number));
         return Err(Corrupt::new(name, 16, what).into());
     }
     if size < header.bytes {
-        let what = format!("it ends here, and had {} bytes", header.bytes);
+        let what = format!("the file ends here, but the header specifies {} bytes", header.bytes);
         return Err(Corrupt::new(name, size, what).into());
     }
     Ok(header)
@@ -138,7 +139,7 @@ pub(super) fn read(name: &str, file: &dyn DiskFile, bytes: u64) -> Result<Vec<u8
     Ok(read)
 }
 
-/// Hands out all sound frames of a segment, also those that come after damage.
+/// Passes all valid frames of a segment to `each`, including those after damage.
 pub(super) fn scan<'a, E>(
     bytes: &'a [u8],
     header: &Header,

@@ -1,7 +1,6 @@
-//! Segments that wait to be used: made ahead, outside the writer's way, or used before.
+//! Spare segments: created in advance by another thread than the writer, or released by the log.
 //!
-//! Two of them are a reserve. On a full disk jobs can still be settled, which is how a full
-//! disk gets emptier.
+//! Two of them are a reserve. So jobs can be settled on a full disk, which frees space.
 
 use super::segment::Segment;
 use crate::disk::{Disk, DiskFile};
@@ -10,53 +9,52 @@ use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Segments that new jobs do not get.
+/// The number of segments that are kept for operations on existing jobs.
 pub(crate) const RESERVE: usize = 2;
 
-/// How much is written at once to make a segment.
+/// Bytes per write while a segment is created.
 const CHUNK: usize = 1 << 20;
 
-/// What a group is written for.
+/// What a group contains, which decides whether it may use the reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// It brings new jobs, and leaves the reserve alone.
-    Put,
-    /// It settles jobs, and may use up the reserve.
-    Settle,
+pub(crate) enum Purpose {
+    /// It adds jobs, and must leave the reserve alone.
+    NewJobs,
+    /// It claims, settles or changes jobs, and may use up the reserve.
+    ExistingJobs,
 }
 
-/// Spare segments, shared by the writer, which takes them, and whoever [fills](Spares::fill)
-/// them up.
+/// Spare segments. The writer takes them, and another thread [fills](Spares::fill) them up.
 pub(crate) struct Spares {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
-    /// How many are kept when segments are released.
+    /// How many spares are kept when segments are released.
     keep: usize,
     state: Mutex<State>,
-    /// Held by the one who makes some. The state is free meanwhile.
+    /// Held while segments are created. The state is not locked meanwhile.
     maker: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     ready: Vec<Spare>,
-    /// Not yet renamed or removed.
+    /// Released segments that are not yet renamed or removed.
     released: Vec<Segment>,
-    /// The next name's number.
+    /// The number in the next name.
     next: u64,
-    /// Why the last one could not be made. Until the next [fill](Spares::fill) nobody tries
-    /// again: on a full disk every put would write a segment in vain.
+    /// Why the last segment could not be created. There is no other attempt before the next
+    /// [fill](Spares::fill): on a full disk every put would write a segment in vain.
     failed: Option<(io::ErrorKind, String)>,
 }
 
-/// A file as long as a segment. What it has in it does not matter.
+/// A file of the size of a segment. Its contents are irrelevant.
 pub(super) struct Spare {
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
 }
 
 impl Spares {
-    /// Takes over the spare segments that are there.
+    /// Opens the spare segments of a disk.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         segment_bytes: u64,
@@ -69,7 +67,8 @@ impl Spares {
                 state.next.max(number.parse().map_or(0, |number: u32| u64::from(number) + 1));
             let file = disk.open(&name).map_err(DiskError::io("open", &name))?;
             let size = file.size().map_err(DiskError::io("measure", &name))?;
-            // One of another length is of other options, or of a process that died making it.
+            // A file of another size comes from other options, or from a process that was killed
+            // while it created the file.
             if size == segment_bytes && state.ready.len() < keep {
                 state.ready.push(Spare { name, file });
             } else {
@@ -86,11 +85,11 @@ impl Spares {
         !state.released.is_empty() || state.ready.len() <= RESERVE
     }
 
-    /// Makes spare segments until there is one beside the reserve, and tidies up those that were
-    /// released. It may be called on any thread, and takes as long as writing them takes.
+    /// Creates spare segments until there is one beside the reserve, and renames or removes
+    /// released segments. It may be called on any thread, and blocks until the files are written.
     ///
-    /// After it failed, puts are refused as soon as they would need the reserve, until a later
-    /// call succeeds.
+    /// After a failure, puts are refused as soon as they would need the reserve, until a later call
+    /// succeeds.
     pub(crate) fn fill(&self) -> Result<(), DiskError> {
         self.fill_to(RESERVE + 1)
     }
@@ -115,7 +114,7 @@ impl Spares {
         self.segment_bytes
     }
 
-    /// Checks that so many are left for puts, besides the reserve; makes them if need be.
+    /// Checks that `count` spares are left besides the reserve, and creates them if necessary.
     pub(super) fn check(&self, beside_reserve: usize) -> Result<(), DiskError> {
         let want = RESERVE + beside_reserve;
         {
@@ -135,7 +134,7 @@ impl Spares {
         }
     }
 
-    /// One to write to, of the usual size or of a larger one.
+    /// Takes a file for a segment, of the usual size or larger.
     pub(super) fn take(&self, bytes: u64) -> Result<(Spare, u64), DiskError> {
         if bytes > self.segment_bytes {
             let bytes = bytes.next_multiple_of(4096);
@@ -145,22 +144,23 @@ impl Spares {
             return Ok((spare, self.segment_bytes));
         }
         self.fill_to(1)?;
-        let spare = self.state().ready.pop().expect("only the writer takes spares");
+        let spare =
+            self.state().ready.pop().expect("only the writer takes spares, and it checked before");
         Ok((spare, self.segment_bytes))
     }
 
-    /// Takes over segments that are needed no more.
+    /// Takes segments that the log does not need any more.
     pub(super) fn release(&self, segments: impl Iterator<Item = Segment>) {
         self.state().released.extend(segments);
     }
 
-    /// Writes zeros, so that to sync what is written over them later needs no change of the
-    /// file's size or blocks.
+    /// Creates a file and fills it with zeros, so that later writes change neither its size nor its
+    /// allocated blocks, and are cheap to sync.
     fn make(&self, bytes: u64) -> Result<Spare, DiskError> {
         let name = self.name();
         let made = self.write_zeros(&name, bytes);
         if made.is_err() {
-            // It may take the last space. If this fails too, the next start removes it.
+            // The file may occupy the last space. If removing it fails too, the next open does it.
             let _ = self.disk.remove(&name);
         }
         Ok(Spare { file: made?, name })
@@ -171,9 +171,9 @@ impl Spares {
         if free < bytes {
             let source = io::Error::new(
                 io::ErrorKind::StorageFull,
-                format!("{free} bytes are left on the disk, and a segment has {bytes}"),
+                format!("{free} bytes are free on the disk, but a segment needs {bytes}"),
             );
-            return Err(DiskError::io("make", name)(source));
+            return Err(DiskError::io("create", name)(source));
         }
         let file = self.disk.create(name).map_err(DiskError::io("create", name))?;
         let zeros = vec![0; CHUNK.min(bytes as usize)];
@@ -187,7 +187,7 @@ impl Spares {
         Ok(file)
     }
 
-    /// Renames released segments to spares, as many as are kept, and removes the others.
+    /// Renames released segments to spares, up to the number that is kept, and removes the others.
     fn tidy(&self) -> Result<(), DiskError> {
         let released = mem::take(&mut self.state().released);
         if released.is_empty() {
@@ -196,7 +196,7 @@ impl Spares {
         let room = self.keep.saturating_sub(self.state().ready.len());
         let (mut kept, mut result) = (Vec::new(), Ok(()));
         for segment in released {
-            // Nobody else may be reading it, and only the log hands out further references.
+            // No view of it exists, and only the log could make another one.
             let usable = !segment.failed
                 && segment.header.bytes == self.segment_bytes
                 && Arc::strong_count(&segment.file) == 1;
@@ -212,8 +212,8 @@ impl Spares {
                 self.state().released.push(segment);
             }
         }
-        // A spare gets another header before it is renamed again. Were its first renaming
-        // undone by a power cut, that header would be in a segment it does not belong to.
+        // A spare gets a new header before it is renamed again. If a power cut undid its first
+        // renaming, that header would be in the wrong segment.
         match self.disk.sync_names() {
             Ok(()) => self.state().ready.extend(kept),
             Err(source) => {

@@ -3,10 +3,10 @@ mod fuzz;
 mod power;
 mod space;
 
-use super::{AppendError, Log, LogOptions, SegmentView, Use, verify};
+use super::{AppendError, Log, LogOptions, Purpose, SegmentView, verify};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
-use crate::twin::{Op, Twin};
+use crate::simulated_disk::{Op, SimulatedDisk};
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::hash::BuildHasher;
@@ -18,11 +18,11 @@ const OPTIONS: LogOptions = LogOptions { segment_bytes: SEGMENT, keep: 4 };
 
 type Groups = Vec<(u64, Vec<u8>)>;
 
-/// Opens a log, and answers its groups too.
-fn open_after(twin: &Twin, after: u64) -> Result<(Log, Groups), DiskError> {
+/// Opens a log. Returns its groups too.
+fn open_after(disk: &SimulatedDisk, after: u64) -> Result<(Log, Groups), DiskError> {
     let mut groups = Vec::new();
     let log = Log::open(
-        Arc::new(twin.clone()),
+        Arc::new(disk.clone()),
         OPTIONS,
         after,
         |super::Group { number: group, payload, .. }| {
@@ -33,8 +33,8 @@ fn open_after(twin: &Twin, after: u64) -> Result<(Log, Groups), DiskError> {
     Ok((log, groups))
 }
 
-fn open(twin: &Twin) -> (Log, Groups) {
-    open_after(twin, 0).unwrap()
+fn open(disk: &SimulatedDisk) -> (Log, Groups) {
+    open_after(disk, 0).unwrap()
 }
 
 fn corrupt(result: Result<(Log, Groups), DiskError>) -> Corrupt {
@@ -44,7 +44,7 @@ fn corrupt(result: Result<(Log, Groups), DiskError>) -> Corrupt {
     }
 }
 
-/// A payload that names its group and has some length.
+/// A payload that contains its group number, of some length.
 fn payload(group: u64, bytes: usize) -> Vec<u8> {
     let mut payload = format!("group {group} ").into_bytes();
     payload.resize(bytes.max(payload.len()), group as u8);
@@ -53,25 +53,25 @@ fn payload(group: u64, bytes: usize) -> Vec<u8> {
 
 fn append(log: &mut Log, bytes: usize) -> (u64, Vec<u8>) {
     let payload = payload(log.last_group() + 1, bytes);
-    (log.append(&payload, Use::Put).unwrap(), payload)
+    (log.append(&payload, Purpose::NewJobs).unwrap(), payload)
 }
 
-/// All that is wrong.
-fn damage(twin: &Twin) -> Vec<Corrupt> {
+/// All damage.
+fn damage(disk: &SimulatedDisk) -> Vec<Corrupt> {
     let mut found = Vec::new();
-    let segments = SegmentView::all(twin).unwrap();
+    let segments = SegmentView::all(disk).unwrap();
     verify(&segments, 0, |each| found.extend(each.err())).unwrap();
     found
 }
 
-fn names(twin: &Twin, prefix: &str) -> Vec<String> {
-    twin.names().unwrap().into_iter().filter(|name| name.starts_with(prefix)).collect()
+fn names(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
+    disk.names().unwrap().into_iter().filter(|name| name.starts_with(prefix)).collect()
 }
 
 #[test]
 fn groups_come_back_in_order() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     let mut written = Vec::new();
     // Short ones, one that fills a segment to its end, and some larger than a segment.
     for bytes in [1, 0, 7, 8, 900, 3000, 4096 - 64 - 24, 4000, 5000, 100_000, 3] {
@@ -79,71 +79,71 @@ fn groups_come_back_in_order() {
     }
     assert_eq!(log.last_group(), 11);
     drop(log);
-    assert_eq!(open(&twin).1, written);
-    assert_eq!(open_after(&twin, 7).unwrap().1, written[7..]);
-    assert_eq!(open_after(&twin, 11).unwrap().1, []);
-    assert_eq!(damage(&twin), []);
+    assert_eq!(open(&disk).1, written);
+    assert_eq!(open_after(&disk, 7).unwrap().1, written[7..]);
+    assert_eq!(open_after(&disk, 11).unwrap().1, []);
+    assert_eq!(damage(&disk), []);
 }
 
 #[test]
 fn a_reopened_log_goes_on_in_a_new_segment() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     let mut written = vec![append(&mut log, 10)];
-    let before = twin.bytes("log-0000000000");
+    let before = disk.bytes("log-0000000000");
     for round in 1..4 {
-        let (mut log, groups) = open(&twin);
+        let (mut log, groups) = open(&disk);
         assert_eq!(groups, written);
         written.push(append(&mut log, 10));
-        assert_eq!(names(&twin, "log-").len(), round + 1);
+        assert_eq!(names(&disk, "log-").len(), round + 1);
     }
-    assert_eq!(twin.bytes("log-0000000000"), before);
+    assert_eq!(disk.bytes("log-0000000000"), before);
 }
 
 #[test]
-fn to_open_and_close_writes_nothing_more() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn opening_and_closing_again_writes_nothing() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     log.close().unwrap();
-    assert_eq!(names(&twin, ""), [""; 0], "there was nothing to close");
+    assert_eq!(names(&disk, ""), [""; 0], "there was nothing to close");
     let written = vec![append(&mut log, 10)];
     log.close().unwrap();
     log.close().unwrap();
     assert_eq!(log.last_group(), 2);
-    let writes = twin.count(Op::Write);
+    let writes = disk.count(Op::Write);
     for _ in 0..3 {
-        let (mut log, groups) = open(&twin);
+        let (mut log, groups) = open(&disk);
         assert_eq!((groups, log.last_group()), (written.clone(), 2));
         log.close().unwrap();
     }
-    assert_eq!(twin.count(Op::Write), writes);
-    let (mut log, _) = open(&twin);
+    assert_eq!(disk.count(Op::Write), writes);
+    let (mut log, _) = open(&disk);
     assert_eq!(append(&mut log, 10).0, 3);
-    assert_eq!(open(&twin).1.len(), 2);
+    assert_eq!(open(&disk).1.len(), 2);
 }
 
 #[test]
 fn a_group_is_one_write_and_one_sync() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
-    let before = (twin.operations(), twin.count(Op::Write), twin.count(Op::Sync));
+    let before = (disk.operations(), disk.count(Op::Write), disk.count(Op::Sync));
     append(&mut log, 10);
-    let after = (twin.operations(), twin.count(Op::Write), twin.count(Op::Sync));
+    let after = (disk.operations(), disk.count(Op::Write), disk.count(Op::Sync));
     assert_eq!(after, (before.0 + 2, before.1 + 1, before.2 + 1));
 }
 
 #[test]
 fn after_a_failed_sync_the_group_is_in_doubt_until_written_again() {
     for op in [Op::Write, Op::Sync] {
-        let twin = Twin::new();
-        let (mut log, _) = open(&twin);
+        let disk = SimulatedDisk::new();
+        let (mut log, _) = open(&disk);
         let mut written = vec![append(&mut log, 10)];
-        twin.fail(op, "log-", 0, 1);
+        disk.fail(op, "log-", 0, 1);
         let doubtful = payload(2, 2000);
-        assert!(matches!(log.append(&doubtful, Use::Put), Err(AppendError::InDoubt(_))));
+        assert!(matches!(log.append(&doubtful, Purpose::NewJobs), Err(AppendError::InDoubt(_))));
         assert!(log.in_doubt());
-        for of in [Use::Put, Use::Settle] {
+        for of in [Purpose::NewJobs, Purpose::ExistingJobs] {
             let refused = log.append(b"3", of);
             assert!(matches!(refused, Err(AppendError::Refused(DiskError::InDoubt { group: 2 }))));
         }
@@ -152,79 +152,79 @@ fn after_a_failed_sync_the_group_is_in_doubt_until_written_again() {
         written.push((2, doubtful));
         written.push(append(&mut log, 10));
         for seed in 0..50 {
-            assert_eq!(open(&twin.after_cut(seed)).1, written);
+            assert_eq!(open(&disk.after_cut(seed)).1, written);
         }
-        assert_eq!(damage(&twin), []);
+        assert_eq!(damage(&disk), []);
     }
 }
 
 #[test]
 fn a_disk_that_keeps_failing_is_not_filled_up() {
     for prefix in ["", "log-"] {
-        let twin = Twin::new();
-        let (mut log, _) = open(&twin);
+        let disk = SimulatedDisk::new();
+        let (mut log, _) = open(&disk);
         append(&mut log, 10);
-        twin.fail(Op::Sync, prefix, 0, u64::MAX);
-        log.append(b"2", Use::Put).unwrap_err();
-        let files = names(&twin, "").len();
+        disk.fail(Op::Sync, prefix, 0, u64::MAX);
+        log.append(b"2", Purpose::NewJobs).unwrap_err();
+        let files = names(&disk, "").len();
         for _ in 0..10 {
             log.retry().unwrap_err();
         }
-        assert!(names(&twin, "").len() <= files);
-        twin.heal();
+        assert!(names(&disk, "").len() <= files);
+        disk.heal();
         log.retry().unwrap();
         append(&mut log, 10);
         for seed in 0..50 {
-            assert_eq!(open(&twin.after_cut(seed)).1.len(), 3);
+            assert_eq!(open(&disk.after_cut(seed)).1.len(), 3);
         }
     }
 }
 
 #[test]
-fn what_begins_a_segment_fails_before_the_group_is_tried() {
+fn if_a_segment_cannot_be_begun_the_group_is_refused() {
     for (op, prefix) in [(Op::Write, "spare-"), (Op::Sync, "spare-"), (Op::Rename, "")] {
-        let twin = Twin::new();
-        let (mut log, _) = open(&twin);
+        let disk = SimulatedDisk::new();
+        let (mut log, _) = open(&disk);
         append(&mut log, 10);
         log.spares().fill().unwrap();
         log.roll();
-        twin.fail(op, prefix, 0, 1);
-        log.room(Use::Put, 10).unwrap_err();
+        disk.fail(op, prefix, 0, 1);
+        log.reserve(Purpose::NewJobs, 10).unwrap_err();
         assert_eq!(log.last_group(), 1);
         append(&mut log, 10);
         for seed in 0..50 {
-            assert_eq!(open(&twin.after_cut(seed)).1.len(), 2);
+            assert_eq!(open(&disk.after_cut(seed)).1.len(), 2);
         }
     }
 }
 
 #[test]
-fn what_an_earlier_process_could_not_sync_is_written_again() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn a_group_that_an_earlier_process_could_not_sync_is_written_again() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
-    twin.fail(Op::Sync, "log-", 0, 1);
-    log.append(b"2", Use::Put).unwrap_err();
+    disk.fail(Op::Sync, "log-", 0, 1);
+    log.append(b"2", Purpose::NewJobs).unwrap_err();
     drop(log);
-    // The kernel has it in memory and believes it to be on disk.
-    let (mut log, groups) = open(&twin);
+    // The kernel has it in its page cache and considers it written.
+    let (mut log, groups) = open(&disk);
     assert_eq!(groups.len(), 2);
     append(&mut log, 10);
     for seed in 0..50 {
-        assert_eq!(open(&twin.after_cut(seed)).1.len(), 3);
+        assert_eq!(open(&disk.after_cut(seed)).1.len(), 3);
     }
 }
 
 #[test]
-fn what_a_killed_process_left_is_synced_before_it_is_believed() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn what_a_killed_process_wrote_is_synced_before_it_is_used() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     // As if it had been killed between writing and syncing.
-    twin.lie("log-");
+    disk.lie("log-");
     append(&mut log, 10);
     drop(log);
-    let killed = twin.after_kill();
+    let killed = disk.after_kill();
     assert!((0..50).any(|seed| open(&killed.after_cut(seed)).1.len() == 1));
     assert_eq!(open(&killed).1.len(), 2);
     for seed in 0..50 {
@@ -233,29 +233,29 @@ fn what_a_killed_process_left_is_synced_before_it_is_believed() {
 }
 
 #[test]
-fn a_process_killed_while_tidying_up_leaves_no_trap() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn a_process_killed_while_it_renames_segments_does_no_harm() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     log.roll();
     append(&mut log, 10);
     log.release(1);
-    // A segment was made a spare, but that is not safe.
-    twin.cut_at(twin.operations() + 1);
+    // A segment was renamed to a spare, but the name is not synced.
+    disk.cut_at(disk.operations() + 1);
     log.spares().fill().unwrap_err();
     for operations in 0..12 {
-        let twin = twin.after_kill();
-        twin.cut_at(twin.operations() + operations);
-        let _ = open_after(&twin, 1).map(|(mut log, _)| log.append(b"3", Use::Put).is_ok());
+        let disk = disk.after_kill();
+        disk.cut_at(disk.operations() + operations);
+        let _ = open_after(&disk, 1).map(|(mut log, _)| log.append(b"3", Purpose::NewJobs).is_ok());
         for seed in 0..20 {
-            let (_, groups) = open_after(&twin.after_cut(seed), 1).unwrap();
+            let (_, groups) = open_after(&disk.after_cut(seed), 1).unwrap();
             assert_eq!(groups[0].0, 2);
         }
     }
 }
 
-/// Checks as many new seeds as `count_in`, an environment variable, says, or else `count`. Where
-/// `REQUEUE_SEED` is set, that one and no other.
+/// Checks as many new seeds as the environment variable `count_in` specifies, or else `count`. If
+/// `REQUEUE_SEED` is set, checks only that one.
 fn check_seeds(count_in: &str, count: u64, check: impl Fn(u64)) {
     let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
     let first = RandomState::new().hash_one(()) >> 16;
@@ -270,7 +270,7 @@ fn check_seeds(count_in: &str, count: u64, check: impl Fn(u64)) {
     }
 }
 
-/// Names its seed in a panic, wherever that came from.
+/// Prints its seed if the test panics.
 struct Named(u64);
 
 impl Drop for Named {

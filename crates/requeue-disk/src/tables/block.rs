@@ -5,7 +5,7 @@
 //!   | suffix | value
 //! ```
 //!
-//! `shared` is how many bytes the key has in common with the one before, and 0 at the start.
+//! `shared` is the number of bytes that the key has in common with the one before; 0 at the start.
 
 use super::keys::varint;
 use crate::bytes::put_number;
@@ -15,7 +15,7 @@ use std::ops::Range;
 ///
 /// # Panics
 ///
-/// If `key` does not come after `last`: a table out of order would lose jobs.
+/// Panics if `key` is not greater than `last`: a table out of order would lose jobs.
 pub(super) fn append(
     block: &mut Vec<u8>,
     first: bool,
@@ -38,10 +38,10 @@ pub(super) fn append(
     last.extend_from_slice(&key[common..]);
 }
 
-/// An entry's value in its block; `None` for a tombstone.
+/// The range of an entry's value in its block; `None` for a tombstone.
 pub(super) type Value = Option<Range<usize>>;
 
-/// Bytes that are no entry.
+/// Bytes that are not a valid entry.
 #[derive(Debug)]
 pub(super) struct Malformed;
 

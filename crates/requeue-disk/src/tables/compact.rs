@@ -1,7 +1,7 @@
-//! Merges runs into one.
+//! Merges several runs into one.
 //!
-//! A large merge is done in steps of about one file. After each step the part that is merged
-//! counts in the new run, and the rest in the old ones:
+//! A large merge is done in steps of about one file. After each step, keys of the merged part are
+//! read from the new run, and the others from the old runs:
 //!
 //! ```text
 //!   keys       a ........ m ........ z             a ........ m ........ z
@@ -11,13 +11,13 @@
 //!                                                            ==========     [7, 7] from m
 //! ```
 //!
-//! So files of the old runs are freed while the merge goes on, which needs little space besides,
-//! and a merge that was stopped goes on where it was.
+//! So files of the old runs are removed during the merge, which needs little additional space, and
+//! a merge that was stopped continues where it was.
 
-use super::floors::Floors;
-use super::keys::{self, Order, Prefix, Spot};
+use super::keys::{self, JobLocation, Order, Prefix};
 use super::merge::Merge;
 use super::pick::{Size, pick};
+use super::range_tombstones::RangeTombstones;
 use super::run::{Run, RunCursor};
 use super::version::Version;
 use super::writer::{RunWriter, Tree};
@@ -26,14 +26,14 @@ use crate::error::DiskError;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-/// Entries between two looks at whether to stop.
+/// Entries between two checks of `stop`.
 const LOOK: u64 = 64;
 
 impl Tables {
-    /// Does a step of the merge that is needed most; false where none is. Given up when `stop`
-    /// says so, and then done again the next time.
+    /// Does one step of the merge that is needed most. Returns `false` if none is needed. If `stop`
+    /// returns `true`, the step is abandoned, and repeated next time.
     ///
-    /// After an error all is as it was.
+    /// After an error nothing has changed.
     pub(crate) fn compact(&self, stop: impl Fn() -> bool) -> Result<bool, DiskError> {
         let _one_at_a_time = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.version();
@@ -42,14 +42,14 @@ impl Tables {
         let bytes: u64 = step.inputs.iter().map(|run| run.bytes()).sum();
         let large = step.goes_on || bytes > self.maker.options.linger;
         if step.run(self, stop)? && large {
-            // What was merged goes with the manifest after the next, which may be long in coming.
+            // Merged tables are removed with the manifest after the next, which may come late.
             self.commit(Version::clone)?;
         }
         Ok(true)
     }
 
-    /// The tree and runs to merge. Ids come first: their merges are short, and every put looks
-    /// through their runs.
+    /// The tree and runs to merge. The ids tree comes first: its merges are short, and every put
+    /// searches its runs.
     fn needed(&self, version: &Version) -> Option<(Tree, Range<usize>)> {
         let needed = |tree| Some((tree, pick_tree(version, tree, &self.maker.options)?));
         needed(Tree::Ids).or_else(|| needed(Tree::Due))
@@ -61,9 +61,9 @@ fn pick_tree(version: &Version, tree: Tree, options: &super::Options) -> Option<
     if let [run] = runs
         && run.from.is_empty()
         && run.generation > 0
-        && run.clean == version.applied_floors()
+        && run.clean == version.applied_range_tombstones()
     {
-        // It was merged since the last flush: what is dead in it cannot be known here.
+        // Merged since the last flush: how much of it is deleted is not known here.
         return None;
     }
     let sizes: Vec<_> = runs.iter().map(|run| Size::from(&**run)).collect();
@@ -77,9 +77,9 @@ struct Step<'a> {
     inputs: &'a [Arc<Run>],
     /// Whether earlier steps merged a part of them.
     goes_on: bool,
-    /// Whether no run is older than these, so that tombstones hide nothing.
+    /// Whether no run is older than these, so that tombstones are not needed.
     oldest: bool,
-    /// The run to be, without tables.
+    /// The resulting run, without tables.
     made: Run,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Step<'a> {
                     .map(|run| run.generation.saturating_add(1))
                     .max()
                     .unwrap_or(1),
-                clean: version.applied_floors(),
+                clean: version.applied_range_tombstones(),
                 from: Vec::new(),
                 tables: Vec::new(),
             },
@@ -119,11 +119,11 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Answers whether it was done, and not stopped.
+    /// Returns `false` if it was stopped.
     fn run(self, tables: &Tables, stop: impl Fn() -> bool) -> Result<bool, DiskError> {
         let sources = self.inputs.iter().rev().map(|run| RunCursor::new(run.clone(), &[]));
         let mut merge = Merge::new(sources.collect(), Vec::new());
-        let mut fronts = Fronts::new(&self.version.floors);
+        let mut fronts = Fronts::new(&self.version.range_tombstones);
         let mut writer = RunWriter::new(&tables.maker, self.tree, tables.maker.options.file);
         let mut rest = None;
         let mut count = 0_u64;
@@ -163,7 +163,7 @@ impl<'a> Step<'a> {
             let mut version = version.clone();
             install(version.runs_mut(self.tree), &self.made, new, self.goes_on, rest);
             version.trim();
-            version.drop_floors();
+            version.drop_range_tombstones();
             version
         })?;
         writer.keep();
@@ -172,15 +172,15 @@ impl<'a> Step<'a> {
 
     fn is_consumed(&self, source: &RunCursor, value: &[u8]) -> Result<bool, DiskError> {
         let kind = source.key().first_chunk().map(|kind| u32::from_be_bytes(*kind));
-        let (Some(kind), Some(spot)) = (kind, Spot::decode(value)) else {
-            return Err(source.damage("this is no place"));
+        let (Some(kind), Some(location)) = (kind, JobLocation::decode(value)) else {
+            return Err(source.damage("the entry has an invalid key"));
         };
-        Ok(self.version.consumed(kind, &spot))
+        Ok(self.version.is_deleted(kind, &location))
     }
 }
 
-/// Puts `new` tables into the place of those that they were merged from, as the run `made`;
-/// `rest` is the key from which on the old ones still count.
+/// Replaces tables by the `new` tables that they were merged into, as the run `made`. From the key
+/// `rest` on, the old runs are still used.
 fn install(
     runs: &mut Vec<Arc<Run>>,
     made: &Run,
@@ -188,7 +188,7 @@ fn install(
     goes_on: bool,
     rest: Option<Vec<u8>>,
 ) {
-    // Tables may have been dropped from these runs while they were merged, and whole runs too.
+    // Tables, or whole runs, may have been removed during the merge.
     let start = runs.partition_point(|run| run.hi < made.lo);
     let count = runs[start..].iter().take_while(|run| run.lo <= made.hi).count();
     let old: Vec<_> = runs.drain(start..start + count).collect();
@@ -205,19 +205,19 @@ fn install(
     runs.splice(start..start, put.into_iter().map(Arc::new));
 }
 
-/// Knows where the consumed front of each list ends, for the runs of one merge.
+/// The key below which each list is deleted by range tombstones, for the runs of one merge.
 struct Fronts<'a> {
-    floors: &'a Floors,
-    /// The last answer: of which run and prefix, and what it was.
+    range_tombstones: &'a RangeTombstones,
+    /// The last result, for which run and prefix.
     last: Vec<(u64, Prefix, Order)>,
 }
 
 impl<'a> Fronts<'a> {
-    fn new(floors: &'a Floors) -> Self {
-        Fronts { floors, last: Vec::new() }
+    fn new(range_tombstones: &'a RangeTombstones) -> Self {
+        Fronts { range_tombstones, last: Vec::new() }
     }
 
-    /// The key to go on from, if the source stands at an entry that was consumed.
+    /// The key to continue from, if the current entry of the source is deleted.
     fn covering(&mut self, source: &RunCursor) -> Option<[u8; keys::DUE_KEY]> {
         let (prefix, order) = keys::split(source.key())?;
         let hi = source.run().hi;
@@ -225,12 +225,12 @@ impl<'a> Fronts<'a> {
             Some((_, last, front)) => {
                 if *last != prefix {
                     *last = prefix;
-                    *front = self.floors.at(&prefix, hi).copied().unwrap_or_default();
+                    *front = self.range_tombstones.at(&prefix, hi).copied().unwrap_or_default();
                 }
                 *front
             }
             None => {
-                let front = self.floors.at(&prefix, hi).copied().unwrap_or_default();
+                let front = self.range_tombstones.at(&prefix, hi).copied().unwrap_or_default();
                 self.last.push((hi, prefix, front));
                 front
             }

@@ -1,15 +1,15 @@
-//! A bloom filter that answers with one line of the cache.
+//! A Bloom filter that reads one cache line per lookup.
 //!
-//! A key's hash chooses a line of 8 words and one bit in each of them. With 14 bits a key, about
-//! two in a thousand keys that are not there seem to be.
+//! The hash of a key selects a line of 8 words, and one bit in each word. With 14 bits per key, the
+//! false positive rate is about 0.2 %.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bits that a filter has for each of its keys. With 10, one in a hundred absent keys seems to be
-/// there, and reading a block for nothing costs as much as a hundred filters do.
+/// Bits per key. With 10, the false positive rate is 1 %, and reading a block in vain costs as much
+/// as a hundred lookups in filters.
 const BITS_PER_KEY: usize = 14;
 
-/// Odd numbers that draw 8 independent bits out of one hash.
+/// Odd numbers that derive 8 independent bits from one hash.
 const SALTS: [u32; 8] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -25,7 +25,7 @@ pub(super) struct Filter {
     lines: Vec<Line>,
 }
 
-/// Aligned as the cache is, so that a look costs one miss and not two.
+/// Aligned to cache lines, so that a lookup costs one cache miss and not two.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[repr(align(64))]
 struct Line([u64; 8]);
@@ -35,7 +35,7 @@ pub(super) fn hash(key: &[u8]) -> u64 {
 }
 
 impl Filter {
-    /// A filter that has keys of these hashes.
+    /// A filter of keys with these hashes.
     pub(super) fn new(hashes: &[u64]) -> Filter {
         let lines = (hashes.len() * BITS_PER_KEY).div_ceil(512).max(1);
         let mut filter = Filter { lines: vec![Line([0; 8]); lines] };
@@ -48,7 +48,7 @@ impl Filter {
         filter
     }
 
-    /// False only where no key has this hash.
+    /// Returns `false` only if no key has this hash.
     #[inline]
     pub(super) fn has(&self, hash: u64) -> bool {
         let line = &self.lines[self.line(hash)];
@@ -65,7 +65,7 @@ impl Filter {
         words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     }
 
-    /// `None` where the bytes are no filter.
+    /// Returns `None` if the bytes are not a filter.
     pub(super) fn decode(bytes: &[u8]) -> Option<Filter> {
         let (lines, rest) = bytes.as_chunks::<64>();
         let word = |bytes: &[u8; 64], i: usize| {
@@ -76,13 +76,14 @@ impl Filter {
         (rest.is_empty() && !lines.is_empty()).then_some(Filter { lines })
     }
 
-    /// Bytes of it in memory.
+    /// Its size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.lines.len() * 64
     }
 }
 
-/// One bit for each word of a line, by the hash's lower half: the upper chose the line.
+/// One bit for each word of a line, selected by the lower half of the hash; the upper half selects
+/// the line.
 #[inline]
 fn bits(hash: u64) -> [u64; 8] {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 26))

@@ -1,15 +1,15 @@
-//! Writes what left the memory as one run of each tree.
+//! Writes a frozen layer as one run of each tree.
 
 use super::Tables;
-use super::floors::Floor;
-use super::keys::{self, IdKey, Place, Spot};
+use super::keys::{self, IdKey, JobLocation, ListPosition};
+use super::range_tombstones::RangeTombstone;
 use super::run::Run;
 use super::version::Version;
 use super::writer::{RunWriter, Tree};
 use crate::error::DiskError;
 use std::sync::Arc;
 
-/// A flush in the making. Dropped before it is committed it leaves nothing behind.
+/// A flush that is being written. If it is dropped before it is committed, its files are removed.
 pub(crate) struct Flush<'a> {
     tables: &'a Tables,
     number: u64,
@@ -18,24 +18,24 @@ pub(crate) struct Flush<'a> {
     value: Vec<u8>,
 }
 
-/// What comes with the entries of a flush.
+/// What a flush commits besides its entries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Batch {
-    /// Of these kinds and lists, what earlier flushes wrote below (at, seq) is dead. Where those
-    /// jobs' ids lead there too, they need no tombstones either.
-    pub(crate) floors: Vec<(u32, u8, (u64, u64))>,
-    /// The last group of the log that is in the tables then.
+    /// Kind, list and (at, seq): entries below it that earlier flushes wrote are deleted. If the
+    /// ids of these jobs refer to such entries, they need no tombstones either.
+    pub(crate) range_tombstones: Vec<(u32, u8, (u64, u64))>,
+    /// The last group of the log that the tables contain after this flush.
     pub(crate) flushed_through: u64,
-    /// How many jobs the tables hold then that are not dead.
+    /// How many jobs the tables contain after this flush, without deleted ones.
     pub(crate) live: u64,
-    /// What the store keeps beside the tables.
+    /// Kinds, settings and counters, as bytes for the manifest.
     pub(crate) blob: Vec<u8>,
 }
 
 impl Tables {
-    /// Begins a flush. One at a time.
+    /// Begins a flush. There may be one at a time.
     pub(crate) fn flush(&self) -> Flush<'_> {
-        // Whoever looks for an id asks every run: one of one file is asked by its filter alone.
+        // A search for an id checks every run; for a run of one file, the filter alone is enough.
         let file = |tree| match tree {
             Tree::Due => self.maker.options.flush_file,
             Tree::Ids => self.maker.options.file,
@@ -52,61 +52,64 @@ impl Tables {
 }
 
 impl Flush<'_> {
-    /// The flush's number, which is also that of the [`Spot`]s it writes.
+    /// The flush's number, which is also that of the [`JobLocation`]s it writes.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Adds a job, or that there is none any more, at a place. Kinds, and in them places, come
-    /// in ascending order. Of every job, [`id`](Flush::id) must be told too, even where its place
-    /// is as it was: an id leads to what one flush wrote.
+    /// Adds a job, or a tombstone, at a position. Kinds, and positions within a kind, must be in
+    /// ascending order. For every job, [`id`](Flush::id) must be called too, even if its position
+    /// is unchanged, because the entry of an id refers to one flush.
     ///
     /// # Panics
     ///
-    /// If they do not.
+    /// Panics if the order is violated.
     pub(crate) fn due(
         &mut self,
         kind: u32,
-        place: Place,
+        position: ListPosition,
         job: Option<&[u8]>,
     ) -> Result<(), DiskError> {
-        let key = keys::due_key(keys::prefix(kind, place.list), keys::order(place.at, place.seq));
+        let key = keys::due_key(
+            keys::prefix(kind, position.list),
+            keys::order(position.at, position.seq),
+        );
         self.due.push(&key, job)
     }
 
-    /// Adds where the job of an id is now, which this flush must write too, or that there is
-    /// none. Kinds, and in them ids, come in ascending order of their bytes.
+    /// Adds the position of a job, which this flush must contain too, or a tombstone for its id.
+    /// Kinds, and ids within a kind, must be in ascending order of their bytes.
     ///
     /// # Panics
     ///
-    /// If they do not, or if the id is longer than ids may be.
+    /// Panics if the order is violated, or if the id is too long.
     pub(crate) fn id(
         &mut self,
         kind: u32,
         id: &str,
-        place: Option<Place>,
+        position: Option<ListPosition>,
     ) -> Result<(), DiskError> {
         let key = IdKey::new(kind, id).expect("ids are checked when they are made");
-        let value = place.map(|Place { list, at, seq }| {
+        let value = position.map(|ListPosition { list, at, seq }| {
             self.value.clear();
-            Spot { list, at, seq, flush: self.number }.encode(&mut self.value);
+            JobLocation { list, at, seq, flush: self.number }.encode(&mut self.value);
             &*self.value
         });
         self.ids.push(key.bytes(), value)
     }
 
-    /// Makes the flush part of the current version, and safe.
+    /// Syncs the flush, and makes it part of the current version.
     ///
     /// # Panics
     ///
-    /// If another flush was committed since this one began.
+    /// Panics if another flush was committed since this one began.
     pub(crate) fn commit(mut self, batch: Batch) -> Result<(), DiskError> {
         let (due, ids) = (self.due.finish()?, self.ids.finish()?);
         self.tables.commit(|version| {
-            assert_eq!(self.number, version.next_flush, "one flush at a time");
+            assert_eq!(self.number, version.next_flush, "there is one flush at a time");
             let mut version = Version { next_flush: self.number + 1, ..version.clone() };
-            for &(kind, list, (at, seq)) in &batch.floors {
-                version.floors.add(Floor {
+            for &(kind, list, (at, seq)) in &batch.range_tombstones {
+                version.range_tombstones.add(RangeTombstone {
                     prefix: keys::prefix(kind, list),
                     below: keys::order(at, seq),
                     upto: self.number - 1,

@@ -1,4 +1,4 @@
-//! Where the blocks of a table are, and what the last key of each is.
+//! The index of a table: the position and the last key of each block.
 //!
 //! ```text
 //!   for each block: key length varint | last key | block length varint
@@ -8,26 +8,26 @@ use super::keys::varint;
 use crate::bytes::put_number;
 use std::ops::Range;
 
-/// Kept in memory for every open table, and so without an allocation for each key.
+/// Kept in memory for every open table, therefore without an allocation per key.
 #[derive(Default)]
 pub(super) struct Index {
-    /// The last keys of all blocks, one behind the other.
+    /// The last keys of all blocks, concatenated.
     keys: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<u32>,
-    /// Where each block ends, its checksum included; the first begins at 0.
+    /// Where each block ends, including its checksum; the first begins at 0.
     offsets: Vec<u64>,
 }
 
 impl Index {
-    /// Adds a block of `length` bytes behind the others.
+    /// Adds a block of `length` bytes after the others.
     pub(super) fn push(&mut self, last_key: &[u8], length: u64) {
         self.keys.extend_from_slice(last_key);
         self.ends.push(self.keys.len() as u32);
         self.offsets.push(self.end() + length);
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -39,7 +39,7 @@ impl Index {
         &self.keys[start..self.ends[block] as usize]
     }
 
-    /// Where in the file a block is, with its checksum.
+    /// The range of a block in the file, including its checksum.
     pub(super) fn range(&self, block: usize) -> Range<u64> {
         let start = if block == 0 { 0 } else { self.offsets[block - 1] };
         start..self.offsets[block]
@@ -50,7 +50,8 @@ impl Index {
         self.offsets.last().copied().unwrap_or(0)
     }
 
-    /// The only block that can hold `key`, or the first that holds a greater one; `len` for none.
+    /// The only block that can contain `key`, or the first that contains a greater key; `len` if
+    /// there is none.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -69,7 +70,7 @@ impl Index {
         }
     }
 
-    /// `None` where the bytes are no index of blocks in the order of their keys.
+    /// Returns `None` if the bytes are not an index with keys in ascending order.
     pub(super) fn decode(bytes: &[u8]) -> Option<Index> {
         let (mut index, mut at) = (Index::default(), 0);
         while at < bytes.len() {
@@ -86,12 +87,12 @@ impl Index {
         Some(index)
     }
 
-    /// Bytes of it in memory.
+    /// Its size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.keys.capacity() + self.ends.capacity() * 4 + self.offsets.capacity() * 8
     }
 
-    /// Gives back what was allocated beyond need.
+    /// Frees unused capacity.
     pub(super) fn shrink(&mut self) {
         self.keys.shrink_to_fit();
         self.ends.shrink_to_fit();

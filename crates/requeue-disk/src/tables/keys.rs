@@ -1,4 +1,4 @@
-//! How keys and places are written, so that their bytes sort as jobs do.
+//! Encodes keys so that their bytes sort in the order of the jobs.
 //!
 //! ```text
 //!   due:  kind u32 | list u8 | at u64 | seq u64     big-endian, 21 bytes
@@ -11,38 +11,38 @@ use requeue_jobs::limits::MAX_ID_LEN;
 /// Bytes of a key of the due tree.
 pub(crate) const DUE_KEY: usize = 21;
 
-/// The part of a due key that says of which kind and list it is.
+/// The first part of a key of the due tree: kind and list.
 pub(super) type Prefix = [u8; 5];
 
-/// The part of a due key that orders the jobs of one prefix.
+/// The second part of a key of the due tree: the order within a prefix.
 pub(super) type Order = [u8; 16];
 
-/// Where a job stands: in which list, when its turn comes, and who is before it then.
+/// The position of a job: its list, its time, and the order among jobs with the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct ListPosition {
     pub(crate) list: u8,
     pub(crate) at: u64,
     pub(crate) seq: u64,
 }
 
-impl Place {
-    pub(super) fn of_flush(self, flush: u64) -> Spot {
-        Spot { list: self.list, at: self.at, seq: self.seq, flush }
+impl ListPosition {
+    pub(super) fn in_flush(self, flush: u64) -> JobLocation {
+        JobLocation { list: self.list, at: self.at, seq: self.seq, flush }
     }
 }
 
-/// A place, and the flush that wrote the job there.
+/// The position of a job, and the flush that wrote it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Spot {
+pub(crate) struct JobLocation {
     pub(crate) list: u8,
     pub(crate) at: u64,
     pub(crate) seq: u64,
     pub(crate) flush: u64,
 }
 
-impl Spot {
-    pub(crate) fn place(&self) -> Place {
-        Place { list: self.list, at: self.at, seq: self.seq }
+impl JobLocation {
+    pub(crate) fn position(&self) -> ListPosition {
+        ListPosition { list: self.list, at: self.at, seq: self.seq }
     }
 
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
@@ -52,12 +52,12 @@ impl Spot {
         }
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Spot> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<JobLocation> {
         let (&list, _) = bytes.split_first()?;
         let mut at = 1;
         let mut next = || varint(bytes, &mut at);
-        let spot = Spot { list, at: next()?, seq: next()?, flush: next()? };
-        (at == bytes.len()).then_some(spot)
+        let location = JobLocation { list, at: next()?, seq: next()?, flush: next()? };
+        (at == bytes.len()).then_some(location)
     }
 }
 
@@ -78,12 +78,12 @@ pub(super) fn due_key(prefix: Prefix, order: Order) -> [u8; DUE_KEY] {
     key
 }
 
-/// The prefix and order of a due key; `None` where it is none.
+/// The prefix and order of a key of the due tree; `None` if the key is invalid.
 pub(super) fn split(key: &[u8]) -> Option<(Prefix, Order)> {
     Some((*key.first_chunk()?, key.get(5..)?.try_into().ok()?))
 }
 
-/// When and in what order the job of this order comes.
+/// The time and seq of an order.
 pub(super) fn at_and_seq(order: Order) -> (u64, u64) {
     let number = u128::from_be_bytes(order);
     ((number >> 64) as u64, number as u64)
@@ -96,7 +96,7 @@ pub(super) struct IdKey {
 }
 
 impl IdKey {
-    /// `None` where the id is longer than any id may be, and so in no table.
+    /// Returns `None` if the id is too long, and therefore in no table.
     pub(super) fn new(kind: u32, id: &str) -> Option<IdKey> {
         let mut key = IdKey { bytes: [0; 4 + MAX_ID_LEN], len: 4 + id.len() };
         key.bytes[..4].copy_from_slice(&kind.to_be_bytes());
@@ -109,7 +109,7 @@ impl IdKey {
     }
 }
 
-/// Reads what [`put_number`] wrote at `at`, and moves `at` behind it.
+/// Reads the varint at `at`, and moves `at` behind it.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let first = *bytes.get(*at)?;
@@ -164,12 +164,12 @@ mod tests {
 
     #[test]
     fn a_spot_comes_back_as_it_was() {
-        let spot = Spot { list: 2, at: 1_700_000_000_000, seq: u64::MAX, flush: 3 };
+        let location = JobLocation { list: 2, at: 1_700_000_000_000, seq: u64::MAX, flush: 3 };
         let mut bytes = Vec::new();
-        spot.encode(&mut bytes);
-        assert_eq!(Spot::decode(&bytes), Some(spot));
-        assert_eq!(Spot::decode(&bytes[..bytes.len() - 1]), None);
+        location.encode(&mut bytes);
+        assert_eq!(JobLocation::decode(&bytes), Some(location));
+        assert_eq!(JobLocation::decode(&bytes[..bytes.len() - 1]), None);
         bytes.push(0);
-        assert_eq!(Spot::decode(&bytes), None);
+        assert_eq!(JobLocation::decode(&bytes), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Which manifests can be opened, and which files can go.
+//! Tracks which manifests can be opened, and which files can be removed.
 
 use super::table;
 use super::version::Version;
@@ -11,7 +11,7 @@ use std::collections::{HashSet, VecDeque};
 const KEPT: usize = 2;
 
 pub(super) struct Ledger {
-    /// The number of the next manifest. None is used twice, not even of one that failed.
+    /// The number of the next manifest. No number is used twice, not even after a failure.
     next: u64,
     /// The newest last.
     kept: VecDeque<Kept>,
@@ -26,7 +26,7 @@ struct Kept {
 }
 
 impl Ledger {
-    /// `kept` come with the newest last.
+    /// `kept` has the newest manifest last.
     pub(super) fn new<'a>(
         next: u64,
         kept: impl IntoIterator<Item = &'a Manifest>,
@@ -40,15 +40,15 @@ impl Ledger {
         Ledger { next, kept: kept.collect(), garbage }
     }
 
-    /// Where only one manifest is kept, the log is all there is besides it.
+    /// If only one manifest is kept, no group of the log is released.
     pub(super) fn released_through(&self) -> u64 {
         let oldest = self.kept.front().filter(|_| self.kept.len() == KEPT);
         oldest.map_or(0, |kept| kept.flushed_through)
     }
 
-    /// Writes a manifest and makes it safe, and its name, and those of its tables, which must be
-    /// synced. Should a crash leave the name of the manifest and not of a table, it is passed over
-    /// like one whose table is torn.
+    /// Writes and syncs a manifest, its name, and the names of its tables, whose contents must be
+    /// synced. If a crash leaves the manifest but not a table, the manifest is skipped, in the same
+    /// way as one whose table is incomplete.
     pub(super) fn write(
         &mut self,
         disk: &dyn Disk,
@@ -77,7 +77,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes what nothing needs. What cannot be removed is tried again the next time.
+    /// Removes files that nothing needs. If removing a file fails, it is tried again next time.
     pub(super) fn sweep(&mut self, disk: &dyn Disk) {
         self.garbage.retain(|name| match disk.remove(name) {
             Ok(()) => false,

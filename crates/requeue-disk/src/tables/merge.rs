@@ -1,4 +1,4 @@
-//! Walks through several runs as if they were one: of each key, the newest entry.
+//! Iterates over several runs as if they were one: for each key, the newest entry.
 
 use super::run::RunCursor;
 use crate::error::DiskError;
@@ -6,19 +6,20 @@ use crate::error::DiskError;
 pub(super) struct Merge {
     /// The newest first.
     sources: Vec<RunCursor>,
-    /// Sources that are not at their end, as a binary heap: the least key on top, and of equal
-    /// keys the newest source.
+    /// Sources that are not at their end, as a binary heap: the smallest key on top, and among
+    /// equal keys the newest source.
     heap: Vec<usize>,
-    /// The key of the entry given out last.
+    /// The key of the last entry that was returned.
     last: Option<Vec<u8>>,
-    /// Whether the source on top stands at that entry still.
+    /// Whether the source on top is still at that entry.
     given: bool,
-    /// Keys from here on are not looked at; empty for none.
+    /// The iteration ends before this key; empty for no end.
     end: Vec<u8>,
 }
 
 impl Merge {
-    /// `sources` are the newest first; ends before the key `end` unless that is empty.
+    /// `sources` has the newest first. The iteration ends before the key `end`, unless that is
+    /// empty.
     pub(super) fn new(sources: Vec<RunCursor>, end: Vec<u8>) -> Merge {
         let heap = (0..sources.len()).filter(|&i| !sources[i].is_at_end()).collect();
         let mut merge = Merge { sources, heap, last: None, given: false, end };
@@ -28,7 +29,7 @@ impl Merge {
         merge
     }
 
-    /// Goes to the next key; false at the end.
+    /// Moves to the next key. Returns `false` at the end.
     pub(super) fn next(&mut self) -> Result<bool, DiskError> {
         loop {
             let Some(&top) = self.heap.first() else { return Ok(false) };
@@ -52,14 +53,14 @@ impl Merge {
         }
     }
 
-    /// The source whose entry it is at.
+    /// The source of the current entry.
     #[inline]
     pub(super) fn source(&self) -> &RunCursor {
         debug_assert!(self.given);
         &self.sources[self.heap[0]]
     }
 
-    /// Lets the source whose entry it is at go on from `key`.
+    /// Moves the source of the current entry to `key`.
     pub(super) fn skip(&mut self, key: &[u8]) {
         debug_assert!(self.given);
         self.given = false;

@@ -1,4 +1,4 @@
-//! Finds the newest manifest that can be opened.
+//! Opens the tables: finds the newest manifest that can be opened.
 
 use super::ledger::Ledger;
 use super::run::Run;
@@ -13,13 +13,13 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// What was found when the tables were opened.
+/// The result of opening the tables.
 pub(crate) struct Opened {
-    /// The last group of the log that is in the tables.
+    /// The last group of the log that the tables contain.
     pub(crate) flushed_through: u64,
-    /// What the store kept beside the tables; empty in a new directory.
+    /// Kinds, settings and counters as bytes; empty in a new directory.
     pub(crate) blob: Arc<[u8]>,
-    /// Why newer manifests were passed over. The log has what they had.
+    /// Why newer manifests were skipped. The log contains what they contained.
     pub(crate) notes: Vec<Corrupt>,
 }
 
@@ -50,17 +50,18 @@ impl Names {
         })
     }
 
-    /// Whether nothing was ever stored: at most the first manifest was begun.
+    /// Whether nothing was ever stored: there is at most an incomplete first manifest.
     fn is_new(&self) -> bool {
         self.manifests.iter().all(|&number| number == 1) && self.tables.is_empty() && !self.log
     }
 }
 
 impl Tables {
-    /// Opens what is in a directory, or begins anew in an empty one. Removes nothing.
+    /// Opens the tables of a directory, or creates the first manifest in an empty one. Removes
+    /// nothing.
     ///
-    /// A manifest that is damaged, or a table of it, is passed over for the one before; where
-    /// none is left, what is wrong with the newest is the error.
+    /// If a manifest or one of its tables is damaged, the manifest before is used. If none is left,
+    /// fails with the damage of the newest.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -96,12 +97,12 @@ impl Tables {
                 None => Err(Corrupt {
                     file: manifest::name(1),
                     offset: 0,
-                    what: "it is missing, and so is every other manifest".into(),
+                    what: "the file is missing, and so is every other manifest".into(),
                 }
                 .into()),
             };
         };
-        // A process that was killed may have left it in the page cache only.
+        // If the process that wrote it was killed, it may be in the page cache only.
         sync(&*disk, &manifest::name(manifests[at].number))?;
         let kept = &manifests[at..manifests.len().min(at + 2)];
         notes.retain(|(number, _)| *number > kept[0].number);
@@ -115,7 +116,7 @@ impl Tables {
         Ok((Tables::new(disk, options, next_file, version, ledger), opened))
     }
 
-    /// Begins with the first manifest, in place of one that was never ended.
+    /// Writes the first manifest, in place of one that is incomplete.
     fn create(disk: Arc<dyn Disk>, options: Options) -> Result<(Tables, Opened), DiskError> {
         let ledger = Ledger::new(1, [], Vec::new());
         let tables = Tables::new(disk, options, 1, Version::empty(), ledger);
@@ -151,7 +152,8 @@ fn garbage(names: &Names, kept: &[Manifest]) -> Vec<String> {
     tables.chain(manifests.map(|&number| manifest::name(number))).collect()
 }
 
-/// Opens all tables. Those that `before` does not have are read whole: a crash may have torn them.
+/// Opens all tables. Those that are not in `before` are read completely, because a crash may have
+/// damaged them.
 fn open_version(
     disk: &dyn Disk,
     manifest: &Manifest,
@@ -171,7 +173,7 @@ fn open_version(
     version_of(manifest, open)
 }
 
-/// What a manifest says, with its tables as `open` opens them.
+/// The version that a manifest describes, with its tables as `open` opens them.
 pub(super) fn version_of<E>(
     manifest: &Manifest,
     open: impl Fn(&TableRef) -> Result<Arc<Table>, E>,
@@ -183,7 +185,7 @@ pub(super) fn version_of<E>(
     Ok(Version {
         due: manifest.due.iter().map(open_run).collect::<Result<_, E>>()?,
         ids: manifest.ids.iter().map(open_run).collect::<Result<_, E>>()?,
-        floors: manifest.floors.clone(),
+        range_tombstones: manifest.range_tombstones.clone(),
         flushed_through: manifest.flushed_through,
         live: manifest.live,
         blob: manifest.blob.clone(),
@@ -196,11 +198,15 @@ fn sync(disk: &dyn Disk, name: &str) -> Result<(), DiskError> {
     disk.sync_names().map_err(DiskError::io("sync", "the directory"))
 }
 
-/// Opens a table, which must be the one that a manifest had.
+/// Opens a table, which must be the one that the manifest lists.
 pub(super) fn open_table(disk: &dyn Disk, reference: &TableRef) -> Result<Table, DiskError> {
     let table = Table::open(disk, reference.number)?;
     if (table.bytes, table.crc) != (reference.bytes, reference.crc) {
-        return Err(table::damage(reference.number, 0, "it is not the table of the manifest"));
+        return Err(table::damage(
+            reference.number,
+            0,
+            "size or checksum differ from those in the manifest",
+        ));
     }
     Ok(table)
 }

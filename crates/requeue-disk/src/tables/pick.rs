@@ -1,29 +1,29 @@
 //! Decides which runs to merge. Reads and writes nothing.
 //!
-//! Up to a limit of runs nothing is merged. One more, and the newest runs of the lowest
-//! generation of which there are at least two become one of the next generation:
+//! Up to a limit of runs nothing is merged. If there is one more, the newest runs of the lowest
+//! generation that has at least two runs become one run of the next generation:
 //!
 //! ```text
 //!   limit 3:   0 0 0 0  ->  1      0 0 0 and one of 1  ->  1 1      then 0 0  ->  1 1 1
 //!              1 1 1 0  ->  2      …
 //! ```
 //!
-//! With a limit of r, entries are merged k times only once there were more than (r + k choose k)
-//! flushes: the least that any way of merging neighbours needs.
+//! With a limit of r, entries are merged k times only after more than (r + k choose k) flushes. No
+//! strategy that merges neighbours needs fewer merges.
 
 use super::Options;
 use super::run::Run;
 use super::writer::Tree;
 use std::ops::Range;
 
-/// What is known of a run when it is decided what to merge.
+/// A run, as far as the decision needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     pub(super) generation: u8,
-    /// Without tombstones, which take little space.
+    /// The number of entries without tombstones, which take little space.
     pub(super) entries: u64,
     pub(super) bytes: u64,
-    /// It is being merged: a part of it is in another run already.
+    /// Whether the run is being merged: a part of it is in another run already.
     pub(super) merging: bool,
 }
 
@@ -38,14 +38,14 @@ impl From<&Run> for Size {
     }
 }
 
-/// The runs to merge, the oldest being 0; `live` is how many entries are not dead.
+/// The runs to merge; the oldest is 0. `live` is the number of entries that are not deleted.
 pub(super) fn pick(
     runs: &[Size],
     live: u64,
     tree: Tree,
     options: &Options,
 ) -> Option<Range<usize>> {
-    // What was begun is ended first: until then both the old and the new take space.
+    // A merge that was begun is finished first: until then, old and new runs take space.
     if let Some(first) = runs.iter().position(|run| run.merging) {
         let count = runs[first..].iter().take_while(|run| run.merging).count();
         return Some(first..first + count);
@@ -62,8 +62,8 @@ pub(super) fn pick(
     Some(runs.len() - count..runs.len())
 }
 
-/// Whether so much is dead, 3 in 10 bytes and `besides`, that merging all pays. Below that, the
-/// tables and their tombstones take less than 1.5 times the space of what is alive, and a little.
+/// Whether merging all runs pays, because more than 3 in 10 bytes and `besides` are deleted. Below
+/// that, tables and tombstones take less than about 1.5 times the space of the valid entries.
 fn much_is_dead(runs: &[Size], live: u64, besides: u64) -> bool {
     let entries: u64 = runs.iter().map(|run| run.entries).sum();
     let bytes: u64 = runs.iter().map(|run| run.bytes).sum();

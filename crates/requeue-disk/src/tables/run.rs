@@ -1,4 +1,4 @@
-//! A run: what a number of flushes in a row wrote to one tree.
+//! A run: what an interval of flushes wrote to one tree.
 
 use super::block::Value;
 use super::table::{Table, damage};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 #[derive(Clone)]
 pub(crate) struct Run {
-    /// The first flush that it holds.
+    /// The first flush in the run.
     pub(crate) lo: u64,
-    /// The last flush that it holds.
+    /// The last flush in the run.
     pub(crate) hi: u64,
-    /// How often its entries were merged, at most.
+    /// How often its entries were merged at most.
     pub(crate) generation: u8,
-    /// Floors up to this flush were applied to the places that its ids name.
+    /// Range tombstones up to this flush have been applied to the locations in its ids.
     pub(crate) clean: u64,
-    /// Entries below this key were merged into another run already, and do not count here. Empty
-    /// unless the run is being merged.
+    /// Entries below this key have been merged into another run, and are ignored here. Empty unless
+    /// the run is being merged.
     pub(crate) from: Vec<u8>,
     /// Sorted by their keys, which do not overlap.
     pub(crate) tables: Vec<Arc<Table>>,
@@ -35,7 +35,7 @@ impl Run {
         self.tables.iter().map(|table| table.tombstones).sum()
     }
 
-    /// The only table that can hold this key.
+    /// The only table that can contain this key.
     #[inline]
     pub(super) fn table(&self, key: &[u8]) -> Option<&Arc<Table>> {
         if !self.from.is_empty() && *key < *self.from {
@@ -47,9 +47,9 @@ impl Run {
 }
 
 impl Run {
-    /// The table that may hold a key of this hash, of which few do not.
+    /// The table that probably contains this key, according to its filter.
     ///
-    /// Most looks are for what is not there: the filter is asked first where there is one table.
+    /// Most searches are for absent keys. If there is only one table, its filter is checked first.
     #[inline]
     pub(super) fn likely(&self, key: &[u8], hash: u64) -> Option<&Arc<Table>> {
         let has = |table: &&Arc<Table>| table.filter.as_ref().is_none_or(|filter| filter.has(hash));
@@ -61,7 +61,7 @@ impl Run {
     }
 }
 
-/// Walks through one run. Reads a block only when an entry of it is asked for.
+/// Iterates over one run. Reads a block only when an entry of it is needed.
 pub(super) struct RunCursor {
     run: Arc<Run>,
     table: usize,
@@ -76,15 +76,15 @@ pub(super) struct RunCursor {
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// No entry is read yet. The next one's key is `key`, or greater.
+    /// No entry is read yet. The key of the next one is at least `key`.
     Before,
-    /// `key` and `value` are the entry's.
+    /// `key` and `value` are those of the current entry.
     At,
     End,
 }
 
 impl RunCursor {
-    /// Begins with the first entry whose key is not below `from`. Reads nothing.
+    /// Begins at the first entry whose key is at least `from`. Reads nothing.
     pub(super) fn new(run: Arc<Run>, from: &[u8]) -> RunCursor {
         let mut cursor = RunCursor {
             run,
@@ -100,7 +100,7 @@ impl RunCursor {
         cursor
     }
 
-    /// Goes to the first entry whose key is not below `from`. Reads nothing.
+    /// Moves to the first entry whose key is at least `from`. Reads nothing.
     pub(super) fn seek(&mut self, from: &[u8]) {
         let from = from.max(&self.run.from);
         self.table = self.run.tables.partition_point(|table| *table.largest < *from);
@@ -114,13 +114,13 @@ impl RunCursor {
         }
     }
 
-    /// The entry's key; before that is [read](RunCursor::load), one that is not greater.
+    /// The key of the entry; before the entry is [read](RunCursor::load), a lower bound of it.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The entry's value; `None` for a tombstone.
+    /// The value of the entry; `None` for a tombstone.
     #[inline]
     pub(super) fn value(&self) -> Option<&[u8]> {
         debug_assert!(self.state == State::At);
@@ -139,7 +139,7 @@ impl RunCursor {
         self.state == State::End
     }
 
-    /// Reads the entry that it stands before.
+    /// Reads the current entry.
     pub(super) fn load(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::Before);
         let from = std::mem::take(&mut self.key);
@@ -156,7 +156,7 @@ impl RunCursor {
         }
     }
 
-    /// Goes to the next entry. Reads nothing where that is in another table.
+    /// Moves to the next entry. Reads nothing if that is in another table.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::At);
@@ -180,7 +180,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// An error that names where the entry is.
+    /// An error that names the file and the offset of the entry.
     pub(super) fn damage(&self, what: &str) -> DiskError {
         let table = &self.run.tables[self.table];
         damage(table.number, table.index.range(self.block).start, what)

@@ -1,7 +1,7 @@
 //! A table: one file of sorted entries that never changes.
 //!
 //! ```text
-//!   block | crc    …as many as there are, in the order of their keys
+//!   block | crc    any number of blocks, in the order of their keys
 //!   index | crc
 //!   filter | crc   only in the ids tree
 //!   footer:  file number, entries, tombstones, length of index, length of filter   u64 LE
@@ -10,8 +10,8 @@
 //!   tail:    crc of footer and tail | length of footer | format   u32 LE,  magic 8 bytes
 //! ```
 //!
-//! Each crc is seeded with the file's number and the place of what it covers, so that bytes that
-//! were moved, within a file or into another, are as wrong as bytes that were changed.
+//! Each crc also covers the file's number and the offset of the covered bytes. So bytes that were
+//! moved, within a file or to another, are detected like bytes that were changed.
 
 use super::block::{self, Value};
 use super::filter::Filter;
@@ -24,12 +24,12 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
-/// The newest format of tables that is known here.
+/// The newest format of tables that this version can read.
 pub(crate) const FORMAT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"rqtable\n";
 
-/// Bytes of crc, length, format and magic: where they are is the same in every format.
+/// Bytes of the tail (crc, length, format and magic), which has the same layout in every format.
 const TAIL: usize = 20;
 
 /// Bytes of a checksum.
@@ -43,22 +43,22 @@ pub(crate) fn name(number: u64) -> String {
 pub(crate) struct Table {
     pub(crate) number: u64,
     pub(crate) file: Arc<dyn DiskFile>,
-    /// Of the whole file.
+    /// The size of the file.
     pub(crate) bytes: u64,
-    /// The crc in the tail: which file this is, for those who refer to it.
+    /// The crc in the tail, which identifies the table in manifests.
     pub(crate) crc: u32,
-    /// Tombstones included.
+    /// Including tombstones.
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
-    /// What it holds of each prefix, in their order; empty in the ids tree.
+    /// The entries of each prefix, in order; empty in the ids tree.
     pub(super) sections: Vec<Section>,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
 }
 
-/// The part of a table of the due tree that is of one kind and list.
+/// The entries of one kind and list in a table of the due tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Section {
     pub(super) prefix: Prefix,
@@ -75,7 +75,8 @@ pub(super) fn crc(number: u64, offset: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Fills `bytes` from the file; that it ends before is damage, and no failure of the disk.
+/// Fills `bytes` from the file. If the file ends too early, the error is damage and not an I/O
+/// error.
 pub(crate) fn read(
     file: &dyn DiskFile,
     name: impl Fn() -> String,
@@ -84,17 +85,17 @@ pub(crate) fn read(
 ) -> Result<(), DiskError> {
     file.read_at(bytes, offset).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            Corrupt { file: name(), offset, what: "it ends early".into() }.into()
+            Corrupt { file: name(), offset, what: "the file ends too early".into() }.into()
         }
         _ => DiskError::io("read", &name())(error),
     })
 }
 
-/// Opens a file; that it is missing is damage, and no failure of the disk.
+/// Opens a file. If it is missing, the error is damage and not an I/O error.
 pub(crate) fn open(disk: &dyn Disk, name: &str) -> Result<Arc<dyn DiskFile>, DiskError> {
     disk.open(name).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            Corrupt { file: name.into(), offset: 0, what: "it is missing".into() }.into()
+            Corrupt { file: name.into(), offset: 0, what: "the file is missing".into() }.into()
         }
         _ => DiskError::io("open", name)(error),
     })
@@ -109,7 +110,7 @@ impl Table {
         let damaged = |offset: u64, what: &str| damage(number, offset, what);
 
         let Some(tail_at) = bytes.checked_sub(TAIL as u64) else {
-            return Err(damaged(bytes, "it ends early"));
+            return Err(damaged(bytes, "the file ends too early"));
         };
         let mut tail = [0; TAIL];
         read(&*file, || name.clone(), &mut tail, tail_at)?;
@@ -122,7 +123,7 @@ impl Table {
         read(&*file, || name.clone(), &mut footer, footer_at)?;
         footer.extend_from_slice(&tail[CRC..]);
         if tail[12..] != MAGIC || crc(number, footer_at, &footer) != tail_crc {
-            return Err(damaged(footer_at, "the footer's checksum is wrong"));
+            return Err(damaged(footer_at, "the checksum of the footer is wrong"));
         }
         if format > FORMAT {
             return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
@@ -130,7 +131,7 @@ impl Table {
         footer.truncate(footer_len as usize);
         let footer = Footer::decode(&footer)
             .filter(|footer| footer.number == number)
-            .ok_or_else(|| damaged(footer_at, "the footer is not one of this table"))?;
+            .ok_or_else(|| damaged(footer_at, "the footer is malformed"))?;
 
         let filter_at = footer_at.checked_sub(footer.filter_len);
         let index_at = filter_at.and_then(|at| at.checked_sub(footer.index_len));
@@ -141,19 +142,19 @@ impl Table {
             let mut bytes = vec![0; (end - offset) as usize];
             read(&*file, || name.clone(), &mut bytes, offset)?;
             check(number, offset, &mut bytes)
-                .map_err(|()| damaged(offset, &format!("the {what}'s checksum is wrong")))?;
+                .map_err(|()| damaged(offset, &format!("the checksum of the {what} is wrong")))?;
             Ok::<_, DiskError>(bytes)
         };
         let index = section(index_at, filter_at, "index")?;
         let index = Index::decode(&index)
             .filter(|index| index.end() == index_at && index.len() > 0)
-            .ok_or_else(|| damaged(index_at, "the index is not one of this table"))?;
+            .ok_or_else(|| damaged(index_at, "the index is malformed"))?;
         let filter = if footer.filter_len == 0 {
             None
         } else {
             let filter = section(filter_at, footer_at, "filter")?;
             let filter = Filter::decode(&filter);
-            Some(filter.ok_or_else(|| damaged(filter_at, "the filter is none"))?)
+            Some(filter.ok_or_else(|| damaged(filter_at, "the filter is malformed"))?)
         };
         let mut table = Table {
             number,
@@ -172,21 +173,21 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether its keys begin and end around this one.
+    /// Whether the key is between the smallest and the largest key of the table.
     pub(super) fn spans(&self, key: &[u8]) -> bool {
         *self.smallest <= *key && *key <= *self.largest
     }
 
-    /// Reads the entries of a block into `bytes`, whose capacity is used again.
+    /// Reads the entries of a block into `bytes`, whose capacity is reused.
     pub(super) fn block(&self, block: usize, bytes: &mut Vec<u8>) -> Result<(), DiskError> {
         let range = self.index.range(block);
         bytes.resize((range.end - range.start) as usize, 0);
         read(&*self.file, || name(self.number), bytes, range.start)?;
         check(self.number, range.start, bytes)
-            .map_err(|()| damage(self.number, range.start, "the block's checksum is wrong"))
+            .map_err(|()| damage(self.number, range.start, "the checksum of the block is wrong"))
     }
 
-    /// The entry of a key: its block, and where in that the value is.
+    /// The entry of a key: its block, and the range of the value in the block.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<(Vec<u8>, Value)>, DiskError> {
         let number = self.index.find(key);
         if number == self.index.len() {
@@ -217,11 +218,15 @@ impl Table {
     ) -> Result<Value, DiskError> {
         let start = *at;
         block::step(bytes, at, key).map_err(|_| {
-            damage(self.number, self.index.range(block).start + start as u64, "this is no entry")
+            damage(
+                self.number,
+                self.index.range(block).start + start as u64,
+                "the entry is malformed",
+            )
         })
     }
 
-    /// Bytes that it takes in memory.
+    /// Its size in memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::bytes);
         self.index.bytes() + filter + self.sections.len() * size_of::<Section>()
@@ -232,7 +237,7 @@ pub(super) fn damage(number: u64, offset: u64, what: &str) -> DiskError {
     Corrupt { file: name(number), offset, what: what.into() }.into()
 }
 
-/// Takes the checksum off the end of what was read at `offset`, if it is right.
+/// Removes the checksum from the end of `bytes`, which were read at `offset`, if it is correct.
 fn check(number: u64, offset: u64, bytes: &mut Vec<u8>) -> Result<(), ()> {
     let length = bytes.len().checked_sub(CRC).ok_or(())?;
     let expected = crc(number, offset, &bytes[..length]);
@@ -247,9 +252,9 @@ pub(super) struct Footer {
     pub(super) number: u64,
     pub(super) entries: u64,
     pub(super) tombstones: u64,
-    /// Its checksum included.
+    /// Including its checksum.
     pub(super) index_len: u64,
-    /// Its checksum included; 0 where there is none.
+    /// Including its checksum; 0 if there is none.
     pub(super) filter_len: u64,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
@@ -307,14 +312,14 @@ impl Footer {
     }
 }
 
-/// Takes so many bytes off the front.
+/// Takes `N` bytes from the front.
 pub(crate) fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (taken, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(taken)
 }
 
-/// Takes a varint off the front.
+/// Takes a varint from the front.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut at = 0;
     let number = varint(bytes, &mut at)?;
@@ -322,7 +327,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Takes bytes off the front whose number stands before them.
+/// Takes counted bytes from the front: a varint, and that many bytes.
 pub(crate) fn take_counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_varint(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(length)?;

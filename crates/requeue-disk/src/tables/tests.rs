@@ -1,21 +1,21 @@
-//! Tests of the tables as a whole, on the twin of a disk.
+//! Tests of the tables as a whole, on a simulated disk.
 
 mod cuts;
 mod damage;
 mod merges;
 mod model;
 
-use super::{Batch, Options, Place, Spot, Tables, Version};
+use super::{Batch, JobLocation, ListPosition, Options, Tables, Version};
 use crate::disk::Disk;
 use crate::manifest;
-use crate::twin::{Op, Twin};
+use crate::simulated_disk::{Op, SimulatedDisk};
 use requeue_testkit::Random;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// So small that a few jobs make many blocks, files and merges.
+/// Options so small that a few jobs make many blocks, files and merges.
 fn small() -> Options {
     Options {
         due_block: 256,
@@ -30,7 +30,7 @@ fn small() -> Options {
     }
 }
 
-fn open(disk: &Twin, options: Options) -> Tables {
+fn open(disk: &SimulatedDisk, options: Options) -> Tables {
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), options).unwrap();
     assert_eq!(opened.notes, []);
     tables.clean();
@@ -38,24 +38,24 @@ fn open(disk: &Twin, options: Options) -> Tables {
 }
 
 /// The names of all files, sorted.
-fn names(disk: &Twin) -> Vec<String> {
+fn names(disk: &SimulatedDisk) -> Vec<String> {
     let mut names = disk.names().unwrap();
     names.sort();
     names
 }
 
-fn place(list: u8, at: u64, seq: u64) -> Place {
-    Place { list, at, seq }
+fn position(list: u8, at: u64, seq: u64) -> ListPosition {
+    ListPosition { list, at, seq }
 }
 
 /// Flushes one job for each of `seqs`, of kind 1 and pending, due at 1000 and its number.
 fn flush_jobs(tables: &Tables, seqs: std::ops::Range<u64>) {
     let mut flush = tables.flush();
     for seq in seqs.clone() {
-        flush.due(1, place(0, 1000 + seq, seq), Some(format!("job {seq}").as_bytes())).unwrap();
+        flush.due(1, position(0, 1000 + seq, seq), Some(format!("job {seq}").as_bytes())).unwrap();
     }
     for seq in seqs.clone() {
-        flush.id(1, &format!("id-{seq:08}"), Some(place(0, 1000 + seq, seq))).unwrap();
+        flush.id(1, &format!("id-{seq:08}"), Some(position(0, 1000 + seq, seq))).unwrap();
     }
     let live = tables.version().live + (seqs.end - seqs.start);
     let batch = Batch { flushed_through: flush.number() * 10, live, ..Batch::default() };
@@ -73,8 +73,8 @@ fn scanned(version: &Version) -> Vec<u64> {
     seqs
 }
 
-/// Runs a check with `count` seeds that are new each time, or as many as `REQUEUE_SEEDS` says, or
-/// the one of `REQUEUE_SEED`.
+/// Runs a check with `count` seeds that are new each time, or with as many as `REQUEUE_SEEDS`
+/// specifies, or with the one in `REQUEUE_SEED`.
 fn with_seeds(count: u64, mut check: impl FnMut(&mut Random)) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let given = number("REQUEUE_SEED");
@@ -88,7 +88,7 @@ fn with_seeds(count: u64, mut check: impl FnMut(&mut Random)) {
 
 #[test]
 fn a_new_directory_is_empty() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
     assert_eq!((opened.flushed_through, opened.blob.len()), (0, 0));
     assert_eq!(tables.version().find(1, "a").unwrap(), None);
@@ -99,15 +99,15 @@ fn a_new_directory_is_empty() {
 
 #[test]
 fn what_was_flushed_is_found_read_and_scanned() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..500);
     for tables in [tables, open(&disk, small())] {
         let version = tables.version();
         for seq in [0, 1, 250, 499] {
-            let spot = version.find(1, &format!("id-{seq:08}")).unwrap().unwrap();
-            assert_eq!(spot, Spot { list: 0, at: 1000 + seq, seq, flush: 1 });
-            assert_eq!(version.read(1, &spot).unwrap(), format!("job {seq}").as_bytes());
+            let location = version.find(1, &format!("id-{seq:08}")).unwrap().unwrap();
+            assert_eq!(location, JobLocation { list: 0, at: 1000 + seq, seq, flush: 1 });
+            assert_eq!(version.read(1, &location).unwrap(), format!("job {seq}").as_bytes());
         }
         for (kind, id) in [(1, "id-00000500"), (1, ""), (0, "id-00000001"), (2, "id-00000001")] {
             assert_eq!(version.find(kind, id).unwrap(), None);
@@ -120,18 +120,18 @@ fn what_was_flushed_is_found_read_and_scanned() {
 
 #[test]
 fn a_value_may_be_larger_than_a_file() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     let large = vec![7; 3 << 20];
     let mut flush = tables.flush();
-    flush.due(1, place(0, 1, 1), Some(b"before")).unwrap();
-    flush.due(1, place(0, 1, 2), Some(&large)).unwrap();
-    flush.due(1, place(0, 1, 3), Some(b"")).unwrap();
-    flush.id(1, "large", Some(place(0, 1, 2))).unwrap();
+    flush.due(1, position(0, 1, 1), Some(b"before")).unwrap();
+    flush.due(1, position(0, 1, 2), Some(&large)).unwrap();
+    flush.due(1, position(0, 1, 3), Some(b"")).unwrap();
+    flush.id(1, "large", Some(position(0, 1, 2))).unwrap();
     flush.commit(Batch { live: 3, ..Batch::default() }).unwrap();
     let version = open(&disk, small()).version();
-    let spot = version.find(1, "large").unwrap().unwrap();
-    assert!(version.read(1, &spot).unwrap() == large);
+    let location = version.find(1, "large").unwrap().unwrap();
+    assert!(version.read(1, &location).unwrap() == large);
     let mut scan = version.scan(1, 0, (1, 2));
     assert_eq!(scan.next().unwrap().unwrap().1.len(), large.len());
     assert_eq!(scan.next().unwrap(), Some(((1, 3), &b""[..])));
@@ -139,8 +139,8 @@ fn a_value_may_be_larger_than_a_file() {
 }
 
 #[test]
-fn those_who_read_keep_their_version() {
-    let disk = Twin::new();
+fn readers_keep_their_version() {
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..300);
     let before = tables.version();
@@ -151,7 +151,7 @@ fn those_who_read_keep_their_version() {
         while tables.compact(|| false).unwrap() {}
     }
     let (mut left, mut flush) = (0, tables.flush());
-    flush.due(9, place(0, 1, 1), Some(b"")).unwrap();
+    flush.due(9, position(0, 1, 1), Some(b"")).unwrap();
     flush.commit(Batch { live: 1801, ..Batch::default() }).unwrap();
     while scan.next().unwrap().is_some() {
         left += 1;
@@ -163,7 +163,7 @@ fn those_who_read_keep_their_version() {
 
 #[test]
 fn a_copy_has_what_its_version_had() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..300);
     let version = tables.version();
@@ -171,7 +171,7 @@ fn a_copy_has_what_its_version_had() {
         flush_jobs(&tables, flush * 300..flush * 300 + 300);
         while tables.compact(|| false).unwrap() {}
     }
-    let copy = Twin::new();
+    let copy = SimulatedDisk::new();
     for table in version.tables() {
         let mut bytes = vec![0; table.bytes as usize];
         table.file.read_at(&mut bytes, 0).unwrap();
@@ -184,8 +184,8 @@ fn a_copy_has_what_its_version_had() {
 }
 
 #[test]
-fn flushes_merges_and_reads_go_on_beside_each_other() {
-    let tables = open(&Twin::new(), small());
+fn flushes_merges_and_reads_run_concurrently() {
+    let tables = open(&SimulatedDisk::new(), small());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -212,7 +212,7 @@ fn flushes_merges_and_reads_go_on_beside_each_other() {
 
 #[test]
 fn the_log_is_released_up_to_the_manifest_before() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     assert_eq!(tables.released_through(), 0);
     let mut released = Vec::new();
@@ -227,13 +227,13 @@ fn the_log_is_released_up_to_the_manifest_before() {
 
 #[test]
 fn a_flush_that_is_dropped_or_fails_leaves_nothing() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     let before = names(&disk);
     let mut flush = tables.flush();
     for seq in 0..500 {
-        flush.due(1, place(0, 1, seq), Some(b"job")).unwrap();
+        flush.due(1, position(0, 1, seq), Some(b"job")).unwrap();
     }
     assert!(names(&disk).len() > before.len());
     drop(flush);
@@ -241,7 +241,7 @@ fn a_flush_that_is_dropped_or_fails_leaves_nothing() {
 
     for failing in ["table-", "manifest-"] {
         let mut flush = tables.flush();
-        flush.due(1, place(0, 1, 1), Some(b"job")).unwrap();
+        flush.due(1, position(0, 1, 1), Some(b"job")).unwrap();
         disk.fail(Op::Sync, failing, 0, u64::MAX);
         flush.commit(Batch::default()).unwrap_err();
         disk.heal();

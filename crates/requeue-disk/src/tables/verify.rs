@@ -1,6 +1,6 @@
-//! Reads tables whole and says all that is wrong with them.
+//! Reads tables completely and reports all damage.
 
-use super::keys::{self, Place, Spot};
+use super::keys::{self, JobLocation, ListPosition};
 use super::merge::Merge;
 use super::open::{open_table, version_of};
 use super::run::{Run, RunCursor};
@@ -13,53 +13,61 @@ use crate::manifest::{Manifest, TableRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What an entry of a table says.
+/// A decoded entry of a table.
 pub(crate) enum Entry<'a> {
-    /// Of the due tree; no value is a tombstone.
-    Due { kind: u32, place: Place, value: Option<&'a [u8]> },
-    /// Of the ids tree.
-    Id { kind: u32, id: &'a str, spot: Option<Spot> },
+    /// An entry of the due tree; without a value it is a tombstone.
+    Due { kind: u32, position: ListPosition, value: Option<&'a [u8]> },
+    /// An entry of the ids tree; without a location it is a tombstone.
+    Id { kind: u32, id: &'a str, location: Option<JobLocation> },
 }
 
 impl<'a> Entry<'a> {
     fn decode(tree: Tree, key: &'a [u8], value: Option<&'a [u8]>) -> Result<Self, &'static str> {
         match tree {
             Tree::Due => {
-                let (prefix, order) = keys::split(key).ok_or("this is no key of the due tree")?;
+                let (prefix, order) =
+                    keys::split(key).ok_or("the key is not valid in the due tree")?;
                 let ([a, b, c, d, list], (at, seq)) = (prefix, keys::at_and_seq(order));
                 let kind = u32::from_be_bytes([a, b, c, d]);
-                Ok(Entry::Due { kind, place: Place { list, at, seq }, value })
+                Ok(Entry::Due { kind, position: ListPosition { list, at, seq }, value })
             }
             Tree::Ids => {
-                let (kind, id) = key.split_first_chunk().ok_or("this is no key of the ids tree")?;
-                let id = str::from_utf8(id).map_err(|_| "this is no id")?;
-                let spot = value.map(|value| Spot::decode(value).ok_or("this is no place"));
-                Ok(Entry::Id { kind: u32::from_be_bytes(*kind), id, spot: spot.transpose()? })
+                let (kind, id) =
+                    key.split_first_chunk().ok_or("the key is not valid in the ids tree")?;
+                let id = str::from_utf8(id).map_err(|_| "the id is not valid UTF-8")?;
+                let location = value.map(|value| {
+                    JobLocation::decode(value).ok_or("the location of a job is malformed")
+                });
+                Ok(Entry::Id {
+                    kind: u32::from_be_bytes(*kind),
+                    id,
+                    location: location.transpose()?,
+                })
             }
         }
     }
 }
 
-/// The tables of some manifests, each read whole, and all that is wrong with them.
+/// The tables of several manifests, each read completely, and their damage.
 #[derive(Default)]
 pub(crate) struct Checked {
-    /// Those that can be opened.
+    /// The tables that can be opened.
     tables: HashMap<u64, Arc<Table>>,
     wrong: HashMap<u64, Wrong>,
 }
 
-/// What is wrong with a table.
+/// The damage of a table.
 #[derive(Default)]
 struct Wrong {
     all: Vec<Corrupt>,
-    /// Whether some of it is to be seen without knowing what entries mean. A store that opens the
-    /// table does not know either.
+    /// Whether some of it is found without decoding entries. A store that opens the table does not
+    /// decode them either.
     torn: bool,
 }
 
 impl Checked {
-    /// Reads the tables of a manifest, unless another had them too. Entries have to please
-    /// `check`, which is told of their run.
+    /// Reads the tables of a manifest, except those that were read for another. Calls `check` for
+    /// every entry, with its run.
     pub(crate) fn read(
         &mut self,
         disk: &dyn Disk,
@@ -84,18 +92,18 @@ impl Checked {
         }
     }
 
-    /// How many there are.
+    /// The number of tables.
     pub(crate) fn count(&self) -> usize {
         self.wrong.len()
     }
 
-    /// What is wrong with a table.
+    /// The damage of a table.
     pub(crate) fn wrong(&self, table: u64) -> &[Corrupt] {
         self.wrong.get(&table).map_or(&[], |wrong| &wrong.all)
     }
 
-    /// What a store would find that opens this manifest; `None` if it would pass over it.
-    /// `before` is the manifest before, whose tables it would trust.
+    /// The version that a store would open with this manifest; `None` if it would skip it. `before`
+    /// is the manifest before, whose tables a store does not read completely.
     pub(crate) fn version(
         &self,
         manifest: &Manifest,
@@ -128,7 +136,7 @@ fn check_table(
     };
     if table.tree() != tree {
         (wrong.torn, wrong.all) =
-            (true, vec![Corrupt::new(&name, 0, "it is a table of the other tree")]);
+            (true, vec![Corrupt::new(&name, 0, "the table belongs to the other tree")]);
         return None;
     }
     let mut senseless = 0;
@@ -138,7 +146,7 @@ fn check_table(
     Some(table)
 }
 
-/// The first thing that is wrong with the copy of a table on another disk.
+/// Checks the copy of a table on another disk. Fails with the first damage.
 pub(crate) fn check_copy(disk: &dyn Disk, table: &Table) -> Result<(), DiskError> {
     let Table { number, bytes, crc, .. } = *table;
     let mut wrong = None;
@@ -147,7 +155,7 @@ pub(crate) fn check_copy(disk: &dyn Disk, table: &Table) -> Result<(), DiskError
     wrong.map_or(Ok(()), Err)
 }
 
-/// A disk that cannot be read is as bad as one that was changed.
+/// Treats an error of the disk as damage.
 fn named(error: DiskError, file: &str, offset: u64) -> Corrupt {
     match error {
         DiskError::Corrupt(corrupt) => corrupt,
@@ -156,7 +164,7 @@ fn named(error: DiskError, file: &str, offset: u64) -> Corrupt {
 }
 
 impl Version {
-    /// All that is wrong with any table: checksums, the order of keys, and what footers count.
+    /// The damage of all tables: checksums, the order of keys, and the counts of footers.
     pub(crate) fn verify(&self) -> Vec<DiskError> {
         let mut wrong = Vec::new();
         for run in self.due.iter().chain(&self.ids) {
@@ -166,16 +174,17 @@ impl Version {
         wrong
     }
 
-    /// All that is wrong with how tables follow each other in their runs.
+    /// Errors in the order of tables within their runs.
     pub(crate) fn verify_runs(&self) -> Vec<Corrupt> {
         let pairs = self.due.iter().chain(&self.ids).flat_map(|run| run.tables.windows(2));
         let overlap = pairs.filter(|pair| pair[0].largest >= pair[1].smallest);
-        let what = "it begins before the table before it ends";
+        let what = "the table overlaps with the table before it";
         overlap.map(|pair| Corrupt::new(&table::name(pair[1].number), 0, what)).collect()
     }
 
-    /// Hands out every entry of a tree that is not dead, in the order of keys, and for one of the
-    /// ids tree the run that it leads to: the flushes of the run that has the job, if any has.
+    /// Passes every entry of a tree that is not deleted to `each`, in the order of keys. For an
+    /// entry of the ids tree it adds the first and last flush of the run that contains the job, if
+    /// any.
     pub(crate) fn walk(
         &self,
         tree: Tree,
@@ -189,18 +198,18 @@ impl Version {
             let entry = Entry::decode(tree, source.key(), source.value());
             let entry = entry.map_err(|what| source.damage(what))?;
             let flushes = match &entry {
-                Entry::Due { value: None, .. } | Entry::Id { spot: None, .. } => continue,
-                Entry::Due { kind, place, .. } => {
-                    if self.consumed(*kind, &place.of_flush(source.run().hi)) {
+                Entry::Due { value: None, .. } | Entry::Id { location: None, .. } => continue,
+                Entry::Due { kind, position, .. } => {
+                    if self.is_deleted(*kind, &position.in_flush(source.run().hi)) {
                         continue;
                     }
                     Some((source.run().lo, source.run().hi))
                 }
-                Entry::Id { kind, spot: Some(spot), .. } => {
-                    if self.consumed(*kind, spot) {
+                Entry::Id { kind, location: Some(location), .. } => {
+                    if self.is_deleted(*kind, location) {
                         continue;
                     }
-                    self.runs_of(*kind, spot).next().map(|run| (run.lo, run.hi))
+                    self.runs_of(*kind, location).next().map(|run| (run.lo, run.hi))
                 }
             };
             each(entry, flushes, &|what| source.damage(what));
@@ -210,12 +219,12 @@ impl Version {
 }
 
 impl Table {
-    /// Reads all of it and hands out everything that is wrong.
+    /// Reads the whole table and passes all damage to `wrong`.
     pub(crate) fn verify(&self, mut wrong: impl FnMut(DiskError)) {
         self.verify_entries(|_| Ok(()), |error, _| wrong(error));
     }
 
-    /// The same, with entries that have to please `check`. What is wrong comes with where it is.
+    /// The same, and calls `check` for every entry. Damage comes with its offset.
     pub(crate) fn verify_entries(
         &self,
         mut check: impl FnMut(Entry<'_>) -> Result<(), String>,
@@ -244,7 +253,7 @@ impl Table {
                     }
                 };
                 if last.as_ref().is_some_and(|last| *last >= key) {
-                    let what = "the key does not follow the one before";
+                    let what = "the key is not greater than the key before";
                     wrong(damage(self.number, here, what), here);
                 }
                 let entry = Entry::decode(self.tree(), &key, value.clone().map(|at| &bytes[at]));
@@ -256,7 +265,7 @@ impl Table {
                 last.get_or_insert_default().clone_from(&key);
             }
             if last.as_deref() != Some(self.index.key(block)) {
-                let what = "the last key is not the one of the index";
+                let what = "the last key differs from the one in the index";
                 wrong(damage(self.number, offset, what), offset);
                 last = Some(self.index.key(block).to_vec());
             }
@@ -266,7 +275,10 @@ impl Table {
             (&sums.first, last) == (&Some(self.smallest.clone()), Some(self.largest.clone()));
         if sound && !(counted && ends && sums.sections == self.sections) {
             let end = self.index.end();
-            wrong(damage(self.number, end, "the footer tells of other entries"), end);
+            wrong(
+                damage(self.number, end, "the counts in the footer do not match the entries"),
+                end,
+            );
         }
     }
 
@@ -277,13 +289,15 @@ impl Table {
 
     fn in_filter(&self, key: &[u8]) -> Result<(), &'static str> {
         match &self.filter {
-            Some(filter) if !filter.has(filter::hash(key)) => Err("the filter lacks the key"),
+            Some(filter) if !filter.has(filter::hash(key)) => {
+                Err("the key is missing in the filter")
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// What the footer says, counted anew.
+/// The counts of the footer, computed from the entries.
 #[derive(Default)]
 struct Sums {
     entries: u64,

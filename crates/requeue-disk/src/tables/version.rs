@@ -1,12 +1,12 @@
-//! A version: what the tables hold at one moment. It never changes.
+//! A version: an immutable snapshot of the tables.
 //!
-//! Those who read keep the version they began with, whatever is flushed and merged meanwhile: a
-//! table's file stays readable as long as it is open.
+//! A reader keeps the version that it began with, whatever is flushed and merged meanwhile. The
+//! file of a table stays readable as long as it is open.
 
 use super::filter;
-use super::floors::{Floor, Floors};
-use super::keys::{self, IdKey, Prefix, Spot};
+use super::keys::{self, IdKey, JobLocation, Prefix};
 use super::merge::Merge;
+use super::range_tombstones::{RangeTombstone, RangeTombstones};
 use super::run::{Run, RunCursor};
 use super::table::{Table, damage};
 use super::writer::Tree;
@@ -20,22 +20,22 @@ pub(crate) struct Version {
     pub(crate) due: Vec<Arc<Run>>,
     /// Runs of the ids tree, the oldest first.
     pub(crate) ids: Vec<Arc<Run>>,
-    pub(crate) floors: Floors,
-    /// The last group of the log that is in the tables.
+    pub(crate) range_tombstones: RangeTombstones,
+    /// The last group of the log that the tables contain.
     pub(crate) flushed_through: u64,
-    /// How many jobs there were when that was flushed.
+    /// The number of jobs after the last flush.
     pub(crate) live: u64,
-    /// What the store keeps beside the tables: kinds, settings, counters.
+    /// Kinds, settings and counters as bytes.
     pub(crate) blob: Arc<[u8]>,
     pub(crate) next_flush: u64,
 }
 
-/// What a tree holds, dead entries included.
+/// The size of a tree, including deleted entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) runs: usize,
     pub(crate) tables: usize,
-    /// Tombstones included.
+    /// Including tombstones.
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
     pub(crate) bytes: u64,
@@ -48,7 +48,7 @@ impl Version {
         Version {
             due: Vec::new(),
             ids: Vec::new(),
-            floors: Floors::default(),
+            range_tombstones: RangeTombstones::default(),
             flushed_through: 0,
             live: 0,
             blob: Arc::new([]),
@@ -88,13 +88,14 @@ impl Version {
         counts
     }
 
-    /// Up to which flush floors can hold now: the last flush brought those of the flushes before.
-    pub(super) fn applied_floors(&self) -> u64 {
+    /// The last flush to which range tombstones can apply now: a flush adds those for the flushes
+    /// before it.
+    pub(super) fn applied_range_tombstones(&self) -> u64 {
         self.next_flush.saturating_sub(2)
     }
 
-    /// Where a job is.
-    pub(crate) fn find(&self, kind: u32, id: &str) -> Result<Option<Spot>, DiskError> {
+    /// Searches a job by its id.
+    pub(crate) fn find(&self, kind: u32, id: &str) -> Result<Option<JobLocation>, DiskError> {
         let Some(key) = IdKey::new(kind, id) else { return Ok(None) };
         let key = key.bytes();
         let hash = filter::hash(key);
@@ -102,7 +103,7 @@ impl Version {
             let Some(table) = run.likely(key, hash) else { continue };
             if let Some((block, value)) = table.get(key)? {
                 return match value {
-                    Some(range) => self.spot(kind, &block[range], table, key),
+                    Some(range) => self.location(kind, &block[range], table, key),
                     None => Ok(None),
                 };
             }
@@ -110,73 +111,92 @@ impl Version {
         Ok(None)
     }
 
-    /// The place that an entry of the ids tree names; `None` where that was consumed.
-    fn spot(
+    /// The location in an entry of the ids tree; `None` if a range tombstone deletes it.
+    fn location(
         &self,
         kind: u32,
         value: &[u8],
         table: &Table,
         key: &[u8],
-    ) -> Result<Option<Spot>, DiskError> {
-        let spot = Spot::decode(value).ok_or_else(|| {
-            damage(table.number, table.index.range(table.index.find(key)).start, "this is no place")
+    ) -> Result<Option<JobLocation>, DiskError> {
+        let location = JobLocation::decode(value).ok_or_else(|| {
+            damage(
+                table.number,
+                table.index.range(table.index.find(key)).start,
+                "the location of a job is malformed",
+            )
         })?;
-        Ok((!self.consumed(kind, &spot)).then_some(spot))
+        Ok((!self.is_deleted(kind, &location)).then_some(location))
     }
 
-    pub(super) fn consumed(&self, kind: u32, spot: &Spot) -> bool {
-        let prefix = keys::prefix(kind, spot.list);
-        self.floors.covers(&prefix, &keys::order(spot.at, spot.seq), spot.flush)
+    pub(super) fn is_deleted(&self, kind: u32, location: &JobLocation) -> bool {
+        let prefix = keys::prefix(kind, location.list);
+        self.range_tombstones.covers(
+            &prefix,
+            &keys::order(location.at, location.seq),
+            location.flush,
+        )
     }
 
-    /// What was flushed to a place that [`find`](Version::find) answered.
-    pub(crate) fn read(&self, kind: u32, spot: &Spot) -> Result<Vec<u8>, DiskError> {
-        let key = keys::due_key(keys::prefix(kind, spot.list), keys::order(spot.at, spot.seq));
-        let mut looked_at = None;
-        for table in self.runs_of(kind, spot).filter_map(|run| run.table(&key)) {
+    /// Reads the value at a location that [`find`](Version::find) returned.
+    pub(crate) fn read(&self, kind: u32, location: &JobLocation) -> Result<Vec<u8>, DiskError> {
+        let key = keys::due_key(
+            keys::prefix(kind, location.list),
+            keys::order(location.at, location.seq),
+        );
+        let mut searched = None;
+        for table in self.runs_of(kind, location).filter_map(|run| run.table(&key)) {
             if let Some((mut block, Some(range))) = table.get(&key)? {
                 block.truncate(range.end);
                 block.drain(..range.start);
                 return Ok(block);
             }
-            looked_at = Some(table);
+            searched = Some(table);
         }
-        Err(match looked_at {
+        Err(match searched {
             Some(table) => {
                 let offset = table.index.range(table.index.find(&key)).start;
-                damage(table.number, offset, "a job that the ids tree has is not here")
+                damage(table.number, offset, "a job is missing that the ids tree refers to")
             }
             None => Corrupt {
-                file: format!("the table of flush {}", spot.flush),
+                file: format!("the table of flush {}", location.flush),
                 offset: 0,
-                what: "a job that the ids tree has is not here".into(),
+                what: "a job is missing that the ids tree refers to".into(),
             }
             .into(),
         })
     }
 
-    /// The runs that may have what was flushed to a place. Where some are being merged, two may
-    /// be of that flush; each key is in one of them.
-    pub(super) fn runs_of(&self, kind: u32, spot: &Spot) -> impl Iterator<Item = &Arc<Run>> {
-        let key = keys::due_key(keys::prefix(kind, spot.list), keys::order(spot.at, spot.seq));
-        let flush = spot.flush;
+    /// The runs that may contain the job at a location. During a merge, two runs may cover the
+    /// flush; each key is in one of them.
+    pub(super) fn runs_of(
+        &self,
+        kind: u32,
+        location: &JobLocation,
+    ) -> impl Iterator<Item = &Arc<Run>> {
+        let key = keys::due_key(
+            keys::prefix(kind, location.list),
+            keys::order(location.at, location.seq),
+        );
+        let flush = location.flush;
         let of_flush = self.due.iter().filter(move |run| run.lo <= flush && flush <= run.hi);
         of_flush.filter(move |run| run.table(&key).is_some())
     }
 
-    /// The jobs of a list from a place on, in order. Reads nothing yet.
+    /// Iterates over the jobs of a list, in order, beginning at `from`. Reads nothing yet.
     pub(crate) fn scan(&self, kind: u32, list: u8, from: (u64, u64)) -> Scan {
         let prefix = keys::prefix(kind, list);
         let from = keys::order(from.0, from.1);
         let source = |run: &Arc<Run>| {
-            let floor = self.floors.at(&prefix, run.hi).copied().unwrap_or_default();
-            RunCursor::new(run.clone(), &keys::due_key(prefix, from.max(floor)))
+            let tombstone = self.range_tombstones.at(&prefix, run.hi).copied().unwrap_or_default();
+            RunCursor::new(run.clone(), &keys::due_key(prefix, from.max(tombstone)))
         };
         let sources = self.due.iter().rev().map(source).filter(|source| !source.is_at_end());
         Scan { merge: Merge::new(sources.collect(), after(&prefix)) }
     }
 
-    /// The ids of a kind and where their jobs are, in the order of their bytes. Reads nothing yet.
+    /// Iterates over the ids of a kind and the locations of their jobs, in the order of their
+    /// bytes. Reads nothing yet.
     pub(crate) fn ids(self: &Arc<Self>, kind: u32, from: Bound<&str>) -> Ids {
         let mut key = kind.to_be_bytes().to_vec();
         if let Bound::Included(id) | Bound::Excluded(id) = from {
@@ -191,13 +211,13 @@ impl Version {
         Ids { version: self.clone(), kind, merge }
     }
 
-    /// Drops what the floors leave nothing of, without reading it, and floors of no further use.
+    /// Drops tables whose entries are all deleted by range tombstones, without reading them.
     pub(super) fn trim(&mut self) {
         let dead = |run: &Run, table: &Table| {
             table
                 .sections
                 .iter()
-                .all(|section| self.floors.covers(&section.prefix, &section.last, run.hi))
+                .all(|section| self.range_tombstones.covers(&section.prefix, &section.last, run.hi))
         };
         for run in &mut self.due {
             if run.tables.iter().any(|table| dead(run, table)) {
@@ -208,25 +228,27 @@ impl Version {
         self.due.retain(|run| !run.tables.is_empty());
     }
 
-    /// Drops the floors that nothing is left of.
-    pub(super) fn drop_floors(&mut self) {
+    /// Drops the range tombstones that apply to no entry any more.
+    pub(super) fn drop_range_tombstones(&mut self) {
         let (due, ids) = (&self.due, &self.ids);
-        let in_due = |floor: &Floor| {
-            let tables = due.iter().filter(|run| run.hi <= floor.upto).flat_map(|run| &run.tables);
-            tables.into_iter().any(|table| holds_below(table, &floor.prefix, floor))
+        let in_due = |tombstone: &RangeTombstone| {
+            let tables =
+                due.iter().filter(|run| run.hi <= tombstone.upto).flat_map(|run| &run.tables);
+            tables.into_iter().any(|table| holds_below(table, &tombstone.prefix, tombstone))
         };
-        let in_ids =
-            |floor: &Floor| ids.iter().any(|run| run.lo <= floor.upto && run.clean < floor.upto);
-        self.floors.retain(|floor| in_due(floor) || in_ids(floor));
+        let in_ids = |tombstone: &RangeTombstone| {
+            ids.iter().any(|run| run.lo <= tombstone.upto && run.clean < tombstone.upto)
+        };
+        self.range_tombstones.retain(|tombstone| in_due(tombstone) || in_ids(tombstone));
     }
 }
 
-fn holds_below(table: &Table, prefix: &Prefix, floor: &Floor) -> bool {
+fn holds_below(table: &Table, prefix: &Prefix, tombstone: &RangeTombstone) -> bool {
     let section = table.sections.binary_search_by(|section| section.prefix.cmp(prefix));
-    section.is_ok_and(|at| table.sections[at].first < floor.below)
+    section.is_ok_and(|at| table.sections[at].first < tombstone.below)
 }
 
-/// The first key behind all that begin with `prefix`; empty where there is none.
+/// The first key after all keys that begin with `prefix`; empty if there is none.
 fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -244,19 +266,19 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// What was flushed at this place makes no sense.
+    /// The error for a malformed current entry.
     pub(crate) fn damage(&self, what: &str) -> DiskError {
         self.merge.source().damage(what)
     }
 
-    /// The next job's place in the list, and what was flushed there.
-    #[expect(clippy::type_complexity, reason = "a pair of pairs, as the caller wants it")]
+    /// The position of the next job in the list, and its value.
+    #[expect(clippy::type_complexity, reason = "a pair of a position and a value")]
     pub(crate) fn next(&mut self) -> Result<Option<((u64, u64), &[u8])>, DiskError> {
         while self.merge.next()? {
             if self.merge.source().value().is_some() {
                 let source = self.merge.source();
                 let Some((_, order)) = keys::split(source.key()) else {
-                    return Err(source.damage("this is no place"));
+                    return Err(source.damage("the entry has an invalid key"));
                 };
                 return Ok(source.value().map(|value| (keys::at_and_seq(order), value)));
             }
@@ -273,17 +295,18 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// The next id, and where its job is.
-    pub(crate) fn next(&mut self) -> Result<Option<(&str, Spot)>, DiskError> {
+    /// The next id, and the location of its job.
+    pub(crate) fn next(&mut self) -> Result<Option<(&str, JobLocation)>, DiskError> {
         while self.merge.next()? {
             let source = self.merge.source();
             let Some(value) = source.value() else { continue };
-            let spot = Spot::decode(value).ok_or_else(|| source.damage("this is no place"))?;
-            if !self.version.consumed(self.kind, &spot) {
+            let location = JobLocation::decode(value)
+                .ok_or_else(|| source.damage("the location of a job is malformed"))?;
+            if !self.version.is_deleted(self.kind, &location) {
                 let source = self.merge.source();
                 let id = str::from_utf8(&source.key()[4..]);
-                let id = id.map_err(|_| source.damage("this is no id"))?;
-                return Ok(Some((id, spot)));
+                let id = id.map_err(|_| source.damage("the id is not valid UTF-8"))?;
+                return Ok(Some((id, location)));
             }
         }
         Ok(None)

@@ -1,4 +1,4 @@
-//! Writes tables: entries come in the order of their keys, files come out.
+//! Writes the tables of a run from entries in the order of their keys.
 
 use super::Options;
 use super::block;
@@ -12,7 +12,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before they are written.
 const WRITE: usize = 1 << 20;
 
 /// Which of the two trees.
@@ -22,22 +22,22 @@ pub(crate) enum Tree {
     Ids,
 }
 
-/// Where new tables get their files and numbers.
+/// Creates the files of new tables.
 #[derive(Clone)]
 pub(super) struct Maker {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) options: Options,
-    /// The number of the next file. None is used twice, not even of a file that failed.
+    /// The number of the next file. No number is used twice, not even after a failure.
     pub(super) next: Arc<AtomicU64>,
 }
 
 /// Writes one run, in as many files as it takes.
 ///
-/// Dropped without [`keep`](RunWriter::keep) it takes its files with it.
+/// If it is dropped without [`keep`](RunWriter::keep), its files are removed.
 pub(super) struct RunWriter {
     maker: Maker,
     tree: Tree,
-    /// Bytes beyond which it goes on in another file.
+    /// The size at which the next file begins.
     file: u64,
     open: Option<TableWriter>,
     done: Vec<Arc<Table>>,
@@ -48,7 +48,7 @@ impl RunWriter {
         RunWriter { maker: maker.clone(), tree, file, open: None, done: Vec::new() }
     }
 
-    /// Adds an entry whose key is greater than all before; no value is a tombstone.
+    /// Adds an entry whose key must be greater than all before. Without a value it is a tombstone.
     pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DiskError> {
         let open = match &mut self.open {
             Some(open) => open,
@@ -61,7 +61,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// How many files are written and synced.
+    /// The number of files that are written and synced.
     pub(super) fn closed(&self) -> usize {
         self.done.len()
     }
@@ -75,13 +75,13 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The tables, synced; their names are not.
+    /// The tables. Their contents are synced, their names are not.
     pub(super) fn finish(&mut self) -> Result<Vec<Arc<Table>>, DiskError> {
         self.close()?;
         Ok(self.done.clone())
     }
 
-    /// To be called once a manifest has the tables: they stay.
+    /// Keeps the files. To be called when a manifest lists the tables.
     pub(super) fn keep(mut self) {
         self.done.clear();
     }
@@ -91,7 +91,7 @@ impl Drop for RunWriter {
     fn drop(&mut self) {
         let open = self.open.as_ref().map(|open| open.number);
         for number in self.done.iter().map(|table| table.number).chain(open) {
-            // Where this fails the file is found, and removed, when the directory is opened.
+            // If this fails, the next open removes the file.
             let _ = self.maker.disk.remove(&name(number));
         }
     }
@@ -100,14 +100,14 @@ impl Drop for RunWriter {
 struct TableWriter {
     number: u64,
     tree: Tree,
-    /// How large a block may get.
+    /// The size at which a block ends.
     block: usize,
     file: Arc<dyn DiskFile>,
-    /// What is not written yet: whole blocks, and the one that grows.
+    /// Bytes that are not written yet: complete blocks, and the current one.
     buffer: Vec<u8>,
-    /// How much is written.
+    /// The number of bytes written.
     written: u64,
-    /// Where in `buffer` the block that grows begins.
+    /// The offset in `buffer` at which the current block begins.
     block_at: usize,
     last: Vec<u8>,
     entries: u64,
@@ -168,7 +168,7 @@ impl TableWriter {
     }
 
     fn count(&mut self, key: &[u8]) {
-        let (prefix, order) = keys::split(key).expect("only due keys are put into the due tree");
+        let (prefix, order) = keys::split(key).expect("only keys of the due tree are added to it");
         match self.sections.last_mut() {
             Some(section) if section.prefix == prefix => {
                 section.last = order;
@@ -185,7 +185,7 @@ impl TableWriter {
         if self.block_at >= WRITE { self.write() } else { Ok(()) }
     }
 
-    /// Puts the checksum behind what the buffer holds from `start` on; answers how long that is.
+    /// Appends the checksum of the bytes from `start` on. Returns their length.
     fn seal(&mut self, start: usize) -> u64 {
         let crc = crc(self.number, self.written + start as u64, &self.buffer[start..]);
         self.buffer.extend_from_slice(&crc.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The files of a directory, by what they are.
+//! Lists the files of a directory by type.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use crate::log::segment_name;
 use crate::tables::table;
 
-/// All files. Numbers come with sizes, in ascending order.
+/// All files. Each list has (number, size) in ascending order.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) manifests: Vec<(u64, u64)>,
     pub(super) tables: Vec<(u64, u64)>,
     segments: Vec<(u64, u64)>,
-    /// What is none of these, nor a spare segment or the lock.
+    /// The names of all other files, except spare segments and the lock.
     pub(super) others: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether nothing was ever stored: at most the first manifest was begun.
+    /// Whether nothing was ever stored: there is at most an incomplete first manifest.
     pub(super) fn is_new(&self) -> bool {
         let first = self.manifests.iter().all(|(number, _)| *number == 1);
         first && self.tables.is_empty() && self.segments.is_empty()
@@ -63,7 +63,7 @@ impl Files {
         all.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Bytes to be read: tables are read twice.
+    /// The number of bytes to read. Tables are read twice.
     pub(super) fn to_read(&self) -> u64 {
         self.bytes() + self.tables.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
@@ -73,13 +73,13 @@ impl Files {
     }
 }
 
-/// A directory of the file system that cannot be changed through it.
+/// A read-only directory of the file system.
 pub(super) struct ReadOnly {
     path: PathBuf,
 }
 
 impl ReadOnly {
-    /// Unlike a store, it is not made if there is none.
+    /// Fails if the directory does not exist: it is not created.
     pub(super) fn new(path: &Path) -> Result<Self, DiskError> {
         fs::read_dir(path).map_err(DiskError::io("open", &path.display().to_string()))?;
         Ok(ReadOnly { path: path.to_owned() })
@@ -87,7 +87,10 @@ impl ReadOnly {
 }
 
 fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it was opened to be read only"))
+    Err(io::Error::new(
+        io::ErrorKind::ReadOnlyFilesystem,
+        "the directory was opened for reading only",
+    ))
 }
 
 impl Disk for ReadOnly {

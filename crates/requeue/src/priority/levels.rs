@@ -165,7 +165,9 @@ impl PriorityLevel {
 
     #[inline]
     fn skip_removed(&mut self) {
-        while self.removed_entries > 0 && self.in_order.front().is_some_and(|&(_, slot)| slot == NIL) {
+        while self.removed_entries > 0
+            && self.in_order.front().is_some_and(|&(_, slot)| slot == NIL)
+        {
             self.in_order.pop_front();
             self.removed_entries -= 1;
         }

@@ -1,13 +1,13 @@
-//! Damage is found and named; a write that was cut is not damage.
+//! Damage is detected and reported; an incomplete write is not damage.
 
 use super::*;
 use crate::log::frame::{self, FrameKind, HEADER, Header};
 use crate::log::segment::segment_name;
 
 /// A log of three segments with two groups each, and a closing one.
-fn closed() -> (Twin, Groups) {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn closed() -> (SimulatedDisk, Groups) {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     let mut written = Vec::new();
     for _ in 0..3 {
         log.roll();
@@ -15,7 +15,7 @@ fn closed() -> (Twin, Groups) {
         written.push(append(&mut log, 60));
     }
     log.close().unwrap();
-    (twin, written)
+    (disk, written)
 }
 
 /// A segment of these groups, one after the other.
@@ -38,58 +38,58 @@ fn every_flipped_bit_of_a_closed_log_is_found() {
     for view in SegmentView::all(&whole).unwrap() {
         let used = 64 + 24 + 56 + 24 + 64;
         for offset in 0..used {
-            let twin = whole.snapshot();
-            twin.flip(&view.name, offset, 1 << (offset % 8));
-            let found = corrupt(open_after(&twin, 0));
+            let disk = whole.snapshot();
+            disk.flip(&view.name, offset, 1 << (offset % 8));
+            let found = corrupt(open_after(&disk, 0));
             assert_eq!(found.file, view.name, "byte {offset}");
             assert!(found.offset <= offset && offset < found.offset + 88, "{found}: byte {offset}");
-            assert_eq!(damage(&twin), [found]);
+            assert_eq!(damage(&disk), [found]);
         }
     }
-    // The closing group protects the others, and has nothing to lose itself.
+    // The closing frame protects the groups before it, and contains no data itself.
     let last = segment_name(2);
     for offset in 64 + 24 + 56 + 24 + 64..64 + 24 + 56 + 24 + 64 + 24 {
-        let twin = whole.snapshot();
-        twin.flip(&last, offset, 4);
-        assert_eq!(open(&twin).1, written);
+        let disk = whole.snapshot();
+        disk.flip(&last, offset, 4);
+        assert_eq!(open(&disk).1, written);
     }
 }
 
 #[test]
-fn damage_to_the_last_group_shows_as_soon_as_another_segment_began() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn damage_to_the_last_group_is_found_after_another_segment_began() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     append(&mut log, 10);
     log.roll();
-    log.room(Use::Put, 10).unwrap();
+    log.reserve(Purpose::NewJobs, 10).unwrap();
     drop(log);
-    twin.flip(&segment_name(0), 64 + 40 + 30, 1);
-    let found = corrupt(open_after(&twin, 0));
+    disk.flip(&segment_name(0), 64 + 40 + 30, 1);
+    let found = corrupt(open_after(&disk, 0));
     assert_eq!((found.file.as_str(), found.offset), ("log-0000000000", 64 + 40));
 }
 
 #[test]
 fn a_segment_that_is_gone_is_named() {
     for number in 0..2 {
-        let (twin, _) = closed();
-        twin.remove(&segment_name(number)).unwrap();
-        let found = corrupt(open_after(&twin, 0));
+        let (disk, _) = closed();
+        disk.remove(&segment_name(number)).unwrap();
+        let found = corrupt(open_after(&disk, 0));
         assert_eq!((found.file.as_str(), found.offset), (segment_name(number).as_str(), 0));
         assert!(found.what.contains(&format!("group {}", 2 * number + 1)), "{found}");
     }
-    let (twin, written) = closed();
-    twin.remove(&segment_name(0)).unwrap();
-    assert_eq!(open_after(&twin, 2).unwrap().1, written[2..], "the tables have it");
+    let (disk, written) = closed();
+    disk.remove(&segment_name(0)).unwrap();
+    assert_eq!(open_after(&disk, 2).unwrap().1, written[2..], "the tables have it");
 }
 
 #[test]
 fn a_segment_that_was_cut_off_is_named() {
     let (whole, _) = closed();
     for bytes in [0, 10, 64, 100, 300, SEGMENT - 1] {
-        let twin = whole.snapshot();
-        twin.truncate(&segment_name(2), bytes);
-        let found = corrupt(open_after(&twin, 0));
+        let disk = whole.snapshot();
+        disk.truncate(&segment_name(2), bytes);
+        let found = corrupt(open_after(&disk, 0));
         assert_eq!((found.file, found.offset), (segment_name(2), bytes));
     }
 }
@@ -98,23 +98,23 @@ fn a_segment_that_was_cut_off_is_named() {
 fn a_segment_in_anothers_place_is_named() {
     let (whole, _) = closed();
     for (from, to) in [(0, 1), (1, 0), (2, 3), (0, 7)] {
-        let twin = whole.snapshot();
-        twin.put(&segment_name(to), &whole.bytes(&segment_name(from)));
-        assert_eq!(corrupt(open_after(&twin, 0)).file, segment_name(to));
+        let disk = whole.snapshot();
+        disk.put(&segment_name(to), &whole.bytes(&segment_name(from)));
+        assert_eq!(corrupt(open_after(&disk, 0)).file, segment_name(to));
     }
 }
 
 #[test]
-fn damage_in_what_the_tables_have_is_found_by_verify_alone() {
-    let (twin, written) = closed();
-    twin.flip(&segment_name(0), 64 + 30, 1);
-    twin.flip(&segment_name(1), 3, 1);
-    assert_eq!(corrupt(open_after(&twin, 4)).file, segment_name(1), "headers are always read");
-    twin.flip(&segment_name(1), 3, 1);
-    assert_eq!(open_after(&twin, 4).unwrap().1, written[4..]);
-    twin.flip(&segment_name(1), 64 + 30, 1);
-    twin.flip(&segment_name(2), 64 + 24 + 56 + 24, 1);
-    let found = damage(&twin);
+fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
+    let (disk, written) = closed();
+    disk.flip(&segment_name(0), 64 + 30, 1);
+    disk.flip(&segment_name(1), 3, 1);
+    assert_eq!(corrupt(open_after(&disk, 4)).file, segment_name(1), "headers are always read");
+    disk.flip(&segment_name(1), 3, 1);
+    assert_eq!(open_after(&disk, 4).unwrap().1, written[4..]);
+    disk.flip(&segment_name(1), 64 + 30, 1);
+    disk.flip(&segment_name(2), 64 + 24 + 56 + 24, 1);
+    let found = damage(&disk);
     let places: Vec<_> = found.iter().map(|c| (c.file.clone(), c.offset)).collect();
     let expected = [(segment_name(0), 64), (segment_name(1), 64), (segment_name(2), 64 + 24 + 56)];
     assert_eq!(places, expected);
@@ -122,8 +122,8 @@ fn damage_in_what_the_tables_have_is_found_by_verify_alone() {
 
 #[test]
 fn a_newer_format_is_refused() {
-    let (twin, _) = closed();
-    let mut bytes = twin.bytes(&segment_name(2));
+    let (disk, _) = closed();
+    let mut bytes = disk.bytes(&segment_name(2));
     bytes[8] = 2;
     let sum = {
         let mut hasher = crc32fast::Hasher::new();
@@ -132,20 +132,20 @@ fn a_newer_format_is_refused() {
         hasher.finalize()
     };
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
-    twin.put(&segment_name(2), &bytes);
-    let error = open_after(&twin, 0).err();
+    disk.put(&segment_name(2), &bytes);
+    let error = open_after(&disk, 0).err();
     assert!(matches!(error, Some(DiskError::Newer { found: 2, known: 1, .. })), "{error:?}");
 }
 
 #[test]
 fn copies_of_a_group_must_be_the_same() {
-    let twin = Twin::new();
-    twin.put(&segment_name(0), &segment(0, 1, &[(1, b"a"), (2, b"b")]));
-    twin.put(&segment_name(1), &segment(1, 2, &[(2, b"b"), (3, b"c")]));
+    let disk = SimulatedDisk::new();
+    disk.put(&segment_name(0), &segment(0, 1, &[(1, b"a"), (2, b"b")]));
+    disk.put(&segment_name(1), &segment(1, 2, &[(2, b"b"), (3, b"c")]));
     let groups = [(1, b"a".to_vec()), (2, b"b".to_vec()), (3, b"c".to_vec())];
-    assert_eq!(open(&twin).1, groups);
-    twin.put(&segment_name(1), &segment(1, 2, &[(2, b"x"), (3, b"c")]));
-    let found = corrupt(open_after(&twin, 0));
+    assert_eq!(open(&disk).1, groups);
+    disk.put(&segment_name(1), &segment(1, 2, &[(2, b"x"), (3, b"c")]));
+    let found = corrupt(open_after(&disk, 0));
     assert_eq!((found.file, found.offset), (segment_name(1), 64));
 }
 
@@ -158,45 +158,45 @@ fn groups_out_of_order_are_refused() {
         &[(1, b""), (0, b"")],
     ];
     for groups in cases {
-        let twin = Twin::new();
-        twin.put(&segment_name(0), &segment(0, 1, groups));
-        assert_eq!(corrupt(open_after(&twin, 0)).file, segment_name(0), "{groups:?}");
+        let disk = SimulatedDisk::new();
+        disk.put(&segment_name(0), &segment(0, 1, groups));
+        assert_eq!(corrupt(open_after(&disk, 0)).file, segment_name(0), "{groups:?}");
     }
 }
 
 #[test]
-fn a_torn_tail_is_no_damage() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn an_incomplete_write_at_the_end_is_not_damage() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     let mut written = vec![append(&mut log, 10)];
     append(&mut log, 500);
     drop(log);
-    twin.flip(&segment_name(0), 300, 1);
-    let (mut log, groups) = open(&twin);
+    disk.flip(&segment_name(0), 300, 1);
+    let (mut log, groups) = open(&disk);
     assert_eq!((&groups, log.last_group()), (&written, 1));
-    // Another group 2 goes elsewhere, and the torn one never comes back.
+    // The new group 2 goes to another segment, and the incomplete one never comes back.
     written.push(append(&mut log, 30));
     written.push(append(&mut log, 30));
     drop(log);
-    assert_eq!(open(&twin).1, written);
-    assert_eq!(damage(&twin), []);
+    assert_eq!(open(&disk).1, written);
+    assert_eq!(damage(&disk), []);
 }
 
 #[test]
-fn a_torn_tail_is_not_blamed_for_later_damage() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn an_incomplete_write_is_not_reported_for_later_damage() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     append(&mut log, 500);
     drop(log);
-    twin.flip(&segment_name(0), 300, 1);
-    let (mut log, _) = open(&twin);
+    disk.flip(&segment_name(0), 300, 1);
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     log.roll();
     append(&mut log, 10);
     // After another copy of group 1.
-    twin.flip(&segment_name(1), 64 + 40 + 30, 1);
-    let found = corrupt(open_after(&twin, 0));
+    disk.flip(&segment_name(1), 64 + 40 + 30, 1);
+    let found = corrupt(open_after(&disk, 0));
     assert_eq!((found.file, found.offset), (segment_name(1), 64 + 40));
 }
 
@@ -214,13 +214,13 @@ fn a_frame_belongs_to_one_segment() {
 
 #[test]
 fn a_frame_in_a_body_is_not_taken_for_a_group() {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     append(&mut log, 10);
     // A body with a piece of a log in it, even of this segment's number.
     let body = segment(0, 1, &[(2, b"not a group")])[64..128].to_vec();
-    log.append(&body, Use::Put).unwrap();
+    log.append(&body, Purpose::NewJobs).unwrap();
     drop(log);
-    twin.flip(&segment_name(0), 64 + 40 + 4, 1);
-    assert_eq!(open(&twin).1.len(), 1);
+    disk.flip(&segment_name(0), 64 + 40 + 4, 1);
+    assert_eq!(open(&disk).1.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Whatever the files have in them: no panic, and no group that was not written.
+//! Whatever the files contain: there is no panic, and no group that was not written.
 
 use super::damage::segment;
 use super::*;
@@ -7,77 +7,77 @@ use requeue_testkit::Random;
 use std::collections::BTreeMap;
 
 /// A log with segments of all sorts, and all groups that it has or had.
-fn log(random: &mut Random) -> (Twin, BTreeMap<u64, Vec<u8>>) {
-    let twin = Twin::new();
-    let (mut log, _) = open(&twin);
+fn log(random: &mut Random) -> (SimulatedDisk, BTreeMap<u64, Vec<u8>>) {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
     let mut written = BTreeMap::new();
     for _ in 0..random.below(30) + 2 {
         match random.below(12) {
             0 => log.roll(),
-            1 => log = open_after(&twin, 0).unwrap().0,
+            1 => log = open_after(&disk, 0).unwrap().0,
             2 => log.close().unwrap(),
-            3 => twin.fail(Op::Sync, "log-", 0, 1),
+            3 => disk.fail(Op::Sync, "log-", 0, 1),
             _ => {
                 let bytes = *random.pick(&[0, 5, 100, 700, 5000]);
                 let (group, payload) = (log.last_group() + 1, random.number().to_le_bytes());
                 let payload = payload.repeat(bytes / 8 + 1);
-                if let Err(AppendError::Refused(_)) = log.append(&payload, Use::Put) {
+                if let Err(AppendError::Refused(_)) = log.append(&payload, Purpose::NewJobs) {
                     continue;
                 }
                 written.insert(group, payload);
             }
         }
         log.retry().unwrap();
-        twin.heal();
+        disk.heal();
     }
-    (twin, written)
+    (disk, written)
 }
 
-/// Does something to the files that no program and no power cut does.
-fn damage_one(twin: &Twin, random: &mut Random) {
-    let names = names(twin, "log-");
+/// Damages the files in a way that no program and no power cut does.
+fn damage_one(disk: &SimulatedDisk, random: &mut Random) {
+    let names = names(disk, "log-");
     if names.is_empty() {
         return;
     }
     let (name, other) = (random.pick(&names).clone(), random.pick(&names).clone());
-    let mut bytes = twin.bytes(&name);
+    let mut bytes = disk.bytes(&name);
     let at = random.below(bytes.len());
     match random.below(8) {
-        0 => twin.flip(&name, at as u64, 1 << random.below(8)),
-        1 => twin.truncate(&name, at as u64),
-        2 => twin.remove(&name).unwrap(),
-        3 => twin.rename(&name, &other).unwrap(),
-        4 => twin.put(&segment_name(random.below(9) as u64), &bytes),
+        0 => disk.flip(&name, at as u64, 1 << random.below(8)),
+        1 => disk.truncate(&name, at as u64),
+        2 => disk.remove(&name).unwrap(),
+        3 => disk.rename(&name, &other).unwrap(),
+        4 => disk.put(&segment_name(random.below(9) as u64), &bytes),
         5 => {
             let end = bytes.len().min(at + random.below(300));
             bytes[at..end].fill_with(|| random.number() as u8);
-            twin.put(&name, &bytes);
+            disk.put(&name, &bytes);
         }
         // A piece of another segment, or of this one, at the place of a frame.
         6 => {
-            let from = twin.bytes(&other);
+            let from = disk.bytes(&other);
             let start = random.below(from.len()) / 8 * 8;
             let end = from.len().min(start + random.below(2000));
             let at = at / 8 * 8;
             bytes.truncate(at);
             bytes.extend_from_slice(&from[start..end]);
             bytes.resize(bytes.len().max(SEGMENT as usize), 0);
-            twin.put(&name, &bytes);
+            disk.put(&name, &bytes);
         }
         // Nothing but noise, with a header that promises more.
         _ => {
             let header = bytes.len().min(64);
             bytes[header..].fill_with(|| random.number() as u8);
-            twin.put(&name, &bytes);
+            disk.put(&name, &bytes);
         }
     }
 }
 
 fn check(seed: u64) {
     let mut random = Random::new(seed);
-    let (twin, written) = log(&mut random);
+    let (disk, written) = log(&mut random);
     for _ in 0..random.below(3) + 1 {
-        damage_one(&twin, &mut random);
+        damage_one(&disk, &mut random);
     }
     let known = |group: u64, payload: &[u8]| {
         assert_eq!(written.get(&group).map(Vec::as_slice), Some(payload), "group {group}");
@@ -85,7 +85,7 @@ fn check(seed: u64) {
     let after = random.below(5) as u64;
     let mut next = after + 1;
     let opened = Log::open(
-        Arc::new(twin.snapshot()),
+        Arc::new(disk.snapshot()),
         OPTIONS,
         after,
         |crate::log::Group { number: group, payload, .. }| {
@@ -102,7 +102,7 @@ fn check(seed: u64) {
         Err(error) => panic!("neither opened nor damaged: {error}"),
     };
     let mut found = Vec::new();
-    verify(&SegmentView::all(&twin).unwrap(), after, |each| match each {
+    verify(&SegmentView::all(&disk).unwrap(), after, |each| match each {
         Ok(group) => known(group.number, group.payload),
         Err(corrupt) => found.push(corrupt),
     })
@@ -118,10 +118,10 @@ fn no_damage_makes_a_group_that_was_not_written() {
 }
 
 #[test]
-fn sound_frames_with_senseless_numbers_are_refused() {
+fn valid_frames_with_impossible_numbers_are_refused() {
     check_seeds("REQUEUE_LOG_FUZZ", 1500, |seed| {
         let mut random = Random::new(seed);
-        let twin = Twin::new();
+        let disk = SimulatedDisk::new();
         let edges = [0, 1, 2, 3, u64::MAX - 1, u64::MAX];
         for _ in 0..random.below(4) + 1 {
             let number = *random.pick(&edges);
@@ -130,10 +130,10 @@ fn sound_frames_with_senseless_numbers_are_refused() {
                 (0..random.below(4)).map(|_| (*random.pick(&edges), b"x" as &[u8])).collect();
             let mut bytes = segment(number, first_group, &groups);
             bytes.truncate(*random.pick(&[bytes.len(), bytes.len(), 100]));
-            twin.put(&segment_name(number), &bytes);
+            disk.put(&segment_name(number), &bytes);
         }
         let after = *random.pick(&edges);
-        let _ = open_after(&twin.snapshot(), after);
-        verify(&SegmentView::all(&twin).unwrap(), after, |_| ()).unwrap();
+        let _ = open_after(&disk.snapshot(), after);
+        verify(&SegmentView::all(&disk).unwrap(), after, |_| ()).unwrap();
     });
 }

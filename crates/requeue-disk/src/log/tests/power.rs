@@ -4,12 +4,12 @@ use super::*;
 use requeue_testkit::Random;
 use std::collections::BTreeMap;
 
-/// What the log must have after a cut, and what it may.
+/// The groups that the log must contain after a cut, and those that it may.
 #[derive(Default)]
 struct Model {
     /// All that was ever appended.
     tried: BTreeMap<u64, Vec<u8>>,
-    /// The last group that was answered, or believed on opening.
+    /// The last group that was acknowledged, or read at open.
     safe: u64,
     /// Groups up to here are in the tables.
     after: u64,
@@ -19,8 +19,8 @@ struct Model {
 
 impl Model {
     /// Opens the log and checks all that it has.
-    fn open(&mut self, twin: &Twin) -> Result<Log, DiskError> {
-        let (mut log, groups) = open_after(twin, self.after)?;
+    fn open(&mut self, disk: &SimulatedDisk) -> Result<Log, DiskError> {
+        let (mut log, groups) = open_after(disk, self.after)?;
         assert!(log.last_group() >= self.safe, "{} < {}", log.last_group(), self.safe);
         let expected: Groups = self
             .tried
@@ -29,7 +29,7 @@ impl Model {
             .collect();
         assert_eq!(groups, expected);
         self.tried.split_off(&(log.last_group() + 1));
-        // The last one is proven with the next, or when asked for.
+        // The last group is written again with the next, or by `retry`.
         self.safe = self.safe.max(log.last_group().saturating_sub(1));
         if self.prove {
             log.retry()?;
@@ -38,18 +38,18 @@ impl Model {
         Ok(log)
     }
 
-    /// Opens it until that succeeds: nobody goes on with the old one.
-    fn reopen(&mut self, twin: &Twin) -> Result<Log, DiskError> {
-        self.open(twin).or_else(|_| {
-            twin.heal();
-            self.open(twin)
+    /// Opens the log until that succeeds; the old one is not used any more.
+    fn reopen(&mut self, disk: &SimulatedDisk) -> Result<Log, DiskError> {
+        self.open(disk).or_else(|_| {
+            disk.heal();
+            self.open(disk)
         })
     }
 
     fn append(&mut self, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
-        let of = *random.pick(&[Use::Put, Use::Settle]);
+        let of = *random.pick(&[Purpose::NewJobs, Purpose::ExistingJobs]);
         let length = *random.pick(&[0, 10, 100, 1000, 1500, 6000]);
-        log.room(of, length)?;
+        log.reserve(of, length)?;
         let group = log.last_group() + 1;
         let mut payload = random.number().to_le_bytes().repeat(length.div_ceil(8));
         payload.truncate(length);
@@ -64,15 +64,20 @@ impl Model {
     }
 
     /// One random step.
-    fn step(&mut self, twin: &Twin, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
+    fn step(
+        &mut self,
+        disk: &SimulatedDisk,
+        log: &mut Log,
+        random: &mut Random,
+    ) -> Result<(), DiskError> {
         match random.below(20) {
             0 => {
                 log.close()?;
                 self.safe = log.last_group();
-                *log = self.reopen(twin)?;
+                *log = self.reopen(disk)?;
             }
             // Killed.
-            1 => *log = self.reopen(twin)?,
+            1 => *log = self.reopen(disk)?,
             2 | 3 => log.roll(),
             4 | 5 => {
                 self.after += random.below((self.safe - self.after) as usize + 1) as u64;
@@ -81,7 +86,7 @@ impl Model {
             6 | 7 => log.spares().fill()?,
             8 => {
                 let op = *random.pick(&[Op::Write, Op::Sync, Op::SyncNames, Op::Rename]);
-                twin.fail(op, "", random.below(3) as u64, 1);
+                disk.fail(op, "", random.below(3) as u64, 1);
             }
             _ => self.append(log, random)?,
         }
@@ -90,43 +95,43 @@ impl Model {
 }
 
 /// Random steps, until the power is cut.
-fn work(twin: &Twin, model: &mut Model, random: &mut Random) -> Result<(), DiskError> {
-    let mut log = model.open(twin)?;
+fn work(disk: &SimulatedDisk, model: &mut Model, random: &mut Random) -> Result<(), DiskError> {
+    let mut log = model.open(disk)?;
     for _ in 0..40 {
-        if let Err(error) = model.step(twin, &mut log, random) {
-            if twin.is_cut() {
+        if let Err(error) = model.step(disk, &mut log, random) {
+            if disk.is_cut() {
                 return Err(error);
             }
-            twin.heal();
+            disk.heal();
             log.retry()?;
             model.safe = log.last_group();
         }
     }
-    twin.heal();
+    disk.heal();
     log.close()?;
     model.safe = log.last_group();
     Ok(())
 }
 
-/// Works until a cut, and answers how many operations there were.
+/// Works until a cut. Returns the number of operations.
 fn check(seed: u64, cut_at: u64) -> u64 {
-    let (mut twin, prove) = (Twin::new(), seed.is_multiple_of(2));
+    let (mut disk, prove) = (SimulatedDisk::new(), seed.is_multiple_of(2));
     let mut model = Model { prove, ..Model::default() };
-    twin.cut_at(cut_at);
-    let worked = work(&twin, &mut model, &mut Random::new(seed));
-    assert_eq!(worked.is_err(), twin.is_cut(), "{worked:?}");
-    let operations = twin.operations();
+    disk.cut_at(cut_at);
+    let worked = work(&disk, &mut model, &mut Random::new(seed));
+    assert_eq!(worked.is_err(), disk.is_cut(), "{worked:?}");
+    let operations = disk.operations();
     // What was found after one cut, or by another process, is not lost by the next cut.
     let mut random = Random::new(seed ^ cut_at);
     for _ in 0..3 {
         if random.chance(50) {
-            twin = twin.after_kill();
-            twin.cut_at(twin.operations() + random.below(12) as u64);
-            let worked = model.open(&twin).and_then(|mut log| model.append(&mut log, &mut random));
-            assert!(worked.is_ok() || twin.is_cut(), "{worked:?}");
+            disk = disk.after_kill();
+            disk.cut_at(disk.operations() + random.below(12) as u64);
+            let worked = model.open(&disk).and_then(|mut log| model.append(&mut log, &mut random));
+            assert!(worked.is_ok() || disk.is_cut(), "{worked:?}");
         }
-        twin = twin.after_cut(random.number());
-        let mut log = model.open(&twin).unwrap();
+        disk = disk.after_cut(random.number());
+        let mut log = model.open(&disk).unwrap();
         if random.chance(70) {
             model.append(&mut log, &mut random).unwrap();
         }
@@ -135,7 +140,7 @@ fn check(seed: u64, cut_at: u64) -> u64 {
 }
 
 #[test]
-fn every_answered_group_survives_a_cut_at_any_operation() {
+fn every_acknowledged_group_survives_a_cut_at_any_operation() {
     check_seeds("REQUEUE_LOG_CUTS", 10, |seed| {
         for cut_at in 0.. {
             if check(seed, cut_at) <= cut_at {

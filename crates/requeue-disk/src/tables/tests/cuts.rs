@@ -3,25 +3,25 @@
 use super::model::{Jobs, check_all, flush};
 use super::{small, with_seeds};
 use crate::error::DiskError;
+use crate::simulated_disk::{Op, SimulatedDisk};
 use crate::tables::Tables;
-use crate::twin::{Op, Twin};
 use requeue_testkit::Random;
 use std::sync::Arc;
 
-/// What was flushed, and what was promised of it.
+/// What was flushed, and which flushes returned.
 #[derive(Default)]
 struct Past {
-    /// The jobs after each flush, the one that failed included; none after none.
+    /// The jobs after each flush, including the one that failed; empty before the first.
     jobs: Vec<Jobs>,
-    /// How many flushes were answered.
+    /// How many flushes returned.
     answered: u64,
-    /// Up to here the log may be gone.
+    /// The last group of the log that was released.
     released: u64,
     merges: u64,
 }
 
 /// Flushes and merges until the disk fails; the same seed does the same.
-fn work(disk: &Twin, seed: u64, past: &mut Past) -> Result<(), DiskError> {
+fn work(disk: &SimulatedDisk, seed: u64, past: &mut Past) -> Result<(), DiskError> {
     let mut random = Random::new(seed);
     past.jobs = vec![Jobs::new()];
     let (mut jobs, mut seq) = (Jobs::new(), 0);
@@ -41,7 +41,7 @@ fn work(disk: &Twin, seed: u64, past: &mut Past) -> Result<(), DiskError> {
 }
 
 /// Opens what is left, and checks that it is what one flush left and that the log has the rest.
-fn check(disk: &Twin, past: &Past) -> u64 {
+fn check(disk: &SimulatedDisk, past: &Past) -> u64 {
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
     tables.clean();
     let flush = tables.version().next_flush - 1;
@@ -50,7 +50,7 @@ fn check(disk: &Twin, past: &Past) -> u64 {
         check_all(&tables, &past.jobs[flush as usize]);
     }
     // It can be written to as before.
-    // No job may get the place of another, also of one that was put here with failures.
+    // No job may get the position of another, including one of a flush that failed.
     let (mut jobs, mut seq) = (past.jobs[flush as usize].clone(), 2_000_000);
     for seed in 0..2 {
         flush_after(&tables, &mut jobs, &mut seq, seed);
@@ -68,24 +68,24 @@ fn flush_after(tables: &Tables, jobs: &mut Jobs, seq: &mut u64, seed: u64) {
 }
 
 #[test]
-fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
+fn every_flush_that_returned_survives_a_power_cut_at_any_operation() {
     with_seeds(2, |random| {
         let seed = random.number();
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let mut past = Past::default();
         work(&disk, seed, &mut past).unwrap();
         let operations = disk.operations();
         assert!(past.merges > 0, "nothing was merged");
         for operation in 0..operations {
-            let (disk, mut past) = (Twin::new(), Past::default());
+            let (disk, mut past) = (SimulatedDisk::new(), Past::default());
             disk.cut_at(operation);
-            // Where files are removed a failure is of no account.
+            // A failure to remove a file is not reported.
             let _ = work(&disk, seed, &mut past);
             assert!(disk.is_cut());
             let flush = check(&disk.after_cut(random.number()), &past);
             assert!(flush >= past.answered, "cut at {operation} of {operations}");
 
-            // What a killed process left in the page cache, and another found, is safe then.
+            // What a killed process left in the page cache, and another process read, is synced.
             let killed = disk.after_kill();
             let (tables, _) = Tables::open(Arc::new(killed.clone()), small()).unwrap();
             let found = tables.version().next_flush - 1;
@@ -97,10 +97,10 @@ fn after_a_power_cut_at_any_operation_every_answered_flush_is_there() {
 }
 
 #[test]
-fn tables_that_were_never_safe_are_made_again_from_the_log() {
+fn tables_that_were_never_synced_are_rebuilt_from_the_log() {
     let (mut all, mut lost) = (0, 0);
     with_seeds(100, |random| {
-        let (disk, mut past) = (Twin::new(), Past::default());
+        let (disk, mut past) = (SimulatedDisk::new(), Past::default());
         work(&disk, random.number(), &mut past).unwrap();
         let (tables, _) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
         let (mut jobs, mut seq) = (past.jobs.last().unwrap().clone(), 1_000_000);
@@ -119,7 +119,7 @@ fn tables_that_were_never_safe_are_made_again_from_the_log() {
 #[test]
 fn whatever_fails_can_be_tried_again() {
     with_seeds(100, |random| {
-        let (disk, mut past) = (Twin::new(), Past::default());
+        let (disk, mut past) = (SimulatedDisk::new(), Past::default());
         work(&disk, random.number(), &mut past).unwrap();
         let (tables, _) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
         let (mut jobs, mut seq) = (past.jobs.last().unwrap().clone(), 1_000_000);

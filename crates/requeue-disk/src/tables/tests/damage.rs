@@ -1,22 +1,22 @@
-//! Tests of files that are not as they were left.
+//! Tests of damaged files.
 
 use super::{flush_jobs, names, open, scanned, small, with_seeds};
 use crate::disk::Disk;
 use crate::error::DiskError;
 use crate::manifest::{self, Manifest};
+use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Checked, Entry, Tables, Version, table};
-use crate::twin::Twin;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Changes what a file holds for those who open it from now on.
-fn change(disk: &Twin, name: &str, change: impl FnOnce(&mut [u8])) {
+/// Replaces the contents of a file, for those who open it from now on.
+fn change(disk: &SimulatedDisk, name: &str, change: impl FnOnce(&mut [u8])) {
     let mut bytes = disk.bytes(name);
     change(&mut bytes);
     disk.put(name, &bytes);
 }
 
-/// Everything that can be read, or the first thing that is wrong.
+/// Reads everything, or fails with the first damage.
 fn read_all(version: &Arc<Version>) -> Result<Vec<Vec<u8>>, DiskError> {
     let mut all = Vec::new();
     let mut scan = version.scan(1, 0, (0, 0));
@@ -24,21 +24,21 @@ fn read_all(version: &Arc<Version>) -> Result<Vec<Vec<u8>>, DiskError> {
         all.push(job.to_vec());
     }
     let mut ids = version.ids(1, Bound::Unbounded);
-    while let Some((id, spot)) = ids.next()? {
+    while let Some((id, location)) = ids.next()? {
         all.push(id.as_bytes().to_vec());
-        all.push(version.read(1, &spot)?);
-        assert_eq!(version.find(1, id)?, Some(spot));
+        all.push(version.read(1, &location)?);
+        assert_eq!(version.find(1, id)?, Some(location));
     }
     Ok(all)
 }
 
 #[test]
-fn a_flipped_bit_is_named_and_never_served() {
-    let disk = Twin::new();
+fn a_flipped_bit_is_reported_and_its_data_never_returned() {
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..100);
     flush_jobs(&tables, 100..200);
-    // Now no table is new in the newest manifest: none is read whole when it is opened.
+    // Now no table is new in the newest manifest, so none is read completely at open.
     tables.flush().commit(Batch { live: 200, ..Batch::default() }).unwrap();
     let whole = read_all(&tables.version()).unwrap();
     let all = names(&disk);
@@ -70,8 +70,8 @@ fn a_flipped_bit_is_named_and_never_served() {
 }
 
 #[test]
-fn verify_names_everything_that_is_wrong() {
-    let disk = Twin::new();
+fn verify_reports_all_damage() {
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..200);
     let table = tables.version().due[0].tables[0].clone();
@@ -100,20 +100,20 @@ fn verify_names_everything_that_is_wrong() {
     };
     checked.read(&disk, &manifest, count, |_| ());
     assert_eq!(checked.wrong(table.number).len(), 2);
-    assert!(entries > 200 && entries < 400, "those of two blocks are not told");
+    assert!(entries > 200 && entries < 400, "entries of two blocks are missing");
     assert!(checked.version(&manifest, None).is_none(), "it would be passed over");
 }
 
 #[test]
 fn blocks_that_change_places_are_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     // Jobs of equal length, so that blocks are.
     flush_jobs(&tables, 1000..1200);
     let table = tables.version().due[0].tables[0].clone();
     let (a, b) = (table.index.range(1), table.index.range(2));
     assert_eq!(a.end - a.start, b.end - b.start);
-    // Now it is not new in the newest manifest, and not read whole when it is opened.
+    // Now the table is not new in the newest manifest, so it is not read completely at open.
     flush_jobs(&tables, 0..1);
     change(&disk, &table::name(table.number), |bytes| {
         let (first, second) = bytes.split_at_mut(b.start as usize);
@@ -125,7 +125,7 @@ fn blocks_that_change_places_are_damage() {
 
 #[test]
 fn a_block_of_another_table_is_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 1000..1200);
     let version = tables.version();
@@ -143,7 +143,7 @@ fn a_block_of_another_table_is_damage() {
 
 #[test]
 fn a_table_in_the_place_of_another_is_damage() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     flush_jobs(&tables, 10..20);
@@ -156,9 +156,9 @@ fn a_table_in_the_place_of_another_is_damage() {
 }
 
 #[test]
-fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
+fn if_the_newest_table_is_damaged_or_missing_the_previous_manifest_is_used() {
     with_seeds(50, |random| {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let tables = open(&disk, small());
         flush_jobs(&tables, 0..100);
         let before = names(&disk);
@@ -181,7 +181,7 @@ fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
         assert_eq!(tables.released_through(), 0, "the log is needed from the start");
         assert_eq!(scanned(&tables.version()), (0..100).collect::<Vec<_>>());
 
-        // What the log has is flushed again, over the ruins or without them.
+        // The contents of the log are flushed again, whether the damaged files are there or not.
         if random.chance(50) {
             tables.clean();
         }
@@ -196,7 +196,7 @@ fn a_torn_or_missing_newest_table_brings_back_the_manifest_before() {
 
 #[test]
 fn orphans_are_removed() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     drop(tables);
@@ -209,8 +209,8 @@ fn orphans_are_removed() {
 }
 
 #[test]
-fn a_manifest_that_was_never_ended_is_begun_anew() {
-    let disk = Twin::new();
+fn an_incomplete_first_manifest_is_written_again() {
+    let disk = SimulatedDisk::new();
     disk.put(&manifest::name(1), &[0; 10]);
     let tables = open(&disk, small());
     assert_eq!(names(&disk), [manifest::name(1)]);
@@ -221,7 +221,7 @@ fn a_manifest_that_was_never_ended_is_begun_anew() {
 
 #[test]
 fn a_directory_without_its_manifests_is_refused() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     disk.put("log-0000000001", &[]);
     let error = Tables::open(Arc::new(disk), small()).err().unwrap();
     assert!(matches!(error, DiskError::Corrupt(_)), "{error}");
@@ -229,7 +229,7 @@ fn a_directory_without_its_manifests_is_refused() {
 
 #[test]
 fn a_newer_format_is_refused() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..10);
     drop(tables);

@@ -1,18 +1,18 @@
 //! Tests of merges, and of what they free.
 
-use super::{flush_jobs, names, open, place, scanned, small};
+use super::{flush_jobs, names, open, position, scanned, small};
+use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Options, Tables, Tree};
-use crate::twin::Twin;
 use std::cell::Cell;
 
 fn drop_below(tables: &Tables, seq: u64, live: u64) {
-    let floors = vec![(1, 0, (1000 + seq, seq))];
-    tables.flush().commit(Batch { floors, live, ..Batch::default() }).unwrap();
+    let range_tombstones = vec![(1, 0, (1000 + seq, seq))];
+    tables.flush().commit(Batch { range_tombstones, live, ..Batch::default() }).unwrap();
 }
 
 #[test]
 fn a_consumed_front_is_freed_file_by_file_and_without_reading() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..1000);
     let before = tables.version().counts(Tree::Due).tables;
@@ -28,8 +28,8 @@ fn a_consumed_front_is_freed_file_by_file_and_without_reading() {
 }
 
 #[test]
-fn what_is_put_before_the_front_later_is_alive() {
-    let disk = Twin::new();
+fn entries_put_before_the_front_later_are_valid() {
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..100);
     drop_below(&tables, 100, 0);
@@ -47,15 +47,15 @@ fn what_is_put_before_the_front_later_is_alive() {
 }
 
 #[test]
-fn a_merge_that_was_stopped_goes_on_and_ends() {
-    let disk = Twin::new();
+fn a_stopped_merge_continues_and_ends() {
+    let disk = SimulatedDisk::new();
     let mut tables = open(&disk, small());
     for flush in 0..4 {
         // Every fourth job, so that the runs overlap everywhere.
         let mut batch = tables.flush();
         for seq in (0..8000).filter(|seq| seq % 4 == flush) {
             let job = format!("job {seq}");
-            batch.due(1, place(0, 1000 + seq, seq), Some(job.as_bytes())).unwrap();
+            batch.due(1, position(0, 1000 + seq, seq), Some(job.as_bytes())).unwrap();
         }
         batch.commit(Batch { live: 2000 * (flush + 1), ..Batch::default() }).unwrap();
     }
@@ -84,12 +84,12 @@ fn a_merge_that_was_stopped_goes_on_and_ends() {
 
 #[test]
 fn a_large_merge_needs_little_space_besides() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     for flush in 0..4 {
         let mut batch = tables.flush();
         for seq in (0..8000).filter(|seq| seq % 4 == flush) {
-            batch.due(1, place(0, 1000 + seq, seq), Some(b"job")).unwrap();
+            batch.due(1, position(0, 1000 + seq, seq), Some(b"job")).unwrap();
         }
         batch.commit(Batch { live: 2000 * (flush + 1), ..Batch::default() }).unwrap();
     }
@@ -108,13 +108,13 @@ fn a_large_merge_needs_little_space_besides() {
 }
 
 #[test]
-fn what_was_merged_goes_at_once_where_it_is_large() {
+fn large_merged_tables_are_removed_immediately() {
     for (linger, lingering) in [(0, 0), (1 << 20, 4)] {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let tables = open(&disk, Options { linger, file: 1 << 20, ..small() });
         for flush in 0..4 {
             let mut batch = tables.flush();
-            batch.due(1, place(0, 1000 + flush, flush), Some(b"job")).unwrap();
+            batch.due(1, position(0, 1000 + flush, flush), Some(b"job")).unwrap();
             batch.commit(Batch { live: flush + 1, ..Batch::default() }).unwrap();
         }
         while tables.compact(|| false).unwrap() {}
@@ -125,13 +125,13 @@ fn what_was_merged_goes_at_once_where_it_is_large() {
 
 #[test]
 fn cancelled_jobs_give_their_space_back() {
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, small());
     flush_jobs(&tables, 0..1000);
     let before = tables.version().counts(Tree::Due);
     let mut flush = tables.flush();
     for seq in (0..1000).filter(|seq| seq % 2 == 0) {
-        flush.due(1, place(0, 1000 + seq, seq), None).unwrap();
+        flush.due(1, position(0, 1000 + seq, seq), None).unwrap();
     }
     for seq in (0..1000).filter(|seq| seq % 2 == 0) {
         flush.id(1, &format!("id-{seq:08}"), None).unwrap();
@@ -148,16 +148,16 @@ fn cancelled_jobs_give_their_space_back() {
 }
 
 #[test]
-fn floors_go_when_nothing_is_left_below_them() {
-    let disk = Twin::new();
+fn range_tombstones_are_dropped_when_they_apply_to_nothing() {
+    let disk = SimulatedDisk::new();
     let tables = open(&disk, Options { flush_file: 1 << 20, ..small() });
     flush_jobs(&tables, 0..1000);
     drop_below(&tables, 700, 300);
-    assert_eq!(tables.version().floors.all().len(), 1);
+    assert_eq!(tables.version().range_tombstones.all().len(), 1);
     while tables.compact(|| false).unwrap() {}
     let version = tables.version();
     assert_eq!(version.counts(Tree::Due).entries, 300);
     assert_eq!(version.counts(Tree::Ids).entries, 300);
-    assert_eq!(version.floors.all(), []);
+    assert_eq!(version.range_tombstones.all(), []);
     assert_eq!(version.find(1, "id-00000699").unwrap(), None);
 }

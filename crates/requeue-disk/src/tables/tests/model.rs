@@ -1,14 +1,14 @@
 //! Random flushes, merges and reopenings, compared with a map of all jobs.
 
-use super::{names, open, place, small, with_seeds};
+use super::{names, open, position, small, with_seeds};
 use crate::error::DiskError;
-use crate::tables::{Batch, Place, Tables, Tree};
-use crate::twin::Twin;
+use crate::simulated_disk::SimulatedDisk;
+use crate::tables::{Batch, ListPosition, Tables, Tree};
 use requeue_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-pub(super) type Jobs = BTreeMap<(u32, String), (Place, Vec<u8>)>;
+pub(super) type Jobs = BTreeMap<(u32, String), (ListPosition, Vec<u8>)>;
 
 const KINDS: u32 = 3;
 const LISTS: u8 = 3;
@@ -16,7 +16,7 @@ const LISTS: u8 = 3;
 #[test]
 fn tables_hold_what_a_map_would() {
     with_seeds(40, |random| {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let mut tables = open(&disk, small());
         let (mut jobs, mut seq) = (Jobs::new(), 0);
         for _ in 0..40 {
@@ -54,16 +54,16 @@ pub(super) fn flush(
     random: &mut Random,
 ) -> Result<(), DiskError> {
     let before = jobs.clone();
-    let mut floors = BTreeMap::new();
+    let mut range_tombstones = BTreeMap::new();
     if random.chance(60) {
         let (kind, list) = (random.below(KINDS as usize) as u32, random.below(LISTS.into()) as u8);
         let below = (random.below(1000) as u64, random.below(*seq as usize) as u64);
-        floors.insert((kind, list), below);
+        range_tombstones.insert((kind, list), below);
     }
-    let covered = |kind, old: &Place| {
-        floors.get(&(kind, old.list)).is_some_and(|below| (old.at, old.seq) < *below)
+    let covered = |kind, old: &ListPosition| {
+        range_tombstones.get(&(kind, old.list)).is_some_and(|below| (old.at, old.seq) < *below)
     };
-    // Those below a floor are gone, or written anew to the same place.
+    // Entries below a range tombstone are deleted, or written again at the same position.
     let consumed: Vec<_> = jobs
         .iter()
         .filter(|((kind, _), (old, _))| covered(*kind, old))
@@ -86,7 +86,7 @@ pub(super) fn flush(
             3 if jobs.contains_key(&key) => drop(changed.insert(key)),
             _ => {
                 let list = random.below(LISTS.into()) as u8;
-                jobs.insert(key.clone(), (place(list, at, *seq), Vec::new()));
+                jobs.insert(key.clone(), (position(list, at, *seq), Vec::new()));
                 changed.insert(key);
             }
         }
@@ -109,22 +109,23 @@ pub(super) fn flush(
         }
     }
     for key in changed {
-        let (place, value) = &jobs[&key];
-        due.insert((key.0, *place), Some(value.clone()));
-        ids.insert(key, Some(*place));
+        let (position, value) = &jobs[&key];
+        due.insert((key.0, *position), Some(value.clone()));
+        ids.insert(key, Some(*position));
     }
     let mut flush = tables.flush();
-    for ((kind, place), value) in due {
-        flush.due(kind, place, value.as_deref())?;
+    for ((kind, position), value) in due {
+        flush.due(kind, position, value.as_deref())?;
     }
-    for ((kind, id), place) in ids {
-        flush.id(kind, &id, place)?;
+    for ((kind, id), position) in ids {
+        flush.id(kind, &id, position)?;
     }
-    let floors = floors.into_iter().map(|((kind, list), below)| (kind, list, below)).collect();
+    let range_tombstones =
+        range_tombstones.into_iter().map(|((kind, list), below)| (kind, list, below)).collect();
     let number = flush.number();
     let blob = number.to_le_bytes().to_vec();
     let live = jobs.len() as u64;
-    flush.commit(Batch { floors, flushed_through: number * 7, live, blob })
+    flush.commit(Batch { range_tombstones, flushed_through: number * 7, live, blob })
 }
 
 fn check_some(tables: &Tables, jobs: &Jobs, random: &mut Random) {
@@ -133,9 +134,13 @@ fn check_some(tables: &Tables, jobs: &Jobs, random: &mut Random) {
         let key = (random.below(KINDS as usize) as u32, format!("id-{}", random.below(300)));
         let found = version.find(key.0, &key.1).unwrap();
         let expected = jobs.get(&key);
-        assert_eq!(found.map(|spot| spot.place()), expected.map(|(place, _)| *place), "{key:?}");
-        if let Some((spot, (_, value))) = found.zip(expected) {
-            assert_eq!(version.read(key.0, &spot).unwrap(), *value);
+        assert_eq!(
+            found.map(|location| location.position()),
+            expected.map(|(position, _)| *position),
+            "{key:?}"
+        );
+        if let Some((location, (_, value))) = found.zip(expected) {
+            assert_eq!(version.read(key.0, &location).unwrap(), *value);
         }
     }
     let (kind, list) = (random.below(KINDS as usize) as u32, random.below(LISTS.into()) as u8);
@@ -159,14 +164,15 @@ pub(super) fn check_all(tables: &Tables, jobs: &Jobs) {
 }
 
 fn check_scan(tables: &Tables, jobs: &Jobs, kind: u32, list: u8, from: (u64, u64)) {
-    let of_list = jobs.iter().filter(|((of, _), (place, _))| (*of, place.list) == (kind, list));
+    let of_list =
+        jobs.iter().filter(|((of, _), (position, _))| (*of, position.list) == (kind, list));
     let expected: BTreeMap<_, _> =
-        of_list.map(|(_, (place, value))| ((place.at, place.seq), value)).collect();
+        of_list.map(|(_, (position, value))| ((position.at, position.seq), value)).collect();
     let mut expected = expected.range(from..);
     let mut scan = tables.version().scan(kind, list, from);
-    while let Some((place, value)) = scan.next().unwrap() {
+    while let Some((position, value)) = scan.next().unwrap() {
         let (expected_place, expected_value) = expected.next().expect("the list ends here");
-        assert_eq!((place, value), (*expected_place, expected_value.as_slice()));
+        assert_eq!((position, value), (*expected_place, expected_value.as_slice()));
     }
     assert_eq!(expected.next(), None, "kind {kind}, list {list}, from {from:?}");
 }
@@ -177,14 +183,14 @@ fn check_ids(tables: &Tables, jobs: &Jobs, kind: u32, from: Bound<&str>) {
         if start == Bound::Unbounded { Bound::Included((kind, String::new())) } else { start };
     let mut expected = jobs.range((start, Bound::Excluded((kind + 1, String::new()))));
     let mut ids = tables.version().ids(kind, from);
-    while let Some((id, spot)) = ids.next().unwrap() {
-        let ((_, expected_id), (place, _)) = expected.next().expect("the ids end here");
-        assert_eq!((id, spot.place()), (expected_id.as_str(), *place));
+    while let Some((id, location)) = ids.next().unwrap() {
+        let ((_, expected_id), (position, _)) = expected.next().expect("the ids end here");
+        assert_eq!((id, location.position()), (expected_id.as_str(), *position));
     }
     assert_eq!(expected.next(), None, "kind {kind}, ids from {from:?}");
 }
 
-/// When no merge is needed any more, there are few runs and not much is dead.
+/// When no merge is needed any more, there are few runs and few deleted entries.
 fn check_dead(tables: &Tables) {
     let version = tables.version();
     for (tree, runs, dead) in [(Tree::Due, 3, 2048), (Tree::Ids, 2, 512)] {
@@ -196,8 +202,8 @@ fn check_dead(tables: &Tables) {
     }
 }
 
-/// No file is there that the last two manifests do not need.
-fn check_files(tables: &Tables, disk: &Twin) {
+/// There is no file that the last two manifests do not need.
+fn check_files(tables: &Tables, disk: &SimulatedDisk) {
     tables.commit(Clone::clone).unwrap();
     tables.commit(Clone::clone).unwrap();
     let needed = tables.version().tables().count();

@@ -1,4 +1,4 @@
-//! Bytes that are cheap to copy: copies share what neither has changed.
+//! Bytes that are cheap to copy: copies share the chunks that neither has changed.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ impl Content {
         self.size
     }
 
-    /// Lengthens it with zeros, or cuts it off.
+    /// Extends it with zeros, or truncates it.
     pub(super) fn resize(&mut self, size: u64) {
         let chunks = Arc::make_mut(&mut self.chunks);
         chunks.resize((size as usize).div_ceil(CHUNK), None);
         let used = size as usize % CHUNK;
         if size < self.size && used > 0 {
-            // What is cut off must not be back when it grows again.
+            // Truncated bytes must not come back when it grows again.
             if let Some(Some(last)) = chunks.last_mut() {
                 Arc::make_mut(last)[used..].fill(0);
             }
@@ -50,7 +50,7 @@ impl Content {
         }
     }
 
-    /// Fills `bytes`, which must lie within.
+    /// Fills `bytes` from `offset` on. The range must be within the content.
     pub(super) fn read(&self, bytes: &mut [u8], offset: u64) {
         let (mut done, offset) = (0, offset as usize);
         while done < bytes.len() {

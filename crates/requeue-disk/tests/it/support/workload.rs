@@ -1,7 +1,7 @@
-//! A workload: steps made up at random, and what comes of each.
+//! A workload: random steps, and the expected result of each.
 //!
-//! The steps are made on a store in memory, which is kept by the same rules and needs no disk.
-//! What it answers and shows is what every store has to.
+//! The steps run on a memory store, which follows the same rules and needs no disk. Every store has
+//! to return the same results and views.
 
 use requeue::ManualClock;
 use requeue_jobs::{
@@ -24,7 +24,7 @@ pub(crate) fn id(id: impl Into<String>) -> JobId {
     JobId::new(id.into()).expect("a valid id")
 }
 
-/// A clock that stands at this time, and moves when it is told to.
+/// A manual clock that begins at this time.
 pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
     let wall_clock = WallClock::manual(&clock, now);
@@ -32,7 +32,7 @@ pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, WallClock) {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum StoreCall {
     Put(Vec<Put>),
     Claim(Claim),
     Settle(Vec<Settle>),
@@ -44,29 +44,31 @@ pub(crate) enum Act {
     Tick(Tick),
 }
 
-/// What a store answers, as text: all that matters is whether two are the same.
-pub(crate) type Told = Result<String, StoreError>;
+/// The result of a call as text, to compare two stores.
+pub(crate) type CallResult = Result<String, StoreError>;
 
-impl Act {
-    pub(crate) async fn on(&self, store: &dyn Store) -> Told {
-        fn told<T: Debug>(answer: Result<T, StoreError>) -> Told {
+impl StoreCall {
+    pub(crate) async fn on(&self, store: &dyn Store) -> CallResult {
+        fn result<T: Debug>(answer: Result<T, StoreError>) -> CallResult {
             answer.map(|answer| format!("{answer:?}"))
         }
         match self.clone() {
-            Act::Put(puts) => told(store.put(puts).await),
-            Act::Claim(claim) => told(store.claim(claim).await),
-            Act::Settle(settlements) => told(store.settle(settlements).await),
-            Act::Change(changes) => told(store.change(changes).await),
-            Act::Reap(max) => told(store.reap(max).await),
-            Act::Set(kind, settings) => told(store.set(kind, settings).await),
-            Act::SetSchedule(kind, schedule) => told(store.set_schedule(kind, schedule).await),
-            Act::RemoveSchedule(kind, id) => told(store.remove_schedule(kind, id).await),
-            Act::Tick(tick) => told(store.tick(tick).await),
+            StoreCall::Put(puts) => result(store.put(puts).await),
+            StoreCall::Claim(claim) => result(store.claim(claim).await),
+            StoreCall::Settle(settlements) => result(store.settle(settlements).await),
+            StoreCall::Change(changes) => result(store.change(changes).await),
+            StoreCall::Reap(max) => result(store.reap(max).await),
+            StoreCall::Set(kind, settings) => result(store.set(kind, settings).await),
+            StoreCall::SetSchedule(kind, schedule) => {
+                result(store.set_schedule(kind, schedule).await)
+            }
+            StoreCall::RemoveSchedule(kind, id) => result(store.remove_schedule(kind, id).await),
+            StoreCall::Tick(tick) => result(store.tick(tick).await),
         }
     }
 }
 
-/// All that a store shows.
+/// Everything that can be read from a store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
     pub(crate) jobs: Vec<JobView>,
@@ -105,7 +107,7 @@ impl View {
         Ok(view)
     }
 
-    /// What is not the same here and there, in few words.
+    /// The differences, as text.
     pub(crate) fn difference(&self, other: &View) -> String {
         let but = |these: &[JobView], those: &[JobView]| {
             these.iter().filter(|job| !those.contains(job)).cloned().collect::<Vec<_>>()
@@ -121,13 +123,13 @@ impl View {
 
 /// A step, and how things stand around it.
 pub(crate) struct Step {
-    pub(crate) act: Act,
+    pub(crate) call: StoreCall,
     /// When it is done.
     pub(crate) now: Timestamp,
     /// What is shown then, before it and after it.
     pub(crate) before: View,
     pub(crate) after: View,
-    pub(crate) told: Told,
+    pub(crate) result: CallResult,
 }
 
 impl Step {
@@ -141,9 +143,9 @@ pub(crate) struct Workload {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What sort of work it is.
+/// What shape of work it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sort {
+pub(crate) struct WorkloadShape {
     pub(crate) steps: usize,
     /// How many ids there are of each kind.
     pub(crate) ids: usize,
@@ -152,9 +154,9 @@ pub(crate) struct Sort {
 }
 
 impl Workload {
-    pub(crate) fn random(seed: u64, sort: Sort) -> Workload {
-        let mut maker = Maker::new(seed, sort);
-        let steps = (0..sort.steps).map(|_| maker.step()).collect();
+    pub(crate) fn random(seed: u64, shape: WorkloadShape) -> Workload {
+        let mut maker = WorkloadGenerator::new(seed, shape);
+        let steps = (0..shape.steps).map(|_| maker.step()).collect();
         Workload { steps }
     }
 
@@ -170,37 +172,37 @@ impl Workload {
         let go_to = |now: Timestamp| clock.advance(now.saturating_since(wall_clock.now()));
         for step in &self.steps[..done] {
             go_to(step.now);
-            assert_eq!(block_on(step.act.on(&store)), step.told, "the same again");
+            assert_eq!(block_on(step.call.on(&store)), step.result, "the same again");
         }
         go_to(self.now(at));
         (store, clock, wall_clock)
     }
 
-    /// What is shown after the first `done` steps, at the time of step `at`.
+    /// The view after the first `done` steps, at the time of step `at`.
     pub(crate) fn view(&self, done: usize, at: usize) -> View {
         let (store, _, wall_clock) = self.replay(done, at);
         View::of(&store, wall_clock.now()).expect("a store in memory does not fail")
     }
 
-    /// Goes on after the first `done` steps, at the time of step `at`: what is asked for, what is
-    /// answered, and what is shown at last.
-    pub(crate) fn sequel(&self, done: usize, at: usize) -> Sequel {
+    /// Continues after the first `done` steps, at the time of step `at`: further calls, their
+    /// results, and the final view.
+    pub(crate) fn continuation(&self, done: usize, at: usize) -> Continuation {
         let (store, clock, wall_clock) = self.replay(done, at);
         let mut steps = Vec::new();
-        let mut take = |act: Act| {
-            let told = block_on(act.on(&store));
-            steps.push((act, told.clone()));
-            told.expect("a store in memory does not fail");
+        let mut take = |call: StoreCall| {
+            let result = block_on(call.on(&store));
+            steps.push((call, result.clone()));
+            result.expect("a store in memory does not fail");
         };
-        // First without time going on: numbers that rise with it must do so of their own.
+        // First without advancing the clock: fences and generations must increase without it.
         let claim = |kind: Kind, max| {
             let worker = WorkerName::new("later").expect("a valid name");
             Claim { kinds: vec![kind], max, lease: None, worker, nonce: 7 }
         };
         let body = Body::octets(*b"later").expect("a small body");
         for kind in kinds() {
-            take(Act::Claim(claim(kind.clone(), 1000)));
-            take(Act::Put(vec![
+            take(StoreCall::Claim(claim(kind.clone(), 1000)));
+            take(StoreCall::Put(vec![
                 Put::new(kind.clone(), id("later"), body.clone()),
                 Put::new(kind.clone(), id("id-1"), body.clone()),
                 Put::new(kind, id("id-2"), body.clone()),
@@ -210,35 +212,35 @@ impl Workload {
         clock.advance(later);
         let mut rest = Vec::new();
         for kind in kinds() {
-            let act = Act::Claim(claim(kind, 1000));
-            let told = block_on(act.on(&store));
-            rest.push((act, told));
+            let call = StoreCall::Claim(claim(kind, 1000));
+            let result = block_on(call.on(&store));
+            rest.push((call, result));
         }
         let end = View::of(&store, wall_clock.now()).expect("a store in memory does not fail");
-        Sequel { steps, later, rest, end }
+        Continuation { steps, later, rest, end }
     }
 }
 
-/// How work goes on from some state.
-pub(crate) struct Sequel {
-    steps: Vec<(Act, Told)>,
+/// Further calls after some step, and their expected results.
+pub(crate) struct Continuation {
+    steps: Vec<(StoreCall, CallResult)>,
     later: Duration,
-    rest: Vec<(Act, Told)>,
+    rest: Vec<(StoreCall, CallResult)>,
     end: View,
 }
 
-impl Sequel {
-    /// Whether it goes on like this on another store.
+impl Continuation {
+    /// Checks that another store returns the same results.
     pub(crate) fn check(
         &self,
         store: &dyn Store,
         clock: &ManualClock,
         wall_clock: &WallClock,
     ) -> Result<(), String> {
-        let take = |(act, expected): &(Act, Told)| {
-            let told = block_on(act.on(store));
-            let same = told == *expected;
-            let differs = || format!("{act:?}\n  found    {told:?}\n  expected {expected:?}");
+        let take = |(call, expected): &(StoreCall, CallResult)| {
+            let result = block_on(call.on(store));
+            let same = result == *expected;
+            let differs = || format!("{call:?}\n  found    {result:?}\n  expected {expected:?}");
             if same { Ok(()) } else { Err(differs()) }
         };
         self.steps.iter().try_for_each(take)?;
@@ -249,23 +251,23 @@ impl Sequel {
     }
 }
 
-/// Makes up steps.
-struct Maker {
+/// Generates random steps.
+struct WorkloadGenerator {
     random: Random,
-    sort: Sort,
+    shape: WorkloadShape,
     store: MemoryStore,
     clock: ManualClock,
     wall_clock: WallClock,
-    /// All that were given out.
+    /// All receipts so far.
     receipts: Vec<Receipt>,
 }
 
-impl Maker {
-    fn new(seed: u64, sort: Sort) -> Maker {
+impl WorkloadGenerator {
+    fn new(seed: u64, shape: WorkloadShape) -> WorkloadGenerator {
         let (clock, wall_clock) = clock_at(Timestamp::from_millis(BEGIN));
         let store = MemoryStore::with(wall_clock.clone());
         let (random, receipts) = (Random::new(seed), Vec::new());
-        Maker { random, sort, store, clock, wall_clock, receipts }
+        WorkloadGenerator { random, shape, store, clock, wall_clock, receipts }
     }
 
     fn step(&mut self) -> Step {
@@ -274,33 +276,36 @@ impl Maker {
             self.clock.advance(time);
         }
         let now = self.wall_clock.now();
-        let view = |maker: &Maker| View::of(&maker.store, now).expect("it does not fail");
-        let (before, act) = (view(self), self.act());
-        if let Act::Claim(claim) = &act {
-            // Asked for here, so that the receipts are known.
+        let view =
+            |maker: &WorkloadGenerator| View::of(&maker.store, now).expect("it does not fail");
+        let (before, call) = (view(self), self.call());
+        if let StoreCall::Claim(claim) = &call {
+            // Called here, so that the receipts are known.
             let claimed = block_on(self.store.claim(claim.clone()));
             let receipt = |job: &ClaimedJob| job.receipt.clone();
             let jobs = claimed.as_ref().map(|claimed| &*claimed.jobs).unwrap_or_default();
             self.receipts.extend(jobs.iter().map(receipt));
-            let told = claimed.map(|claimed| format!("{claimed:?}"));
-            return Step { act, now, before, after: view(self), told };
+            let result = claimed.map(|claimed| format!("{claimed:?}"));
+            return Step { call, now, before, after: view(self), result };
         }
-        let told = block_on(act.on(&self.store));
-        Step { act, now, before, after: view(self), told }
+        let result = block_on(call.on(&self.store));
+        Step { call, now, before, after: view(self), result }
     }
 
-    fn act(&mut self) -> Act {
+    fn call(&mut self) -> StoreCall {
         match self.random.below(100) {
-            0..=39 => Act::Put(self.batch(Maker::put)),
+            0..=39 => StoreCall::Put(self.batch(WorkloadGenerator::put)),
             40..=59 => {
                 let lease = self.random.chance(50).then(|| self.time().max(Duration::from_secs(1)));
                 let worker = WorkerName::new("worker").expect("a valid name");
                 let max = 1 + self.random.below(8);
                 let nonce = self.random.number();
-                Act::Claim(Claim { kinds: vec![self.kind()], max, lease, worker, nonce })
+                StoreCall::Claim(Claim { kinds: vec![self.kind()], max, lease, worker, nonce })
             }
-            60..=84 if !self.receipts.is_empty() => Act::Settle(self.batch(Maker::settle)),
-            85..=89 => Act::Change(self.batch(|maker| {
+            60..=84 if !self.receipts.is_empty() => {
+                StoreCall::Settle(self.batch(WorkloadGenerator::settle))
+            }
+            85..=89 => StoreCall::Change(self.batch(|maker| {
                 let action = *maker.random.pick(&[
                     ChangeKind::Cancel,
                     ChangeKind::RunNow,
@@ -308,10 +313,10 @@ impl Maker {
                 ]);
                 Change { kind: maker.kind(), id: maker.id(), action }
             })),
-            90..=91 => Act::Reap(1000),
-            92..=94 => Act::Set(self.kind(), self.settings()),
-            95..=96 => Act::SetSchedule(self.kind(), self.schedule()),
-            97 => Act::RemoveSchedule(self.kind(), self.schedule().id),
+            90..=91 => StoreCall::Reap(1000),
+            92..=94 => StoreCall::Set(self.kind(), self.settings()),
+            95..=96 => StoreCall::SetSchedule(self.kind(), self.schedule()),
+            97 => StoreCall::RemoveSchedule(self.kind(), self.schedule().id),
             _ => {
                 let kind = self.kind();
                 let schedules = block_on(self.store.schedules(kind.clone()));
@@ -319,15 +324,21 @@ impl Maker {
                     Some(schedule) => {
                         let (id, expected) = (schedule.id.clone(), schedule.next);
                         let next = expected.saturating_add(Duration::from_secs(60));
-                        Act::Tick(Tick { kind, id, expected, next, put: self.random.chance(80) })
+                        StoreCall::Tick(Tick {
+                            kind,
+                            id,
+                            expected,
+                            next,
+                            put: self.random.chance(80),
+                        })
                     }
-                    None => Act::SetSchedule(kind, self.schedule()),
+                    None => StoreCall::SetSchedule(kind, self.schedule()),
                 }
             }
         }
     }
 
-    fn batch<T>(&mut self, mut one: impl FnMut(&mut Maker) -> T) -> Vec<T> {
+    fn batch<T>(&mut self, mut one: impl FnMut(&mut WorkloadGenerator) -> T) -> Vec<T> {
         let count = 1 + if self.random.chance(60) { 0 } else { self.random.below(5) };
         (0..count).map(|_| one(self)).collect()
     }
@@ -337,8 +348,8 @@ impl Maker {
     }
 
     fn id(&mut self) -> JobId {
-        let number = self.random.below(self.sort.ids);
-        // A few long ones, so that not all fit where they are expected to.
+        let number = self.random.below(self.shape.ids);
+        // A few long ids, which do not fit into buffers of the usual size.
         match number {
             5 => id(format!("id-{number}-{}", "long".repeat(100))),
             _ => id(format!("id-{number}")),
@@ -350,7 +361,7 @@ impl Maker {
     }
 
     fn body(&mut self) -> Body {
-        let most = *self.random.pick(&[8, 100, 200, self.sort.body]);
+        let most = *self.random.pick(&[8, 100, 200, self.shape.body]);
         let length = self.random.below(most + 1);
         let bytes: Vec<u8> = (0..length).map(|_| self.random.number() as u8).collect();
         let types = ["application/octet-stream", "application/json", "text/x-own"];

@@ -1,33 +1,33 @@
-//! A disk on which new tables can be made to wait.
+//! A disk on which the creation of tables can be blocked.
 
 use requeue_disk::{Disk, DiskFile};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// While it is shut, whoever makes a table waits: what is frozen stays in memory.
+/// While it is shut, creating a table blocks: the frozen layer stays in memory.
 #[derive(Clone)]
-pub(crate) struct Gate<D> {
+pub(crate) struct GatedDisk<D> {
     disk: D,
     shut: Arc<(Mutex<bool>, Condvar)>,
 }
 
-impl<D> Gate<D> {
+impl<D> GatedDisk<D> {
     pub(crate) fn new(disk: D) -> Self {
-        Gate { disk, shut: Arc::default() }
+        GatedDisk { disk, shut: Arc::default() }
     }
 
     pub(crate) fn set_shut(&self, shut: bool) {
-        *self.shut.0.lock().expect("nobody panics with it") = shut;
+        *self.shut.0.lock().expect("the lock is not poisoned") = shut;
         self.shut.1.notify_all();
     }
 
     fn pass(&self) {
-        let shut = self.shut.0.lock().expect("nobody panics with it");
+        let shut = self.shut.0.lock().expect("the lock is not poisoned");
         drop(self.shut.1.wait_while(shut, |shut| *shut));
     }
 }
 
-impl<D: Disk> Disk for Gate<D> {
+impl<D: Disk> Disk for GatedDisk<D> {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         if name.starts_with("table-") {
             self.pass();

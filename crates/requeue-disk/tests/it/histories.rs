@@ -1,9 +1,7 @@
-//! Random histories on disk: as the model says, also when it is closed and opened on the way.
+//! Random histories on disk match the model, also if the store is reopened on the way.
 
-mod support;
-
+use crate::support::DiskFixture;
 use requeue_testkit::check_histories;
-use support::DiskFixture;
 
 const FAILED_ONCE: [u64; 0] = [];
 
@@ -13,6 +11,6 @@ fn the_disk_store_does_what_the_model_does() {
 }
 
 #[test]
-fn opened_again_it_is_what_it_was() {
+fn a_reopened_store_does_what_the_model_does() {
     check_histories(|| DiskFixture::reopened_after(5), &FAILED_ONCE, 300);
 }

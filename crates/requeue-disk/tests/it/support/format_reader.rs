@@ -1,17 +1,18 @@
-//! Reads a directory by `docs/disk-format.md`, and by nothing of the crate.
+//! An independent reader of the file format, written from `docs/disk-format.md` alone. It uses
+//! nothing of the crate.
 
 use std::collections::BTreeMap;
 
-/// What is in a directory.
+/// The contents of a directory.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    /// By the names of their kinds, and their ids.
+pub(crate) struct DirectoryContents {
+    /// Jobs by the name of their kind and their id.
     pub(crate) jobs: BTreeMap<(String, String), Job>,
     /// Runs of the due tree, and of the ids tree.
     pub(crate) runs: [usize; 2],
     /// Runs that were merged.
     pub(crate) merged: usize,
-    pub(crate) floors: usize,
+    pub(crate) range_tombstones: usize,
     pub(crate) tombstones: usize,
     /// All flags of records in tables, and in the log.
     pub(crate) table_flags: u64,
@@ -23,7 +24,7 @@ pub(crate) struct Book {
 
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Job {
-    /// The list, and where in it.
+    /// The list, and the position in it.
     pub(crate) place: (u8, u64, u64),
     pub(crate) attempts: u64,
     /// Worker, start and error.
@@ -32,8 +33,8 @@ pub(crate) struct Job {
     pub(crate) next: Option<Vec<u8>>,
 }
 
-pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Book {
-    let mut book = Book::default();
+pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> DirectoryContents {
+    let mut contents = DirectoryContents::default();
     let of = |prefix: &str| {
         let mut names: Vec<&String> = names.iter().filter(|n| n.starts_with(prefix)).collect();
         names.sort();
@@ -41,11 +42,12 @@ pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Book {
     };
     let newest = of("manifest-").pop().expect("a manifest");
     let manifest = Manifest::read(number(newest), &bytes(newest));
-    book.floors = manifest.floors.len();
-    book.runs = [manifest.due.len(), manifest.ids.len()];
-    book.merged = manifest.due.iter().chain(&manifest.ids).filter(|run| run.generation > 0).count();
+    contents.range_tombstones = manifest.range_tombstones.len();
+    contents.runs = [manifest.due.len(), manifest.ids.len()];
+    contents.merged =
+        manifest.due.iter().chain(&manifest.ids).filter(|run| run.generation > 0).count();
     let mut kinds = manifest.kinds.clone();
-    manifest.jobs(&bytes, &mut book);
+    manifest.jobs(&bytes, &mut contents);
     let mut last = manifest.flushed_through;
     for name in of("log-") {
         for (group, kind, payload) in segment(number(name), &bytes(name)) {
@@ -55,11 +57,11 @@ pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Book {
             assert_eq!(group, last + 1, "no gap");
             last = group;
             if kind == 1 {
-                replay(&mut book, &mut kinds, &payload);
+                replay(&mut contents, &mut kinds, &payload);
             }
         }
     }
-    book
+    contents
 }
 
 fn number(name: &str) -> u64 {
@@ -72,7 +74,7 @@ fn crc(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Bytes, read from the front.
+/// A reader of bytes, from the front.
 struct In<'a>(&'a [u8]);
 
 impl<'a> In<'a> {
@@ -158,7 +160,7 @@ impl<'a> In<'a> {
         (worker, started, error)
     }
 
-    /// Reads a record, which may refer to what the job was, and adds its flags to `flags`.
+    /// Reads a record, which may refer to the record before, and adds its flags to `flags`.
     fn record(&mut self, before: Option<&Job>, flags: &mut u64) -> Job {
         let has = self.varint();
         *flags |= has;
@@ -209,7 +211,7 @@ impl<'a> In<'a> {
     }
 }
 
-/// The sound frames of a segment: number of the group, 1 for data or 2 for closing, payload.
+/// The valid frames of a segment: number of the group, 1 for data or 2 for closing, payload.
 fn segment(number: u64, bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut header = In(&bytes[..64]);
     assert_eq!(header.take(8), b"rq-log\r\n");
@@ -237,7 +239,7 @@ fn segment(number: u64, bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
     groups
 }
 
-fn replay(book: &mut Book, kinds: &mut BTreeMap<u32, String>, payload: &[u8]) {
+fn replay(contents: &mut DirectoryContents, kinds: &mut BTreeMap<u32, String>, payload: &[u8]) {
     let mut group = In(payload);
     while !group.0.is_empty() {
         let (number, name) = (group.varint() as u32, group.text());
@@ -247,14 +249,14 @@ fn replay(book: &mut Book, kinds: &mut BTreeMap<u32, String>, payload: &[u8]) {
         let (kind, mut entries) = (kinds[&number].clone(), In(group.counted()));
         while !entries.0.is_empty() {
             let tag = entries.u8();
-            book.tags |= 1 << tag;
+            contents.tags |= 1 << tag;
             match tag {
                 0 => {
                     let key = (kind.clone(), entries.text());
-                    let job = entries.record(book.jobs.get(&key), &mut book.log_flags);
-                    book.jobs.insert(key, job);
+                    let job = entries.record(contents.jobs.get(&key), &mut contents.log_flags);
+                    contents.jobs.insert(key, job);
                 }
-                1 => drop(book.jobs.remove(&(kind.clone(), entries.text())).unwrap()),
+                1 => drop(contents.jobs.remove(&(kind.clone(), entries.text())).unwrap()),
                 2 => entries.settings(),
                 3 => drop(entries.schedule()),
                 4 => drop(entries.text()),
@@ -270,8 +272,8 @@ struct Manifest {
     live: u64,
     due: Vec<Run>,
     ids: Vec<Run>,
-    /// Kind and list, place, upto.
-    floors: Vec<([u8; 5], [u8; 16], u64)>,
+    /// Kind and list, position, upto.
+    range_tombstones: Vec<([u8; 5], [u8; 16], u64)>,
     kinds: BTreeMap<u32, String>,
     /// By kind: pending, leased, dead.
     counts: BTreeMap<u32, [u64; 3]>,
@@ -308,11 +310,11 @@ impl Manifest {
         });
         let tables = trees.iter().flatten().flat_map(|run| &run.tables);
         assert!(tables.into_iter().all(|table| table.0 < next_table));
-        let floor = |rest: &mut In<'_>| {
+        let tombstone = |rest: &mut In<'_>| {
             let (prefix, below) = (rest.take(5).try_into().unwrap(), rest.take(16));
             (prefix, below.try_into().unwrap(), rest.varint())
         };
-        let floors = (0..rest.varint()).map(|_| floor(&mut rest)).collect();
+        let range_tombstones = (0..rest.varint()).map(|_| tombstone(&mut rest)).collect();
         let mut blob = In(rest.counted());
         assert!(rest.0.is_empty());
         let (mut kinds, mut counts) = (BTreeMap::new(), BTreeMap::new());
@@ -324,23 +326,23 @@ impl Manifest {
             blob.settings();
         }
         let [due, ids] = [std::mem::take(&mut trees[0]), std::mem::take(&mut trees[1])];
-        Manifest { flushed_through, live, due, ids, floors, kinds, counts }
+        Manifest { flushed_through, live, due, ids, range_tombstones, kinds, counts }
     }
 
     fn is_dead(&self, key: &[u8], flush: u64) -> bool {
-        let covers = |floor: &&([u8; 5], [u8; 16], u64)| {
-            floor.0 == key[..5] && floor.1[..] > key[5..] && floor.2 >= flush
+        let covers = |tombstone: &&([u8; 5], [u8; 16], u64)| {
+            tombstone.0 == key[..5] && tombstone.1[..] > key[5..] && tombstone.2 >= flush
         };
-        self.floors.iter().any(|floor| covers(&floor))
+        self.range_tombstones.iter().any(|tombstone| covers(&tombstone))
     }
 
-    /// Reads the jobs of the tables: those of the ids tree, where their ids lead.
-    fn jobs(&self, bytes: &impl Fn(&str) -> Vec<u8>, book: &mut Book) {
+    /// Reads the jobs of the tables: each id of the ids tree, and the job that it refers to.
+    fn jobs(&self, bytes: &impl Fn(&str) -> Vec<u8>, contents: &mut DirectoryContents) {
         let mut due = BTreeMap::new();
         for run in &self.due {
             for (key, value) in run.entries(bytes, false) {
-                book.lists |= 1 << key[4];
-                book.tombstones += usize::from(value.is_none());
+                contents.lists |= 1 << key[4];
+                contents.tombstones += usize::from(value.is_none());
                 if !self.is_dead(&key, run.flushes.1) {
                     due.insert(key, (value, run.flushes));
                 }
@@ -369,13 +371,13 @@ impl Manifest {
             let job = job.unwrap();
             let mut job = In(&job);
             assert_eq!(job.counted(), id);
-            let record = job.record(None, &mut book.table_flags);
+            let record = job.record(None, &mut contents.table_flags);
             assert!(job.0.is_empty());
             assert_eq!(record.place, (list, at, seq));
             let kind = u32::from_be_bytes(kind.try_into().unwrap());
             counts.get_mut(&kind).unwrap()[usize::from(list)] += 1;
             let id = String::from_utf8(id.to_vec()).unwrap();
-            book.jobs.insert((self.kinds[&kind].clone(), id), record);
+            contents.jobs.insert((self.kinds[&kind].clone(), id), record);
         }
         assert_eq!(counts, self.counts);
         assert_eq!(counts.values().flatten().sum::<u64>(), self.live);
@@ -409,7 +411,7 @@ fn table(number: u64, expected: u32, bytes: &[u8], ids: bool) -> Entries {
     let sum = |from: usize, to: usize| {
         crc(&[&number.to_le_bytes(), &(from as u64).to_le_bytes(), &bytes[from..to]])
     };
-    // What is at `from`, without the crc that it ends with.
+    // The bytes from `from` on, without the crc at their end.
     let checked = |from: usize, to: usize| {
         assert_eq!(bytes[to - 4..to], sum(from, to - 4).to_le_bytes());
         &bytes[from..to - 4]

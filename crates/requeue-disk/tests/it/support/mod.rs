@@ -1,36 +1,37 @@
-//! Disk stores under test.
-#![allow(dead_code, reason = "no test uses all of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! Disk stores under test, and the disks under them.
 
-pub(crate) mod gate;
-pub(crate) mod reopening;
-pub(crate) mod twin;
-pub(crate) mod watched;
+pub(crate) mod format_reader;
+pub(crate) mod gated_disk;
+pub(crate) mod recording_disk;
+pub(crate) mod reopening_store;
+pub(crate) mod sample_data;
+pub(crate) mod simulated_disk;
 pub(crate) mod workload;
 
-use reopening::Reopening;
+use reopening_store::ReopeningStore;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{Store, Timestamp, WallClock};
 use requeue_testkit::Fixture;
+use simulated_disk::SimulatedDisk;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use twin::Twin;
 
-/// Random seeds, printed: so many, or as many as the variable says, or the one of `REQUEUE_SEED`.
+/// Seeds, which are printed: `count` of them, or as many as the environment variable `count_in`
+/// specifies, or the one in `REQUEUE_SEED`.
 pub(crate) fn seeds(count_in: &str, count: u64) -> impl Iterator<Item = u64> {
     let number =
         |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (seed, asked) = (number("REQUEUE_SEED"), number(count_in));
-    // Always the same ones, unless more are asked for: that is the soak, which looks for new ones.
+    // Always the same seeds, unless the variable asks for more: then random ones, to find new bugs.
     let anew = || asked.map_or(1, |_| RandomState::new().hash_one(()) >> 16);
     let first = seed.unwrap_or_else(anew);
     let count = if seed.is_some() { 1 } else { asked.unwrap_or(count) };
     (first..first + count).inspect(|seed| println!("REQUEUE_SEED={seed}"))
 }
 
-/// So small that a few jobs fill the memory, and a few groups a segment.
+/// Options so small that a few jobs fill the memory, and a few groups fill a segment.
 pub(crate) fn small(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
     options.wall_clock = wall_clock.clone();
@@ -40,7 +41,7 @@ pub(crate) fn small(wall_clock: &WallClock) -> Options {
     options
 }
 
-/// A store on a disk that is memory.
+/// A store on a simulated disk.
 pub(crate) struct DiskFixture {
     store: Arc<dyn Store>,
     now: Box<dyn Fn() -> DiskStore + Send + Sync>,
@@ -49,10 +50,10 @@ pub(crate) struct DiskFixture {
 }
 
 impl DiskFixture {
-    /// Opened once.
+    /// A store that is opened once.
     pub(crate) fn new() -> Self {
         let (clock, wall_clock) = clock();
-        let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock));
+        let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock));
         let store = store.expect("it opens");
         let now = Box::new({
             let store = store.clone();
@@ -61,34 +62,37 @@ impl DiskFixture {
         DiskFixture { store: Arc::new(store), now, wall_clock, clock }
     }
 
-    /// Closed and opened again after every so many calls.
+    /// A store that is closed and reopened after every `calls` calls.
     pub(crate) fn reopened_after(calls: usize) -> Self {
         DiskFixture::reopening(calls, |disk| disk)
     }
 
-    /// The power is cut after every so many calls.
+    /// A store whose power is cut after every `calls` calls.
     pub(crate) fn cut_after(calls: usize) -> Self {
-        // Not the seed of the test: which cut shows something, that does not tell either.
+        // Independent of the seed of the test.
         let seed = Mutex::new(0);
         DiskFixture::reopening(calls, move |disk| {
-            let mut seed = seed.lock().expect("nobody panics");
+            let mut seed = seed.lock().expect("the lock is not poisoned");
             *seed += 1;
             disk.after_cut(*seed)
         })
     }
 
-    /// `left` says what is left of a disk with an open store on it.
-    fn reopening(calls: usize, left: impl Fn(Twin) -> Twin + Send + Sync + 'static) -> Self {
+    /// `left` returns the disk that is found after the store was closed or the power was cut.
+    fn reopening(
+        calls: usize,
+        left: impl Fn(SimulatedDisk) -> SimulatedDisk + Send + Sync + 'static,
+    ) -> Self {
         let (clock, wall_clock) = clock();
-        let (options, disk) = (small(&wall_clock), Mutex::new(Twin::new()));
+        let (options, disk) = (small(&wall_clock), Mutex::new(SimulatedDisk::new()));
         let reopen = move |before: Option<DiskStore>| {
-            let mut disk = disk.lock().expect("nobody panics");
+            let mut disk = disk.lock().expect("the lock is not poisoned");
             *disk = left(disk.clone());
             drop(before);
             let disk = Arc::new(disk.clone());
             DiskStore::open_on(disk, options.clone()).expect("nothing is damaged")
         };
-        let store = Arc::new(Reopening::new(Box::new(reopen), calls));
+        let store = Arc::new(ReopeningStore::new(Box::new(reopen), calls));
         let now = Box::new({
             let store = store.clone();
             move || store.now()

@@ -1,20 +1,13 @@
-//! Verifying finds all that is wrong, names it, and changes nothing.
+//! Verification finds and names all damage, and changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/everything.rs"]
-mod everything;
-#[path = "support/twin.rs"]
-mod twin;
-
-use everything::{Hands, Seen, beginning, kind, see};
+use crate::support::sample_data::{SampleWriter, StoreContents, beginning, kind, read_contents};
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore, Options, Verified, verify, verify_on};
 use requeue_jobs::{
     Body, Claim, ClaimedJob, JobId, Put, Settle, Settlement, Store, WallClock, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
 use std::sync::Arc;
-use twin::Twin;
 
 fn options(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
@@ -23,23 +16,23 @@ fn options(wall_clock: &WallClock) -> Options {
     options
 }
 
-/// A disk with jobs of every state in several tables and, on top of them, in the log.
-fn busy() -> (Twin, WallClock, Seen) {
+/// A disk with jobs of every state in several tables, and newer ones in the log.
+fn busy() -> (SimulatedDisk, WallClock, StoreContents) {
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-    let mut hands = Hands::new(&store, &clock);
-    hands.everything("a");
+    let mut writer = SampleWriter::new(&store, &clock);
+    writer.put_samples("a");
     for number in 0..250 {
-        hands.later("filler", &format!("{number:04}"), "nothing much");
+        writer.later("filler", &format!("{number:04}"), "nothing much");
     }
-    hands.everything("b");
-    let seen = see(&store);
+    writer.put_samples("b");
+    let contents = read_contents(&store);
     drop(store);
-    (disk, wall_clock, seen)
+    (disk, wall_clock, contents)
 }
 
-fn check(disk: &Twin) -> Verified {
+fn check(disk: &SimulatedDisk) -> Verified {
     verify_on(disk, |_| ()).unwrap()
 }
 
@@ -49,14 +42,14 @@ fn all(verified: &Verified) -> Vec<&Corrupt> {
 
 #[test]
 fn a_store_that_was_closed_is_sound() {
-    let (disk, _, seen) = busy();
+    let (disk, _, contents) = busy();
     let (mut told, before) = (Vec::new(), disk.operations());
     let verified =
         verify_on(&disk, |progress| told.push((progress.bytes, progress.total))).unwrap();
     assert_eq!(all(&verified), Vec::<&Corrupt>::new());
     assert!(verified.is_sound());
     assert_eq!(verified.orphans, Vec::<String>::new());
-    assert_eq!((verified.jobs, verified.kinds), (seen.jobs.len() as u64, seen.kinds.len()));
+    assert_eq!((verified.jobs, verified.kinds), (contents.jobs.len() as u64, contents.kinds.len()));
     assert!(verified.tables >= 4 && verified.groups > 50, "{verified:?}");
     assert_eq!(disk.operations(), before, "nothing is written");
     assert!(told.is_sorted() && told[0].0 == 0 && told.last().is_some_and(|(a, b)| a == b));
@@ -64,16 +57,16 @@ fn a_store_that_was_closed_is_sound() {
 
 #[test]
 fn an_empty_directory_is_sound() {
-    let verified = check(&Twin::new());
+    let verified = check(&SimulatedDisk::new());
     assert!(verified.is_sound() && verified.jobs == 0);
 }
 
 #[test]
-fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
+fn a_crashed_store_is_sound_and_its_leftovers_are_named() {
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-    Hands::new(&store, &clock).everything("a");
+    SampleWriter::new(&store, &clock).put_samples("a");
     let crashed = disk.snapshot();
     drop(store);
     crashed.create("table-0000000999").unwrap();
@@ -93,8 +86,8 @@ fn a_store_that_crashed_is_sound_and_what_the_crash_left_is_named() {
     assert_eq!(verified.orphans, ["shopping list"]);
 }
 
-/// Puts jobs, and does some of them, until the disk fails.
-fn work(disk: &Twin, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::Error>> {
+/// Puts jobs, and acks some of them, until the disk fails.
+fn work(disk: &SimulatedDisk, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::Error>> {
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?;
     let (of, worker) = (kind("mail"), WorkerName::new("w").unwrap());
     for number in 0..300 {
@@ -115,11 +108,11 @@ fn work(disk: &Twin, wall_clock: &WallClock) -> Result<(), Box<dyn std::error::E
 #[test]
 fn what_a_power_cut_leaves_is_sound() {
     let (_, wall_clock) = beginning();
-    let whole = Twin::new();
+    let whole = SimulatedDisk::new();
     work(&whole, &wall_clock).unwrap();
     let mut harmless = 0;
     for cut in (0..whole.operations()).step_by(11) {
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         disk.cut_at(cut);
         work(&disk, &wall_clock).unwrap_err();
         let after = disk.after_cut(cut);
@@ -127,7 +120,7 @@ fn what_a_power_cut_leaves_is_sound() {
         assert!(verified.is_sound(), "cut at {cut}: {:?}", verified.problems);
         harmless += verified.harmless.len() + verified.orphans.len();
         let store = DiskStore::open_on(Arc::new(after.clone()), options(&wall_clock)).unwrap();
-        let jobs = see(&store).jobs.len() as u64;
+        let jobs = read_contents(&store).jobs.len() as u64;
         assert_eq!(jobs, verified.jobs, "cut at {cut}");
         drop(store);
         let verified = check(&after);
@@ -137,14 +130,14 @@ fn what_a_power_cut_leaves_is_sound() {
     assert!(harmless > 0, "some cuts leave something behind");
 }
 
-/// Opens the store and looks at everything.
-fn opened(disk: &Twin, wall_clock: &WallClock) -> Result<Seen, DiskError> {
-    Ok(see(&DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?))
+/// Opens the store and reads all its contents.
+fn opened(disk: &SimulatedDisk, wall_clock: &WallClock) -> Result<StoreContents, DiskError> {
+    Ok(read_contents(&DiskStore::open_on(Arc::new(disk.clone()), options(wall_clock))?))
 }
 
 #[test]
 fn a_flipped_bit_is_found_in_its_file_or_does_not_matter() {
-    let (disk, wall_clock, seen) = busy();
+    let (disk, wall_clock, contents) = busy();
     let seed = std::env::var("REQUEUE_SEED").map_or(7, |seed| seed.parse().unwrap());
     println!("REQUEUE_SEED={seed}");
     let mut random = Random::new(seed);
@@ -163,7 +156,7 @@ fn a_flipped_bit_is_found_in_its_file_or_does_not_matter() {
             }
             if verified.is_sound() {
                 let opened = opened(&damaged, &wall_clock);
-                assert_eq!(opened.unwrap(), seen, "{name}, byte {at}, {verified:?}");
+                assert_eq!(opened.unwrap(), contents, "{name}, byte {at}, {verified:?}");
             }
             let may_be_unused = name.starts_with("log-") || name.starts_with("spare-");
             assert!(!whole || may_be_unused, "{name}, byte {at}");
@@ -171,7 +164,7 @@ fn a_flipped_bit_is_found_in_its_file_or_does_not_matter() {
             unused += u32::from(whole);
         }
     }
-    assert!(found > 200 && unused > 50, "{found} found, {unused} of no matter");
+    assert!(found > 200 && unused > 50, "{found} found, {unused} in unused bytes");
 }
 
 #[test]
@@ -183,7 +176,7 @@ fn a_missing_file_is_named() {
         let damaged = disk.snapshot();
         damaged.remove(name).unwrap();
         let verified = check(&damaged);
-        // A manifest that is missing is as if it had never been written.
+        // A manifest that is missing looks as if it had never been written.
         let is_first = all(&verified).is_empty();
         assert!(!is_first || name.starts_with("manifest-") || name.starts_with("log-"), "{name}");
         assert!(all(&verified).iter().all(|corrupt| corrupt.file == *name), "{name}: {verified:?}");
@@ -199,7 +192,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn one_call_reports_all_damage() {
     let (disk, _, _) = busy();
     let tables: Vec<_> =
         disk.names().unwrap().into_iter().filter(|name| name.starts_with("table-")).collect();
@@ -214,7 +207,7 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn what_is_in_use_is_not_verified_and_what_is_not_there_is_not_made() {
+fn a_directory_in_use_is_refused_and_a_missing_one_is_not_created() {
     let directory = std::env::temp_dir().join(format!("requeue-verify-{}", std::process::id()));
     let error = verify(&directory, |_| ()).unwrap_err();
     assert!(matches!(error, DiskError::Io { .. }) && !directory.exists(), "{error}");

@@ -1,5 +1,4 @@
-//! A store with a job in every state there is, and all that can be seen of a store.
-#![allow(dead_code, reason = "no test uses all of it")]
+//! Sample data: fills a store with jobs in every state, and reads all contents of a store.
 
 use requeue::ManualClock;
 use requeue_jobs::{
@@ -10,27 +9,27 @@ use requeue_jobs::{
 use requeue_testkit::block_on;
 use std::time::Duration;
 
-/// When it all began.
+/// The time at which the samples begin, in milliseconds.
 pub(crate) const BEGAN_AT: u64 = 1_700_000_000_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A clock at the beginning, and a wall_clock by it.
+/// A manual clock, and a wall clock that begins at [`BEGAN_AT`].
 pub(crate) fn beginning() -> (ManualClock, WallClock) {
     let clock = ManualClock::new();
     let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
     (clock, wall_clock)
 }
 
-/// All that can be seen of a store.
+/// All contents of a store.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct StoreContents {
     pub(crate) kinds: Vec<(KindView, Settings, Vec<Schedule>)>,
     pub(crate) jobs: Vec<JobView>,
 }
 
-/// Looks at everything.
-pub(crate) fn see(store: &dyn Store) -> Seen {
+/// Reads all contents of a store.
+pub(crate) fn read_contents(store: &dyn Store) -> StoreContents {
     let (mut kinds, mut jobs) = (Vec::new(), Vec::new());
     for view in block_on(store.kinds()).unwrap() {
         let settings = block_on(store.settings(view.kind.clone())).unwrap();
@@ -46,14 +45,14 @@ pub(crate) fn see(store: &dyn Store) -> Seen {
         }
         kinds.push((view, settings, schedules));
     }
-    Seen { kinds, jobs }
+    StoreContents { kinds, jobs }
 }
 
-/// Does things to a store.
-pub(crate) struct Hands<'a> {
+/// Writes sample data to a store.
+pub(crate) struct SampleWriter<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) clock: &'a ManualClock,
-    /// Of the leases that are still held.
+    /// The receipts of leases that are still held.
     pub(crate) receipts: Vec<Receipt>,
     nonce: u64,
 }
@@ -70,9 +69,9 @@ fn text(text: &str) -> Body {
     Body::new(text.as_bytes(), "text/plain").unwrap()
 }
 
-impl<'a> Hands<'a> {
+impl<'a> SampleWriter<'a> {
     pub(crate) fn new(store: &'a dyn Store, clock: &'a ManualClock) -> Self {
-        Hands { store, clock, receipts: Vec::new(), nonce: 1 << 60 }
+        SampleWriter { store, clock, receipts: Vec::new(), nonce: 1 << 60 }
     }
 
     pub(crate) fn put(&self, of: &str, job: &str, body: Body, due: Due, mode: Mode) {
@@ -80,7 +79,7 @@ impl<'a> Hands<'a> {
         block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
     }
 
-    /// Puts a job for later.
+    /// Puts a job that is due in an hour.
     pub(crate) fn later(&self, of: &str, job: &str, body: &str) {
         self.put(of, job, text(body), Due::After(HOUR), Mode::Replace);
     }
@@ -95,7 +94,7 @@ impl<'a> Hands<'a> {
         claimed.receipt
     }
 
-    /// Does the first job of a kind.
+    /// Claims and acks the first job of a kind.
     pub(crate) fn ack_first(&mut self, of: &str) {
         self.nonce += 1;
         let (kinds, worker) = (vec![kind(of)], WorkerName::new("worker-2").unwrap());
@@ -131,7 +130,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Makes a job of each state, in this kind, with ids that begin like this. Nothing of the
+    /// Puts jobs in each state into a kind, with ids that begin with `with`. No other job of the
     /// kind may be due.
     pub(crate) fn every_state(&mut self, of: &str, with: &str) {
         let name = |name: &str| format!("{with}-{name}");
@@ -194,7 +193,7 @@ impl<'a> Hands<'a> {
         self.change(of, &name("cancelled"), ChangeKind::Cancel);
     }
 
-    /// Jobs that are due.
+    /// Puts jobs that are due.
     pub(crate) fn ready(&self, of: &str, with: &str) {
         for number in 0..3 {
             let body = text(&format!("ready {number}"));
@@ -203,7 +202,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Settings and schedules of a kind: one that stays, one that ticked, one that is gone.
+    /// Sets settings, and schedules: one that stays, one that ticked, one that is removed.
     pub(crate) fn settings_and_schedules(&self, of: &str, with: &str) {
         let mut settings = Settings::default();
         settings.lease = Duration::from_millis(45_500);
@@ -243,7 +242,7 @@ impl<'a> Hands<'a> {
         assert!(block_on(self.store.remove_schedule(kind(of), gone)).unwrap());
     }
 
-    /// A job of another store.
+    /// Restores a job of another store.
     fn restored(&self, of: &str, with: &str) {
         let (due, of) = (Timestamp::from_millis(BEGAN_AT + 99_000_000), kind(of));
         let (id, generation) = (id(&format!("{with}-restored")), Generation(7_000_000));
@@ -252,8 +251,8 @@ impl<'a> Hands<'a> {
         block_on(self.store.restore(restore)).unwrap().remove(0).unwrap();
     }
 
-    /// All of it, in a few kinds, each job's id beginning like this.
-    pub(crate) fn everything(&mut self, with: &str) {
+    /// Writes all samples, into a few kinds, with ids that begin with `with`.
+    pub(crate) fn put_samples(&mut self, with: &str) {
         self.every_state("order.close", with);
         self.settings_and_schedules("order.close", with);
         self.settings_and_schedules("order.remind", with);

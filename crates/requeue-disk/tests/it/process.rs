@@ -1,10 +1,9 @@
-//! Real processes on real files: killed under load, two at once, and short of space.
+//! Real processes on real files: killed under load, two on one directory, and short of space.
 //!
-//! A test starts this very program again to run [`child`], and tells it by the environment what
-//! to do. The child tells what was answered on its standard output, line by line, after it was.
+//! A test starts this program again to run [`child`], and specifies its task in environment
+//! variables. The child prints each operation to its standard output after it has returned.
 
-mod support;
-
+use crate::support::seeds;
 use requeue_disk::{DiskError, DiskStore, Options, verify};
 use requeue_jobs::{
     Body, Claim, JobId, Kind, Put, Query, Settle, Settlement, Store, StoreError, WorkerName,
@@ -17,13 +16,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{env, fs, io, process, thread};
-use support::seeds;
 
-/// What is asked of the child, and where.
+/// The environment variables for the task of the child and its directory.
 const TASK: &str = "REQUEUE_CHILD";
 const DIRECTORY: &str = "REQUEUE_DIRECTORY";
 
-/// A directory that is removed at last.
+/// A directory that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -60,9 +58,9 @@ fn kind() -> Kind {
 
 // The child.
 
-fn say(line: &str) {
+fn report(line: &str) {
     let mut out = io::stdout().lock();
-    // Nobody may be listening any more.
+    // The parent may have closed the pipe.
     let _ = writeln!(out, "> {line}").and_then(|()| out.flush());
 }
 
@@ -74,11 +72,11 @@ fn put(store: &DiskStore, ids: &[String], bytes: usize) -> Result<(), StoreError
     for placed in block_on(store.put(ids.iter().map(put).collect()))? {
         placed.expect("it has no condition");
     }
-    ids.iter().for_each(|id| say(&format!("put {id}")));
+    ids.iter().for_each(|id| report(&format!("put {id}")));
     Ok(())
 }
 
-/// Claims some jobs and acks them. Answers how many.
+/// Claims some jobs and acks them. Returns how many.
 fn work(store: &DiskStore, max: usize) -> Result<usize, StoreError> {
     let worker = WorkerName::new("worker").expect("a valid name");
     let lease = Some(Duration::from_secs(3600));
@@ -88,18 +86,18 @@ fn work(store: &DiskStore, max: usize) -> Result<usize, StoreError> {
         return Err(error);
     }
     let ids: Vec<JobId> = claimed.jobs.iter().map(|job| job.id().clone()).collect();
-    ids.iter().for_each(|id| say(&format!("claimed {id}")));
+    ids.iter().for_each(|id| report(&format!("claimed {id}")));
     let settle =
         |job: requeue_jobs::ClaimedJob| Settle { receipt: job.receipt, action: Settlement::Ack };
     let settled = block_on(store.settle(claimed.jobs.into_iter().map(settle).collect()))?;
     for (id, settled) in ids.iter().zip(settled) {
-        settled.expect("nobody else has it");
-        say(&format!("acked {id}"));
+        settled.expect("no other worker has the lease");
+        report(&format!("acked {id}"));
     }
     Ok(ids.len())
 }
 
-/// Puts and acks until somebody ends it.
+/// Puts and acks until the process is killed.
 fn child_works(store: &DiskStore, round: &str) {
     thread::scope(|scope| {
         for producer in 0..3 {
@@ -127,8 +125,8 @@ fn child_is_short_of_space(store: &DiskStore) {
     for number in 0..10_000 {
         let put = put(store, &[format!("more-{number}")], 1000);
         if let Err(error) = put {
-            say(&format!("failed more-{number}"));
-            say(&format!("error {error}"));
+            report(&format!("failed more-{number}"));
+            report(&format!("error {error}"));
             refused += 1;
             if refused == 5 {
                 break;
@@ -138,12 +136,12 @@ fn child_is_short_of_space(store: &DiskStore) {
     for _ in 0..500 {
         match work(store, 1) {
             Ok(_) => {}
-            Err(error) => say(&format!("error {error}")),
+            Err(error) => report(&format!("error {error}")),
         }
     }
     let page = block_on(store.list(Query::new(kind()))).expect("reading goes on");
     assert!(!page.jobs.is_empty());
-    say("read");
+    report("read");
 }
 
 #[test]
@@ -154,7 +152,7 @@ fn child() {
     match task.split_once(' ').unwrap_or((&*task, "")) {
         ("works", round) => child_works(&store, round),
         ("holds", _) => {
-            say("open");
+            report("open");
             let _ = io::stdin().read(&mut [0]);
         }
         ("fills", _) => {
@@ -168,38 +166,38 @@ fn child() {
     }
 }
 
-// Its parent.
+// The parent.
 
-/// A child and what it says.
-struct Talking {
+/// A child process and its output.
+struct ChildProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Talking {
-    fn start(command: &mut Command) -> Talking {
+impl ChildProcess {
+    fn start(command: &mut Command) -> ChildProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("a process can be started");
         let out = child.stdout.take().expect("it is piped");
-        Talking { child, lines: BufReader::new(out).lines() }
+        ChildProcess { child, lines: BufReader::new(out).lines() }
     }
 
-    fn doing(task: &str, directory: &Path) -> Talking {
-        Talking::start(asked(&mut Command::new(this()), task, directory).args(ARGS))
+    fn running(task: &str, directory: &Path) -> ChildProcess {
+        ChildProcess::start(with_task(&mut Command::new(this()), task, directory).args(ARGS))
     }
 
-    /// What it says next; nothing once it has ended.
+    /// The next line that it reports; `None` after it has ended.
     fn line(&mut self) -> Option<String> {
         loop {
             let line = self.lines.next()?.expect("it can be read");
-            // The rest is what every test says.
+            // Other lines are from the test harness.
             if let Some((_, said)) = line.split_once("> ") {
                 return Some(said.to_owned());
             }
         }
     }
 
-    /// Ends it at once, and hears the rest of what it said.
+    /// Kills it, and returns the rest of its output.
     fn kill(mut self) -> Vec<String> {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it is ours");
@@ -207,27 +205,27 @@ impl Talking {
     }
 }
 
-const ARGS: [&str; 4] = ["child", "--exact", "--ignored", "--nocapture"];
+const ARGS: [&str; 4] = ["process::child", "--exact", "--ignored", "--nocapture"];
 
 fn this() -> PathBuf {
     env::current_exe().expect("this program")
 }
 
-fn asked<'a>(command: &'a mut Command, task: &str, directory: &Path) -> &'a mut Command {
+fn with_task<'a>(command: &'a mut Command, task: &str, directory: &Path) -> &'a mut Command {
     command.env(TASK, task).env(DIRECTORY, directory)
 }
 
-/// What has to be there.
+/// The operations that have returned.
 #[derive(Default)]
-struct Answered {
+struct Acknowledged {
     put: BTreeSet<String>,
-    /// Somebody was about to ack these.
+    /// Jobs that the child was about to ack.
     claimed: BTreeSet<String>,
     acked: BTreeSet<String>,
 }
 
-impl Answered {
-    fn hear(&mut self, line: &str) {
+impl Acknowledged {
+    fn record(&mut self, line: &str) {
         match line.split_once(' ') {
             Some(("put", id)) => drop(self.put.insert(id.to_owned())),
             Some(("claimed", id)) => drop(self.claimed.insert(id.to_owned())),
@@ -236,8 +234,8 @@ impl Answered {
         }
     }
 
-    /// Checks that all of it is so. What was not answered is what it is found to be, and must stay
-    /// that.
+    /// Checks that the store contains all of it. Operations that did not return may have happened
+    /// or not; what is found now must stay.
     fn check(&mut self, store: &DiskStore) {
         let mut found = BTreeSet::new();
         let mut query = Query { limit: 1000, ..Query::new(kind()) };
@@ -254,7 +252,7 @@ impl Answered {
         let left: BTreeSet<String> = self.put.difference(&self.acked).cloned().collect();
         let lost: Vec<_> = left.difference(&found).collect();
         let back: Vec<_> = found.intersection(&self.acked).collect();
-        assert!(lost.is_empty(), "{} were answered and are lost: {lost:?}", lost.len());
+        assert!(lost.is_empty(), "{} were acknowledged and are lost: {lost:?}", lost.len());
         assert!(back.is_empty(), "{} were acked and are back: {back:?}", back.len());
         self.put.extend(found);
         store.check();
@@ -262,32 +260,32 @@ impl Answered {
 }
 
 #[test]
-fn a_process_that_is_killed_loses_nothing_it_answered() {
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
     let rounds = env::var("REQUEUE_ROUNDS").map_or(3, |rounds| rounds.parse().expect("a number"));
     for seed in seeds("REQUEUE_PROCESSES", 1) {
         let (mut random, scratch) = (Random::new(seed), Scratch::new());
-        let mut answered = Answered::default();
+        let mut acknowledged = Acknowledged::default();
         for round in 0..rounds {
-            let mut child = Talking::doing(&format!("works {round}"), &scratch.0);
+            let mut child = ChildProcess::running(&format!("works {round}"), &scratch.0);
             for _ in 0..random.below(20_000) {
                 let line = child.line().expect("it works until it is ended");
-                answered.hear(&line);
+                acknowledged.record(&line);
             }
-            child.kill().iter().for_each(|line| answered.hear(line));
-            let (put, acked) = (answered.put.len(), answered.acked.len());
+            child.kill().iter().for_each(|line| acknowledged.record(line));
+            let (put, acked) = (acknowledged.put.len(), acknowledged.acked.len());
             println!("round {round}: {put} put, {acked} acked");
             let found = verify(&scratch.0, |_| ()).expect("it can be read");
             assert!(found.is_sound(), "{:?}", found.problems);
-            answered.check(&open(&scratch.0));
+            acknowledged.check(&open(&scratch.0));
         }
-        assert!(!answered.put.is_empty());
+        assert!(!acknowledged.put.is_empty());
     }
 }
 
 #[test]
-fn the_second_process_is_told_who_has_the_directory() {
+fn the_second_process_gets_an_error_that_names_the_first() {
     let scratch = Scratch::new();
-    let mut child = Talking::doing("holds", &scratch.0);
+    let mut child = ChildProcess::running("holds", &scratch.0);
     assert_eq!(child.line().as_deref(), Some("open"));
     let error = DiskStore::open(&scratch.0).expect_err("it is in use");
     let expected = (scratch.0.clone(), child.child.id().to_string());
@@ -299,7 +297,7 @@ fn the_second_process_is_told_who_has_the_directory() {
     }
     let text = error.to_string();
     assert!(text.contains(&*scratch.0.to_string_lossy()) && text.contains(&expected.1), "{text}");
-    // Whatever becomes of the first, the second may come then.
+    // After the first process was killed, the directory can be opened.
     child.kill();
     let store = open(&scratch.0);
     let error = DiskStore::open(&scratch.0).expect_err("it is in use here");
@@ -308,25 +306,26 @@ fn the_second_process_is_told_who_has_the_directory() {
 }
 
 #[test]
-fn a_process_that_may_write_no_more_goes_on_settling() {
+fn a_process_that_cannot_write_new_jobs_continues_to_settle() {
     let scratch = Scratch::new();
-    let mut answered = Answered::default();
-    let mut first = Talking::doing("fills", &scratch.0);
+    let mut acknowledged = Acknowledged::default();
+    let mut first = ChildProcess::running("fills", &scratch.0);
     while let Some(line) = first.line() {
-        answered.hear(&line);
+        acknowledged.record(&line);
     }
     assert!(first.child.wait().expect("it is ours").success());
-    assert_eq!(answered.put.len(), 2000);
+    assert_eq!(acknowledged.put.len(), 2000);
 
-    // Blocks of 512 bytes or, in some shells, of 1024: less than a segment in any case.
-    let limit = SEGMENT / 1024 / 2;
+    // In blocks of 512 bytes or, in some shells, of 1024. Either way it is less than the log gets
+    // between two flushes, so that the limit is met however fast flushes are.
+    let limit = SEGMENT / 1024 / 8;
     let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(this()).args(ARGS);
-    let mut child = Talking::start(asked(&mut command, "short", &scratch.0));
+    let mut child = ChildProcess::start(with_task(&mut command, "short", &scratch.0));
     let (mut errors, mut read, mut unknown) = (Vec::new(), false, BTreeSet::new());
     while let Some(line) = child.line() {
-        answered.hear(&line);
+        acknowledged.record(&line);
         match line.split_once(' ') {
             Some(("error", error)) => errors.push(error.to_owned()),
             Some(("failed", id)) => drop(unknown.insert(id.to_owned())),
@@ -334,19 +333,19 @@ fn a_process_that_may_write_no_more_goes_on_settling() {
         }
     }
     assert!(child.child.wait().expect("it is ours").success() && read);
-    println!("{} put, {} acked", answered.put.len(), answered.acked.len());
+    println!("{} put, {} acked", acknowledged.put.len(), acknowledged.acked.len());
     errors.iter().for_each(|error| println!("{error}"));
     assert!(errors.iter().any(|error| error.contains("File too large")), "{errors:?}");
     assert!(errors.iter().any(|error| error.contains("no space for new jobs")), "{errors:?}");
-    assert!(answered.acked.len() > 400, "settling goes on: {}", answered.acked.len());
+    assert!(acknowledged.acked.len() > 400, "settling goes on: {}", acknowledged.acked.len());
 
     let store = open(&scratch.0);
-    answered.check(&store);
+    acknowledged.check(&store);
     put(&store, &["last".to_owned()], 1000).expect("there is no limit any more");
     assert!(work(&store, 1).expect("there is no limit any more") == 1);
 }
 
-/// The example of this crate, built as it is now: tests alone do not build it.
+/// The example of this crate. It is built here, because running one test does not build it.
 fn orders_on_disk() -> PathBuf {
     let profile = this().with_file_name("").join("..");
     let release = profile.canonicalize().is_ok_and(|profile| profile.ends_with("release"));
@@ -361,8 +360,8 @@ fn orders_on_disk() -> PathBuf {
 fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
     let (example, scratch) = (orders_on_disk(), Scratch::new());
     let mut said = Vec::new();
-    for last in ["order-1: paid", "jobs are here from before", "nothing is left to do"] {
-        let mut shop = Talking::start(Command::new(&example).arg("5").arg(&scratch.0));
+    for last in ["order-1: paid", "jobs are left from the last run", "all jobs are done"] {
+        let mut shop = ChildProcess::start(Command::new(&example).arg("5").arg(&scratch.0));
         for line in shop.lines.by_ref() {
             let line = line.expect("it can be read");
             println!("{line}");
@@ -376,9 +375,9 @@ fn a_shop_that_is_killed_goes_on_when_it_is_started_again() {
     }
     let count = |line: &str| said.iter().filter(|said| *said == line).count();
     for order in ["order-2", "order-3"] {
-        assert_eq!(count(&format!("{order}: closed, nobody paid")), 1);
+        assert_eq!(count(&format!("{order}: closed, not paid")), 1);
     }
-    assert_eq!(count("order-1: closed, nobody paid"), 0, "it was paid");
+    assert_eq!(count("order-1: closed, not paid"), 0, "it was paid");
     let placed = |line: &&String| line.contains(": placed, ");
     assert_eq!(said.iter().filter(placed).count(), 3, "each order once");
 }

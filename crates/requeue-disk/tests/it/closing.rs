@@ -1,4 +1,4 @@
-//! A store ends with its last handle, wherever that is dropped.
+//! Dropping the last handle closes the store, on whatever thread that happens.
 
 use requeue_disk::{DiskError, DiskStore, Options};
 use requeue_jobs::{Body, JobId, Jobs, Kind, Put, Store};
@@ -35,17 +35,17 @@ fn it_can_be_opened_again_as_soon_as_the_last_handle_is_dropped() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Has a handle of the store, and drops it when it is woken.
+/// A waker that drops a handle of the store.
 struct LastHandle(Mutex<Option<DiskStore>>);
 
 impl Wake for LastHandle {
     fn wake(self: Arc<Self>) {
-        drop(self.0.lock().expect("nobody panics with it").take());
+        drop(self.0.lock().expect("the lock is not poisoned").take());
     }
 }
 
 #[test]
-fn the_last_handle_may_be_dropped_by_the_thread_that_answers() {
+fn the_last_handle_may_be_dropped_by_a_thread_of_the_store() {
     let directory = directory("last-handle");
     let store = open(&directory).unwrap();
     let last = Waker::from(Arc::new(LastHandle(Mutex::new(Some(store.clone())))));

@@ -1,22 +1,20 @@
-//! The same calls to a disk store and to one in memory get the same answers, whatever is flushed,
-//! merged, frozen or opened again meanwhile.
+//! The same calls to a disk store and to a memory store return the same results, whatever is
+//! flushed, merged, frozen or reopened meanwhile.
 
-mod support;
-
+use crate::support::gated_disk::GatedDisk;
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::*;
 use requeue_testkit::{Random, block_on, check_seeds};
 use std::sync::Arc;
 use std::time::Duration;
-use support::gate::Gate;
-use support::twin::Twin;
 
 const FAILED_ONCE: [u64; 1] = [43806469172704];
 const STEPS: usize = 600;
 
 #[test]
-fn a_disk_answers_as_the_memory_does() {
+fn a_disk_store_returns_what_a_memory_store_returns() {
     check_seeds(&FAILED_ONCE, "REQUEUE_SIDE_BY_SIDE", 60, |seed| {
         let mut pair = Pair::new(seed);
         for step in 0..STEPS {
@@ -27,19 +25,19 @@ fn a_disk_answers_as_the_memory_does() {
     });
 }
 
-/// How a store is opened.
+/// The options of a store and the size of the workload.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     memory: usize,
     segment: u64,
     background: bool,
-    /// Whether flushes are held up now and then.
+    /// Whether flushes are stalled now and then.
     gated: bool,
-    /// In so many of a hundred steps it is opened again.
+    /// The percentage of steps at which the store is reopened.
     reopen: usize,
     kinds: usize,
     ids: usize,
-    /// The longest body, of which few are.
+    /// The longest body; most are shorter.
     body: usize,
 }
 
@@ -62,7 +60,7 @@ impl Shape {
 struct Pair {
     random: Random,
     shape: Shape,
-    gate: Gate<Twin>,
+    gate: GatedDisk<SimulatedDisk>,
     clock: ManualClock,
     wall_clock: WallClock,
     disk: Option<DiskStore>,
@@ -94,7 +92,7 @@ impl Pair {
         let mut pair = Pair {
             random,
             shape,
-            gate: Gate::new(Twin::new()),
+            gate: GatedDisk::new(SimulatedDisk::new()),
             clock,
             disk: None,
             memory: MemoryStore::with(wall_clock.clone()),
@@ -119,8 +117,7 @@ impl Pair {
     }
 
     fn kind(&mut self) -> Kind {
-        Kind::new(format!("kind-{}", self.random.below(self.shape.kinds)))
-            .expect("it is as it may be")
+        Kind::new(format!("kind-{}", self.random.below(self.shape.kinds))).expect("it is valid")
     }
 
     fn id(&mut self) -> JobId {
@@ -132,7 +129,7 @@ impl Pair {
             3 => format!("é{number}"),
             _ => format!("a-longer-prefix-than-sixteen-bytes-{number}"),
         };
-        JobId::new(id).expect("it is as it may be")
+        JobId::new(id).expect("it is valid")
     }
 
     fn body(&mut self) -> Body {
@@ -143,8 +140,8 @@ impl Pair {
         };
         let bytes = vec![self.random.number() as u8; len];
         match self.random.below(3) {
-            0 => Body::new(bytes, "text/strange").expect("it is as it may be"),
-            _ => Body::octets(bytes).expect("it is as it may be"),
+            0 => Body::new(bytes, "text/strange").expect("it is valid"),
+            _ => Body::octets(bytes).expect("it is valid"),
         }
     }
 
@@ -251,7 +248,7 @@ impl Pair {
                 let max = *self.random.pick(&[0, 1, 2, 10, 300]);
                 let lease = Duration::from_millis(self.random.below(3000) as u64 + 10);
                 let lease = self.random.chance(60).then_some(lease);
-                let worker = WorkerName::new("w").expect("it is as it may be");
+                let worker = WorkerName::new("w").expect("it is valid");
                 let claim = Claim { kinds, max, lease, worker, nonce: self.random.number() };
                 let claimed = both!(self, claim(claim)).map_err(|error| error.to_string())?;
                 self.receipts.extend(claimed.jobs.into_iter().map(|job| job.receipt));

@@ -1,10 +1,12 @@
 //! Disks that fail, and disks that are full.
 //!
-//! What is answered stays true. What cannot be done is refused, and says why; or it is not known,
-//! and then it is there whole or not at all. Reading goes on, and all goes on once the disk does.
+//! Operations that returned stay done. An operation that fails is refused with a reason, or its
+//! outcome is unknown: then it happened completely or not at all. Reading continues, and everything
+//! continues when the disk works again.
 
-mod support;
-
+use crate::support::simulated_disk::{Op, SimulatedDisk};
+use crate::support::workload::{View, Workload, WorkloadShape, clock_at, id, kinds};
+use crate::support::{seeds, small};
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
     Body, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store, StoreError, Tick,
@@ -15,17 +17,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{slice, thread};
-use support::twin::{Op, Twin};
-use support::workload::{Sort, View, Workload, clock_at, id, kinds};
-use support::{seeds, small};
 
 const OPS: [Op; 6] = [Op::Write, Op::Sync, Op::Create, Op::Rename, Op::Remove, Op::SyncNames];
 
-fn open(disk: &Twin, options: &Options) -> DiskStore {
+fn open(disk: &SimulatedDisk, options: &Options) -> DiskStore {
     DiskStore::open_on(Arc::new(disk.clone()), options.clone()).expect("it opens")
 }
 
-/// What a failed disk may answer, and must give a reason for.
+/// The reason of an error that a failed disk may cause.
 fn reason(error: &StoreError) -> &str {
     match error {
         StoreError::Unknown { reason } | StoreError::Unavailable { reason } => reason,
@@ -33,8 +32,8 @@ fn reason(error: &StoreError) -> &str {
     }
 }
 
-/// What is found after a power cut now must be one of these.
-fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
+/// Cuts the power now. What is found must be one of the expected views.
+fn check_cut(disk: &SimulatedDisk, seed: u64, now: Timestamp, expected: &[View]) {
     let (_, wall_clock) = clock_at(now);
     let store = open(&disk.after_cut(seed), &small(&wall_clock));
     let found = View::of(&store, now).expect("nothing is wrong with this disk");
@@ -42,36 +41,37 @@ fn check_cut(disk: &Twin, seed: u64, now: Timestamp, expected: &[View]) {
     assert!(expected.contains(&found), "{}", differences());
 }
 
-/// Works on a disk of which some operations in a row fail. Answers whether there were as many.
+/// Runs a workload on a disk of which some consecutive operations fail. Returns whether there were
+/// that many operations.
 fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64) -> bool {
-    let (mut disk, mut random) = (Twin::new(), Random::new(seed));
+    let (mut disk, mut random) = (SimulatedDisk::new(), Random::new(seed));
     let (clock, wall_clock) = clock_at(workload.now(0));
     let options = small(&wall_clock);
     let mut store = open(&disk, &options);
     let before = disk.count(op);
     disk.fail(op, "", nth, times);
     let cut_after = random.below(workload.steps.len());
-    // The first step of which it is not known whether it is safe.
+    // The first step of which it is unknown whether it is synced.
     let mut in_doubt = None;
     for (number, step) in workload.steps.iter().enumerate() {
         clock.advance(step.now.saturating_since(wall_clock.now()));
         let mut tries = 0;
         loop {
-            let told = block_on(step.act.on(&store));
-            let Err(error) = told else {
-                assert_eq!(told, step.told, "step {number}");
+            let result = block_on(step.call.on(&store));
+            let Err(error) = result else {
+                assert_eq!(result, step.result, "step {number}");
                 in_doubt = in_doubt.filter(|_| step.changes_nothing());
                 break;
             };
             tries += 1;
-            assert!(tries <= times, "it goes on when the disk does: {error}");
+            assert!(tries <= times, "it continues when the disk works again: {error}");
             assert!(reason(&error).contains("the disk has a fault"), "{error}");
             let views: Vec<View> = (in_doubt.unwrap_or(number)..=number + 1)
                 .map(|done| workload.view(done, number))
                 .collect();
             check_cut(&disk, random.number(), step.now, &views);
             if in_doubt.is_none() && random.chance(20) {
-                // The process is killed. What it could not sync can be read, and is not safe.
+                // The process is killed. What it could not sync can be read, but is not on disk.
                 disk = disk.snapshot();
                 disk.heal();
                 store = open(&disk, &options);
@@ -100,11 +100,11 @@ fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64
     there_were
 }
 
-fn check_faults(times: u64, sort: Sort) {
-    // Of some workloads few files are removed; of all of them there are enough.
+fn check_faults(times: u64, shape: WorkloadShape) {
+    // Some workloads remove few files; together they remove enough.
     let mut counts = OPS.map(|op| (op, 0));
     for seed in seeds("REQUEUE_FAULTS", 3) {
-        let workload = Workload::random(seed, sort);
+        let workload = Workload::random(seed, shape);
         for (op, all) in &mut counts {
             let mut count = 0;
             while work_with_faults(&workload, *op, count, times, seed ^ count) {
@@ -119,39 +119,39 @@ fn check_faults(times: u64, sort: Sort) {
 
 #[test]
 fn any_one_operation_may_fail() {
-    check_faults(1, Sort { steps: 90, ids: 25, body: 1500 });
+    check_faults(1, WorkloadShape { steps: 90, ids: 25, body: 1500 });
 }
 
 #[test]
 fn any_four_operations_in_a_row_may_fail() {
-    check_faults(4, Sort { steps: 60, ids: 25, body: 1500 });
+    check_faults(4, WorkloadShape { steps: 60, ids: 25, body: 1500 });
 }
 
-/// So long, in real time, a store may need to find out that its disk works again.
+/// How long, in real time, a store may take to find out that its disk works again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Puts and settles, and knows what has to be there.
-struct Shop {
-    disk: Twin,
+/// A store together with the jobs that it must contain.
+struct TrackedStore {
+    disk: SimulatedDisk,
     options: Options,
     store: Option<DiskStore>,
     kind: Kind,
-    /// Put, and not acked.
+    /// Jobs that were put and not acked.
     there: BTreeSet<String>,
-    /// It is not known of these whether they are there.
+    /// Jobs of which it is unknown whether they are there.
     unknown: BTreeSet<String>,
     next: usize,
 }
 
-impl Shop {
-    fn new(background: bool) -> Shop {
+impl TrackedStore {
+    fn new(background: bool) -> TrackedStore {
         let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
         let mut options = small(&wall_clock);
         options.background = background;
-        let disk = Twin::new();
+        let disk = SimulatedDisk::new();
         let store = Some(open(&disk, &options));
         let (there, unknown) = Default::default();
-        Shop { disk, options, store, kind: kinds().remove(0), there, unknown, next: 0 }
+        TrackedStore { disk, options, store, kind: kinds().remove(0), there, unknown, next: 0 }
     }
 
     fn store(&self) -> &DiskStore {
@@ -177,7 +177,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Puts until that is refused, and answers why.
+    /// Puts jobs until one is refused. Returns the reason.
     fn fill(&mut self) -> String {
         loop {
             if let Err(error) = self.put() {
@@ -187,7 +187,7 @@ impl Shop {
         }
     }
 
-    /// Claims one job and acks it. Answers whether there was one.
+    /// Claims one job and acks it. Returns whether there was one.
     fn work(&mut self) -> Result<bool, StoreError> {
         let worker = WorkerName::new("worker").expect("a valid name");
         let (kinds, lease) = (vec![self.kind.clone()], Some(Duration::from_secs(60)));
@@ -209,11 +209,11 @@ impl Shop {
         Ok(true)
     }
 
-    /// Tries until it is done: what failed is tried again by itself only now and then.
-    fn eventually<T>(&mut self, act: impl Fn(&mut Shop) -> Result<T, StoreError>) -> T {
+    /// Tries until it succeeds: the store repeats what failed only now and then.
+    fn eventually<T>(&mut self, call: impl Fn(&mut TrackedStore) -> Result<T, StoreError>) -> T {
         let begun = Instant::now();
         loop {
-            match act(self) {
+            match call(self) {
                 Ok(done) => return done,
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "there is space now: {error}"),
             }
@@ -221,13 +221,13 @@ impl Shop {
         }
     }
 
-    /// Checks that what has to be there is, by reading it.
+    /// Checks the contents of the store by reading it.
     fn check(&self) {
         self.check_store(self.store());
         self.store().check();
     }
 
-    /// The same of what a power cut would leave behind.
+    /// Checks what a power cut would leave behind.
     fn check_cut(&self, seed: u64) {
         self.check_store(&open(&self.disk.after_cut(seed), &self.options));
     }
@@ -257,49 +257,49 @@ impl Shop {
 
 fn fill_and_work(background: bool, seed: u64) {
     let mut random = Random::new(seed);
-    let mut shop = Shop::new(background);
+    let mut tracked = TrackedStore::new(background);
     let capacity = 100_000 + random.below(100_000) as u64;
-    shop.disk.set_capacity(Some(capacity));
+    tracked.disk.set_capacity(Some(capacity));
     for _ in 0..3 {
-        let why = shop.fill();
-        assert!(why.contains("space") || why.contains("bytes left"), "{why}");
-        shop.check();
-        shop.check_cut(random.number());
+        let why = tracked.fill();
+        assert!(why.contains("space") || why.contains("bytes free"), "{why}");
+        tracked.check();
+        tracked.check_cut(random.number());
         let mut done = 0;
-        let all = shop.there.len();
+        let all = tracked.there.len();
         while done < all {
-            match shop.work() {
+            match tracked.work() {
                 Ok(true) => done += 1,
-                // What is left was claimed, and could not be acked.
+                // The jobs that are left were claimed and could not be acked.
                 Ok(false) => break,
                 Err(error) => {
-                    assert!(reason(&error).contains("left on the disk"), "{error}");
+                    assert!(reason(&error).contains("free on the disk"), "{error}");
                     break;
                 }
             }
         }
         println!("{done} of {all} settled with {capacity} bytes");
-        // One of each time before was claimed, and could not be acked.
+        // In each earlier round one job was claimed and could not be acked.
         assert!(done + 3 >= all.min(50), "the reserve is for settling: {done} of {all}");
-        shop.check();
-        shop.check_cut(random.number());
+        tracked.check();
+        tracked.check_cut(random.number());
         if random.chance(50) {
-            shop.reopen();
-            shop.check();
+            tracked.reopen();
+            tracked.check();
         }
-        shop.disk.set_capacity(None);
-        shop.eventually(Shop::put);
-        shop.check();
-        shop.disk.set_capacity(Some(shop.disk.used() + random.below(50_000) as u64));
+        tracked.disk.set_capacity(None);
+        tracked.eventually(TrackedStore::put);
+        tracked.check();
+        tracked.disk.set_capacity(Some(tracked.disk.used() + random.below(50_000) as u64));
     }
-    shop.disk.set_capacity(None);
-    while shop.eventually(Shop::work) {}
-    shop.reopen();
-    shop.check();
+    tracked.disk.set_capacity(None);
+    while tracked.eventually(TrackedStore::work) {}
+    tracked.reopen();
+    tracked.check();
 }
 
 #[test]
-fn a_full_disk_refuses_puts_and_goes_on_settling() {
+fn a_full_disk_refuses_puts_and_continues_to_settle() {
     for seed in seeds("REQUEUE_FAULTS", 4) {
         fill_and_work(false, seed);
         fill_and_work(true, seed);
@@ -307,35 +307,35 @@ fn a_full_disk_refuses_puts_and_goes_on_settling() {
 }
 
 #[test]
-fn what_cannot_be_flushed_stays_in_memory_and_blocks_nobody() {
+fn a_layer_that_cannot_be_flushed_stays_in_memory_and_blocks_no_caller() {
     for background in [false, true] {
         for op in [Op::Create, Op::Write, Op::Sync] {
-            let mut shop = Shop::new(background);
-            (0..20).for_each(|_| shop.put().expect("nothing is wrong yet"));
-            shop.disk.fail(op, "table-", 0, u64::MAX);
-            let why = shop.fill();
+            let mut tracked = TrackedStore::new(background);
+            (0..20).for_each(|_| tracked.put().expect("nothing is wrong yet"));
+            tracked.disk.fail(op, "table-", 0, u64::MAX);
+            let why = tracked.fill();
             assert!(why.contains("the memory is full") && why.contains("table-"), "{why}");
-            shop.check();
+            tracked.check();
             for _ in 0..20 {
-                assert!(shop.work().expect("settling goes on"));
+                assert!(tracked.work().expect("settling goes on"));
             }
-            shop.check();
-            shop.check_cut(1);
-            shop.disk.heal();
-            shop.eventually(Shop::put);
-            (0..100).for_each(|_| shop.eventually(Shop::put));
-            while shop.eventually(Shop::work) {}
-            shop.check();
-            shop.reopen();
-            shop.check();
+            tracked.check();
+            tracked.check_cut(1);
+            tracked.disk.heal();
+            tracked.eventually(TrackedStore::put);
+            (0..100).for_each(|_| tracked.eventually(TrackedStore::put));
+            while tracked.eventually(TrackedStore::work) {}
+            tracked.check();
+            tracked.reopen();
+            tracked.check();
         }
     }
 }
 
-/// A step of a schedule puts a job as large as the schedule is: it must fit before it is taken on.
+/// A tick puts a job with the body of the schedule: its size must be checked before it runs.
 #[test]
-fn a_tick_that_does_not_fit_blocks_nobody() {
-    let mut shop = Shop::new(false);
+fn a_tick_that_does_not_fit_blocks_no_caller() {
+    let mut tracked = TrackedStore::new(false);
     let now = Timestamp::from_millis(1_700_000_000_000);
     let schedule = Schedule {
         id: id("large"),
@@ -345,14 +345,14 @@ fn a_tick_that_does_not_fit_blocks_nobody() {
         missed: Missed::One,
         next: now,
     };
-    block_on(shop.store().set_schedule(kinds().remove(1), schedule)).expect("it fits");
-    shop.disk.set_capacity(Some(shop.disk.used() + 20_000));
-    shop.fill();
+    block_on(tracked.store().set_schedule(kinds().remove(1), schedule)).expect("it fits");
+    tracked.disk.set_capacity(Some(tracked.disk.used() + 20_000));
+    tracked.fill();
     let tick =
         Tick { kind: kinds().remove(1), id: id("large"), expected: now, next: now, put: true };
-    let refused = block_on(shop.store().tick(tick)).expect_err("there is no space");
+    let refused = block_on(tracked.store().tick(tick)).expect_err("there is no space");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
     for _ in 0..10 {
-        assert!(shop.work().expect("settling goes on"));
+        assert!(tracked.work().expect("settling goes on"));
     }
 }

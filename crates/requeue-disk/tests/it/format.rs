@@ -1,18 +1,15 @@
-//! Directories of every released format open, and hold what they held.
+//! Directories of every released format can be opened, and contain the same jobs as when they were
+//! written.
 //!
-//! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test format -- --ignored` writes the one of
-//! the present format anew. That is for a format that is not released; those that are, stay.
+//! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test it -- --ignored format` writes the
+//! fixture of the current format again. Do this only for a format that is not released: fixtures of
+//! released formats never change.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/by_the_book.rs"]
-mod by_the_book;
-#[path = "support/everything.rs"]
-mod everything;
-#[path = "support/twin.rs"]
-mod twin;
-
-use everything::{BEGAN_AT, Hands, Seen, beginning, kind, see};
+use crate::support::format_reader;
+use crate::support::sample_data::{
+    BEGAN_AT, SampleWriter, StoreContents, beginning, kind, read_contents,
+};
+use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
@@ -25,15 +22,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use twin::Twin;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 /// A copy of a fixture.
-fn copy(format: u32) -> Twin {
-    let disk = Twin::new();
+fn copy(format: u32) -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
     for entry in fs::read_dir(fixtures().join(format!("format-{format}"))).unwrap() {
         let entry = entry.unwrap();
         disk.put(entry.file_name().to_str().unwrap(), &fs::read(entry.path()).unwrap());
@@ -48,8 +44,8 @@ fn options(wall_clock: &WallClock) -> Options {
     options
 }
 
-/// What a store was when its directory was kept, in words.
-fn tell(seen: &Seen, now: Timestamp, receipts: &[Receipt]) -> String {
+/// The contents of a store as text, to compare it with the text of the fixture.
+fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
     let mut text = format!("now {}\n", now.as_millis());
     for (view, settings, schedules) in &seen.kinds {
         let (name, counts) = (&view.kind, view.counts);
@@ -143,25 +139,25 @@ fn tell_job(text: &mut String, job: &JobView) {
     text.push('\n');
 }
 
-/// Makes a store that has something of everything, in tables, and after that in the log.
+/// Makes a store that has jobs of every state in tables, and after that in the log.
 fn live(store: &dyn Store, clock: &ManualClock) -> Vec<Receipt> {
-    let mut hands = Hands::new(store, clock);
-    hands.everything("tables");
-    // Jobs that were done leave floors, and those that were put again tombstones. There are so
-    // many flushes that some are merged.
+    let mut writer = SampleWriter::new(store, clock);
+    writer.put_samples("tables");
+    // Finished jobs leave range tombstones, and jobs that were put again leave tombstones. There
+    // are so many flushes that some are merged.
     for number in 0..60 {
         let body = Body::octets([b'x'; 20]).unwrap();
-        hands.put("front", &format!("{number:03}"), body, Due::Now, Mode::Replace);
+        writer.put("front", &format!("{number:03}"), body, Due::Now, Mode::Replace);
     }
     for round in 0..6600 {
-        hands.later("again", &format!("{:02}", round % 40), &format!("round {round}"));
+        writer.later("again", &format!("{:02}", round % 40), &format!("round {round}"));
         if round % 120 == 119 {
-            hands.ack_first("front");
+            writer.ack_first("front");
         }
         clock.advance(Duration::from_millis(1));
     }
-    hands.everything("log");
-    hands.receipts
+    writer.put_samples("log");
+    writer.receipts
 }
 
 #[test]
@@ -172,17 +168,17 @@ fn write_the_fixture() {
     }
     let format = 1;
     let (clock, wall_clock) = beginning();
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let receipts = live(&store, &clock);
-    let told = tell(&see(&store), wall_clock.now(), &receipts);
+    let told = tell(&read_contents(&store), wall_clock.now(), &receipts);
     drop(store);
 
-    // What is kept is what it has to be.
+    // Check the fixture that was written.
     let (clock, wall_clock) = beginning();
     let memory = MemoryStore::with(wall_clock.clone());
     let receipts = live(&memory, &clock);
-    assert_eq!(told, tell(&see(&memory), wall_clock.now(), &receipts));
+    assert_eq!(told, tell(&read_contents(&memory), wall_clock.now(), &receipts));
 
     let directory = fixtures().join(format!("format-{format}"));
     let _ = fs::remove_dir_all(&directory);
@@ -197,7 +193,7 @@ fn told(format: u32) -> String {
     fs::read_to_string(fixtures().join(format!("format-{format}.txt"))).unwrap()
 }
 
-/// A wall_clock that begins when a fixture was kept.
+/// A clock that begins at the time when a fixture was written.
 fn then(told: &str) -> (ManualClock, WallClock) {
     let now = told.lines().next().unwrap().strip_prefix("now ").unwrap().parse().unwrap();
     let clock = ManualClock::new();
@@ -230,7 +226,7 @@ fn format_1_holds_what_it_held() {
     let (_, wall_clock) = then(&told);
     for _opened_again in 0..3 {
         let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-        assert_eq!(tell(&see(&store), wall_clock.now(), &receipts(&told)), told);
+        assert_eq!(tell(&read_contents(&store), wall_clock.now(), &receipts(&told)), told);
         store.check();
     }
 }
@@ -240,7 +236,7 @@ fn work_goes_on_with_format_1() {
     let (disk, told) = (copy(1), told(1));
     let (clock, wall_clock) = then(&told);
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-    let before = see(&store);
+    let before = read_contents(&store);
 
     let mut fences = Vec::new();
     for receipt in receipts(&told) {
@@ -296,17 +292,23 @@ fn work_goes_on_with_format_1() {
 #[test]
 fn format_1_is_as_its_page_says() {
     let disk = copy(1);
-    let book = by_the_book::read(&disk.names().unwrap(), |name| disk.bytes(name));
-    assert!(book.floors > 0 && book.tombstones > 0 && book.merged > 0, "{book:?}");
-    assert!(book.runs.iter().all(|runs| *runs > 1), "{book:?}");
-    // Every flag, tag and list is somewhere.
-    assert_eq!(book.table_flags & book.log_flags & 0b11_1110_1101_0011, 0b11_1110_1101_0011);
-    assert_eq!(book.log_flags, 0b11_1111_1111_1111, "{:b}", book.log_flags);
-    assert_eq!((book.tags, book.lists), (0b11_1111, 0b1111));
+    let contents = format_reader::read(&disk.names().unwrap(), |name| disk.bytes(name));
+    assert!(
+        contents.range_tombstones > 0 && contents.tombstones > 0 && contents.merged > 0,
+        "{contents:?}"
+    );
+    assert!(contents.runs.iter().all(|runs| *runs > 1), "{contents:?}");
+    // The fixture contains every flag, tag and list.
+    assert_eq!(
+        contents.table_flags & contents.log_flags & 0b11_1110_1101_0011,
+        0b11_1110_1101_0011
+    );
+    assert_eq!(contents.log_flags, 0b11_1111_1111_1111, "{:b}", contents.log_flags);
+    assert_eq!((contents.tags, contents.lists), (0b11_1111, 0b1111));
     let live = told(1).lines().filter(|line| line.contains(", due ")).count();
-    assert_eq!(book.jobs.len(), live);
+    assert_eq!(contents.jobs.len(), live);
     for with in ["tables", "log"] {
-        let often = &book.jobs[&("order.close".to_owned(), format!("{with}-failed-often"))];
+        let often = &contents.jobs[&("order.close".to_owned(), format!("{with}-failed-often"))];
         assert_eq!((often.attempts, often.failures.len()), (7, 5));
         assert_eq!(often.failures[4].2, "failure 7");
     }

@@ -1,28 +1,23 @@
-//! Jobs on their way between memory and tables.
+//! Jobs that move between memory and tables.
 
-mod support;
-
+use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_jobs::*;
 use requeue_testkit::block_on;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{small, twin::Twin};
 
 fn store() -> DiskStore {
     let wall_clock =
         WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it is empty")
+    DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).expect("it is empty")
 }
 
 fn put(store: &DiskStore, kind: &str, id: &str, condition: Option<Condition>) -> bool {
-    let body = Body::octets(vec![1; 100]).expect("it is as it may be");
-    let mut put = Put::new(
-        Kind::new(kind).expect("it is as it may be"),
-        JobId::new(id).expect("it is as it may be"),
-        body,
-    );
+    let body = Body::octets(vec![1; 100]).expect("it is valid");
+    let mut put =
+        Put::new(Kind::new(kind).expect("it is valid"), JobId::new(id).expect("it is valid"), body);
     put.condition = condition;
     block_on(store.put(vec![put])).expect("it is open")[0].is_ok()
 }
@@ -33,10 +28,8 @@ fn flush(store: &DiskStore) {
 }
 
 fn claim(store: &DiskStore, kind: &str) -> Vec<ClaimedJob> {
-    let (kinds, worker) = (
-        vec![Kind::new(kind).expect("it is as it may be")],
-        WorkerName::new("w").expect("it is as it may be"),
-    );
+    let (kinds, worker) =
+        (vec![Kind::new(kind).expect("it is valid")], WorkerName::new("w").expect("it is valid"));
     let lease = Some(Duration::from_secs(60));
     block_on(store.claim(Claim { kinds, max: 10, lease, worker, nonce: 7 }))
         .expect("it is open")
@@ -44,11 +37,11 @@ fn claim(store: &DiskStore, kind: &str) -> Vec<ClaimedJob> {
 }
 
 #[test]
-fn what_a_condition_looked_at_is_looked_at_again_after_a_flush() {
+fn a_job_that_a_condition_read_is_read_again_after_a_flush() {
     let store = store();
     assert!(put(&store, "mail", "a", None));
     flush(&store);
-    // A claim reads ahead, so that it does not have to look the job up.
+    // A claim reads ahead, and so does not search the job by its id.
     assert!(!put(&store, "mail", "a", Some(Condition::IfAbsent)));
     let job = claim(&store, "mail").pop().expect("it is due");
     flush(&store);
@@ -63,7 +56,7 @@ fn a_list_of_few_among_many_in_memory_is_whole() {
         WallClock::manual(&ManualClock::new(), Timestamp::from_millis(1_700_000_000_000));
     let mut options = small(&wall_clock);
     (options.memory, options.segment) = (64 << 20, 16 << 20);
-    let store = DiskStore::open_on(Arc::new(Twin::new()), options).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), options).unwrap();
     let kind = || Kind::new("mail").unwrap();
     let all: Vec<String> = (0..10_000).map(|n| format!("{n:05}")).collect();
     for ids in all.chunks(1000) {
@@ -100,7 +93,7 @@ fn a_list_of_few_among_many_in_memory_is_whole() {
 fn a_claim_that_meets_thousands_of_dead_jobs_is_a_small_change() {
     let clock = ManualClock::new();
     let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-    let store = DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).unwrap();
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).unwrap();
     let kind = || Kind::new("mail").unwrap();
     let mut settings = Settings::default();
     settings.max_attempts = 1;

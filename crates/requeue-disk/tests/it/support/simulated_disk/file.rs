@@ -1,23 +1,23 @@
-//! One file, as it looks and as much of it as is safe.
+//! One file: its contents as they are read, and the part of them that is synced.
 
 use super::content::Content;
 use requeue_testkit::Random;
 use std::io;
 use std::sync::Arc;
 
-/// What a disk writes whole or not at all.
+/// The size of the blocks that a disk writes completely or not at all.
 const SECTOR: u64 = 512;
 
 #[derive(Clone, Default)]
 pub(super) struct File {
-    /// What is read.
+    /// The contents as they are read.
     now: Content,
-    /// What survives a power cut in any case.
+    /// The contents that survive a power cut in any case.
     synced: Content,
-    /// What was written since the last sync, in order.
+    /// The writes since the last sync, in order.
     pending: Vec<Write>,
-    /// What a failed sync was to make safe. No later sync does: the kernel believes that it is
-    /// on disk. Only writing it again helps.
+    /// The writes that a failed sync covered. No later sync makes them durable, because the kernel
+    /// considers them written. Only writing them again helps.
     lost: Vec<Write>,
 }
 
@@ -28,7 +28,7 @@ struct Write {
 }
 
 impl File {
-    /// A file that is safe.
+    /// A file whose contents are synced.
     pub(super) fn of(bytes: &[u8]) -> File {
         let mut now = Content::default();
         now.write(bytes, 0);
@@ -87,13 +87,13 @@ impl File {
         *self = File { synced: self.now.clone(), now: self.now.clone(), ..File::default() };
     }
 
-    /// What a machine finds after a power cut: of what was not synced any sectors, and where two
-    /// writes met, either.
+    /// The file that is found after a power cut: any sectors of the writes that were not synced,
+    /// and where two writes overlap, either of them.
     pub(super) fn after_cut(&self, random: &mut Random) -> File {
         let percent = *random.pick(&[0, 10, 50, 90, 100]);
         let mut sectors: Vec<Write> =
             self.lost.iter().chain(&self.pending).flat_map(Write::sectors).collect();
-        // With all of them there, in order, nothing was torn.
+        // All writes in order: nothing is incomplete.
         if percent < 100 {
             for last in (1..sectors.len()).rev() {
                 sectors.swap(last, random.below(last + 1));
@@ -103,7 +103,7 @@ impl File {
         for sector in sectors.iter().filter(|_| random.chance(percent)) {
             found.write(&sector.bytes, sector.offset);
         }
-        // A file may have got its new size, and not what was written there.
+        // A file may have its new size without the bytes that were written there.
         if found.size() < self.now.size() && random.chance(30) {
             found.resize(self.now.size());
         }
@@ -123,7 +123,7 @@ impl Write {
         })
     }
 
-    /// Gives `other` the bytes of this write, where they meet.
+    /// Copies the bytes of this write into `other` where they overlap.
     fn cover(&self, other: &mut Write) {
         let from = self.offset.max(other.offset);
         let end = self.offset + self.bytes.len() as u64;

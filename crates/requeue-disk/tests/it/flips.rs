@@ -1,28 +1,26 @@
-//! Bytes that are not what was written: named with file and place, and never served.
+//! Bytes that were changed on disk are reported with file and offset, and never returned.
 //!
-//! Of a store that was closed, any bit of any file is flipped. Either it is noticed, when the
-//! store is opened or when what is there is read; or it does no harm, and all is as it was.
+//! Any bit of any file of a closed store is flipped. Either the damage is detected, when the store
+//! is opened or when the damaged part is read; or it does no harm, and all contents are unchanged.
 
-mod support;
-
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::workload::{Continuation, View, Workload, WorkloadShape, clock_at};
+use crate::support::{seeds, small};
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore};
 use requeue_jobs::StoreError;
 use requeue_testkit::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use support::twin::Twin;
-use support::workload::{Sequel, Sort, View, Workload, clock_at};
-use support::{seeds, small};
 
-/// A store that was closed, and what is in it.
+/// A closed store and its contents.
 struct Closed {
-    disk: Twin,
+    disk: SimulatedDisk,
     workload: Workload,
-    sequel: Sequel,
+    continuation: Continuation,
 }
 
-/// What came of damage.
+/// The effect of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     NotOpened,
@@ -32,25 +30,25 @@ enum Outcome {
 
 impl Closed {
     fn random(seed: u64) -> Closed {
-        let workload = Workload::random(seed, Sort { steps: 200, ids: 60, body: 600 });
-        let disk = Twin::new();
+        let workload = Workload::random(seed, WorkloadShape { steps: 200, ids: 60, body: 600 });
+        let disk = SimulatedDisk::new();
         let (clock, wall_clock) = clock_at(workload.now(0));
         let mut options = small(&wall_clock);
-        // Enough to leave several tables, and a log on top of them.
+        // Enough for several tables and a log that is newer.
         (options.memory, options.segment) = (12 << 10, 32 << 10);
         let store = DiskStore::open_on(Arc::new(disk.clone()), options).expect("it opens");
         for step in &workload.steps {
             clock.advance(step.now.saturating_since(wall_clock.now()));
-            let told = requeue_testkit::block_on(step.act.on(&store));
-            assert_eq!(told, step.told);
+            let result = requeue_testkit::block_on(step.call.on(&store));
+            assert_eq!(result, step.result);
         }
         drop(store);
         let done = workload.steps.len();
-        Closed { disk, sequel: workload.sequel(done, done - 1), workload }
+        Closed { disk, continuation: workload.continuation(done, done - 1), workload }
     }
 
-    /// Opens a damaged copy, and does all that can be done with it.
-    fn check(&self, damaged: &Twin, name: &str) -> Result<Outcome, String> {
+    /// Opens a damaged copy, and reads and changes everything in it.
+    fn check(&self, damaged: &SimulatedDisk, name: &str) -> Result<Outcome, String> {
         let last = self.workload.steps.last().expect("there are steps");
         let (clock, wall_clock) = clock_at(last.now);
         let store = match DiskStore::open_on(Arc::new(damaged.clone()), small(&wall_clock)) {
@@ -69,14 +67,14 @@ impl Closed {
             }
             Err(error) => return Err(format!("it is not named: {error}")),
         }
-        match self.sequel.check(&store, &clock, &wall_clock) {
+        match self.continuation.check(&store, &clock, &wall_clock) {
             Ok(()) => Ok(Outcome::Harmless),
             Err(difference) if named(&difference) => Ok(Outcome::NotRead),
             Err(difference) => Err(difference),
         }
     }
 
-    /// How many bytes of a file are worth damaging: of a segment, what was written to it.
+    /// How many bytes of a file are in use: of a segment, those that were written.
     fn used(&self, name: &str) -> usize {
         let bytes = self.disk.bytes(name);
         if name.starts_with("spare-") {
@@ -86,19 +84,19 @@ impl Closed {
         (used + 100).min(bytes.len())
     }
 
-    /// Does something to each of many copies, and counts what came of it.
+    /// Damages many copies in different ways, and counts the effects.
     fn check_all(
         &self,
         seed: u64,
         damage: &[(String, u64)],
-        act: impl Fn(&Twin, &str, u64) + Sync,
+        call: impl Fn(&SimulatedDisk, &str, u64) + Sync,
     ) {
         let counts = [const { AtomicUsize::new(0) }; 3];
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((name, at)) = damage.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let copy = self.disk.snapshot();
-                act(&copy, name, *at);
+                call(&copy, name, *at);
                 match self.check(&copy, name) {
                     Ok(outcome) => counts[outcome as usize].fetch_add(1, Ordering::Relaxed),
                     Err(error) => panic!("seed {seed}, {name} at {at}: {error}"),
@@ -113,12 +111,12 @@ impl Closed {
         });
         let [not_opened, not_read, harmless] = counts.map(AtomicUsize::into_inner);
         println!("{not_opened} not opened, {not_read} not read, {harmless} harmless");
-        // A table that is cut off has no end to begin with, and is not even opened.
+        // A table that is cut off has no tail, and is not opened at all.
         assert!(not_opened > 10 && not_opened + not_read > 100 && harmless > 10);
     }
 }
 
-/// Every byte of every file, or as many as the variable says, of those that are random.
+/// Every byte of every file, or a random selection of at most `most`.
 fn places(closed: &Closed, random: &mut Random, most: usize) -> Vec<(String, u64)> {
     let names = closed.disk.names().expect("the power is on");
     for prefix in ["log-", "table-", "manifest-", "spare-"] {
@@ -143,7 +141,7 @@ fn most(otherwise: usize) -> usize {
 }
 
 #[test]
-fn a_flipped_bit_is_named_or_does_no_harm() {
+fn a_flipped_bit_is_reported_or_does_no_harm() {
     for seed in seeds("REQUEUE_FLIPPED", 1) {
         let (closed, mut random) = (Closed::random(seed), Random::new(seed));
         let places = places(&closed, &mut random, most(3000));
@@ -154,7 +152,7 @@ fn a_flipped_bit_is_named_or_does_no_harm() {
 }
 
 #[test]
-fn a_file_that_ends_early_is_named_or_does_no_harm() {
+fn a_file_that_ends_early_is_reported_or_does_no_harm() {
     for seed in seeds("REQUEUE_FLIPPED", 1) {
         let (closed, mut random) = (Closed::random(seed), Random::new(seed));
         let places = places(&closed, &mut random, most(1000));
@@ -163,12 +161,12 @@ fn a_file_that_ends_early_is_named_or_does_no_harm() {
 }
 
 #[test]
-fn a_sector_of_zeros_is_named_or_does_no_harm() {
+fn a_sector_of_zeros_is_reported_or_does_no_harm() {
     for seed in seeds("REQUEUE_FLIPPED", 1) {
         let (closed, mut random) = (Closed::random(seed), Random::new(seed));
         let mut places = places(&closed, &mut random, most(1000));
-        // In the last segment of the log one sector may hold both the last group and the end
-        // after it. Without both, that group was never there.
+        // In the last segment of the log one sector may contain both the last group and the closing
+        // frame. Without both, the group looks as if it had never been written.
         let logs = places.iter().map(|(name, _)| name).filter(|name| name.starts_with("log-"));
         let last = logs.max().expect("there is a log").clone();
         places.retain(|(name, _)| *name != last);
@@ -181,11 +179,11 @@ fn a_sector_of_zeros_is_named_or_does_no_harm() {
 }
 
 #[test]
-fn a_file_that_is_missing_is_named_or_does_no_harm() {
+fn a_file_that_is_missing_is_reported_or_does_no_harm() {
     for seed in seeds("REQUEUE_FLIPPED", 5) {
         let closed = Closed::random(seed);
         let mut names = closed.disk.names().expect("the power is on");
-        // Nothing tells of the last segment of the log but that itself.
+        // No other file refers to the last segment of the log.
         let last = names.iter().rposition(|name| name.starts_with("log-"));
         names.remove(last.expect("there is a log"));
         for name in names {

@@ -1,12 +1,12 @@
-//! The power is cut at every operation on the disk in turn, and the disk is opened again.
+//! The power is cut at every operation on the disk in turn, and the store is opened again.
 //!
-//! All that was answered is there. What was under way is there whole, or not at all. And work
-//! goes on as if nothing had been.
+//! Every operation that returned must be there. The operation in flight must be there completely or
+//! not at all. After that, the store must work as if nothing had happened.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
+use crate::support::recording_disk::{Cut, RecordingDisk, Stage};
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::workload::{Continuation, View, Workload, WorkloadShape, clock_at, id, kinds};
+use crate::support::{seeds, small};
 use requeue_disk::{Disk, DiskStore};
 use requeue_jobs::{Body, Claim, Fence, Put, Settle, Settlement, Store, Timestamp, WorkerName};
 use requeue_testkit::{Random, block_on};
@@ -15,52 +15,53 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use support::twin::Twin;
-use support::watched::{Cut, Stage, Watched};
-use support::workload::{Sequel, Sort, View, Workload, clock_at, id, kinds};
-use support::{seeds, small};
 
-/// What is wrong.
+/// The error describes what is wrong.
 type Checked = Result<(), String>;
 
-/// Knows how things must stand after a cut.
-struct Judge<'a> {
+/// Checks the store after a cut.
+struct CutChecker<'a> {
     workload: &'a Workload,
-    /// How work goes on after so many steps, at the time of such a step.
-    sequels: Mutex<BTreeMap<(usize, usize), Arc<Sequel>>>,
+    /// Continuations by the number of steps done and the step whose time it is.
+    continuations: Mutex<BTreeMap<(usize, usize), Arc<Continuation>>>,
 }
 
-impl Judge<'_> {
-    /// What may be found, after how many steps, and at the time of which.
+impl CutChecker<'_> {
+    /// The states that may be found: the number of steps, the step whose time it is, and the view.
     fn expected(&self, stage: Stage) -> Vec<(usize, usize, &View)> {
         let steps = &self.workload.steps;
         match stage {
-            Stage::Answered(0) => vec![(0, 0, &steps[0].before)],
-            Stage::Answered(done) => vec![(done, done - 1, &steps[done - 1].after)],
+            Stage::Returned(0) => vec![(0, 0, &steps[0].before)],
+            Stage::Returned(done) => vec![(done, done - 1, &steps[done - 1].after)],
             Stage::Begun(done) => {
                 vec![(done, done, &steps[done].before), (done + 1, done, &steps[done].after)]
             }
         }
     }
 
-    fn sequel(&self, done: usize, at: usize) -> Arc<Sequel> {
-        if let Some(known) = self.sequels.lock().expect("nobody panics with it").get(&(done, at)) {
+    fn continuation(&self, done: usize, at: usize) -> Arc<Continuation> {
+        if let Some(known) =
+            self.continuations.lock().expect("the lock is not poisoned").get(&(done, at))
+        {
             return known.clone();
         }
-        let sequel = Arc::new(self.workload.sequel(done, at));
-        self.sequels.lock().expect("nobody panics with it").insert((done, at), sequel.clone());
-        sequel
+        let continuation = Arc::new(self.workload.continuation(done, at));
+        self.continuations
+            .lock()
+            .expect("the lock is not poisoned")
+            .insert((done, at), continuation.clone());
+        continuation
     }
 
     fn now(&self, stage: Stage) -> Timestamp {
         self.workload.now(match stage {
-            Stage::Answered(done) => done.saturating_sub(1),
+            Stage::Returned(done) => done.saturating_sub(1),
             Stage::Begun(done) => done,
         })
     }
 
-    /// Opens a disk, and checks that it has what it must.
-    fn check(&self, stage: Stage, disk: Twin) -> Checked {
+    /// Opens the store on a disk and checks its contents.
+    fn check(&self, stage: Stage, disk: SimulatedDisk) -> Checked {
         let (clock, wall_clock) = clock_at(self.now(stage));
         let store = DiskStore::open_on(Arc::new(disk), small(&wall_clock))
             .map_err(|error| format!("it does not open: {error}"))?;
@@ -73,18 +74,18 @@ impl Judge<'_> {
             });
             return Err(differences.collect::<Vec<_>>().join("\n"));
         };
-        let goes_on = self.sequel(done, at).check(&store, &clock, &wall_clock);
+        let goes_on = self.continuation(done, at).check(&store, &clock, &wall_clock);
         goes_on.map_err(|difference| format!("after {done} steps it does not go on: {difference}"))
     }
 
-    /// What may be found after a cut, and after another while that was opened.
-    fn judge(&self, cut: &Cut, seed: u64) -> Checked {
+    /// Checks a cut, and another cut while the store is opened after it.
+    fn check_cut(&self, cut: &Cut, seed: u64) -> Checked {
         let found = cut.disk.after_cut(seed);
         let mut random = Random::new(seed);
         let again = found.snapshot();
         again.cut_at(random.below(20) as u64);
         let (_, wall_clock) = clock_at(self.now(cut.stage));
-        // It may open, or meet the cut: nobody is answered anything.
+        // Opening succeeds or fails because of the cut; no operation runs.
         drop(DiskStore::open_on(Arc::new(again.clone()), small(&wall_clock)));
         if again.is_cut() {
             let found = again.after_cut(random.number());
@@ -94,24 +95,24 @@ impl Judge<'_> {
     }
 }
 
-/// Judges cuts as they come, on two threads.
-fn judge_all(
+/// Checks all cuts on two threads while the workload runs.
+fn check_all_cuts(
     seed: u64,
-    judge: impl Fn(&Cut, u64) -> Checked + Sync,
+    checker: impl Fn(&Cut, u64) -> Checked + Sync,
     work: impl FnOnce(Box<dyn Fn(Cut) + Send + Sync>),
 ) {
     let (sender, receiver) = sync_channel::<Cut>(64);
     let receiver = Mutex::new(receiver);
     let next =
-        |receiver: &Mutex<Receiver<Cut>>| receiver.lock().expect("nobody panics with it").recv();
+        |receiver: &Mutex<Receiver<Cut>>| receiver.lock().expect("the lock is not poisoned").recv();
     thread::scope(|scope| {
-        let judges = [(); 2].map(|()| {
+        let checkers = [(); 2].map(|()| {
             scope.spawn(|| {
                 let mut failed = None;
                 while let Ok(cut) = next(&receiver) {
-                    // After a failure the others are only let through.
+                    // After a failure the other cuts are received but not checked.
                     if failed.is_none()
-                        && let Err(error) = judge(&cut, seed ^ cut.operation)
+                        && let Err(error) = checker(&cut, seed ^ cut.operation)
                     {
                         let Cut { operation, stage, during, .. } = cut;
                         failed = Some(format!("cut {operation}, {stage:?}, {during}: {error}"));
@@ -120,31 +121,31 @@ fn judge_all(
                 failed
             })
         });
-        work(Box::new(move |cut| sender.send(cut).expect("somebody judges")));
-        for judge in judges {
-            if let Some(failed) = judge.join().expect("judges do not panic") {
+        work(Box::new(move |cut| sender.send(cut).expect("the checkers are running")));
+        for checker in checkers {
+            if let Some(failed) = checker.join().expect("checkers do not panic") {
                 panic!("seed {seed}: {failed}");
             }
         }
     });
 }
 
-/// Does all the work on a watched disk, and closes the store.
-fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> Watched {
-    let disk = Watched::new(Twin::new(), each);
+/// Runs the workload on a recording disk, and closes the store.
+fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> RecordingDisk {
+    let disk = RecordingDisk::new(SimulatedDisk::new(), each);
     let (clock, wall_clock) = clock_at(workload.now(0));
     let store = DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     for step in &workload.steps {
         clock.advance(step.now.saturating_since(wall_clock.now()));
-        assert_eq!(disk.step(&step.act, &store), step.told);
+        assert_eq!(disk.step(&step.call, &store), step.result);
     }
     drop(store);
     disk
 }
 
-const SORT: Sort = Sort { steps: 250, ids: 40, body: 3000 };
+const SHAPE: WorkloadShape = WorkloadShape { steps: 250, ids: 40, body: 3000 };
 
-/// Which tables were made after a manifest, and before the next.
+/// The tables that were created after a manifest and before the next.
 fn made_after(names: &[String], made: &BTreeMap<String, u64>, manifest: u64) -> Vec<String> {
     let is_it = |name: &&String| made.get(*name) == Some(&manifest);
     names.iter().filter(is_it).cloned().collect()
@@ -154,8 +155,8 @@ fn manifest_number(name: &str) -> Option<u64> {
     name.strip_prefix("manifest-")?.parse().ok()
 }
 
-/// Does to a file what a disk may do that lied when it was synced.
-fn spoil(disk: &Twin, name: &str, random: &mut Random) {
+/// Damages a file as a disk may do that reported a sync and did not do it.
+fn spoil(disk: &SimulatedDisk, name: &str, random: &mut Random) {
     let size = disk.bytes(name).len();
     match random.below(4) {
         0 => disk.remove(name).expect("it is there"),
@@ -171,13 +172,13 @@ fn spoil(disk: &Twin, name: &str, random: &mut Random) {
 }
 
 #[test]
-fn what_was_answered_survives_a_cut_at_any_operation() {
+fn acknowledged_operations_survive_a_cut_at_any_disk_operation() {
     for seed in seeds("REQUEUE_CUTS", 2) {
-        let workload = Workload::random(seed, SORT);
-        let judge = Judge { workload: &workload, sequels: Mutex::default() };
-        judge_all(
+        let workload = Workload::random(seed, SHAPE);
+        let checker = CutChecker { workload: &workload, continuations: Mutex::default() };
+        check_all_cuts(
             seed,
-            |cut, seed| judge.judge(cut, seed),
+            |cut, seed| checker.check_cut(cut, seed),
             |each| {
                 let disk = work(&workload, each);
                 println!("{} operations", disk.operations());
@@ -198,31 +199,31 @@ fn what_was_answered_survives_a_cut_at_any_operation() {
     }
 }
 
-/// Tables that no manifest but the newest has may be missing or torn: what they hold is in the
-/// log.
+/// Tables that only the newest manifest lists may be missing or incomplete: the log has their
+/// contents.
 #[test]
-fn tables_that_are_missing_or_torn_are_made_again_from_the_log() {
+fn missing_or_incomplete_tables_are_rebuilt_from_the_log() {
     for seed in seeds("REQUEUE_CUTS", 1) {
-        let workload = Workload::random(seed, Sort { steps: 120, ..SORT });
-        let judge = Judge { workload: &workload, sequels: Mutex::default() };
-        // The manifest after which each table was made.
+        let workload = Workload::random(seed, WorkloadShape { steps: 120, ..SHAPE });
+        let checker = CutChecker { workload: &workload, continuations: Mutex::default() };
+        // The manifest after which each table was created.
         let (made, spoilt) = (Arc::new(Mutex::new(BTreeMap::new())), AtomicUsize::new(0));
-        let judge_torn = |cut: &Cut, seed: u64| {
+        let check_damaged = |cut: &Cut, seed: u64| {
             let (disk, mut random) = (cut.disk.after_cut(seed), Random::new(seed));
             let names = disk.names().expect("the power is on");
             let newest = names.iter().filter_map(|name| manifest_number(name)).max();
             let Some(newest) = newest else { return Ok(()) };
             for table in
-                made_after(&names, &made.lock().expect("nobody panics with it"), newest - 1)
+                made_after(&names, &made.lock().expect("the lock is not poisoned"), newest - 1)
             {
                 if random.chance(60) {
                     spoil(&disk, &table, &mut random);
                     spoilt.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            judge.check(cut.stage, disk)
+            checker.check(cut.stage, disk)
         };
-        judge_all(seed, judge_torn, |each| {
+        check_all_cuts(seed, check_damaged, |each| {
             let (last, made) = (AtomicU64::new(0), made.clone());
             let each = move |cut: Cut| {
                 if let Some(name) = cut.during.strip_prefix("create ") {
@@ -231,7 +232,7 @@ fn tables_that_are_missing_or_torn_are_made_again_from_the_log() {
                         None => {
                             let last = last.load(Ordering::Relaxed);
                             made.lock()
-                                .expect("nobody panics with it")
+                                .expect("the lock is not poisoned")
                                 .insert(name.to_owned(), last);
                         }
                     }
@@ -245,24 +246,24 @@ fn tables_that_are_missing_or_torn_are_made_again_from_the_log() {
     }
 }
 
-/// Works until the power is cut or the process dies, opens again, and goes on from there, over
-/// and over.
-fn live_many_lives(seed: u64, background: bool) {
-    let workload = Workload::random(seed, Sort { steps: 400, ..SORT });
+/// Works until the power is cut or the process is killed, reopens the store, and continues, many
+/// times.
+fn work_over_many_restarts(seed: u64, background: bool) {
+    let workload = Workload::random(seed, WorkloadShape { steps: 400, ..SHAPE });
     let mut random = Random::new(seed);
     let (clock, wall_clock) = clock_at(workload.now(0));
     let mut options = small(&wall_clock);
     options.background = background;
-    let (mut disk, mut done, mut lives) = (Twin::new(), 0, 0);
+    let (mut disk, mut done, mut lives) = (SimulatedDisk::new(), 0, 0);
     while done < workload.steps.len() {
         lives += 1;
         disk.cut_at(disk.operations() + random.below(400) as u64);
         if let Ok(store) = DiskStore::open_on(Arc::new(disk.clone()), options.clone()) {
             while let Some(step) = workload.steps.get(done) {
                 clock.advance(step.now.saturating_since(wall_clock.now()));
-                let told = block_on(step.act.on(&store));
-                if told != step.told {
-                    assert!(disk.is_cut(), "{:?}: {told:?}, {:?}", step.act, step.told);
+                let result = block_on(step.call.on(&store));
+                if result != step.result {
+                    assert!(disk.is_cut(), "{:?}: {result:?}, {:?}", step.call, step.result);
                     break;
                 }
                 done += 1;
@@ -272,15 +273,15 @@ fn live_many_lives(seed: u64, background: bool) {
         }
         disk = match random.chance(70) {
             true => disk.after_cut(random.number()),
-            // Only the process died. What it wrote is there, and not all of it is safe.
+            // Only the process was killed. What it wrote is there, but not all of it is synced.
             false => disk.snapshot(),
         };
         disk.cut_at(u64::MAX);
         let store = DiskStore::open_on(Arc::new(disk.clone()), options.clone());
-        let store = store.unwrap_or_else(|error| panic!("life {lives}: {error}"));
+        let store = store.unwrap_or_else(|error| panic!("restart {lives}: {error}"));
         let found = View::of(&store, wall_clock.now()).expect("the power is on");
         store.check();
-        // The step that was not answered is done, or is not and is tried again.
+        // The step that did not return is done, or is not done and tried again.
         let before = match workload.steps.get(done) {
             Some(step) if step.now == wall_clock.now() && found == step.after => {
                 done += 1;
@@ -289,7 +290,7 @@ fn live_many_lives(seed: u64, background: bool) {
             Some(step) if step.now == wall_clock.now() => &step.before,
             _ => &workload.steps[done - 1].after,
         };
-        assert!(found == *before, "life {lives}, step {done}: {}", found.difference(before));
+        assert!(found == *before, "restart {lives}, step {done}: {}", found.difference(before));
     }
     println!("{lives} lives");
     assert!(lives > 5);
@@ -297,19 +298,19 @@ fn live_many_lives(seed: u64, background: bool) {
 
 #[test]
 fn work_goes_on_over_many_cuts() {
-    seeds("REQUEUE_CUTS", 20).for_each(|seed| live_many_lives(seed, false));
+    seeds("REQUEUE_CUTS", 20).for_each(|seed| work_over_many_restarts(seed, false));
 }
 
 #[test]
 fn work_goes_on_over_many_cuts_with_all_threads() {
-    seeds("REQUEUE_CUTS", 20).for_each(|seed| live_many_lives(seed, true));
+    seeds("REQUEUE_CUTS", 20).for_each(|seed| work_over_many_restarts(seed, true));
 }
 
-/// A clock that was set back must not give out again what was given out.
+/// If the clock is set back, no fence is assigned twice.
 #[test]
 fn fences_rise_over_cuts_whatever_the_clock_says() {
     for seed in seeds("REQUEUE_CUTS", 50) {
-        let (mut random, mut disk) = (Random::new(seed), Twin::new());
+        let (mut random, mut disk) = (Random::new(seed), SimulatedDisk::new());
         let (mut highest, mut lives) = (Fence(0), 0);
         let kind = kinds().remove(0);
         while lives < 10 {
@@ -330,7 +331,7 @@ fn fences_rise_over_cuts_whatever_the_clock_says() {
                 drop(block_on(store.put(vec![put])));
                 let Ok(claimed) = block_on(store.claim(claim)) else { break };
                 for job in claimed.jobs {
-                    assert!(job.receipt.fence() > highest, "seed {seed}, life {lives}");
+                    assert!(job.receipt.fence() > highest, "seed {seed}, restart {lives}");
                     highest = job.receipt.fence();
                     let settle = Settle { receipt: job.receipt, action: Settlement::Ack };
                     drop(block_on(store.settle(vec![settle])));

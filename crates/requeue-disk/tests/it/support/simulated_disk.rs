@@ -1,11 +1,11 @@
-//! A disk in memory that remembers what would survive a power cut.
+//! A disk in memory that knows what would survive a power cut.
 
 #![allow(dead_code, reason = "each test that includes it uses a part")]
 
-// Named in full, since the crate's own tests include this file by its path.
-#[path = "twin/content.rs"]
+// With paths, because the unit tests of the crate include this file by its path.
+#[path = "simulated_disk/content.rs"]
 mod content;
-#[path = "twin/file.rs"]
+#[path = "simulated_disk/file.rs"]
 mod file;
 
 use file::File;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is counted, can be cut and can fail.
+/// The operations that are counted, and that can be cut or fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
     Write,
@@ -26,12 +26,12 @@ pub(crate) enum Op {
     SyncNames,
 }
 
-/// A disk in memory. Clones are the same disk; [`Twin::snapshot`] makes another.
+/// A disk in memory. Clones are the same disk; [`SimulatedDisk::snapshot`] makes another.
 ///
-/// What was written but not synced is there until the power is cut; of that,
-/// [`Twin::after_cut`] keeps whatever a real disk might have.
+/// Writes that are not synced are visible until the power is cut. [`SimulatedDisk::after_cut`]
+/// keeps a random part of them, as a real disk might.
 #[derive(Clone, Default)]
-pub(crate) struct Twin {
+pub(crate) struct SimulatedDisk {
     state: Arc<Mutex<State>>,
 }
 
@@ -40,26 +40,26 @@ struct State {
     /// All files that ever had a name, by number. Those without one may still be open.
     files: Vec<File>,
     names: BTreeMap<String, usize>,
-    /// The names that are safe.
+    /// The names that are synced.
     synced_names: BTreeMap<String, usize>,
-    /// What was done to names since they were synced, in order.
+    /// The changes of names since they were synced, in order.
     changes: Vec<Change>,
     counts: BTreeMap<Op, u64>,
     /// Operations so far.
     operations: u64,
-    /// The number of the operation during which the power is cut, the first being 0.
+    /// The number of the operation during which the power is cut; the first is 0.
     cut_at: Option<u64>,
     faults: Vec<Fault>,
-    /// Files whose syncs do nothing: those whose names begin like this.
+    /// Prefixes of names of files whose syncs do nothing.
     lying: Vec<String>,
     capacity: Option<u64>,
 }
 
-/// One step of the directory: these names now mean these files, or none.
+/// A change of the directory: these names now refer to these files, or to none.
 #[derive(Debug, Clone)]
 struct Change {
     names: Vec<(String, Option<usize>)>,
-    /// The file that is made, moved or removed.
+    /// The file that is created, renamed or removed.
     file: usize,
 }
 
@@ -67,35 +67,35 @@ struct Change {
 #[derive(Debug, Clone)]
 struct Fault {
     op: Op,
-    /// Only on files whose names begin like this.
+    /// Applies to files whose names begin with this.
     prefix: String,
     skip: u64,
     times: u64,
 }
 
-impl Twin {
+impl SimulatedDisk {
     /// An empty disk without limits.
-    pub(crate) fn new() -> Twin {
-        Twin::default()
+    pub(crate) fn new() -> SimulatedDisk {
+        SimulatedDisk::default()
     }
 
     /// Another disk with the same contents, settings and counts.
-    pub(crate) fn snapshot(&self) -> Twin {
-        Twin { state: Arc::new(Mutex::new(self.state().clone())) }
+    pub(crate) fn snapshot(&self) -> SimulatedDisk {
+        SimulatedDisk { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 
-    /// How many operations there were.
+    /// The number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// How many of this sort there were.
+    /// The number of operations of this type so far.
     pub(crate) fn count(&self, op: Op) -> u64 {
         self.state().counts.get(&op).copied().unwrap_or(0)
     }
 
-    /// Cuts the power during the operation of this number, counted from 0 and from when the
-    /// disk was made. It fails, and all that come after it.
+    /// Cuts the power during the operation with this number, counted from 0 since the disk was
+    /// created. This operation fails, and so do all later ones.
     pub(crate) fn cut_at(&self, operation: u64) {
         self.state().cut_at = Some(operation);
     }
@@ -106,44 +106,44 @@ impl Twin {
         state.cut_at.is_some_and(|cut| state.operations > cut)
     }
 
-    /// Lets so many operations fail, after having let some pass, on files whose names begin
-    /// with `prefix`. A write that fails writes a part; what a failed sync was to make safe
-    /// stays unsafe for ever, whatever is synced later.
+    /// Makes `times` operations fail, after `skip` that succeed, on files whose names begin with
+    /// `prefix`. A write that fails writes a part. The writes that a failed sync covers never
+    /// become durable, whatever is synced later.
     pub(crate) fn fail(&self, op: Op, prefix: &str, skip: u64, times: u64) {
         self.state().faults.push(Fault { op, prefix: prefix.to_owned(), skip, times });
     }
 
-    /// Lets nothing fail any more.
+    /// Removes all faults.
     pub(crate) fn heal(&self) {
         self.state().faults.clear();
     }
 
-    /// Lets the syncs of files whose names begin with `prefix` do nothing.
+    /// Makes the syncs of files whose names begin with `prefix` do nothing.
     pub(crate) fn lie(&self, prefix: &str) {
         self.state().lying.push(prefix.to_owned());
     }
 
-    /// Sets how many bytes all files may have together.
+    /// Sets the limit for the size of all files together.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// How many bytes all files have.
+    /// The size of all files together.
     pub(crate) fn used(&self) -> u64 {
         self.state().used()
     }
 
-    /// Changes bits of a byte, as a failing disk would.
+    /// Flips bits of a byte, as a failing disk might.
     pub(crate) fn flip(&self, name: &str, offset: u64, bits: u8) {
         self.state().file(name).expect("a file to damage").flip(offset, bits);
     }
 
-    /// Cuts off the end of a file, safely.
+    /// Truncates a file. The change is durable.
     pub(crate) fn truncate(&self, name: &str, bytes: u64) {
         self.state().file(name).expect("a file to damage").truncate(bytes);
     }
 
-    /// What a file has in it.
+    /// The contents of a file.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         let file = self.open(name).expect("a file to read");
         let mut bytes = vec![0; file.size().expect("its size") as usize];
@@ -151,7 +151,7 @@ impl Twin {
         bytes
     }
 
-    /// Makes a file of this name, safely.
+    /// Creates a file. The change is durable.
     pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state();
         let number = state.files.len();
@@ -160,9 +160,9 @@ impl Twin {
         state.synced_names.insert(name.to_owned(), number);
     }
 
-    /// The disk that is found after a power cut now: with all that was synced, and of the rest
-    /// whatever the seed says. It has no faults left, but the same capacity.
-    pub(crate) fn after_cut(&self, seed: u64) -> Twin {
+    /// The disk that is found after a power cut now: everything that was synced, and a random part
+    /// of the rest, which depends on the seed. It has no faults left, but the same capacity.
+    pub(crate) fn after_cut(&self, seed: u64) -> SimulatedDisk {
         let mut random = Random::new(seed);
         let state = self.state();
         let mut found = State { capacity: state.capacity, ..State::default() };
@@ -176,19 +176,19 @@ impl Twin {
             found.names.insert(name, number);
         }
         found.synced_names = found.names.clone();
-        Twin { state: Arc::new(Mutex::new(found)) }
+        SimulatedDisk { state: Arc::new(Mutex::new(found)) }
     }
 
-    /// The disk that a new process finds when this one was killed now: with all that was done,
-    /// none of it safer than before. It has no faults left, and the power is on.
-    pub(crate) fn after_kill(&self) -> Twin {
-        let twin = self.snapshot();
-        let mut state = twin.state();
+    /// The disk that a new process finds if this one is killed now: all changes are visible, and
+    /// those that were not synced are still not synced. It has no faults left, and the power is on.
+    pub(crate) fn after_kill(&self) -> SimulatedDisk {
+        let disk = self.snapshot();
+        let mut state = disk.state();
         state.cut_at = None;
         state.faults.clear();
         state.lying.clear();
         drop(state);
-        twin
+        disk
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -196,7 +196,7 @@ impl Twin {
     }
 
     fn handle(&self, number: usize) -> Arc<dyn DiskFile> {
-        Arc::new(Handle { twin: self.clone(), number })
+        Arc::new(Handle { disk: self.clone(), number })
     }
 }
 
@@ -314,7 +314,7 @@ fn power_cut() -> io::Error {
     io::Error::other("the power is off")
 }
 
-impl Disk for Twin {
+impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         let number = state.files.len();
@@ -368,19 +368,19 @@ impl Disk for Twin {
 }
 
 struct Handle {
-    twin: Twin,
+    disk: SimulatedDisk,
     number: usize,
 }
 
 impl DiskFile for Handle {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let state = self.twin.state();
+        let state = self.disk.state();
         state.check_power()?;
         state.files[self.number].read_at(bytes, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.twin.state();
+        let mut state = self.disk.state();
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let outcome = state.count(Op::Write, &name)?;
         let free = state.capacity.map_or(u64::MAX, |all| all.saturating_sub(state.used()));
@@ -394,7 +394,7 @@ impl DiskFile for Handle {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.twin.state();
+        let mut state = self.disk.state();
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let lies = state.lying.iter().any(|prefix| name.starts_with(prefix));
         let outcome = state.count(Op::Sync, &name)?;
@@ -408,7 +408,7 @@ impl DiskFile for Handle {
     }
 
     fn size(&self) -> io::Result<u64> {
-        let state = self.twin.state();
+        let state = self.disk.state();
         state.check_power()?;
         Ok(state.files[self.number].size())
     }

@@ -1,10 +1,8 @@
 //! The whole system, simulated, on disk: with faults, and with the store closed and the power cut
 //! on the way.
 
-mod support;
-
+use crate::support::DiskFixture;
 use requeue_testkit::{check_histories, check_simulations};
-use support::DiskFixture;
 
 const FAILED_ONCE: [u64; 0] = [];
 

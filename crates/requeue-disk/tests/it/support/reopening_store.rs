@@ -1,8 +1,7 @@
 //! A store that is closed and opened again while it is used.
 //!
-//! A call is answered when it is first polled, so that none is under way in between. Only those
-//! who wait for work do so over several polls: they are sent away when the store is closed, as
-//! any may be who wait.
+//! A call returns when it is first polled, so that none is in flight between two calls. Only `wait`
+//! takes several polls: it ends when the store is closed, as the contract allows.
 
 use requeue_disk::DiskStore;
 use requeue_jobs::{
@@ -18,14 +17,14 @@ use std::sync::Mutex;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Makes a store of the one there was, which it closes in its own way.
+/// Closes a store, in its own way, and opens it again.
 type Reopen = Box<dyn Fn(Option<DiskStore>) -> DiskStore + Send + Sync>;
 
 type Wait = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
-pub(crate) struct Reopening {
+pub(crate) struct ReopeningStore {
     reopen: Reopen,
-    /// After so many calls.
+    /// The number of calls after which the store is reopened.
     after: usize,
     open: Mutex<Open>,
 }
@@ -33,26 +32,31 @@ pub(crate) struct Reopening {
 struct Open {
     store: Option<DiskStore>,
     calls: usize,
-    /// Those who wait, by number, and how to wake them.
+    /// The waits in flight by number, and their wakers.
     waits: BTreeMap<u64, (Wait, Waker)>,
     next: u64,
 }
 
-impl Reopening {
+impl ReopeningStore {
     pub(crate) fn new(reopen: Reopen, after: usize) -> Self {
         let store = Some(reopen(None));
         let open = Mutex::new(Open { store, calls: 0, waits: BTreeMap::new(), next: 0 });
-        Reopening { reopen, after, open }
+        ReopeningStore { reopen, after, open }
     }
 
     /// The store as it is now.
     pub(crate) fn now(&self) -> DiskStore {
-        self.open.lock().expect("nobody panics").store.clone().expect("there always is one")
+        self.open
+            .lock()
+            .expect("the lock is not poisoned")
+            .store
+            .clone()
+            .expect("there always is one")
     }
 
-    /// The store for one call more.
+    /// The store for the next call.
     fn turn(&self) -> DiskStore {
-        let mut open = self.open.lock().expect("nobody panics");
+        let mut open = self.open.lock().expect("the lock is not poisoned");
         open.calls += 1;
         if open.calls > self.after {
             open.calls = 0;
@@ -63,14 +67,14 @@ impl Reopening {
         open.store.clone().expect("there always is one")
     }
 
-    /// The number of one more who waits.
+    /// A number for another wait.
     fn next(&self) -> u64 {
-        let mut open = self.open.lock().expect("nobody panics");
+        let mut open = self.open.lock().expect("the lock is not poisoned");
         open.next += 1;
         open.next
     }
 
-    /// Answers at once.
+    /// A call that returns when it is first polled.
     fn call<'a, T: Send + 'a>(
         &'a self,
         call: impl FnOnce(&DiskStore) -> Result<T, StoreError> + Send + 'a,
@@ -79,17 +83,17 @@ impl Reopening {
     }
 }
 
-/// Forgets one who waits.
-struct Forget<'a>(&'a Reopening, u64);
+/// Removes a wait when dropped.
+struct Forget<'a>(&'a ReopeningStore, u64);
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         // Dropped after the lock is released.
-        let _wait = self.0.open.lock().expect("nobody panics").waits.remove(&self.1);
+        let _wait = self.0.open.lock().expect("the lock is not poisoned").waits.remove(&self.1);
     }
 }
 
-impl Store for Reopening {
+impl Store for ReopeningStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         self.call(move |store| block_on(store.put(puts)))
     }
@@ -117,14 +121,15 @@ impl Store for Reopening {
             let forget = Forget(self, self.next());
             poll_fn(|cx| {
                 let number = forget.1;
-                let kept = self.open.lock().expect("nobody panics").waits.remove(&number);
+                let kept =
+                    self.open.lock().expect("the lock is not poisoned").waits.remove(&number);
                 let Some(mut wait) = wait.take().or(kept.map(|(wait, _)| wait)) else {
                     return Poll::Ready(Ok(()));
                 };
                 if let Poll::Ready(answer) = wait.as_mut().poll(cx) {
                     return Poll::Ready(answer);
                 }
-                let waits = &mut self.open.lock().expect("nobody panics").waits;
+                let waits = &mut self.open.lock().expect("the lock is not poisoned").waits;
                 waits.insert(number, (wait, cx.waker().clone()));
                 Poll::Pending
             })

@@ -1,7 +1,8 @@
-//! Jobs move from memory into tables and back, and nobody sees it.
+//! Callers do not notice that jobs move from memory to tables and back.
 
-mod support;
-
+use crate::support::simulated_disk::SimulatedDisk;
+use crate::support::small;
+use crate::support::workload::{clock_at, id, kinds};
 use requeue_disk::DiskStore;
 use requeue_jobs::{
     Body, Claim, ClaimedJob, Condition, Placed, Put, PutError, Settle, SettleError, Settled,
@@ -10,14 +11,11 @@ use requeue_jobs::{
 use requeue_testkit::block_on;
 use std::sync::Arc;
 use std::time::Duration;
-use support::small;
-use support::twin::Twin;
-use support::workload::{clock_at, id, kinds};
 
-/// A store of which the memory is soon full.
+/// A store with a very small memory limit.
 fn store() -> DiskStore {
     let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-    DiskStore::open_on(Arc::new(Twin::new()), small(&wall_clock)).expect("it opens")
+    DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock)).expect("it opens")
 }
 
 fn job(name: &str) -> Put {
@@ -40,7 +38,7 @@ fn settle(store: &DiskStore, job: &ClaimedJob, action: Settlement) -> Result<Set
     block_on(store.settle(vec![settle])).expect("it is settled").remove(0)
 }
 
-/// Fills the memory with other jobs, of another kind, so that all that is there goes into tables.
+/// Fills the memory with other jobs, of another kind, so that all others are flushed to tables.
 fn flush(store: &DiskStore) {
     let body = Body::octets([0; 5000]).expect("a small body");
     let other = |name: &str| Put::new(kinds().remove(1), id(name), body.clone());
@@ -50,11 +48,11 @@ fn flush(store: &DiskStore) {
 }
 
 #[test]
-fn what_was_looked_at_in_a_table_is_not_what_it_is_later() {
+fn a_job_that_was_read_from_a_table_is_not_cached_for_later_operations() {
     let store = store();
     put(&store, job("a")).expect("without condition");
     flush(&store);
-    // Looks at the job where it is, and changes nothing.
+    // Reads the job from its table, and changes nothing.
     let again = Put { condition: Some(Condition::IfAbsent), ..job("a") };
     assert!(matches!(put(&store, again), Err(PutError::Exists { .. })));
     let claimed = claim(&store);
@@ -64,9 +62,9 @@ fn what_was_looked_at_in_a_table_is_not_what_it_is_later() {
 }
 
 #[test]
-fn a_kind_is_not_passed_over_by_restarts() {
+fn kinds_keep_their_turns_over_restarts() {
     let (clock, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
-    let disk = Twin::new();
+    let disk = SimulatedDisk::new();
     let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     let kinds = kinds();
     for (number, kind) in kinds.iter().cycle().take(9).enumerate() {

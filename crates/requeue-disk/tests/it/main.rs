@@ -1,0 +1,22 @@
+//! The integration tests of the disk store, in one program: linking one is much faster than
+//! linking one per file.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+
+mod support;
+
+mod backup;
+mod closing;
+mod compare_with_memory_store;
+mod conformance;
+mod faults;
+mod flips;
+mod format;
+mod histories;
+mod job_table;
+mod layers;
+mod power_cut;
+mod process;
+mod simulated_disk;
+mod simulation;
+mod threads;
+mod verify;
