@@ -6,9 +6,8 @@ use super::event::{Event, Happened};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobState,
-    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Restore, Restored, Schedule,
-    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture,
-    Tick, Ticked,
+    JobView, Kind, Layered, Placed, Put, PutError, Query, Settings, Settle, SettleError, Settled,
+    Settlement, Store, StoreFuture, Tick, Ticked,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -159,9 +158,13 @@ fn only<T, E: From<requeue_jobs::StoreError>>(
     answer?.pop().expect("there is one answer per entry")
 }
 
-/// Calls are done at once, with what is looked at before and after in one go: nothing comes
-/// in between, whatever the store.
-impl Store for Recorder {
+/// A call that is recorded completes in one poll, together with the reads before and after it:
+/// no other task runs in between, whatever the store.
+impl Layered for Recorder {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move { Ok(puts.into_iter().map(|put| self.put_one(put)).collect()) })
     }
@@ -220,42 +223,6 @@ impl Store for Recorder {
             self.note(Happened::Tick { tick, ticked });
             Ok(ticked)
         })
-    }
-
-    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        self.store.get(kind, id)
-    }
-
-    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        self.store.list(query)
-    }
-
-    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        self.store.kinds()
-    }
-
-    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        self.store.upcoming(kind, spans)
-    }
-
-    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        self.store.settings(kind)
-    }
-
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.store.set_schedule(kind, schedule)
-    }
-
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        self.store.remove_schedule(kind, id)
-    }
-
-    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.store.restore(restore)
-    }
-
-    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        self.store.schedules(kind)
     }
 }
 
