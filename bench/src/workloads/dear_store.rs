@@ -1,4 +1,4 @@
-//! A store in memory whose calls cost something, as those of a store elsewhere do.
+//! A memory store with expensive calls, like those of a remote store.
 
 use requeue_jobs::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,20 +7,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What a put costs besides, however many jobs it puts. One is served at a time.
+/// The additional cost of a put, for any number of jobs. One call is served at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Price {
     Nothing,
-    /// Of the time of a thread that serves requests, one after the other.
+    /// Time of a thread that serves requests, one after the other.
     Work(Duration),
-    /// Time: a disk that syncs.
+    /// Waiting time, like a disk that syncs.
     Wait(Duration),
 }
 
 pub(super) struct DearStore {
     inner: MemoryStore,
     price: Price,
-    /// To the thread that serves.
+    /// Requests to the thread that serves them.
     requests: mpsc::Sender<oneshot::Sender<()>>,
     disk: tokio::sync::Mutex<()>,
     calls: AtomicU64,
@@ -36,7 +36,7 @@ impl DearStore {
                     while started.elapsed() < time {
                         std::hint::spin_loop();
                     }
-                    // Nobody may wait for it any more.
+                    // The caller may have stopped waiting.
                     let _ = reply.send(());
                 }
             });
@@ -45,7 +45,7 @@ impl DearStore {
         DearStore { inner, price, requests, disk, calls }
     }
 
-    /// How many puts there were, of any number of jobs.
+    /// Returns the number of put calls, each of any number of jobs.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -56,8 +56,8 @@ impl DearStore {
             Price::Nothing => {}
             Price::Work(_) => {
                 let (reply, served) = oneshot::channel();
-                self.requests.send(reply).expect("it serves as long as this lives");
-                served.await.expect("it answers each");
+                self.requests.send(reply).expect("the thread runs as long as the store");
+                served.await.expect("the thread responds to each request");
             }
             Price::Wait(time) => {
                 let _turn = self.disk.lock().await;

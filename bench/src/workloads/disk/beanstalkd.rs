@@ -1,7 +1,7 @@
 //! beanstalkd over its protocol, all commands of a group in one go, on a Unix socket: that is
 //! a third faster than a port.
 //!
-//! It has no ids of the caller's: they are part of the body. Puts and deletes are in its log and
+//! Callers cannot choose ids: they are part of the body. Puts and deletes are in its log and
 //! synced one by one; reserves are not in it.
 
 use super::Queue;
@@ -63,10 +63,10 @@ impl Beanstalkd {
         self.commands.clear();
     }
 
-    /// The next line, behind the word it must begin with.
+    /// Returns the next line without the word with which it must begin.
     fn answer(&mut self, word: &str) -> &str {
         self.line.clear();
-        self.answers.read_line(&mut self.line).expect("beanstalkd answers in text");
+        self.answers.read_line(&mut self.line).expect("beanstalkd responds with text");
         let rest = self.line.strip_prefix(word);
         rest.unwrap_or_else(|| panic!("{:?} instead of {word}", self.line)).trim()
     }
@@ -94,7 +94,7 @@ impl Queue for Beanstalkd {
         for _ in 0..count {
             let (id, _len) = self.answer("RESERVED").split_once(' ').expect("id and length");
             write!(deletes, "delete {id}\r\n").expect("memory");
-            self.answers.read_exact(&mut body).expect("as long as what was put");
+            self.answers.read_exact(&mut body).expect("the body has the length that was put");
         }
         self.commands = deletes;
         self.send();
@@ -106,7 +106,7 @@ impl Queue for Beanstalkd {
 
 impl Drop for Beanstalkd {
     fn drop(&mut self) {
-        // What it has answered it has written; and there is nobody to tell.
+        // It has written what it has responded to, and nothing depends on how it ends.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = fs::remove_file(&self.socket);

@@ -1,5 +1,5 @@
-//! `commit-p99`: how long a put takes, but for one in a hundred, at half the load that the store
-//! can bear.
+//! `commit-p99`: the 99th percentile of the duration of a put, at half the load that the store
+//! can sustain.
 
 use super::fdatasync::Appends;
 use super::job::{DAY, Jobs};
@@ -38,7 +38,7 @@ async fn full_load(store: &Arc<dyn Store>, budget: Duration, put: &mut impl FnMu
             let (done, over) = (Arc::clone(&done), Arc::clone(&over));
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    store.put(vec![put.clone()]).await.expect("the store answers");
+                    store.put(vec![put.clone()]).await.expect("the store responds");
                     done.fetch_add(1, Ordering::Relaxed);
                     // A store that never waits would keep the clock from being looked at.
                     tokio::task::yield_now().await;
@@ -72,7 +72,7 @@ fn half_load(
             let at = started + Duration::from_secs_f64(answers.len() as f64 / rate);
             let (store, put) = (Arc::clone(store), put());
             answers.push(runtime.spawn(async move {
-                store.put(vec![put]).await.expect("the store answers");
+                store.put(vec![put]).await.expect("the store responds");
                 at.elapsed()
             }));
         }

@@ -7,7 +7,7 @@ pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 const ID_LEN: usize = 16;
 const BODY_LEN: usize = 100;
-/// What a job is to whoever puts it.
+/// Bytes of id and body of a job.
 pub(super) const PAYLOAD: usize = ID_LEN + BODY_LEN;
 
 pub(super) struct Job {
@@ -67,7 +67,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("a few days")
 }
 
-/// One to one, so that no two ids are alike (splitmix64's).
+/// A bijection, so that no two ids are equal (from splitmix64).
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

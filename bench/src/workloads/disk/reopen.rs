@@ -16,7 +16,7 @@ const GROUP: usize = 100;
 
 pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
     let population = POPULATIONS.iter().find(|(name, _)| *name == label);
-    let &(_, pending) = population.expect("a number that is said in words");
+    let &(_, pending) = population.expect("the number has a name");
     let dir = place.with_pending(System::Requeue, pending);
     let started = Instant::now();
     let mut ours = Ours::open(&dir);
