@@ -107,9 +107,9 @@ fn seeds(failed_once: &[u64], count_in: &str, count: u64) -> Vec<u64> {
         return vec![seed];
     }
     // A run that asks for a number of seeds searches for new failures. All others are repeatable.
-    let asked = number(count_in);
-    let first = asked.map_or(1, |_| RandomState::new().hash_one(()) >> 16);
-    let count = asked.unwrap_or(count);
+    let requested = number(count_in);
+    let first = requested.map_or(1, |_| RandomState::new().hash_one(()) >> 16);
+    let count = requested.unwrap_or(count);
     println!("{count} seeds from {first}, and {} that failed once", failed_once.len());
     failed_once.iter().copied().chain(first..first + count).collect()
 }

@@ -226,7 +226,7 @@ impl RedisServer {
         self.keeper = Some(Keeper { shell, pid });
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
-            if answers(self.port, pid) {
+            if responds(self.port, pid) {
                 return true;
             }
             if is_over(pid) {
@@ -289,21 +289,22 @@ fn another_time(file: &Path) -> Vec<(String, String)> {
 }
 
 /// Returns whether the server with this process id responds on this port, and has loaded its files.
-fn answers(port: u16, pid: u32) -> bool {
-    let ask = || -> std::io::Result<String> {
+fn responds(port: u16, pid: u32) -> bool {
+    let send = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"INFO\r\n")?;
-        let (mut stream, mut answer) = (BufReader::new(stream), String::new());
-        stream.read_line(&mut answer)?;
-        let bytes = answer.trim().strip_prefix('$').and_then(|bytes| bytes.parse().ok());
-        stream.take(bytes.unwrap_or(0)).read_to_string(&mut answer)?;
-        Ok(answer)
+        let (mut stream, mut response) = (BufReader::new(stream), String::new());
+        stream.read_line(&mut response)?;
+        let bytes = response.trim().strip_prefix('$').and_then(|bytes| bytes.parse().ok());
+        stream.take(bytes.unwrap_or(0)).read_to_string(&mut response)?;
+        Ok(response)
     };
-    let Ok(answer) = ask() else { return false };
+    let Ok(response) = send() else { return false };
     // A server that requires a password reports nothing else.
-    let is_it = answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("loading:1");
-    is_it || (answer.starts_with("-NOAUTH") && !is_over(pid))
+    let is_it =
+        response.contains(&format!("process_id:{pid}\r\n")) && !response.contains("loading:1");
+    is_it || (response.starts_with("-NOAUTH") && !is_over(pid))
 }
 
 /// Returns whether a process has ended.

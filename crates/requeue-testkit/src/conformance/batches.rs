@@ -9,15 +9,16 @@ use requeue_jobs::{
 
 pub(crate) async fn results_of_puts_are_in_the_order_of_the_batch(h: &Harness) {
     h.put("b").await;
-    let answers = h.put_all(["b", "a", "c"].map(job)).await;
-    let outcomes: Vec<_> = answers.into_iter().map(|a| a.expect("it is done").outcome).collect();
+    let results = h.put_all(["b", "a", "c"].map(job)).await;
+    let outcomes: Vec<_> =
+        results.into_iter().map(|a| a.expect("the put succeeds").outcome).collect();
     assert_eq!(outcomes, [PutOutcome::Updated, PutOutcome::Created, PutOutcome::Created]);
 }
 
 pub(crate) async fn puts_are_executed_in_the_order_of_the_batch(h: &Harness) {
-    let wishes = [job("a").body("first"), job("a").body("second").after(secs(5))];
-    let answers = h.put_all(wishes).await;
-    let [Ok(first), Ok(second)] = answers[..] else { panic!("both are done") };
+    let puts = [job("a").body("first"), job("a").body("second").after(secs(5))];
+    let results = h.put_all(puts).await;
+    let [Ok(first), Ok(second)] = results[..] else { panic!("both puts succeed") };
     assert_eq!((first.outcome, second.outcome), (PutOutcome::Created, PutOutcome::Updated));
     assert!(first.generation < second.generation);
     let view = h.view("a").await;
@@ -27,33 +28,33 @@ pub(crate) async fn puts_are_executed_in_the_order_of_the_batch(h: &Harness) {
 pub(crate) async fn a_put_that_fails_does_not_stop_the_others(h: &Harness) {
     h.put("b").await;
     let too_late = MAX_DELAY + secs(1);
-    let answers =
+    let results =
         h.put_all([job("a"), job("b").if_absent(), job("c").after(too_late), job("d")]).await;
-    assert!(answers[0].is_ok() && answers[3].is_ok());
-    assert!(matches!(answers[1], Err(PutError::Exists { .. })));
-    assert!(matches!(answers[2], Err(PutError::Store(_))));
+    assert!(results[0].is_ok() && results[3].is_ok());
+    assert!(matches!(results[1], Err(PutError::Exists { .. })));
+    assert!(matches!(results[2], Err(PutError::Store(_))));
     assert_eq!(h.list(|_| {}).await, ["a", "b", "d"]);
 }
 
 pub(crate) async fn of_two_puts_with_one_condition_the_first_succeeds(h: &Harness) {
-    let answers = h.put_all([job("a").body("1").if_absent(), job("a").body("2").if_absent()]).await;
-    assert!(answers[0].is_ok());
-    assert!(matches!(answers[1], Err(PutError::Exists { .. })));
+    let results = h.put_all([job("a").body("1").if_absent(), job("a").body("2").if_absent()]).await;
+    assert!(results[0].is_ok());
+    assert!(matches!(results[1], Err(PutError::Exists { .. })));
     assert_eq!(h.view("a").await.body.bytes(), b"1");
 }
 
 pub(crate) async fn a_batch_may_be_of_several_kinds(h: &Harness) {
-    let answers = h.put_all([job("a"), job("a").of("sms"), job("a").of("fax")]).await;
-    assert!(answers.iter().all(|a| a.as_ref().is_ok_and(|p| p.outcome == PutOutcome::Created)));
+    let results = h.put_all([job("a"), job("a").of("sms"), job("a").of("fax")]).await;
+    assert!(results.iter().all(|a| a.as_ref().is_ok_and(|p| p.outcome == PutOutcome::Created)));
     assert_eq!(h.kinds().await.len(), 3);
 }
 
 pub(crate) async fn settlements_are_executed_in_order_and_independently(h: &Harness) {
     h.put_in_order(["a", "b"]).await;
     let jobs = h.claim_up_to(2).await;
-    let [a, b] = &jobs[..] else { panic!("two are claimed") };
+    let [a, b] = &jobs[..] else { panic!("two jobs are claimed") };
     let retry = Settlement::Retry { delay: Some(secs(5)), error: "no".into() };
-    let answers = h
+    let results = h
         .settle_all([
             (a, Settlement::Ack),
             (a, Settlement::Ack),
@@ -61,10 +62,10 @@ pub(crate) async fn settlements_are_executed_in_order_and_independently(h: &Harn
             (b, retry),
         ])
         .await;
-    assert_eq!(answers[0], Ok(Settled::Done));
-    assert!(matches!(answers[1], Err(SettleError::LeaseLost { .. })));
-    assert_eq!(answers[2], Ok(Settled::Extended(h.after(secs(60)))));
-    assert_eq!(answers[3], Ok(Settled::RetryAt(h.after(secs(5)))));
+    assert_eq!(results[0], Ok(Settled::Done));
+    assert!(matches!(results[1], Err(SettleError::LeaseLost { .. })));
+    assert_eq!(results[2], Ok(Settled::Extended(h.after(secs(60)))));
+    assert_eq!(results[3], Ok(Settled::RetryAt(h.after(secs(5)))));
 }
 
 pub(crate) async fn changes_are_executed_in_order_and_independently(h: &Harness) {
@@ -78,11 +79,11 @@ pub(crate) async fn changes_are_executed_in_order_and_independently(h: &Harness)
         change("a", ChangeKind::Cancel),
         change("b", ChangeKind::Cancel),
     ];
-    let answers = h.store.change(changes).await.expect("it is taken");
-    assert_eq!((&answers[0], &answers[2]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));
-    assert!(matches!(answers[1], Err(ChangeError::NotDead { .. })));
-    assert!(matches!(answers[3], Err(ChangeError::Absent { .. })));
-    assert_eq!((&answers[4], answers.len()), (&Ok(Changed::Removed), 5));
+    let results = h.store.change(changes).await.expect("the call succeeds");
+    assert_eq!((&results[0], &results[2]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));
+    assert!(matches!(results[1], Err(ChangeError::NotDead { .. })));
+    assert!(matches!(results[3], Err(ChangeError::Absent { .. })));
+    assert_eq!((&results[4], results.len()), (&Ok(Changed::Removed), 5));
     h.claims_nothing().await;
 }
 

@@ -24,12 +24,12 @@ pub(crate) async fn a_dead_job_is_removed(h: &Harness) {
 }
 
 pub(crate) async fn an_absent_job_is_not_cancelled(h: &Harness) {
-    let answer = h.change("a", ChangeKind::Cancel).await;
-    assert!(matches!(answer, Err(ChangeError::Absent { .. })));
+    let result = h.change("a", ChangeKind::Cancel).await;
+    assert!(matches!(result, Err(ChangeError::Absent { .. })));
     h.put("a").await;
     h.cancel("a").await;
-    let answer = h.change("a", ChangeKind::Cancel).await;
-    assert!(matches!(answer, Err(ChangeError::Absent { .. })));
+    let result = h.change("a", ChangeKind::Cancel).await;
+    assert!(matches!(result, Err(ChangeError::Absent { .. })));
 }
 
 pub(crate) async fn a_cancelled_job_can_be_put_again(h: &Harness) {
@@ -48,7 +48,7 @@ pub(crate) async fn a_cancelled_leased_job_ends_with_its_ack(h: &Harness) {
     assert_eq!(h.cancel("a").await, Changed::Ending);
     let view = h.view("a").await;
     assert_eq!((view.state, view.updated_at), (JobState::Leased, h.now()));
-    assert!(view.lease.expect("it is leased").cancelled);
+    assert!(view.lease.expect("the job is leased").cancelled);
     assert_eq!(h.ack(&held).await, Settled::Cancelled);
     assert_eq!(h.get("a").await, None);
     h.assert_lost(&held).await;
@@ -82,7 +82,7 @@ pub(crate) async fn an_extension_of_a_cancelled_job_returns_cancelled(h: &Harnes
     let held = h.claim().await;
     h.cancel("a").await;
     assert_eq!(h.extend(&held, secs(3600)).await, Settled::Cancelled);
-    let lease = h.view("a").await.lease.expect("it is leased");
+    let lease = h.view("a").await.lease.expect("the job is leased");
     assert_eq!(lease.ends_at, held.lease_ends_at);
     assert_eq!(h.ack(&held).await, Settled::Cancelled);
 }
@@ -122,7 +122,7 @@ pub(crate) async fn a_put_does_not_erase_a_cancel(h: &Harness) {
     let held = h.claim().await;
     h.cancel("a").await;
     h.put("a").await;
-    assert!(h.view("a").await.lease.expect("it is leased").cancelled);
+    assert!(h.view("a").await.lease.expect("the job is leased").cancelled);
     assert_eq!(h.extend(&held, LEASE).await, Settled::Cancelled);
     assert_eq!(h.ack(&held).await, Settled::Cancelled);
 }
@@ -136,17 +136,17 @@ pub(crate) async fn a_put_after_a_cancel_is_a_new_job(h: &Harness) {
         let held = h.claim().await;
         h.cancel("a").await;
         h.advance(secs(1));
-        let placed = h.put(job("a").body("anew")).await;
+        let placed = h.put(job("a").body("again")).await;
         assert_eq!(placed.outcome, PutOutcome::Coalesced);
         let created = h.now();
         h.claims_nothing().await;
         h.advance(secs(1));
         assert_eq!(h.settle(&held, action).await, Ok(Settled::Cancelled));
         assert_eq!(h.view("a").await.failures, []);
-        let anew = h.claim().await;
-        assert_eq!((anew.attempt, anew.created_at), (1, created));
-        assert_eq!((anew.generation, anew.body.bytes()), (placed.generation, &b"anew"[..]));
-        h.ack(&anew).await;
+        let again = h.claim().await;
+        assert_eq!((again.attempt, again.created_at), (1, created));
+        assert_eq!((again.generation, again.body.bytes()), (placed.generation, &b"again"[..]));
+        h.ack(&again).await;
         assert_eq!(h.get("a").await, None);
     }
 }
@@ -156,7 +156,7 @@ pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(h: &Harness) {
     h.put("a").await;
     h.claim().await;
     h.cancel("a").await;
-    h.put(job("a").body("anew").after(secs(60))).await;
+    h.put(job("a").body("again").after(secs(60))).await;
     let (created, due) = (h.now(), h.after(secs(60)));
     h.advance(LEASE);
     h.claims_nothing().await;
@@ -164,7 +164,7 @@ pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(h: &Harness) {
     assert_eq!((view.state, view.due, view.attempts), (JobState::Waiting, due, 0));
     assert_eq!(view.created_at, created);
     h.advance(LEASE);
-    assert_eq!(h.claim().await.body.bytes(), b"anew");
+    assert_eq!(h.claim().await.body.bytes(), b"again");
 }
 
 pub(crate) async fn a_second_cancel_covers_puts_after_the_first(h: &Harness) {
@@ -195,7 +195,7 @@ pub(crate) async fn a_cancelled_leased_job_still_exists(h: &Harness) {
     h.put("a").await;
     h.claim().await;
     h.cancel("a").await;
-    let answer = h.try_put(job("a").if_absent()).await;
-    assert!(matches!(answer, Err(PutError::Exists { .. })));
+    let result = h.try_put(job("a").if_absent()).await;
+    assert!(matches!(result, Err(PutError::Exists { .. })));
     assert_eq!(h.counts().await, [0, 1, 0, 0]);
 }

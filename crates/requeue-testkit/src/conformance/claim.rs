@@ -85,7 +85,7 @@ pub(crate) async fn a_claim_names_its_worker(h: &Harness) {
     h.claim_with(|claim| claim.worker = name.clone()).await;
     let view = h.view("a").await;
     assert_eq!(view.state, JobState::Leased);
-    let lease = view.lease.expect("it is leased");
+    let lease = view.lease.expect("the job is leased");
     assert_eq!((lease.worker, lease.cancelled), (name, false));
     assert_eq!((lease.claimed_at, lease.ends_at), (h.now(), h.after(LEASE)));
 }
@@ -108,7 +108,7 @@ pub(crate) async fn a_receipt_carries_the_callers_nonce(h: &Harness) {
 pub(crate) async fn a_receipt_can_be_written_as_text_and_parsed(h: &Harness) {
     h.put("a/b.c").await;
     let mut job = h.claim().await;
-    job.receipt = job.receipt.to_string().parse::<Receipt>().expect("it is a receipt");
+    job.receipt = job.receipt.to_string().parse::<Receipt>().expect("the text is a receipt");
     h.ack(&job).await;
     assert_eq!(h.get("a/b.c").await, None);
 }

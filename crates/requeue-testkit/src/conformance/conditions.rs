@@ -6,17 +6,17 @@ use requeue_jobs::{Generation, PutError, PutOutcome};
 /// Asserts that a conditional put is refused, with this newest generation, and changes nothing.
 async fn exists(h: &Harness, generation: Generation) {
     let before = h.get("a").await;
-    let answer = h.try_put(job("a").body("other").if_absent()).await;
+    let result = h.try_put(job("a").body("other").if_absent()).await;
     let (kind, id) = (kind("mail"), id("a"));
-    assert_eq!(answer, Err(PutError::Exists { kind, id, generation }));
+    assert_eq!(result, Err(PutError::Exists { kind, id, generation }));
     assert_eq!(h.get("a").await, before);
 }
 
 async fn has_not(h: &Harness, expected: Generation, found: Option<Generation>) {
     let before = h.get("a").await;
-    let answer = h.try_put(job("a").body("other").if_generation(expected)).await;
+    let result = h.try_put(job("a").body("other").if_generation(expected)).await;
     let (kind, id) = (kind("mail"), id("a"));
-    assert_eq!(answer, Err(PutError::Generation { kind, id, expected, found }));
+    assert_eq!(result, Err(PutError::Generation { kind, id, expected, found }));
     assert_eq!(h.get("a").await, before);
 }
 

@@ -15,16 +15,16 @@ fn nightly(next: Timestamp) -> Schedule {
 }
 
 async fn keep(h: &Harness, schedule: Schedule) {
-    h.store.set_schedule(mail(), schedule).await.expect("it is kept");
+    h.store.set_schedule(mail(), schedule).await.expect("the failure is kept");
 }
 
 async fn schedules(h: &Harness) -> Vec<Schedule> {
-    h.store.schedules(mail()).await.expect("it is answered")
+    h.store.schedules(mail()).await.expect("the call succeeds")
 }
 
 async fn tick(h: &Harness, expected: Timestamp, next: Timestamp, put: bool) -> Ticked {
     let tick = Tick { kind: mail(), id: id("nightly"), expected, next, put };
-    h.store.tick(tick).await.expect("it is answered")
+    h.store.tick(tick).await.expect("the call succeeds")
 }
 
 pub(crate) async fn schedules_are_kept_by_id(h: &Harness) {
@@ -51,7 +51,7 @@ pub(crate) async fn a_tick_puts_the_job_and_advances_the_schedule(h: &Harness) {
     let (first, second) = (h.after(secs(60)), h.after(secs(120)));
     keep(h, nightly(first)).await;
     let Ticked::Put(placed) = tick(h, first, second, true).await else {
-        panic!("the job is put");
+        panic!("the put succeeds");
     };
     assert_eq!(placed.outcome, PutOutcome::Created);
     let view = h.view("nightly").await;
@@ -115,7 +115,7 @@ pub(crate) async fn two_runs_never_overlap(h: &Harness) {
     let running = h.claim().await;
     h.advance(secs(10));
     let Ticked::Put(placed) = tick(h, times[1], times[2], true).await else {
-        panic!("the job is put");
+        panic!("the put succeeds");
     };
     assert_eq!(placed.outcome, PutOutcome::Coalesced);
     h.claims_nothing().await;

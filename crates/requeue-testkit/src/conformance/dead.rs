@@ -46,7 +46,7 @@ pub(crate) async fn a_job_revived_by_a_put_keeps_its_last_error_and_its_deaths(h
     h.put("a").await;
     let view = h.view("a").await;
     assert_eq!(view.deaths, 1);
-    let last = view.failures.last().expect("it failed");
+    let last = view.failures.last().expect("the job has failed");
     assert_eq!(last.error.as_deref(), Some("it broke"));
 }
 
@@ -68,14 +68,14 @@ pub(crate) async fn only_a_dead_job_can_be_revived(h: &Harness) {
     for _ in 0..2 {
         let before = h.view("a").await;
         h.advance(millis(1));
-        let answer = h.change("a", ChangeKind::Revive).await;
-        assert!(matches!(answer, Err(ChangeError::NotDead { .. })));
+        let result = h.change("a", ChangeKind::Revive).await;
+        assert!(matches!(result, Err(ChangeError::NotDead { .. })));
         assert_eq!(h.view("a").await, before);
         h.run_now("a").await;
     }
     h.claim().await;
-    let answer = h.change("a", ChangeKind::Revive).await;
-    assert!(matches!(answer, Err(ChangeError::NotDead { .. })));
+    let result = h.change("a", ChangeKind::Revive).await;
+    assert!(matches!(result, Err(ChangeError::NotDead { .. })));
 }
 
 pub(crate) async fn a_revived_job_may_fail_as_often_as_a_new_one(h: &Harness) {
@@ -89,7 +89,7 @@ pub(crate) async fn a_revived_job_may_fail_as_often_as_a_new_one(h: &Harness) {
         }
         let view = h.view("a").await;
         assert_eq!((view.state, view.deaths), (JobState::Dead, deaths));
-        h.change("a", ChangeKind::Revive).await.expect("it is dead");
+        h.change("a", ChangeKind::Revive).await.expect("the job is dead");
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn a_revived_job_has_no_backoff(h: &Harness) {
         h.retry(&claimed, secs(3600)).await;
     }
     h.put("a").await;
-    h.change("b", ChangeKind::Revive).await.expect("it is dead");
+    h.change("b", ChangeKind::Revive).await.expect("the job is dead");
     h.put("b").await;
     assert_eq!(h.claim_up_to(10).await.len(), 2);
 }
@@ -124,7 +124,7 @@ pub(crate) async fn the_reaper_drops_at_most_max_dead_jobs(h: &Harness) {
         h.die(name).await;
     }
     h.advance(secs(120));
-    let dropped = h.store.reap(2).await.expect("it is answered");
+    let dropped = h.store.reap(2).await.expect("the call succeeds");
     assert_eq!((dropped, h.counts().await), (2, [0, 0, 1, 0]));
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn a_requeued_job_starts_with_no_attempts(h: &Harness) {
     h.advance(secs(5));
     let again = h.claim().await;
     assert_eq!((again.body.bytes(), again.attempt), (&b"old"[..], 1));
-    assert!(again.generation > job.generation, "its effects are to happen again");
+    assert!(again.generation > job.generation, "the requeued job has a new generation");
 }
 
 pub(crate) async fn a_successor_replaces_a_requeued_job_and_is_not_early(h: &Harness) {

@@ -5,7 +5,7 @@ use requeue_jobs::{Claimed, Settings, Settled};
 
 pub(crate) async fn a_kind_has_the_default_settings_until_it_is_set(h: &Harness) {
     assert_eq!(h.settings().await, Settings::default());
-    assert_eq!(h.kinds().await, [], "asking makes no kind");
+    assert_eq!(h.kinds().await, [], "reading creates no kind");
     h.put("a").await;
     assert_eq!(h.settings().await, Settings::default());
 }
@@ -19,7 +19,7 @@ pub(crate) async fn settings_are_kept_per_kind(h: &Harness) {
     h.set(|settings| settings.clone_from(&mail)).await;
     h.set_of("sms", |settings| settings.max_attempts = 5).await;
     assert_eq!(h.settings().await, mail);
-    let sms = h.store.settings(kind("sms")).await.expect("it is answered");
+    let sms = h.store.settings(kind("sms")).await.expect("the call succeeds");
     assert_eq!((sms.max_attempts, sms.paused), (5, false));
 }
 

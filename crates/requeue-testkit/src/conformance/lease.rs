@@ -53,7 +53,7 @@ pub(crate) async fn extend_counts_from_now(h: &Harness) {
     h.advance(secs(20));
     let end = h.after(LEASE);
     assert_eq!(h.extend(&job, LEASE).await, Settled::Extended(end));
-    assert_eq!(h.view("a").await.lease.expect("it is leased").ends_at, end);
+    assert_eq!(h.view("a").await.lease.expect("the job is leased").ends_at, end);
     h.advance(LEASE - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
@@ -67,7 +67,7 @@ pub(crate) async fn extend_never_shortens_a_lease(h: &Harness) {
     for lease in [secs(1), secs(29), LEASE] {
         assert_eq!(h.extend(&job, lease).await, Settled::Extended(end));
     }
-    assert_eq!(h.view("a").await.lease.expect("it is leased").ends_at, end);
+    assert_eq!(h.view("a").await.lease.expect("the job is leased").ends_at, end);
 }
 
 pub(crate) async fn extend_does_not_change_the_receipt(h: &Harness) {
@@ -84,8 +84,8 @@ pub(crate) async fn extend_without_a_length_uses_that_of_the_kind(h: &Harness) {
     h.set(|settings| settings.lease = secs(77)).await;
     h.put("a").await;
     let job = h.claim().await;
-    let answer = h.settle(&job, Settlement::Extend(None)).await;
-    assert_eq!(answer, Ok(Settled::Extended(h.after(secs(77)))));
+    let result = h.settle(&job, Settlement::Extend(None)).await;
+    assert_eq!(result, Ok(Settled::Extended(h.after(secs(77)))));
 }
 
 pub(crate) async fn extend_does_not_count_as_an_attempt(h: &Harness) {
@@ -258,7 +258,7 @@ pub(crate) async fn the_reaper_ends_at_most_max_leases(h: &Harness) {
     h.put_in_order(["a", "b", "c"]).await;
     h.claim_up_to(3).await;
     h.advance(LEASE);
-    let reaped = h.store.reap(2).await.expect("it is answered");
+    let reaped = h.store.reap(2).await.expect("the call succeeds");
     assert_eq!((reaped, h.counts().await), (2, [2, 1, 0, 2]));
     assert_eq!(h.reap().await, 1);
     assert_eq!(h.reap().await, 0);
@@ -274,8 +274,8 @@ pub(crate) async fn at_most_one_receipt_can_ack(h: &Harness) {
     h.retry(&receipts[2], secs(0)).await;
     receipts.push(h.claim().await);
     for stale in &receipts[..3] {
-        let answer = h.settle(stale, Settlement::Ack).await;
-        assert!(matches!(answer, Err(SettleError::LeaseLost { .. })));
+        let result = h.settle(stale, Settlement::Ack).await;
+        assert!(matches!(result, Err(SettleError::LeaseLost { .. })));
     }
     assert_eq!(h.ack(&receipts[3]).await, Settled::Done);
 }

@@ -20,16 +20,16 @@ fn out_of_range(value: Duration) -> impl Fn(&Invalid) -> bool {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, why: impl Fn(&Invalid) -> bool) {
-    match answer {
+fn refused<T: std::fmt::Debug>(result: Result<T, StoreError>, why: impl Fn(&Invalid) -> bool) {
+    match result {
         Err(StoreError::Invalid(invalid)) if why(&invalid) => {}
-        other => panic!("it should be refused as too much, and was {other:?}"),
+        other => panic!("expected an error about the limit, got {other:?}"),
     }
 }
 
 pub(crate) async fn the_largest_job_is_accepted(h: &Harness) {
     let body = Body::new(vec![7; MAX_BODY_LEN], "h".repeat(MAX_CONTENT_TYPE_LEN));
-    let body = body.expect("it is as large as it may be");
+    let body = body.expect("the value is within the limit");
     let (of, name) = ("k".repeat(MAX_KIND_LEN), "ü".repeat(MAX_ID_LEN / 2));
     h.put(job(&name).of(&of).carrying(body.clone())).await;
     let claimed = h.claim_with(|claim| claim.kinds = vec![kind(&of)]).await.jobs.remove(0);
@@ -45,7 +45,7 @@ pub(crate) async fn the_longest_delay_is_ten_years(h: &Harness) {
     for put in [job("b").after(longer), job("b").at(later)] {
         match h.try_put(put).await {
             Err(PutError::Store(error)) => refused::<()>(Err(error), out_of_range(longer)),
-            other => panic!("it should be refused, and was {other:?}"),
+            other => panic!("expected a refusal, got {other:?}"),
         }
     }
     assert_eq!(h.get("b").await, None);
@@ -59,7 +59,7 @@ pub(crate) async fn a_retry_after_too_long_keeps_the_lease(h: &Harness) {
     let action = Settlement::Retry { delay: Some(longer), error: "no".into() };
     match h.settle(&claimed, action).await {
         Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(longer)),
-        other => panic!("it should be refused, and was {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
     assert_eq!(h.view("a").await, before);
     assert_eq!(h.ack(&claimed).await, Settled::Done);
@@ -81,10 +81,10 @@ pub(crate) async fn a_lease_is_neither_too_short_nor_too_long(h: &Harness) {
     for lease in [MIN_LEASE - millis(1), MAX_LEASE + millis(1)] {
         match h.settle(&claimed, Settlement::Extend(Some(lease))).await {
             Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(lease)),
-            other => panic!("it should be refused, and was {other:?}"),
+            other => panic!("expected a refusal, got {other:?}"),
         }
     }
-    assert_eq!(h.view("a").await.lease.expect("it is leased").ends_at, claimed.lease_ends_at);
+    assert_eq!(h.view("a").await.lease.expect("the job is leased").ends_at, claimed.lease_ends_at);
 }
 
 pub(crate) async fn invalid_settings_are_refused(h: &Harness) {
@@ -110,18 +110,18 @@ fn many(count: usize) -> Vec<Put> {
 pub(crate) async fn a_batch_of_puts_has_a_thousand_entries_at_most(h: &Harness) {
     refused(h.store.put(many(MAX_BATCH + 1)).await, too_many(MAX_BATCH + 1));
     assert_eq!(h.counts().await, [0, 0, 0, 0]);
-    let answers = h.store.put(many(MAX_BATCH)).await.expect("it is taken");
-    assert!(answers.iter().all(Result::is_ok));
+    let results = h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
+    assert!(results.iter().all(Result::is_ok));
     assert_eq!(h.counts().await[0], MAX_BATCH as u64);
 }
 
 pub(crate) async fn the_bodies_of_a_batch_are_sixteen_mebibytes_at_most(h: &Harness) {
-    let body = Body::octets(vec![7; MAX_BODY_LEN]).expect("it is as large as it may be");
+    let body = Body::octets(vec![7; MAX_BODY_LEN]).expect("the value is within the limit");
     let most = MAX_BATCH_BYTES / MAX_BODY_LEN;
     let put = |n: usize| job(&n.to_string()).carrying(body.clone());
-    let answers = h.put_all((0..most).map(put)).await;
-    assert!(answers.iter().all(Result::is_ok));
-    let byte = Body::octets([7]).expect("it is short");
+    let results = h.put_all((0..most).map(put)).await;
+    assert!(results.iter().all(Result::is_ok));
+    let byte = Body::octets([7]).expect("the text is short");
     let too_much = (0..most).map(|n| Put::new(mail(), id(&n.to_string()), body.clone()));
     let too_much = too_much.chain([Put::new(mail(), id("more"), byte)]).collect();
     let limit = |invalid: &Invalid| {
@@ -144,7 +144,7 @@ pub(crate) async fn settlements_and_changes_are_a_thousand_at_most(h: &Harness) 
 }
 
 pub(crate) async fn a_claim_asks_for_a_thousand_jobs_at_most(h: &Harness) {
-    h.store.put(many(MAX_BATCH)).await.expect("it is taken");
+    h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
     let claim = requeue_jobs::Claim {
         kinds: vec![mail()],
         max: MAX_BATCH + 1,
@@ -157,7 +157,7 @@ pub(crate) async fn a_claim_asks_for_a_thousand_jobs_at_most(h: &Harness) {
 }
 
 pub(crate) async fn a_page_has_a_thousand_jobs_at_most(h: &Harness) {
-    h.store.put(many(MAX_BATCH)).await.expect("it is taken");
+    h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
     h.put("z").await;
     assert_eq!(h.list(|query| query.limit = usize::MAX).await.len(), MAX_BATCH);
 }
@@ -165,8 +165,8 @@ pub(crate) async fn a_page_has_a_thousand_jobs_at_most(h: &Harness) {
 pub(crate) async fn upcoming_load_has_a_thousand_spans_at_most(h: &Harness) {
     h.put("a").await;
     let spans = |count| Spans { from: h.now(), length: secs(1), count };
-    let answer = h.store.upcoming(mail(), spans(MAX_SPANS)).await.expect("it is answered");
-    assert_eq!(answer.len(), MAX_SPANS);
+    let result = h.store.upcoming(mail(), spans(MAX_SPANS)).await.expect("the call succeeds");
+    assert_eq!(result.len(), MAX_SPANS);
     refused(h.store.upcoming(mail(), spans(MAX_SPANS + 1)).await, too_many(MAX_SPANS + 1));
 }
 
@@ -174,14 +174,14 @@ pub(crate) async fn there_are_ten_thousand_kinds_at_most(h: &Harness) {
     let put = |n: usize| -> PutBuilder { job("a").of(&format!("kind-{n}")) };
     for thousand in 0..MAX_KINDS / MAX_BATCH {
         let from = thousand * MAX_BATCH;
-        let answers = h.put_all((from..from + MAX_BATCH).map(put)).await;
-        assert!(answers.iter().all(Result::is_ok));
+        let results = h.put_all((from..from + MAX_BATCH).map(put)).await;
+        assert!(results.iter().all(Result::is_ok));
     }
     match h.try_put(put(MAX_KINDS)).await {
         Err(PutError::Store(StoreError::Invalid(Invalid::TooMany { limit, .. }))) => {
             assert_eq!(limit, MAX_KINDS);
         }
-        other => panic!("it should be refused, and was {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
     h.put(put(0)).await;
 }

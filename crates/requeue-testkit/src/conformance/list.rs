@@ -18,10 +18,10 @@ async fn page_through(h: &Harness, limit: usize, mut query: Query) -> Vec<String
     query.limit = limit;
     let mut seen = Vec::new();
     loop {
-        let page = h.store.list(query.clone()).await.expect("it is answered");
-        assert!(page.jobs.len() <= limit, "no more than were asked for");
+        let page = h.store.list(query.clone()).await.expect("the call succeeds");
+        assert!(page.jobs.len() <= limit, "no more jobs than the limit");
         seen.extend(page.jobs.iter().map(|job| job.id.to_string()));
-        assert!(seen.len() < 100, "the pages have an end");
+        assert!(seen.len() < 100, "the pages do not end");
         match page.cursor {
             Some(cursor) => query.after = Some(cursor),
             None => return seen,
@@ -37,7 +37,7 @@ pub(crate) async fn an_absent_job_is_none(h: &Harness) {
 
 pub(crate) async fn list_and_get_return_the_same(h: &Harness) {
     one_of_each(h).await;
-    let page = h.store.list(Query::new(mail())).await.expect("it is answered");
+    let page = h.store.list(Query::new(mail())).await.expect("the call succeeds");
     assert_eq!(page.cursor, None);
     assert_eq!(page.jobs.len(), 4);
     for view in page.jobs {
@@ -115,7 +115,7 @@ pub(crate) async fn an_unchanged_job_is_on_exactly_one_page(h: &Harness) {
         h.put(name).await;
     }
     let mut query = Query { limit: 2, ..Query::new(mail()) };
-    let first = h.store.list(query.clone()).await.expect("it is answered");
+    let first = h.store.list(query.clone()).await.expect("the call succeeds");
     // The job of the cursor is removed, another is added before it, and one after it is delayed.
     h.cancel("b").await;
     h.put("aa").await;
@@ -173,7 +173,7 @@ pub(crate) async fn counts_always_equal_the_listed_jobs(h: &Harness) {
 }
 
 async fn upcoming(h: &Harness, from: Timestamp, length: Duration, count: usize) -> Vec<u64> {
-    h.store.upcoming(mail(), Spans { from, length, count }).await.expect("it is answered")
+    h.store.upcoming(mail(), Spans { from, length, count }).await.expect("the call succeeds")
 }
 
 pub(crate) async fn upcoming_load_is_counted_by_spans_of_time(h: &Harness) {

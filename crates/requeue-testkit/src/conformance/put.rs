@@ -46,7 +46,7 @@ pub(crate) async fn the_same_id_in_two_kinds_is_two_jobs(h: &Harness) {
     let claimed = h.claim().await;
     assert_eq!(claimed.body.bytes(), b"mail");
     h.ack(&claimed).await;
-    let other = h.store.get(kind("sms"), id("a")).await.expect("it is answered");
+    let other = h.store.get(kind("sms"), id("a")).await.expect("the call succeeds");
     assert!(other.is_some());
 }
 

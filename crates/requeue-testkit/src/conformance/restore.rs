@@ -10,7 +10,7 @@ use requeue_jobs::{
 use std::time::Duration;
 
 fn ago(h: &Harness, by: Duration) -> Timestamp {
-    let millis = u64::try_from(by.as_millis()).expect("not that long ago");
+    let millis = u64::try_from(by.as_millis()).expect("the time is after 1970");
     Timestamp::from_millis(h.now().as_millis() - millis)
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn a_restored_dead_job_is_dead_and_can_be_revived(h: &Harness) 
     h.restore_all([dead(h, "a", ago(h, secs(5))), dead(h, "b", h.now())]).await;
     h.advance(secs(3600));
     h.claims_nothing().await;
-    h.change("a", ChangeKind::Revive).await.expect("it is dead");
+    h.change("a", ChangeKind::Revive).await.expect("the job is dead");
     assert_eq!(h.put("b").await.outcome, PutOutcome::Revived);
     for name in ["a", "b"] {
         let view = h.view(name).await;
@@ -192,7 +192,7 @@ pub(crate) async fn new_generations_are_above_the_restored_ones(h: &Harness) {
     h.restore(newer).await;
     assert!(h.put("b").await.generation > Generation(1000));
     h.restore(pending(h, "d")).await;
-    assert!(h.put("b").await.generation > Generation(1001), "they never fall");
+    assert!(h.put("b").await.generation > Generation(1001), "generations never fall");
     let mut highest = pending(h, "e");
     highest.generation = Generation(MAX_COUNTER);
     h.restore(highest).await;
@@ -205,7 +205,7 @@ pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
     let fence = Fence(MAX_COUNTER);
     let (generation, jobs) = (Generation(10), vec![pending(h, "a"), pending(h, "b")]);
     let restore = Restore { kind: mail(), generation, fence, jobs };
-    h.store.restore(restore).await.expect("it is taken");
+    h.store.restore(restore).await.expect("the call succeeds");
     let claimed = h.claim().await;
     assert!(claimed.receipt.fence() > fence, "{:?}", claimed.receipt);
     let next = h.claim().await;
@@ -225,7 +225,7 @@ pub(crate) async fn a_leased_job_is_restored_as_pending_until_its_lease_ends(h: 
     h.advance(secs(20) - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
-    assert_eq!(h.claim().await.attempt, 2, "the lease did not expiry: it moved");
+    assert_eq!(h.claim().await.attempt, 2, "the end of the lease was moved");
 }
 
 pub(crate) async fn a_put_does_not_make_it_due_before_its_lease_ends(h: &Harness) {
@@ -252,8 +252,8 @@ pub(crate) async fn the_receipt_of_a_restored_lease_is_refused(h: &Harness) {
     let receipt = Receipt::new(mail(), id("a"), Fence(10), 1);
     let action = Settlement::Ack;
     let settle = Settle { receipt: receipt.clone(), action };
-    let answers = h.store.settle(vec![settle]).await.expect("it is taken");
-    assert_eq!(answers, [Err(SettleError::LeaseLost { receipt })]);
+    let results = h.store.settle(vec![settle]).await.expect("the call succeeds");
+    assert_eq!(results, [Err(SettleError::LeaseLost { receipt })]);
     assert_eq!(h.view("a").await, before);
 }
 
@@ -269,7 +269,7 @@ pub(crate) async fn a_successor_takes_the_place_of_its_leased_job(h: &Harness) {
     h.advance(secs(20));
     let claimed = h.claim().await;
     h.ack(&claimed).await;
-    assert_eq!(h.get("a").await, None, "it runs once");
+    assert_eq!(h.get("a").await, None, "the job runs once");
 }
 
 pub(crate) async fn a_successor_that_is_due_later_is_due_then(h: &Harness) {
@@ -277,7 +277,7 @@ pub(crate) async fn a_successor_that_is_due_later_is_due_then(h: &Harness) {
     h.restore(succeeded(h, "a", later)).await;
     assert_eq!(h.view("a").await.due, later);
     h.put("a").await;
-    assert_eq!(h.view("a").await.due, h.after(secs(20)), "the lease's end is what holds it back");
+    assert_eq!(h.view("a").await.due, h.after(secs(20)), "the job is due when the lease ends");
 }
 
 pub(crate) async fn a_cancelled_leased_job_is_not_restored(h: &Harness) {
@@ -308,8 +308,8 @@ pub(crate) async fn jobs_are_restored_in_order_and_independently(h: &Harness) {
     twice.body = text("second");
     let mut impossible = pending(h, "c");
     impossible.died_at = Some(h.now());
-    let answers = h.restore_all([pending(h, "b"), impossible, twice, pending(h, "d")]).await;
-    let outcomes: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().copied()).collect();
+    let results = h.restore_all([pending(h, "b"), impossible, twice, pending(h, "d")]).await;
+    let outcomes: Vec<_> = results.iter().map(|result| result.as_ref().ok().copied()).collect();
     let (created, kept) = (Some(Restored::Created), Some(Restored::Kept));
     assert_eq!(outcomes, [created, None, kept, created]);
     assert_eq!(h.view("b").await.body, text("b"));
@@ -338,17 +338,17 @@ pub(crate) async fn an_invalid_job_is_refused(h: &Harness) {
         dead_since_never,
         not_dead,
     ] {
-        let answer = h.restore_all([impossible.clone()]).await.remove(0);
-        let Err(StoreError::Invalid(Invalid::NoSuchJob { id: found, .. })) = answer else {
-            panic!("it should be refused, and was {answer:?}: {impossible:?}");
+        let result = h.restore_all([impossible.clone()]).await.remove(0);
+        let Err(StoreError::Invalid(Invalid::NoSuchJob { id: found, .. })) = result else {
+            panic!("expected a refusal, got {result:?}: {impossible:?}");
         };
         assert_eq!(found, id("a"));
     }
     let mut failed_too_often = failed(h, "a", 6);
     failed_too_often.failures = vec![failed_too_often.failures[0].clone(); 6];
-    let answer = h.restore_all([failed_too_often]).await.remove(0);
+    let result = h.restore_all([failed_too_often]).await.remove(0);
     let too_many = Invalid::TooMany { what: "failed attempts of a job", count: 6, limit: 5 };
-    assert_eq!(answer, Err(too_many.into()));
+    assert_eq!(result, Err(too_many.into()));
     assert_eq!(h.get("a").await, None);
 }
 
@@ -356,18 +356,18 @@ pub(crate) async fn long_errors_are_cut(h: &Harness) {
     let mut before = failed(h, "a", 2);
     before.failures[1].error = Some("x".repeat(MAX_ERROR_LEN + 1).into());
     h.restore(before).await;
-    let error = h.view("a").await.failures.remove(1).error.expect("there was one");
+    let error = h.view("a").await.failures.remove(1).error.expect("the failure has an error");
     assert_eq!(error.len(), MAX_ERROR_LEN);
 }
 
 pub(crate) async fn numbers_and_times_that_are_too_high_are_refused(h: &Harness) {
-    let too_high = |answer: Result<_, StoreError>| {
+    let too_high = |result: Result<_, StoreError>| {
         let is = matches!(
-            &answer,
+            &result,
             Err(StoreError::Invalid(Invalid::TooHigh { value, limit: MAX_COUNTER, .. }))
                 if *value == MAX_COUNTER + 1
         );
-        assert!(is, "it should be refused as too high, and was {answer:?}");
+        assert!(is, "expected an error about the number, got {result:?}");
     };
     let high = MAX_COUNTER + 1;
     for (generation, fence) in [(high, 0), (0, high)] {
@@ -389,13 +389,13 @@ pub(crate) async fn numbers_and_times_that_are_too_high_are_refused(h: &Harness)
     for change in changes {
         let mut job = dead(h, "a", h.now());
         change(&mut job, far);
-        let answer = h.restore_all([job]).await.remove(0);
-        let is = matches!(&answer, Err(StoreError::Invalid(Invalid::OutOfRange { value, .. }))
+        let result = h.restore_all([job]).await.remove(0);
+        let is = matches!(&result, Err(StoreError::Invalid(Invalid::OutOfRange { value, .. }))
             if *value == MAX_DELAY + millis(1));
-        assert!(is, "it should be refused as too late, and was {answer:?}");
+        assert!(is, "expected an error about the time, got {result:?}");
     }
     let mut lease = leased(h, "a");
-    lease.lease.as_mut().expect("it is leased").ends_at = far;
+    lease.lease.as_mut().expect("the job is leased").ends_at = far;
     assert!(h.restore_all([lease]).await.remove(0).is_err());
     assert_eq!(h.get("a").await, None);
 }
@@ -410,16 +410,16 @@ pub(crate) async fn a_restore_has_the_batch_limit_of_puts(h: &Harness) {
     let count = MAX_BATCH + 1;
     let too_many = Invalid::TooMany { what: "entries in a batch", count, limit: MAX_BATCH };
     assert_eq!(error, too_many.into());
-    let large = Body::octets(vec![7; MAX_BODY_LEN]).expect("as large as it may be");
+    let large = Body::octets(vec![7; MAX_BODY_LEN]).expect("the value is within the limit");
     let leased = |n: usize| {
         let mut view = succeeded(h, &format!("large {n}"), h.now());
         view.body = large.clone();
-        view.next.as_mut().expect("it has one").body = large.clone();
+        view.next.as_mut().expect("the job has a successor").body = large.clone();
         view
     };
     let error = restore((0..9).map(leased).collect()).await.expect_err("eighteen mebibytes");
     assert!(matches!(error, StoreError::Invalid(Invalid::TooLong { .. })), "{error:?}");
     assert_eq!(h.counts().await, [0; 4]);
-    let answers = restore(many(MAX_BATCH)).await.expect("as many as may be");
-    assert!(answers.iter().all(|answer| *answer == Ok(Restored::Created)));
+    let results = restore(many(MAX_BATCH)).await.expect("the batch is within the limit");
+    assert!(results.iter().all(|result| *result == Ok(Restored::Created)));
 }

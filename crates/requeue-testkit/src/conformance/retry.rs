@@ -60,13 +60,13 @@ pub(crate) async fn jitter_only_shortens_the_backoff(h: &Harness) {
         h.put(name).await;
         let job = h.claim().await;
         let Settled::RetryAt(due) = h.fail(&job, "no").await else {
-            panic!("it comes back");
+            panic!("the job is retried");
         };
         assert!((h.after(secs(80))..=h.after(secs(100))).contains(&due));
         delays.push(due);
     }
     delays.dedup();
-    assert!(delays.len() > 1, "five jobs that failed together do not return together");
+    assert!(delays.len() > 1, "jobs that failed together are retried at different times");
 }
 
 pub(crate) async fn a_failure_is_kept_with_its_worker_its_times_and_its_error(h: &Harness) {
@@ -101,7 +101,7 @@ pub(crate) async fn a_long_error_is_cut_between_characters(h: &Harness) {
     let job = h.claim().await;
     h.fail(&job, &format!("x{}", "ü".repeat(limits::MAX_ERROR_LEN))).await;
     let view = h.view("a").await;
-    let error = view.failures[0].error.as_deref().expect("it said why");
+    let error = view.failures[0].error.as_deref().expect("the failure has an error");
     assert_eq!(error.len(), limits::MAX_ERROR_LEN - 1);
     assert!(error.ends_with('ü'));
 }
@@ -162,16 +162,16 @@ pub(crate) async fn failures_and_expiries_both_count(h: &Harness) {
 pub(crate) async fn puts_do_not_keep_a_failing_job_alive(h: &Harness) {
     h.set(|settings| settings.max_attempts = 3).await;
     h.put("a").await;
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..3 {
         let job = h.claim().await;
         h.put("a").await;
-        answers.push(h.retry(&job, secs(0)).await);
+        results.push(h.retry(&job, secs(0)).await);
         if h.view("a").await.state != JobState::Dead {
             h.put("a").await;
         }
     }
-    assert_eq!(answers[2], Settled::Dead);
+    assert_eq!(results[2], Settled::Dead);
 }
 
 pub(crate) async fn max_attempts_of_zero_means_one(h: &Harness) {

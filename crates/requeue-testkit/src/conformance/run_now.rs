@@ -51,8 +51,8 @@ pub(crate) async fn a_leased_job_without_successor_cannot_run_now(h: &Harness) {
     let claimed = h.claim().await;
     let before = h.view("a").await;
     h.advance(secs(1));
-    let answer = h.change("a", ChangeKind::RunNow).await;
-    assert!(matches!(answer, Err(ChangeError::Leased { .. })));
+    let result = h.change("a", ChangeKind::RunNow).await;
+    assert!(matches!(result, Err(ChangeError::Leased { .. })));
     assert_eq!(h.view("a").await, before);
     h.ack(&claimed).await;
     assert_eq!(h.get("a").await, None);
@@ -79,8 +79,8 @@ pub(crate) async fn it_revives_a_dead_job(h: &Harness) {
 
 pub(crate) async fn an_absent_job_cannot_run(h: &Harness) {
     for _ in 0..2 {
-        let answer = h.change("a", ChangeKind::RunNow).await;
-        assert!(matches!(answer, Err(ChangeError::Absent { .. })));
+        let result = h.change("a", ChangeKind::RunNow).await;
+        assert!(matches!(result, Err(ChangeError::Absent { .. })));
         h.claims_nothing().await;
         // Not even if another job of its kind exists.
         h.put(job("b").after(secs(60))).await;

@@ -12,7 +12,7 @@ pub(crate) async fn a_put_does_not_disturb_the_holder(h: &Harness) {
     assert_eq!((view.state, view.generation), (JobState::Leased, first.generation));
     assert_eq!(view.body.bytes(), b"held");
     assert_eq!(view.newest_generation(), next.generation);
-    let shown = view.next.expect("there is a successor");
+    let shown = view.next.expect("the job has a successor");
     assert_eq!((shown.body.bytes(), shown.due), (&b"next"[..], h.after(secs(5))));
     assert_eq!(h.extend(&held, LEASE).await, Settled::Extended(h.after(LEASE)));
     assert_eq!(h.ack(&held).await, Settled::Done);

@@ -254,13 +254,13 @@ pub(super) struct ExtendShortens;
 
 impl Deviation for ExtendShortens {
     fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let asked = match settle.action {
-            Settlement::Extend(asked) => asked,
+        let length = match settle.action {
+            Settlement::Extend(length) => length,
             _ => None,
         };
-        match (correct.settle(settle.receipt, settle.action)?, asked) {
-            (Settled::Extended(_), Some(asked)) => {
-                Ok(Settled::Extended(correct.now().saturating_add(asked)))
+        match (correct.settle(settle.receipt, settle.action)?, length) {
+            (Settled::Extended(_), Some(length)) => {
+                Ok(Settled::Extended(correct.now().saturating_add(length)))
             }
             (settled, _) => Ok(settled),
         }
