@@ -1,6 +1,6 @@
 //! A memory store with expensive calls, like those of a remote store.
 
-use requeue_jobs::*;
+use requeue_jobs::{BatchResults, Layered, MemoryStore, Placed, Put, PutError, Store, StoreFuture};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -17,7 +17,7 @@ pub(super) enum Price {
     Wait(Duration),
 }
 
-pub(super) struct DearStore {
+pub(super) struct ExpensiveStore {
     inner: MemoryStore,
     price: Price,
     /// Requests to the thread that serves them.
@@ -26,7 +26,7 @@ pub(super) struct DearStore {
     calls: AtomicU64,
 }
 
-impl DearStore {
+impl ExpensiveStore {
     pub(super) fn new(price: Price) -> Self {
         let (requests, served) = mpsc::channel::<oneshot::Sender<()>>();
         if let Price::Work(time) = price {
@@ -42,7 +42,7 @@ impl DearStore {
             });
         }
         let (inner, disk, calls) = (MemoryStore::new(), Default::default(), AtomicU64::new(0));
-        DearStore { inner, price, requests, disk, calls }
+        ExpensiveStore { inner, price, requests, disk, calls }
     }
 
     /// Returns the number of put calls, each of any number of jobs.
@@ -67,62 +67,15 @@ impl DearStore {
     }
 }
 
-impl Store for DearStore {
+impl Layered for ExpensiveStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move {
             self.pay().await;
             self.inner.put(puts).await
         })
-    }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        self.inner.claim(claim)
-    }
-    fn settle(
-        &self,
-        settlements: Vec<Settle>,
-    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        self.inner.settle(settlements)
-    }
-    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        self.inner.change(changes)
-    }
-    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.inner.restore(restore)
-    }
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
-        self.inner.wait(kinds, limit)
-    }
-    fn reap(&self, max: usize) -> StoreFuture<'_, usize> {
-        self.inner.reap(max)
-    }
-    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        self.inner.get(kind, id)
-    }
-    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        self.inner.list(query)
-    }
-    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        self.inner.kinds()
-    }
-    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        self.inner.upcoming(kind, spans)
-    }
-    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        self.inner.settings(kind)
-    }
-    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        self.inner.set(kind, settings)
-    }
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.inner.set_schedule(kind, schedule)
-    }
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        self.inner.remove_schedule(kind, id)
-    }
-    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        self.inner.schedules(kind)
-    }
-    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        self.inner.tick(tick)
     }
 }

@@ -1,6 +1,6 @@
 //! `put-*`, `calls-*`: tasks put one job after the other, each waiting for its result.
 
-use super::dear_store::{DearStore, Price};
+use super::expensive_store::{ExpensiveStore, Price};
 use requeue_bench::Measurement;
 use requeue_bench::meter::passes;
 use requeue_jobs::{Body, Due, JobId, Jobs, Kind, Put, Store};
@@ -36,7 +36,7 @@ pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> O
         _ => return None,
     };
     let ops = if price == WAIT { 1_000 } else { 20_000 };
-    let store = Arc::new(DearStore::new(price));
+    let store = Arc::new(ExpensiveStore::new(price));
     let runtime = super::tokio();
     let pass = || runtime.block_on(put_all(&store, action, callers, ops / callers));
     pass();
@@ -53,7 +53,7 @@ pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> O
 }
 
 async fn put_all(
-    store: &Arc<DearStore>,
+    store: &Arc<ExpensiveStore>,
     action: Settlement,
     callers: usize,
     each: usize,

@@ -2,10 +2,10 @@
 
 mod contended;
 mod cycle;
-mod dear_store;
 mod dedupe;
 mod delayed;
 pub(crate) mod disk;
+mod expensive_store;
 mod fair;
 pub(crate) mod http;
 mod jobs;

@@ -1,4 +1,4 @@
-//! beanstalkd over its protocol, all commands of a group in one go, on a Unix socket: that is
+//! beanstalkd over its protocol, all commands of a group in one write, on a Unix socket: this is
 //! a third faster than a port.
 //!
 //! Callers cannot choose ids: they are part of the body. Puts and deletes are in its log and
@@ -14,9 +14,9 @@ use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Between two attempts to reach it: while it reads its log it does not listen.
+/// The time between two attempts to connect: it does not listen while it reads its log.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Longer than filling it takes.
+/// More time than filling it takes.
 const HARDLY_EVER_MS: &str = "3600000";
 
 pub(super) struct Beanstalkd {
@@ -28,18 +28,18 @@ pub(super) struct Beanstalkd {
 }
 
 impl Beanstalkd {
-    /// Every put and delete is synced before it is answered.
+    /// Syncs every put and delete before the response.
     pub(super) fn synced(dir: &Path) -> Self {
         Beanstalkd::start(dir, "0")
     }
 
-    /// To be filled, then started anew.
+    /// Hardly ever syncs: to be filled, then restarted.
     pub(super) fn unsynced(dir: &Path) -> Self {
         Beanstalkd::start(dir, HARDLY_EVER_MS)
     }
 
     fn start(dir: &Path, sync_ms: &str) -> Self {
-        // A path of at most 107 bytes; that of `dir` may be longer.
+        // The path has at most 107 bytes; that of `dir` may be longer.
         let socket = std::env::temp_dir().join(format!("requeue-bench-{}", process::id()));
         let mut command = Command::new("beanstalkd");
         command.arg("-l").arg(format!("unix:{}", socket.display()));

@@ -1,4 +1,4 @@
-//! The jobs that everybody gets: 16 bytes of id, 100 of body, both random.
+//! The jobs of all systems: 16 bytes of id, 100 of body, both random.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub(super) struct Job {
     pub(super) delay: Duration,
 }
 
-/// Makes up jobs. All have different ids; the same ones each time.
+/// Generates jobs. All ids are different, and the same in each run.
 pub(super) struct Jobs {
     made: u64,
-    /// Milliseconds.
+    /// In milliseconds.
     delays: Range<u64>,
 }
 
@@ -32,12 +32,12 @@ impl Jobs {
         Jobs { made: 2 << 40, delays: 0..millis(delay) }
     }
 
-    /// In a day, to the millisecond.
+    /// Jobs that are due in exactly one day.
     pub(super) fn due_in_a_day() -> Self {
         Jobs { made: 3 << 40, delays: millis(DAY)..millis(DAY) + 1 }
     }
 
-    /// At some time of the day after the next 24 hours.
+    /// Jobs that are due at a random time from 24 to 48 hours from now.
     pub(super) fn due_tomorrow() -> Self {
         Jobs { made: 4 << 40, delays: millis(DAY)..2 * millis(DAY) }
     }

@@ -1,5 +1,5 @@
 //! `reopen-N`: how long a store with N pending jobs takes to open, and how much memory it has
-//! then. Its files are in the system's cache.
+//! then. Its files are in the page cache.
 
 use super::job::Jobs;
 use super::ours::Ours;
@@ -10,7 +10,7 @@ use crate::workloads::place::Place;
 use requeue_bench::Measurement;
 use std::time::Instant;
 
-/// What a store keeps at hand, it has read by then.
+/// By then the store has read what it keeps in memory.
 const GROUPS: usize = 100;
 const GROUP: usize = 100;
 
@@ -22,7 +22,7 @@ pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
     let mut ours = Ours::open(&dir);
     let there = ours.pending();
     let opened = started.elapsed();
-    assert_eq!(there, pending, "jobs that are there");
+    assert_eq!(there, pending, "pending jobs");
     let mut jobs = Jobs::due_now();
     for _ in 0..GROUPS {
         ours.put(&jobs.take(GROUP));

@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(self.0, 0);
             }
         }
-        let shape = Shape::named("cycle-10-c3").expect("a name of ours");
+        let shape = Shape::named("cycle-10-c3").expect("a valid name");
         let callers = (0..3).map(|_| Quick(0)).collect();
         let budget = Duration::from_millis(1);
         let measured = shape.measure("cycle-10-c3", callers, budget, || Duration::ZERO);

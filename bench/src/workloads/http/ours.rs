@@ -54,7 +54,7 @@ impl Connection {
         let start = read_answer(stream, answer);
         let text = std::str::from_utf8(answer).expect("the response is text");
         let good = text.starts_with("HTTP/1.1 200") && !text[start..].contains("\"error\":");
-        assert!(good, "{method} {path} was answered: {text}");
+        assert!(good, "{method} {path} returned: {text}");
         &text[start..]
     }
 }
@@ -71,7 +71,7 @@ fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>) -> usize {
         whole = whole.or_else(|| whole_length(answer));
         match whole {
             Some((start, end)) if answer.len() == end => return start,
-            Some((_, end)) => assert!(answer.len() < end, "more than was asked for"),
+            Some((_, end)) => assert!(answer.len() < end, "the response is longer than its length"),
             None => {}
         }
     }

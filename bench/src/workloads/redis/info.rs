@@ -97,7 +97,7 @@ impl Connection {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("the server responds");
         let Some(len) = line.strip_prefix('$') else {
-            assert!(line.starts_with('+'), "{command} was answered by {line:?}");
+            assert!(line.starts_with('+'), "{command} returned {line:?}");
             return line;
         };
         let len: usize = len.trim().parse().expect("a length");
