@@ -1,8 +1,8 @@
-// asynq on the work of requeue's benchmarks: does what it is told, a line each.
+// asynq on the workloads of requeue's benchmarks: executes commands, one per line.
 //
 //	requeue-bench-asynq redis://HOST:PORT
 //
-// See ../src/workloads/redis/client.rs for what it may be told.
+// See ../src/workloads/redis/client.rs for the commands.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 		fail("usage: requeue-bench-asynq redis://HOST:PORT")
 	}
 	address := strings.TrimPrefix(os.Args[1], "redis://")
-	// A connection for each of those that put at once.
+	// A connection for each concurrent caller.
 	queue := newQueue(asynq.RedisClientOpt{Addr: address, PoolSize: 50})
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

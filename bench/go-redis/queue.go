@@ -16,7 +16,7 @@ import (
 type queue struct {
 	client *asynq.Client
 	redis  redis.UniversalClient
-	// How many jobs were made up so far.
+	// The number of jobs generated so far.
 	made int
 }
 
@@ -30,7 +30,7 @@ type job struct {
 	body []byte
 }
 
-// All have different ids, in an order unlike that in which they come; see ../src/workloads/redis/job.rs.
+// All ids are different, and not in the order of the jobs; see ../src/workloads/redis/job.rs.
 func (q *queue) makeUp(count int, body func(int) string) []job {
 	jobs := make([]job, count)
 	for i := range jobs {
@@ -65,8 +65,8 @@ func (q *queue) enqueue(job job, due asynq.Option) {
 	check(err)
 }
 
-// A server looks for what has fallen due every second, rather than every five: its times are
-// of whole seconds.
+// A server looks for due jobs every second, instead of every five: its times are
+// in whole seconds.
 func (q *queue) serve(concurrency int, handler asynq.HandlerFunc) *asynq.Server {
 	config := asynq.Config{
 		Concurrency:              concurrency,
@@ -98,14 +98,14 @@ func (q *queue) process(concurrency, count int) time.Duration {
 	return elapsed
 }
 
-// Whether any task is not acked yet. An Inspector would ask for a dozen other things.
+// Returns whether any task is not acked yet. An Inspector would query a dozen other things.
 func (q *queue) active() bool {
 	there, err := q.redis.Exists(context.Background(), "asynq:{default}:active").Result()
 	check(err)
 	return there > 0
 }
 
-// How late each job began, in microseconds.
+// The delay of the start of each job, in microseconds.
 func (q *queue) late(concurrency, count int, lead, spread time.Duration) string {
 	late := make(chan int64, count)
 	q.serve(concurrency, func(_ context.Context, task *asynq.Task) error {

@@ -9,13 +9,13 @@ import (
 )
 
 // client-go's AddAfter hands keys to a goroutine and returns. A last key that is
-// due at once comes out only when all before it have been absorbed; without it the
+// due immediately comes out only after all before it have been received; without it the
 // work would not be counted.
 func absorb(q delayingQueue, sentinel string) {
 	q.AddAfter(sentinel, 1)
 	key, _ := q.Get()
 	if key != sentinel {
-		panic(fmt.Sprintf("%q fell due in the middle of the measurement", key))
+		panic(fmt.Sprintf("%q became due during the measurement", key))
 	}
 	q.Done(key)
 }
@@ -27,7 +27,7 @@ func addAll(q delayingQueue, keys []string, delays []time.Duration, sentinel str
 	absorb(q, sentinel)
 }
 
-// n timers that fall due long after the end, and the same at 9/10 of the delay.
+// n timers that become due long after the end, and the same with 9/10 of the delay.
 func timers(n int) (keys []string, delays, sooner []time.Duration) {
 	delays = makeDelays(n, time.Minute, time.Hour)
 	sooner = make([]time.Duration, n)
@@ -64,7 +64,7 @@ func reschedule(newQueue func() delayingQueue, n int, budget time.Duration) floa
 	return passes(n, budget, func() time.Duration { return pass(n) })
 }
 
-// Live heap per pending timer; the keys were there before.
+// Live heap per pending timer; the keys exist before.
 func timerBytes(newQueue func() delayingQueue, n int) float64 {
 	keys, delays, _ := timers(n)
 	before := heap()
@@ -86,7 +86,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// Median of how late a getter sees a timer, 2000 timers a second.
+// The median of how late a getter receives a timer, at 2000 timers per second.
 func lateness(newQueue func() delayingQueue, budget time.Duration) float64 {
 	medianLateness(newQueue(), 100*time.Millisecond) // warm-up
 	return medianLateness(newQueue(), budget)

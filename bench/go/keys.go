@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// splitmix64: the same numbers in Go, Rust and Java, from three lines each.
+// splitmix64: the same numbers in Go, Rust and Java, with three lines each.
 type numbers uint64
 
 func (r *numbers) next() uint64 {
@@ -16,7 +16,7 @@ func (r *numbers) next() uint64 {
 	return z ^ (z >> 31)
 }
 
-// The keys that every system is given, in an order unlike that of their memory.
+// The keys of all systems, in a different order from their order in memory.
 func makeKeys(n int) []string {
 	r := numbers(42)
 	keys := make([]string, n)

@@ -3,7 +3,7 @@
 //	requeue-bench-go SYSTEM WORKLOAD SECONDS
 //
 // prints {"value":…,"unit":"ns"}. Workloads have the names and the work of their
-// Rust twins in ../src/workloads.
+// Rust counterparts in ../src/workloads.
 package main
 
 import (
@@ -46,7 +46,7 @@ func measure(system, workload string, budget time.Duration) (float64, string) {
 	return ns, "ns"
 }
 
-// A workload is given the layer that its Rust twin uses, and no more.
+// A workload uses the same layer as its Rust counterpart, and no more.
 func clientGo(workload string, budget time.Duration) float64 {
 	switch workload {
 	case "cycle-1":

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Operations between two looks at the clock.
+// The number of operations between two reads of the clock.
 const batch = 1024
 
 // A meter times batches of operations, after a warm-up.
@@ -17,7 +17,7 @@ type meter struct {
 	elapsed   time.Duration
 }
 
-// Answers whether to run one more batch of ops operations.
+// Returns whether to run one more batch of ops operations.
 func (m *meter) more(ops int) bool {
 	now := time.Now()
 	if m.started.IsZero() {
@@ -44,7 +44,7 @@ func warmUp(budget time.Duration) time.Duration {
 }
 
 // Repeats a pass of n operations, which times itself, until the budget is spent;
-// answers nanoseconds per operation.
+// returns nanoseconds per operation.
 func passes(n int, budget time.Duration, pass func() time.Duration) float64 {
 	var elapsed time.Duration
 	ops := 0

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Three priorities; their addresses are what AddOpts wants, and cost nothing here.
+// Three priorities. AddOpts takes their addresses, which cost nothing here.
 var priorities = [3]int{0, 1, 2}
 
 // A priorityqueue whose keys have one of three priorities each, by their last digit.
@@ -31,8 +31,8 @@ func (q prioritized) AddAfter(key string, delay time.Duration) {
 	q.AddWithOpts(priorityqueue.AddOpts{After: delay, Priority: priorityOf(key)}, key)
 }
 
-// As cycle, each add with another priority: were a key to keep its own, only those of
-// the highest would go round.
+// Like cycle, but each add uses another priority: if a key kept its own, only those with
+// the highest would cycle.
 func priorityCycle(n int, budget time.Duration) float64 {
 	q := newPrioritized()
 	next := 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// n keys go round: get, done, add.
+// n keys cycle: get, done, add.
 func cycle(q plainQueue, n int, budget time.Duration) float64 {
 	for _, key := range makeKeys(n) {
 		q.Add(key)
@@ -21,7 +21,7 @@ func cycle(q plainQueue, n int, budget time.Duration) float64 {
 	return m.nsPerOp()
 }
 
-// As cycle, in the order of a worker that asks for the next key as it ends one.
+// Like cycle, in the order of a worker that finishes a key and gets the next one.
 func cycleDoneThenGet(q plainQueue, n int, budget time.Duration) float64 {
 	for _, key := range makeKeys(n) {
 		q.Add(key)
@@ -39,7 +39,7 @@ func cycleDoneThenGet(q plainQueue, n int, budget time.Duration) float64 {
 	return m.nsPerOp()
 }
 
-// Adds keys that are ready already.
+// Adds keys that are already ready.
 func dedupe(q plainQueue, n int, budget time.Duration) float64 {
 	keys := makeKeys(n)
 	for _, key := range keys {
@@ -59,7 +59,7 @@ func dedupe(q plainQueue, n int, budget time.Duration) float64 {
 	return m.nsPerOp()
 }
 
-// Counts finished keys, and tells when a round of all keys is over.
+// Counts finished keys, and notifies the receiver when a round of all keys is over.
 type tally struct {
 	keys  int64
 	count atomic.Int64
@@ -107,7 +107,7 @@ func contended(q plainQueue, producers, consumers int, budget time.Duration) flo
 	return m.nsPerOp()
 }
 
-// One key goes to and fro between two goroutines over two queues.
+// One key goes back and forth between two goroutines through two queues.
 func wake(there, back plainQueue, budget time.Duration) float64 {
 	go func() {
 		for {

@@ -12,7 +12,7 @@ import (
 
 const backlog = 10_000
 
-// A controller works off a backlog: its real one, without a manager or a cluster. Its
+// A controller processes a backlog: the real controller, without a manager or a cluster. Its
 // own metrics cannot be turned off; those of the queue are, and it does not log.
 func worker(concurrency int, budget time.Duration) float64 {
 	keys := makeKeys(backlog)

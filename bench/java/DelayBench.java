@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
  * <pre>java DelayBench WORKLOAD SECONDS</pre>
  *
  * prints {"value":…,"unit":"ns"}. Workloads have the names and the work of their Rust
- * twins in ../src/workloads.
+ * counterparts in ../src/workloads.
  */
 public final class DelayBench {
     private static final int TIMERS = 1_000_000;
@@ -19,7 +19,7 @@ public final class DelayBench {
     /** Passes before the measured ones, so that they run compiled code. */
     private static final int WARM_UP_PASSES = 5;
 
-    /** Keys with delays, the same as the other systems are given. */
+    /** Keys with delays, the same as those of the other systems. */
     private record Timers(String[] keys, long[] delays) {
         static Timers of(int n) {
             return new Timers(makeKeys(n), makeDelays(n, 60 * SECOND, 3600 * SECOND));
@@ -35,7 +35,7 @@ public final class DelayBench {
     }
 
     private static final class Entry implements Delayed {
-        /** Null: there is a newer entry for the key, and whoever takes this one skips it. */
+        /** Null if there is a newer entry for the key: this one is skipped when it is taken. */
         String key;
         final long due;
 
@@ -55,7 +55,7 @@ public final class DelayBench {
         }
     }
 
-    /** A pass of the work, which answers the nanoseconds of the part to be measured. */
+    /** A pass of the workload, which returns the nanoseconds of the measured part. */
     private interface Pass {
         long run(Timers timers);
     }
@@ -172,7 +172,7 @@ public final class DelayBench {
         return late[n / 2];
     }
 
-    /** splitmix64: the same numbers in Go, Rust and Java, from three lines each. */
+    /** splitmix64: the same numbers in Go, Rust and Java, with three lines each. */
     private static final class Numbers {
         private long state;
 
@@ -189,7 +189,7 @@ public final class DelayBench {
         }
     }
 
-    /** The keys that every system is given, in an order unlike that of their memory. */
+    /** The keys of all systems, in a different order from their order in memory. */
     private static String[] makeKeys(int n) {
         Numbers numbers = new Numbers(42);
         String[] keys = new String[n];

@@ -1,15 +1,15 @@
-// BullMQ on the work of requeue's benchmarks: does what it is told, a line each.
+// BullMQ on the workloads of requeue's benchmarks: executes commands, one per line.
 //
 //   node bullmq.js redis://HOST:PORT
 //
-// See ../src/workloads/redis/client.rs for what it may be told.
+// See ../src/workloads/redis/client.rs for the commands.
 
 import { Queue, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-// What a worker needs: it waits for as long as it takes.
+// Required by a worker: it waits without a limit.
 const connection = new Redis(process.argv[2], { maxRetriesPerRequest: null });
 const queue = new Queue('bench', { connection });
 
@@ -39,7 +39,7 @@ const verbs = {
 
 const PLAIN = 'x'.repeat(100);
 
-// All have different ids, in an order unlike that in which they come; see ../src/workloads/redis/job.rs.
+// All ids are different, and not in the order of the jobs; see ../src/workloads/redis/job.rs.
 let made = 0;
 function makeUp(count, next) {
   return Array.from({ length: count }, (_, i) => {
@@ -77,7 +77,7 @@ function work(concurrency, handler) {
   return worker;
 }
 
-// Resolves to the worker, once so many are acked.
+// Resolves to the worker when this many jobs are acked.
 function processAll(concurrency, count, handler = async () => {}) {
   return new Promise((resolve) => {
     let left = count;
@@ -88,7 +88,7 @@ function processAll(concurrency, count, handler = async () => {}) {
   });
 }
 
-// How late each job began, in microseconds.
+// The delay of the start of each job, in microseconds.
 async function late(concurrency, count, lead, spread) {
   const late = [];
   const all = processAll(concurrency, count, async (job) => {
@@ -100,7 +100,7 @@ async function late(concurrency, count, lead, spread) {
     const due = base + Math.floor((spread * i) / count);
     return { body: String(due).padStart(100), due };
   });
-  // A job is due so long after it says it was made, which is when it is sent.
+  // The delay of a job counts from its timestamp, which is when it is sent.
   for (let done = 0; done < jobs.length; done += 1000) {
     const now = Date.now();
     const some = jobs.slice(done, done + 1000);

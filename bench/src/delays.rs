@@ -1,4 +1,4 @@
-//! Queues that put keys off, as the delayed workloads use them.
+//! Queues with delays, as the delayed workloads use them.
 
 use crate::keys::{make_delays, make_keys, priority_of};
 use requeue::limiter::default_item_based;
@@ -11,30 +11,30 @@ use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-/// A key, and for how long it is put off.
+/// A key and its delay.
 pub type Timer = (Arc<str>, Duration);
 
-/// Keys with delays of 1 to 61 minutes: nothing falls due while it is measured.
+/// Keys with delays of 1 to 61 minutes: none becomes due during the measurement.
 pub fn make_timers(n: usize) -> Vec<Timer> {
     let delays = make_delays(n, Duration::from_secs(60), Duration::from_secs(3600));
     make_keys(n).into_iter().zip(delays).collect()
 }
 
-/// A queue that puts keys off.
+/// A queue with delays.
 pub trait Delays {
     /// An empty queue, for at most `n` timers.
     fn empty(n: usize) -> Self;
 
-    /// Puts off the `i`-th key, which does not wait yet.
+    /// Delays the `i`-th key, which is not waiting yet.
     fn add_after(&mut self, i: usize, timer: &Timer);
 
-    /// Puts off the `i`-th key, which waits already, for a shorter time.
+    /// Delays the `i`-th key, which is already waiting, for a shorter time.
     fn reschedule(&mut self, i: usize, timer: &Timer);
 
-    /// How many keys wait.
+    /// Returns the number of waiting keys.
     fn waiting(&self) -> usize;
 
-    /// Puts off all of them.
+    /// Delays all keys.
     fn add_all(&mut self, timers: &[Timer]) {
         for (i, timer) in timers.iter().enumerate() {
             self.add_after(i, timer);
@@ -80,8 +80,8 @@ impl Delays for PriorityQueue<Arc<str>> {
     }
 }
 
-/// tokio-util's `DelayQueue` as it is: one owner, no lock, and no keys. The caller
-/// keeps what `insert` answers; finding it is not counted.
+/// tokio-util's `DelayQueue` unchanged: one owner, no lock, and no keys. The caller
+/// keeps what `insert` returns; finding it is not counted.
 #[derive(Debug)]
 pub struct TokioUtil {
     queue: DelayQueue<Arc<str>>,
@@ -106,7 +106,7 @@ impl Delays for TokioUtil {
     }
 }
 
-/// tokio-util's `DelayQueue` made to do what ours does: found by key, the sooner
+/// tokio-util's `DelayQueue` with the behaviour of requeue: found by key, the sooner
 /// time wins, and shared behind a lock.
 #[derive(Debug)]
 pub struct TokioUtilKeyed(Mutex<Keyed>);
@@ -126,7 +126,7 @@ impl Delays for TokioUtilKeyed {
 
     fn add_after(&mut self, _: usize, (key, delay): &Timer) {
         let due = Instant::now() + *delay;
-        // By `&self`, as whoever shares it would: `get_mut` would not lock.
+        // By `&self`, as a shared queue requires: `get_mut` would not lock.
         let Keyed { queue, handles } = &mut *self.0.lock().expect(NO_PANIC);
         match handles.entry(key.clone()) {
             Entry::Vacant(entry) => {

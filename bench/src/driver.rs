@@ -1,7 +1,7 @@
-//! Measures in interleaved rounds, each measurement in a process of its own.
+//! Measures in interleaved rounds, each measurement in its own process.
 //!
-//! A round goes once through the whole suite, ours and its peers side by side, so
-//! that a noisy minute spoils one round of everything rather than all of one thing.
+//! A round runs the whole suite once, requeue and the other systems next to each other, so
+//! that a noisy minute affects one round of everything instead of all rounds of one thing.
 
 use crate::suite::Workload;
 use crate::system::{Programs, System};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// How much to measure.
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
-    /// Per measurement, warm-up and preparation aside.
+    /// The time per measurement, without warm-up and preparation.
     pub(crate) seconds: f64,
-    /// For everything, warm-up and preparation included.
+    /// The time for everything, including warm-up and preparation.
     pub(crate) limit: Option<Duration>,
 }
 
@@ -24,7 +24,7 @@ impl Plan {
     pub(crate) const NORMAL: Plan = Plan { rounds: 7, seconds: 1.0, limit: None };
     /// Long enough for a store to write more than its log.
     pub(crate) const DISK: Plan = Plan { rounds: 3, seconds: 1.0, limit: None };
-    /// Each goes through tens of thousands of jobs, however long that takes.
+    /// Each measurement processes tens of thousands of jobs, regardless of the time it takes.
     pub(crate) const REDIS: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
     pub(crate) const HTTP: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
     pub(crate) const QUICK: Plan =
@@ -39,7 +39,7 @@ pub(crate) struct Series {
     pub(crate) runs: Vec<f64>,
 }
 
-/// Why there is no result.
+/// The reason that there is no result.
 #[derive(Debug)]
 pub(crate) enum Error {
     OwnProgram(io::Error),
@@ -55,13 +55,13 @@ impl fmt::Display for Error {
             Error::Start { command, source } => write!(f, "could not start {command}: {source}"),
             Error::Failed { command, status } => write!(f, "{command} ended with {status}"),
             Error::Answer { command, answer } => {
-                write!(f, "{command} answered {answer:?} instead of a measurement")
+                write!(f, "{command} printed {answer:?} instead of a measurement")
             }
         }
     }
 }
 
-/// Measures everything; says on standard error how long it took.
+/// Measures everything, and reports progress on standard error.
 pub(crate) fn run(
     suite: &str,
     workloads: &[Workload],
@@ -76,7 +76,7 @@ pub(crate) fn run(
         let mut left_out = 0;
         let of_round = workloads.iter().zip(&mut took);
         for (workload, took) in of_round.filter(|(workload, _)| round == 1 || !workload.once) {
-            // The first round is measured in any case: without it there is no result.
+            // The first round is always measured: without it there is no result.
             let end = started.elapsed() + *took;
             if round > 1 && plan.limit.is_some_and(|limit| end > limit) {
                 left_out += 1;
@@ -113,7 +113,7 @@ pub(crate) fn run(
     Ok(series)
 }
 
-/// Fills queues for all workloads at once: nothing is measured meanwhile.
+/// Fills the queues of all workloads first: nothing is measured meanwhile.
 fn prepare(workloads: &[Workload], programs: &Programs) -> Result<(), Error> {
     let mut wanted = Vec::new();
     for Workload { systems, pending, .. } in workloads {

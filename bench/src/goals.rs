@@ -1,9 +1,9 @@
-//! What is to be reached, printed next to what was.
+//! The goals, which are printed next to the results.
 
 use crate::system::System::{self, *};
 use crate::workloads::disk;
 
-/// At least this ratio.
+/// The lowest acceptable ratios.
 const RATIOS: &[(&str, &str, System, f64)] = &[
     ("disk", "put-1", Fdatasync, 1.0),
     ("disk", "put-32", Fdatasync, 1.0),
@@ -29,7 +29,7 @@ const RATIOS: &[(&str, &str, System, f64)] = &[
 
 const GIB: f64 = (1 << 30) as f64;
 
-/// At most this value.
+/// The highest acceptable values.
 const VALUES: &[(&str, &str, f64)] = &[
     ("disk", "churn-1m-written", 4.0),
     ("disk", "churn-10m-written", 4.0),
@@ -45,13 +45,13 @@ const VALUES: &[(&str, &str, f64)] = &[
     ("redis", "lateness-early", 0.0),
 ];
 
-/// The lowest ratio to `peer` that will do.
+/// Returns the lowest acceptable ratio to `peer`.
 pub(crate) fn ratio(suite: &str, workload: &str, peer: System) -> Option<f64> {
     let goal = RATIOS.iter().find(|(s, w, p, _)| (*s, *w, *p) == (suite, workload, peer));
     goal.map(|&(.., ratio)| ratio)
 }
 
-/// The highest value that will do.
+/// Returns the highest acceptable value.
 pub(crate) fn value(suite: &str, workload: &str) -> Option<f64> {
     let goal = VALUES.iter().find(|(s, w, _)| (*s, *w) == (suite, workload));
     goal.map(|&(.., value)| value)

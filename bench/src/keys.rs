@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// splitmix64: the same numbers in all three, from three lines each.
+/// splitmix64: the same numbers in all three languages, with three lines each.
 #[derive(Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Numbers that follow from `seed` alone.
+    /// Creates a generator. The same seed generates the same numbers.
     pub fn new(seed: u64) -> Self {
         Numbers(seed)
     }
 
-    /// The next number, less than `bound`.
+    /// Returns the next number, less than `bound`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -23,7 +23,7 @@ impl Numbers {
     }
 }
 
-/// The keys that every system is given, in an order unlike that of their memory.
+/// The keys of all systems, in a different order from their order in memory.
 pub fn make_keys<K: From<String>>(n: usize) -> Vec<K> {
     let mut numbers = Numbers::new(42);
     let mut keys: Vec<K> = (0..n)
@@ -38,10 +38,10 @@ pub fn make_keys<K: From<String>>(n: usize) -> Vec<K> {
     keys
 }
 
-/// How many priorities there are.
+/// The number of priorities.
 pub const PRIORITIES: i32 = 3;
 
-/// The priority of one of these keys: by its last digit.
+/// Returns the priority of a key: its last digit decides.
 pub fn priority_of(key: &str) -> i32 {
     key.bytes().next_back().map_or(0, |digit| i32::from(digit) % PRIORITIES)
 }

@@ -1,4 +1,4 @@
-//! What the programs that measure share: keys, timing, queues with delays, the answer.
+//! Shared code of the programs that measure: keys, timing, queues with delays, results.
 
 pub mod delays;
 pub mod keys;
@@ -6,27 +6,27 @@ pub mod meter;
 
 use serde::{Deserialize, Serialize};
 
-/// What a measuring program prints, as a line of JSON each.
+/// A result that a measuring program prints, as a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
     /// Nanoseconds per operation, bytes per timer, calls per put, jobs per second, jobs.
     pub value: f64,
-    /// Of the value.
+    /// The unit of the value.
     pub unit: Unit,
-    /// What was measured besides what was asked for. `None`: just that.
+    /// The name of an additional result. `None` for the result of the workload itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
 }
 
-/// What a value counts.
+/// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Bytes.
+    /// In bytes.
     Bytes,
-    /// Calls of a store.
+    /// Store calls.
     Calls,
     /// Jobs per second.
     #[serde(rename = "jobs/s")]
@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Of rates, more is better; of all else, less.
+    /// Returns whether higher is better: for rates it is, for all else it is not.
     pub fn more_is_better(self) -> bool {
         self == Unit::Rate
     }
@@ -72,13 +72,13 @@ impl Measurement {
         Measurement::new(value, Unit::Jobs)
     }
 
-    /// The same, under a name of its own.
+    /// Returns the same result with a name of its own.
     #[must_use]
     pub fn of(self, workload: impl Into<String>) -> Self {
         Measurement { workload: Some(workload.into()), ..self }
     }
 
-    /// Prints it for the driver to read.
+    /// Prints the result for the driver.
     pub fn print(&self) {
         println!("{}", serde_json::to_string(self).expect("numbers and names are valid JSON"));
     }

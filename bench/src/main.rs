@@ -1,12 +1,12 @@
-//! Measures requeue and its peers on the same work. Started by `bench/run`.
+//! Measures requeue and other systems on the same workloads. Started by `bench/run`.
 //!
 //! ```text
 //!   run --suite core --out FILE …              the driver: starts one process per measurement
-//!   measure SUITE SYSTEM WORKLOAD SECONDS …    one of them
-//!   prepare SYSTEM PENDING SCRATCH             what one of them needs on disk
-//!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    one that measures a program on a Redis
-//!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    one that measures a server
-//!   obey URL                                   such a program, of ours
+//!   measure SUITE SYSTEM WORKLOAD SECONDS …    one measurement
+//!   prepare SYSTEM PENDING SCRATCH             creates a queue that measurements need on disk
+//!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Redis
+//!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
+//!   obey URL                                   requeue as a program that is measured on a Redis
 //! ```
 
 mod driver;
@@ -197,7 +197,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
-        // Ten million timers take their time to prepare.
+        // Preparing ten million timers takes a while.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis") => Plan::REDIS,
@@ -206,7 +206,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{suite} on {machine}, {cores} cores, commit {commit}");
-    // Lives for as long as it is measured on.
+    // Lives until all measurements are done.
     let mut _server = None;
     let mut versions = BTreeMap::new();
     if suite == "redis" {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Operations between two looks at the clock.
+/// The number of operations between two reads of the clock.
 pub const BATCH: u64 = 1024;
 /// The shortest warm-up: long enough to touch all memory of the ready workloads.
 const MIN_WARM_UP: Duration = Duration::from_millis(30);
@@ -34,7 +34,7 @@ impl Meter {
         Meter { budget, started: None, measuring: false, ops: 0, elapsed: Duration::ZERO }
     }
 
-    /// Whether to run one more batch of `ops` operations.
+    /// Returns whether to run one more batch of `ops` operations.
     pub fn more(&mut self, ops: u64) -> bool {
         let now = Instant::now();
         let Some(started) = self.started else {
@@ -53,14 +53,14 @@ impl Meter {
         true
     }
 
-    /// Once there is no more to run.
+    /// Returns the result, when `more` has returned `false`.
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.ops as f64
     }
 }
 
 /// Repeats a pass of `ops` operations, which times itself, until the budget is
-/// spent; answers nanoseconds per operation.
+/// spent; returns nanoseconds per operation.
 pub fn passes(ops: usize, budget: Duration, mut pass: impl FnMut() -> Duration) -> f64 {
     let (mut elapsed, mut done) = (Duration::ZERO, 0);
     while done == 0 || elapsed < budget {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The first line: where the figures come from.
+/// The first line: the origin of the figures.
 #[derive(Serialize)]
 pub(crate) struct Origin {
     pub(crate) suite: String,
@@ -17,7 +17,7 @@ pub(crate) struct Origin {
     pub(crate) cores: usize,
     pub(crate) commit: String,
     pub(crate) quick: bool,
-    /// Of those that are not built from here.
+    /// The versions of the systems that are not built here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
@@ -43,7 +43,7 @@ struct ComparisonLine<'a> {
     high: f64,
 }
 
-/// Theirs ÷ ours, or ours ÷ theirs of rates, round by round: above 1 we are better.
+/// Theirs ÷ ours, or ours ÷ theirs for rates, round by round: above 1, requeue is better.
 struct Comparison<'a> {
     ours: &'a Series,
     peer: &'a Series,
@@ -74,7 +74,7 @@ fn comparisons(series: &[Series]) -> Vec<Comparison<'_>> {
     ours.flat_map(|ours| peers_of(ours).map(move |peer| Comparison::new(ours, peer))).collect()
 }
 
-/// Of nothing there is no multiple, and it is none.
+/// There is no ratio if one of the two is 0.
 fn is_ratio(ratio: f64) -> bool {
     ratio.is_normal()
 }
@@ -89,12 +89,12 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// More digits would be noise.
+/// Rounds to the significant digits.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Writes the lines to `path`, replacing what was there.
+/// Writes the lines to `path`, replacing an existing file.
 pub(crate) fn write(path: &Path, origin: &Origin, series: &[Series]) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     let suite = origin.suite.as_str();
@@ -133,8 +133,8 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     writeln!(file)
 }
 
-/// Prints ours against each peer; where there is no peer, ours alone; and what is to be
-/// reached, where that is said.
+/// Prints requeue compared with each other system, or alone if there is none, and the
+/// goal if there is one.
 pub(crate) fn print(suite: &str, series: &[Series]) {
     println!(
         "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",

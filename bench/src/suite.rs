@@ -1,14 +1,14 @@
-//! What is measured: each suite's workloads, and who does them.
+//! The workloads of each suite, and the systems that are measured on them.
 
 use crate::system::System::{self, *};
 
 pub(crate) struct Workload {
     pub(crate) name: String,
-    /// Ours first, then our peers: the order within a round.
+    /// requeue first, then the other systems: the order within a round.
     pub(crate) systems: Vec<System>,
-    /// The answer is the same each time, or takes minutes: once is enough.
+    /// Whether it is measured once, because the result is always the same or takes minutes.
     pub(crate) once: bool,
-    /// How many jobs are to be pending before it begins, in a queue that is kept.
+    /// The number of pending jobs before it begins, in a queue that is kept.
     pub(crate) pending: Option<usize>,
 }
 
@@ -61,7 +61,7 @@ const CORE: &[(&str, &[System])] = &[
     ("worker-tokio-4", WORKER_TASKS),
 ];
 
-/// Name, who, and whether once is enough.
+/// Name, systems, and whether it is measured once.
 const DISK: &[(&str, &[System], bool)] = &[
     ("put-1", PUT, false),
     ("put-32", PUT, false),
@@ -79,7 +79,7 @@ const DISK: &[(&str, &[System], bool)] = &[
     ("reopen-10m", ALONE, true),
 ];
 
-/// As of `DISK`.
+/// Columns as in `DISK`.
 const ON_REDIS: &[(&str, &[System], bool)] = &[
     ("bulk-put", REDIS_PUT, false),
     ("put-50", REDIS_PUT, false),
@@ -89,7 +89,7 @@ const ON_REDIS: &[(&str, &[System], bool)] = &[
     ("memory", REDIS, true),
 ];
 
-/// As of `DISK`.
+/// Columns as in `DISK`.
 const OVER_HTTP: &[(&str, &[System], bool)] = &[
     ("put-1", HTTP, false),
     ("put-1-c16", HTTP, false),
@@ -104,13 +104,13 @@ const OVER_HTTP: &[(&str, &[System], bool)] = &[
     ("waiting-10k", HTTP_WAIT, true),
 ];
 
-/// How many timers are pending.
+/// The number of pending timers.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
-/// The largest that a quick run measures.
+/// The largest number that a quick run measures.
 const QUICK_POPULATION: usize = 1_000_000;
 
-/// The workloads of a suite. `None`: there is no such suite.
+/// Returns the workloads of a suite, or `None` if it does not exist.
 pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
     match suite {
         "core" => Some(core(quick)),
@@ -193,7 +193,7 @@ fn each(workloads: &[(&str, &[System], bool)]) -> Vec<Workload> {
 }
 
 fn http(quick: bool) -> Vec<Workload> {
-    // Those that sync each job by itself take seconds for a batch of each connection.
+    // Systems that sync each job separately take seconds for a batch of each connection.
     let in_time = |name: &str| !quick || !(name.ends_with("c64") || name.contains("100-c"));
     let mut workloads = each(OVER_HTTP);
     workloads.retain(|workload| in_time(&workload.name));

@@ -1,21 +1,21 @@
-//! Who is measured, and how each is started.
+//! The systems that are measured, and how each is started.
 
 use crate::driver::Error;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A queue under measurement.
+/// A system that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum System {
-    /// Ours, with `Arc<str>` keys.
+    /// requeue, with `Arc<str>` keys.
     Requeue,
-    /// Ours, with `String` keys.
+    /// requeue, with `String` keys.
     RequeueString,
-    /// Ours, first in first out, where ours is something dearer.
+    /// requeue's plain queue, compared with its fair queue.
     RequeueFifo,
-    /// Ours, each put a call of the store, where ours joins them.
+    /// requeue with one store call per put, compared with batched puts.
     RequeueSingle,
-    /// Our store, called in the process, where ours is a server.
+    /// The store of the server, called in the process.
     RequeueInProcess,
     ClientGo,
     ControllerRuntime,
@@ -26,21 +26,21 @@ pub(crate) enum System {
     Java,
     /// std's `BinaryHeap` and `HashMap`.
     StdHeap,
-    /// A bare append to a file, synced: what a disk takes at least.
+    /// Synced appends to a plain file: the lower limit for a disk.
     Fdatasync,
     Beanstalkd,
-    /// The `fjall` crate, made a queue.
+    /// A queue on the `fjall` crate.
     Fjall,
-    /// Its Redis writes what it has twice a minute.
+    /// Its Redis writes a snapshot twice a minute.
     Faktory,
-    /// Its Redis syncs before it answers.
+    /// Its Redis syncs before the response.
     FaktorySynced,
     Asynq,
     BullMq,
     Apalis,
-    /// Without what costs it most: to lock each task.
+    /// Without locking each task, its largest cost.
     ApalisUnlocked,
-    /// `redis-benchmark`: what a server does at most.
+    /// `redis-benchmark`: the upper limit of a server.
     RedisSet,
     RedisZadd,
 }
@@ -106,13 +106,13 @@ impl System {
         System::ALL.into_iter().find(|system| system.name() == name)
     }
 
-    /// Whether it is what the others are compared with.
+    /// Returns whether the others are compared with it.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Requeue | RequeueString)
     }
 }
 
-/// The programs of peers, as far as they could be built.
+/// The programs of the other systems, as far as they could be built.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     pub(crate) go: Option<PathBuf>,
@@ -122,20 +122,20 @@ pub(crate) struct Programs {
     /// Whether it is installed.
     pub(crate) beanstalkd: bool,
     pub(crate) faktory: Option<PathBuf>,
-    /// Our server.
+    /// requeue's server.
     pub(crate) requeue: Option<PathBuf>,
     pub(crate) asynq: Option<PathBuf>,
     /// The script.
     pub(crate) bullmq: Option<PathBuf>,
     pub(crate) apalis: Option<PathBuf>,
-    /// Of the server that those are measured on.
+    /// The port of the Redis server.
     pub(crate) redis: Option<u16>,
-    /// Where what is on disk may be, until all is measured.
+    /// The directory for files, until all is measured.
     pub(crate) scratch: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Whether `system` can be measured here.
+    /// Returns whether `system` can be measured here.
     pub(crate) fn can_run(&self, system: System) -> bool {
         match system {
             ClientGo | ControllerRuntime => self.go.is_some(),
@@ -150,7 +150,7 @@ impl Programs {
         }
     }
 
-    /// The program that fills a queue, for measurements to come.
+    /// The program that fills a queue for later measurements.
     pub(crate) fn preparation(&self, system: System, pending: usize) -> Result<Command, Error> {
         let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
         command.args(["prepare", system.name(), &pending.to_string()]);
@@ -158,7 +158,7 @@ impl Programs {
         Ok(command)
     }
 
-    /// The program that does what it is told to with a Redis. `None`: there is none.
+    /// The program that executes commands on a Redis, or `None` if there is none.
     pub(crate) fn client(&self, system: System) -> Result<Option<Vec<PathBuf>>, Error> {
         let this = || std::env::current_exe().map_err(Error::OwnProgram);
         Ok(match system {
@@ -171,7 +171,7 @@ impl Programs {
         })
     }
 
-    /// The program that measures once and prints the answer.
+    /// The program that measures once and prints the result.
     pub(crate) fn command(
         &self,
         suite: &str,
@@ -210,7 +210,7 @@ impl Programs {
             }
             _ => {
                 let this = std::env::current_exe().map_err(Error::OwnProgram)?;
-                // Counting every allocation slows the others down, so it is a program of its own.
+                // Counting every allocation slows the other workloads down, so it is a separate program.
                 let mut command = match workload {
                     "timer-bytes" => Command::new(this.with_file_name("requeue-bench-bytes")),
                     _ => Command::new(this),

@@ -1,10 +1,10 @@
-//! apalis-redis on the work of requeue's benchmarks: does what it is told, a line each.
+//! apalis-redis on the workloads of requeue's benchmarks: executes commands, one per line.
 //!
 //! ```text
 //!   requeue-bench-apalis [--unlocked] redis://HOST:PORT
 //! ```
 //!
-//! See ../../src/workloads/redis/client.rs for what it may be told.
+//! See ../../src/workloads/redis/client.rs for the commands.
 
 // Shared as files: a dependency on the crate would change this one's Cargo.lock whenever
 // requeue's own dependencies change.
@@ -16,9 +16,9 @@ use queue::Queue;
 use std::io::BufRead;
 use std::time::Duration;
 
-/// As of the other tokio workloads.
+/// The same number as in the other tokio workloads.
 const TOKIO_WORKERS: usize = 2;
-/// Of `Cargo.toml`, which asks for just this one.
+/// The exact version in `Cargo.toml`.
 const VERSION: &str = "1.0.0";
 
 fn main() {
@@ -35,20 +35,20 @@ fn main() {
         .expect("the system has two threads to spare");
     let mut queue = runtime.block_on(Queue::connect(url, locked));
     for line in std::io::stdin().lock().lines() {
-        let line = line.expect("it is told in text");
+        let line = line.expect("commands are text");
         let mut words = line.split(' ');
         let verb = words.next().unwrap_or_default().to_owned();
         let n: Vec<usize> = words.map(|word| word.parse().expect("a number")).collect();
-        // Spawned: the thread that blocks on a runtime is none of its workers.
+        // Spawned, because the thread that blocks on a runtime is not one of its workers.
         let answer = runtime.spawn(async move {
             let answer = answer(&mut queue, &verb, &n).await;
             (queue, answer)
         });
-        let (used, answer) = runtime.block_on(answer).expect("it does not panic");
+        let (used, answer) = runtime.block_on(answer).expect("the task does not panic");
         queue = used;
         println!("{answer}");
     }
-    // Workers that still run would be waited for.
+    // Otherwise it would wait for workers that still run.
     runtime.shutdown_background();
 }
 
@@ -71,7 +71,7 @@ async fn answer(queue: &mut Queue, verb: &str, n: &[usize]) -> String {
             queue.wait(workers).await;
             "ok".to_owned()
         }
-        _ => panic!("apalis does not know action to {verb:?} {n:?}"),
+        _ => panic!("unknown command {verb:?} {n:?}"),
     }
 }
 

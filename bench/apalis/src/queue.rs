@@ -1,4 +1,4 @@
-//! What is done with apalis.
+//! The commands for apalis.
 
 use crate::job::{self, Job};
 use apalis::prelude::*;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// How often a worker looks for jobs when it has found none: nothing tells it. Its times are
-/// of whole seconds.
+/// How often an idle worker looks for jobs: it is not notified. Its times are
+/// in whole seconds.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Of jobs that are put together.
+/// The number of jobs per batch of puts.
 const BATCH: usize = 1000;
 
 pub(crate) struct Queue {
@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 }
 
 type Storage = RedisStorage<String>;
-/// How late each job begins, in microseconds.
+/// The delay of the start of each job, in microseconds.
 type Begun = mpsc::UnboundedSender<i64>;
 
 struct Running {
@@ -37,7 +37,7 @@ struct Running {
 impl Queue {
     pub(crate) async fn connect(url: &str, locked: bool) -> Self {
         let connection = apalis_redis::connect(url).await.expect("the server listens");
-        // As many are fetched at once as its tests do, and nobody listens to events.
+        // Fetches as many at a time as its own tests do. Events have no listener.
         let config = Config::default().queue("bench").batch_size(100).emit_events(false);
         let config = config.lock_tasks(locked);
         Queue { connection, config, made: 0, workers: 0, processed: 0 }
@@ -86,7 +86,7 @@ impl Queue {
         started.elapsed()
     }
 
-    /// Starts a worker, which tells of each job how late it begins. Answers how to stop it.
+    /// Starts a worker, which reports the delay of the start of each job. Returns a way to stop it.
     fn work(&mut self, concurrency: usize, begun: Begun) -> Running {
         self.workers += 1;
         let worker = WorkerBuilder::new(format!("bench-{}", self.workers))
@@ -109,12 +109,12 @@ impl Queue {
         let started = Instant::now();
         let worker = self.work(concurrency, begun);
         for _ in 0..count {
-            jobs.recv().await.expect("the worker lives");
+            jobs.recv().await.expect("the worker runs");
         }
-        // What is done stays, in a set.
+        // Completed jobs stay in a set.
         self.processed += count;
         let done = self.config.done_jobs_set();
-        while self.connection.scard::<_, usize>(&done).await.expect("it answers") < self.processed {
+        while self.connection.scard::<_, usize>(&done).await.expect("Redis responds") < self.processed {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let elapsed = started.elapsed();
@@ -123,7 +123,7 @@ impl Queue {
         elapsed
     }
 
-    /// How late each job began, in microseconds.
+    /// The delay of the start of each job, in microseconds.
     pub(crate) async fn late(
         &mut self,
         concurrency: usize,
@@ -141,7 +141,7 @@ impl Queue {
         self.storage().push_all(stream::iter(tasks)).await.expect("the server takes them");
         let mut late = Vec::with_capacity(count);
         for _ in 0..count {
-            late.push(jobs.recv().await.expect("the worker lives"));
+            late.push(jobs.recv().await.expect("the worker runs"));
         }
         late
     }

@@ -1,11 +1,11 @@
-//! kube-runtime's controller on the work of requeue's workers: one measurement per run.
+//! kube-runtime's controller on the workloads of requeue's workers: one measurement per run.
 //!
 //! ```text
 //!   requeue-bench-kube WORKLOAD SECONDS
 //! ```
 
 // Shared as files: a dependency on the crate would change this one's Cargo.lock whenever
-// requeue's own dependencies change. Not all of them is used here.
+// requeue's own dependencies change. Not everything in them is used here.
 #[allow(dead_code)]
 #[path = "../../src/keys.rs"]
 mod keys;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const BACKLOG: usize = 10_000;
-/// As of the other tokio workloads.
+/// The same number as in the other tokio workloads.
 const TOKIO_WORKERS: usize = 2;
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A controller works off a backlog, without a cluster: its store is filled and its watch
+/// A controller processes a backlog, without a cluster: its store is filled and its watch
 /// is a list.
 fn worker(concurrency: u16, seconds: f64) -> f64 {
     let objects: Vec<ConfigMap> =
@@ -62,18 +62,18 @@ fn worker(concurrency: u16, seconds: f64) -> f64 {
         .expect("the system has two threads to spare");
     let pass = || {
         let watch = stream::iter(objects.clone().into_iter().map(Ok));
-        // One that ended would end the controller, whatever is left to do.
+        // A stream that ended would end the controller before all keys are done.
         let watch = watch.chain(stream::pending());
         let controller = Controller::for_stream(watch, store.clone())
             .with_config(Config::default().concurrency(concurrency));
-        // Spawned: the thread that blocks on a runtime is none of its workers.
+        // Spawned, because the thread that blocks on a runtime is not one of its workers.
         let working = runtime.spawn(async move {
             let started = Instant::now();
             let finished = controller.run(reconcile, never_fails, Arc::new(())).take(BACKLOG);
             assert!(finished.all(|answer| future::ready(answer.is_ok())).await);
             started.elapsed()
         });
-        runtime.block_on(working).expect("it does not panic")
+        runtime.block_on(working).expect("the task does not panic")
     };
     pass();
     passes(BACKLOG, Duration::from_secs_f64(seconds), pass)

@@ -1,7 +1,7 @@
 //! `timer-bytes`: live heap bytes per pending timer.
 //!
-//! Counts what is asked of the allocator; the keys are made before, so that only
-//! the queue's own bytes count. Go and Java count after a garbage collection.
+//! Counts allocated bytes. The keys are created before, so that only
+//! the bytes of the queue count. Go and Java measure after garbage collection.
 
 use requeue::DelayingQueue;
 use requeue_bench::Measurement;

@@ -38,10 +38,10 @@ pub(super) fn prioritized(producers: usize, consumers: usize, budget: Duration) 
     between_threads(ends, producers, consumers, budget)
 }
 
-/// What producers and consumers do with a queue.
+/// A queue as producers and consumers use it.
 struct Ends<Add, FinishOne, ShutDown> {
     add: Add,
-    /// Gets a key and finishes it. False: there will be no more.
+    /// Gets a key and finishes it. Returns `false` if there are no more keys.
     finish_one: FinishOne,
     shut_down: ShutDown,
 }

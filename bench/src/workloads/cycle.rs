@@ -1,4 +1,4 @@
-//! `cycle-*`: keys go round, add → get → done.
+//! `cycle-*`: keys cycle, add → get → done.
 
 use requeue::{Key, Metrics, Options, Queue};
 use requeue_bench::keys::make_keys;
@@ -11,10 +11,10 @@ pub(super) fn cycle<K: Key + From<String>>(n: usize, budget: Duration) -> f64 {
     go_round(&Queue::<K>::new(), make_keys(n), budget)
 }
 
-/// On a queue that has a name, and so reports.
+/// On a queue that has a name and reports metrics.
 pub(super) fn metered<K: Key + From<String>>(n: usize, budget: Duration) -> f64 {
     let metrics = Metrics::new();
-    let options = Options::new().metrics(&metrics, "bench").expect("it is the only name");
+    let options = Options::new().metrics(&metrics, "bench").expect("the name is not in use");
     let queue = Queue::<K>::with(options);
     let ns = go_round(&queue, make_keys(n), budget);
     let adds = metrics.gather()[0].adds;
@@ -36,7 +36,7 @@ pub(super) fn go_round<K: Key>(queue: &Queue<K>, keys: Vec<K>, budget: Duration)
     meter.ns_per_op()
 }
 
-/// Done and get in one call.
+/// With done and get in one call.
 pub(super) fn fused<K: Key + From<String>>(n: usize, budget: Duration) -> f64 {
     let queue = Queue::<K>::new();
     for key in make_keys(n) {

@@ -1,4 +1,4 @@
-//! `dedupe-*`: adds of keys that are ready already.
+//! `dedupe-*`: adds of keys that are already ready.
 
 use requeue::{Key, Queue};
 use requeue_bench::keys::make_keys;

@@ -1,4 +1,4 @@
-//! `add-after-1m`, `reschedule-1m`: many timers, none of which falls due.
+//! `add-after-1m`, `reschedule-1m`: many timers, none of which becomes due.
 
 use requeue_bench::delays::{Delays, Timer, make_timers};
 use requeue_bench::meter::passes;

@@ -1,4 +1,4 @@
-//! Jobs on disk, each durable before it is answered: the store against a bare file, beanstalkd,
+//! Jobs on disk, durable before a call returns: the store compared with a plain file, beanstalkd
 //! and plain fjall.
 
 mod beanstalkd;
@@ -26,18 +26,18 @@ use std::time::{Duration, Instant};
 
 pub(crate) use churn::{LIVE_OF_1M, LIVE_OF_10M, space_to_reach};
 
-/// The most jobs that a store takes at once.
+/// The largest batch of a store.
 const BATCH: usize = 1000;
 
 /// A queue that one caller uses, group by group.
 trait Queue {
-    /// Returns once all are durable.
+    /// Returns when all jobs are durable.
     fn put(&mut self, jobs: &[Job]);
 
-    /// Claims so many that are due, and acks them.
+    /// Claims this many due jobs and acks them.
     fn work_off(&mut self, count: usize);
 
-    /// Puts so many, in groups that are as large as may be.
+    /// Puts this many jobs, in the largest possible groups.
     fn fill(&mut self, mut jobs: Jobs, count: usize) {
         for done in (0..count).step_by(BATCH) {
             self.put(&jobs.take(BATCH.min(count - done)));
@@ -45,7 +45,7 @@ trait Queue {
     }
 }
 
-/// `None`: `system` has no such workload. `scratch` has what one measurement leaves for the next.
+/// Returns `None` if `system` has no such workload. `scratch` is a directory that measurements share.
 pub(crate) fn measure(
     system: System,
     workload: &str,
@@ -93,7 +93,7 @@ fn put_groups(queue: &mut impl Queue, group: usize, budget: Duration) -> f64 {
     rate(group, budget, Jobs::due_within(DAY), |jobs| queue.put(jobs))
 }
 
-/// Put, claim and ack of jobs that are due at once, while a million others are due tomorrow.
+/// Puts, claims and acks jobs that are due now, while a million others are due tomorrow.
 fn mixed(system: System, group: usize, budget: Duration, place: &Place) -> Option<f64> {
     let dir = place.with_pending(system, 1_000_000);
     Some(match system {
@@ -111,7 +111,7 @@ fn mix(queue: &mut impl Queue, group: usize, budget: Duration) -> f64 {
     })
 }
 
-/// Jobs per second, after a warm-up. Making up ids and bodies is not counted.
+/// Returns jobs per second, after a warm-up. Generating ids and bodies is not counted.
 fn rate(group: usize, budget: Duration, mut jobs: Jobs, mut work: impl FnMut(&[Job])) -> f64 {
     let mut pass = || {
         let jobs = jobs.take(group);
@@ -123,7 +123,7 @@ fn rate(group: usize, budget: Duration, mut jobs: Jobs, mut work: impl FnMut(&[J
     1e9 / passes(group, budget, pass)
 }
 
-/// Makes a queue with so many jobs that are due tomorrow, for measurements to come. `None`:
+/// Creates a queue with this many jobs that are due tomorrow, for later measurements. `None` if
 /// `system` is not on disk.
 pub(crate) fn prepare(system: System, pending: usize, scratch: PathBuf) -> Option<()> {
     let make: fn(&Path, usize) = match system {

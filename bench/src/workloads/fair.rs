@@ -1,4 +1,4 @@
-//! `fair-*`: 100k keys go round, of one, a hundred or as many tenants.
+//! `fair-*`: 100k keys of one, a hundred or 100k tenants cycle.
 
 use super::cycle::go_round;
 use requeue::{Fair, Options, Queue};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const KEYS: usize = 100_000;
 
-/// Finding the tenant of a key is not what is measured: it is part of the key.
+/// The tenant is part of the key, because finding it is not measured.
 type Key = (u32, Arc<str>);
 
 fn keys(tenants: u32) -> Vec<Key> {
@@ -20,7 +20,7 @@ pub(super) fn fair(tenants: u32, budget: Duration) -> f64 {
     go_round(&queue, keys(tenants), budget)
 }
 
-/// First in, first out, with the same keys.
+/// The plain queue (first in, first out) with the same keys.
 pub(super) fn fifo(tenants: u32, budget: Duration) -> f64 {
     go_round(&Queue::new(), keys(tenants), budget)
 }

@@ -1,4 +1,4 @@
-//! Jobs over HTTP: the service on disk, against its store without HTTP, beanstalkd and Faktory.
+//! Jobs over HTTP: the service on disk, compared with its store without HTTP, beanstalkd and Faktory.
 
 mod beanstalkd;
 mod faktory;
@@ -24,7 +24,7 @@ use std::process::{self, Command};
 use std::time::Duration;
 use waiting::Words;
 
-/// `program` is the server of `system`, where that is not one that everybody has. `None`: it has
+/// `program` is the server of `system`, if it is not an installed one. Returns `None` if it has
 /// no such workload.
 pub(crate) fn measure(
     system: System,
@@ -34,7 +34,7 @@ pub(crate) fn measure(
     program: Option<&Path>,
 ) -> Option<Vec<Measurement>> {
     let place = Place::new(Some(scratch));
-    // What was left and removed by the one before is not for this one to sync.
+    // Syncs the removed files of the measurement before, so that this one does not.
     rustix::fs::sync();
     if workload == "waiting-10k" {
         return wait(system, budget, &place, program);
@@ -52,7 +52,7 @@ pub(crate) fn measure(
     Some(shape.measure(workload, callers, budget, || server.cpu_time()))
 }
 
-/// What those say of themselves that are not built from here.
+/// The versions of the systems that are not built here.
 pub(crate) fn versions(programs: &Programs) -> BTreeMap<&'static str, String> {
     let first_line = |program: &Path, option: &str| {
         let output = Command::new(program).arg(option).output().ok()?;

@@ -1,30 +1,30 @@
-//! `put-*`, `calls-*`: so many tasks put one job after the other, each waiting for its answer.
+//! `put-*`, `calls-*`: tasks put one job after the other, each waiting for its result.
 
-use super::dear_store::{DearStore, Price};
+use super::expensive_store::{ExpensiveStore, Price};
 use requeue_bench::Measurement;
 use requeue_bench::meter::passes;
 use requeue_jobs::{Body, Due, JobId, Jobs, Kind, Put, Store};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a server takes to read a request, do it and answer.
+/// The time in which a server reads a request, executes it and responds.
 const WORK: Price = Price::Work(Duration::from_micros(20));
-/// What a disk takes that keeps what it says; tokio's timer tells no shorter time.
+/// The time of a sync on a durable disk; tokio's timer has no shorter time.
 const WAIT: Price = Price::Wait(Duration::from_millis(1));
 
 const BODY: &[u8] = &[7; 100];
 const LATER: Duration = Duration::from_secs(3600);
 
-/// How a caller puts.
+/// How a caller puts jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settlement {
-    /// Through a handle, which joins calls.
+    /// Through a handle, which batches calls.
     Joined,
-    /// Each put is a call of the store.
+    /// With one store call per put.
     Single,
 }
 
-/// `None`: there is no such workload.
+/// Returns `None` if there is no such workload.
 pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> Option<Measurement> {
     let (verb, rest) = workload.split_once('-')?;
     let (callers, price) = rest.split_once('-').unwrap_or((rest, "work"));
@@ -36,7 +36,7 @@ pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> O
         _ => return None,
     };
     let ops = if price == WAIT { 1_000 } else { 20_000 };
-    let store = Arc::new(DearStore::new(price));
+    let store = Arc::new(ExpensiveStore::new(price));
     let runtime = super::tokio();
     let pass = || runtime.block_on(put_all(&store, action, callers, ops / callers));
     pass();
@@ -53,7 +53,7 @@ pub(super) fn measure(action: Settlement, workload: &str, budget: Duration) -> O
 }
 
 async fn put_all(
-    store: &Arc<DearStore>,
+    store: &Arc<ExpensiveStore>,
     action: Settlement,
     callers: usize,
     each: usize,
@@ -79,11 +79,11 @@ async fn put_all(
     started.elapsed()
 }
 
-/// What a handle does before it calls.
+/// Makes the same put as a handle does.
 fn put(id: &str) -> Put {
     let names = Kind::new("bench").and_then(|kind| Ok((kind, JobId::new(id)?)));
-    let (kind, id) = names.expect("they are short");
-    let mut put = Put::new(kind, id, Body::octets(BODY).expect("it is small"));
+    let (kind, id) = names.expect("the names are short");
+    let mut put = Put::new(kind, id, Body::octets(BODY).expect("the body is small"));
     put.due = Due::After(LATER);
     put
 }

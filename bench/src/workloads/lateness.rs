@@ -1,4 +1,4 @@
-//! `lateness`: how late a getter sees a timer; the median, at 2000 timers a second.
+//! `lateness`: how late a getter receives a timer; the median, at 2000 timers per second.
 
 use requeue::DelayingQueue;
 use requeue_bench::delays::Timer;
@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio_util::time::DelayQueue;
 
-/// On average, from one timer to the next.
+/// The average time from one timer to the next.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// The first fall due when all are set.
+/// The first timers become due after all are set.
 const LEAD: Duration = Duration::from_millis(50);
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// When each key was to come, and when it came.
+/// The due time of each key, and the time when it was received.
 #[derive(Default)]
 pub(super) struct Record {
     due: HashMap<Arc<str>, Instant>,
@@ -50,7 +50,7 @@ pub(super) fn requeue(timers: &[Timer]) -> Record {
         let getter = scope.spawn(|| {
             let mut arrived = Vec::with_capacity(timers.len());
             for _ in timers {
-                let held = queue.get().wait().expect("it is not shut down");
+                let held = queue.get().wait().expect("the queue is not shut down");
                 arrived.push((held.key().clone(), Instant::now()));
             }
             arrived
@@ -59,7 +59,7 @@ pub(super) fn requeue(timers: &[Timer]) -> Record {
             due.insert(key.clone(), Instant::now() + *delay);
             queue.add_after(key.clone(), *delay);
         }
-        getter.join().expect("it does not panic")
+        getter.join().expect("the task does not panic")
     });
     Record { due, arrived }
 }
@@ -79,5 +79,5 @@ pub(super) fn tokio_util(timers: &[Timer]) -> Record {
         }
         record
     });
-    runtime.block_on(getter).expect("it does not panic")
+    runtime.block_on(getter).expect("the task does not panic")
 }

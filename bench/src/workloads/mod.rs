@@ -1,11 +1,11 @@
-//! The work itself, by name: one measurement per call.
+//! The workloads by name: one measurement per call.
 
 mod contended;
 mod cycle;
-mod dear_store;
 mod dedupe;
 mod delayed;
 pub(crate) mod disk;
+mod expensive_store;
 mod fair;
 pub(crate) mod http;
 mod jobs;
@@ -28,12 +28,12 @@ use requeue_bench::delays::{self, Delays};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timers of the delayed workloads.
+/// The number of timers of the delayed workloads.
 const TIMERS: usize = 1_000_000;
-/// Worker threads of the tokio workloads.
+/// The number of worker threads of the tokio workloads.
 const TOKIO_WORKERS: usize = 2;
 
-/// Suites have workloads of the same name. `None`: `system` has no such workload.
+/// Suites may have workloads with the same name. Returns `None` if `system` has no such workload.
 pub(crate) fn measure(
     suite: &str,
     system: System,
@@ -62,7 +62,7 @@ pub(crate) fn measure(
     ns.map(Measurement::ns)
 }
 
-/// What both kinds of keys are measured on.
+/// The workloads for both types of keys.
 fn keyed<K: requeue::Key + From<String>>(workload: &str, budget: Duration) -> Option<f64> {
     Some(match workload {
         "cycle-1" => cycle::cycle::<K>(1, budget),
@@ -107,7 +107,7 @@ fn tenants(workload: &str) -> Option<u32> {
     }
 }
 
-/// What every queue with delays is measured on, in a runtime for those that need one.
+/// The workloads for all queues with delays, in a runtime for those that need one.
 fn delayed<Q: Delays>(workload: &str, budget: Duration) -> Option<f64> {
     let runtime = tokio();
     let _context = runtime.enter();

@@ -1,14 +1,14 @@
-//! Directories to measure in, and queues that are full already.
+//! Directories for measurements, and queues that are filled before.
 
 use crate::system::System;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
-/// A directory, on the disk that this program is on: that of temporary files may be in memory.
+/// A directory on the disk of this program: the one for temporary files may be in memory.
 pub(super) struct Place {
     dir: PathBuf,
-    /// Otherwise whoever made it removes it.
+    /// Whether it is removed when dropped. Otherwise its creator removes it.
     ours: bool,
 }
 
@@ -23,15 +23,15 @@ impl Place {
         Place { dir, ours }
     }
 
-    /// An empty directory, for this process alone.
+    /// Creates an empty directory for this process.
     pub(super) fn fresh(&self, name: &str) -> Fresh {
         let dir = self.dir.join(format!("{name}-{}", process::id()));
         fs::create_dir(&dir).expect("no other process has this name");
         Fresh(dir)
     }
 
-    /// A queue with so many jobs that are due tomorrow. It is made the first time, by another
-    /// process: memory and background work that this takes are not the measurement's.
+    /// A queue with this many jobs that are due tomorrow. It is created the first time, by another
+    /// process, so that the memory and background work for it do not affect the measurement.
     pub(super) fn with_pending(&self, system: System, pending: usize) -> PathBuf {
         let (dir, made) = self.pending(system, pending);
         if !made.exists() {
@@ -43,17 +43,17 @@ impl Place {
         dir
     }
 
-    /// Lets `make` make it.
+    /// Creates it with `make`.
     pub(super) fn prepare(&self, system: System, pending: usize, make: impl FnOnce(&Path)) {
         let (dir, made) = self.pending(system, pending);
-        fs::create_dir(&dir).expect("nobody began to make it");
+        fs::create_dir(&dir).expect("the directory does not exist yet");
         make(&dir);
-        // What is yet to be written would slow down every sync of those who are measured.
+        // Writes that are still pending would slow down every sync that is measured.
         rustix::fs::sync();
         fs::write(&made, "").expect("there is space for a name");
     }
 
-    /// Where it is, and the file that is there once it is complete.
+    /// Its path, and the file that exists when it is complete.
     fn pending(&self, system: System, pending: usize) -> (PathBuf, PathBuf) {
         let name = format!("{}-pending-{pending}", system.name());
         (self.dir.join(&name), self.dir.join(format!("{name}.made")))
@@ -63,13 +63,13 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.ours {
-            // Nothing depends on it.
+            // Nothing depends on the result.
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
 }
 
-/// Removed when dropped, whatever is in it.
+/// Removed with all its contents when dropped.
 pub(super) struct Fresh(PathBuf);
 
 impl std::ops::Deref for Fresh {
@@ -82,7 +82,7 @@ impl std::ops::Deref for Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // Nothing depends on the result.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! `priority-cycle`: as `cycle-1k`, with three priorities.
+//! `priority-cycle`: like `cycle-1k`, with three priorities.
 
 use super::cycle::OPEN;
 use requeue::limiter::default_item_based;
@@ -8,8 +8,8 @@ use requeue_bench::meter::{BATCH, Meter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Each add has another priority: were a key to keep its own, only those of the
-/// highest would go round.
+/// Each add uses another priority: if a key kept its own, only those with the
+/// highest would cycle.
 pub(super) fn cycle(n: usize, budget: Duration) -> f64 {
     let queue = PriorityQueue::new(default_item_based());
     let mut next = 0;

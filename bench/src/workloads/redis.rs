@@ -1,7 +1,7 @@
-//! Jobs on Redis: the store against asynq, BullMQ and apalis, on one private server.
+//! Jobs on Redis: the store compared with asynq, BullMQ and apalis, on one private server.
 //!
-//! Whoever is measured is a program of its own that does what it is told, a line each; see
-//! [`client`]. What that costs the server is what its `INFO` says before and after.
+//! Each system is a separate program that executes commands, one per line; see
+//! [`client`]. The cost for the server is the difference of its `INFO` before and after.
 
 mod client;
 mod info;
@@ -25,27 +25,27 @@ use std::time::Duration;
 const CONCURRENCY: usize = 50;
 const HOUR_MS: usize = 3_600_000;
 const IDLE_WORKERS: usize = 100;
-/// Until those who are to wait do so.
+/// The time until all workers wait.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Before they are measured: connections are made then, scripts are sent and code is compiled.
+/// Before the measurement: connections are opened, scripts are sent and code is compiled.
 const WARM_UP: usize = 2_000;
-/// Of the ready jobs that are worked off. apalis cannot begin with more than some 8000: it
-/// makes them the arguments of one call, in a script.
+/// The number of ready jobs that are processed. apalis cannot start with more than about 8000: it
+/// passes them as the arguments of one call in a script.
 const BACKLOG: usize = 7_500;
 
-/// How much is measured.
+/// The amount of work of a measurement.
 struct Size {
-    /// Jobs that are put.
+    /// The number of jobs that are put.
     puts: usize,
-    /// Commands of `redis-benchmark`.
+    /// The number of commands of `redis-benchmark`.
     commands: usize,
-    /// How often a backlog is worked off.
+    /// How many times a backlog is processed.
     passes: usize,
     pending: usize,
     late: usize,
-    /// From the first that is due to the last.
+    /// The time from the first due job to the last.
     spread_ms: usize,
-    /// Until the first is due: all are put by then.
+    /// The time until the first job is due: all are put by then.
     lead_ms: usize,
     idle: Duration,
 }
@@ -72,15 +72,15 @@ const QUICK: Size = Size {
     idle: Duration::from_secs(1),
 };
 
-/// A server to measure on. It writes all that is done to a log, and syncs that every second.
+/// Starts the server. It writes all commands to a log, and syncs the log every second.
 pub(crate) fn server() -> RedisServer {
-    // A log that is rewritten meanwhile would cost whoever is measured then.
+    // A log that is rewritten during a measurement would affect its result.
     let rewrite = ["--auto-aof-rewrite-percentage", "0"];
     let log = ["--appendonly", "yes", "--appendfsync", "everysec"];
     RedisServer::with(&[&log[..], &rewrite[..]].concat())
 }
 
-/// Measures the program that `program` is, with its arguments. `None`: there is no such workload.
+/// Measures `program` with its arguments. Returns `None` if there is no such workload.
 pub(crate) fn measure(
     system: System,
     workload: &str,
@@ -114,7 +114,7 @@ pub(crate) fn measure(
     })
 }
 
-/// What all those say of themselves that can be run.
+/// The versions of all systems that can be run.
 pub(crate) fn versions(
     programs: &Programs,
     server: &RedisServer,
@@ -180,7 +180,7 @@ fn per_job(workload: &str, jobs: usize, ns: f64, usage: &Usage) -> Vec<Measureme
 fn memory(server: &mut Connection, mut client: Client, pending: usize) -> Measurement {
     let before = server.used_memory();
     client.number(&format!("fill {pending} {HOUR_MS}"));
-    // What its connections take is not its jobs'.
+    // The memory of its connections does not count.
     drop(client);
     Measurement::bytes((server.used_memory() - before) as f64 / pending as f64)
 }
@@ -195,7 +195,7 @@ fn lateness(client: &mut Client, size: &Size) -> Vec<Measurement> {
     late.sort_unstable();
     assert_eq!(late.len(), count, "not as many were run as were put");
     let early = late.iter().filter(|&&us| us < 0).count();
-    // Of one that is early it cannot be said how late it is.
+    // A job that is early has no delay.
     let ns = |i: usize| Measurement::ns(late[i].max(0) as f64 * 1e3);
     vec![
         ns(count / 2).of("lateness-p50"),
@@ -205,7 +205,7 @@ fn lateness(client: &mut Client, size: &Size) -> Vec<Measurement> {
     ]
 }
 
-/// By the second.
+/// Per second.
 fn idle(server: &mut Connection, client: &mut Client, span: Duration) -> Vec<Measurement> {
     client.tell(&format!("wait {IDLE_WORKERS}"));
     thread::sleep(SETTLE);
@@ -220,7 +220,7 @@ fn idle(server: &mut Connection, client: &mut Client, span: Duration) -> Vec<Mea
     ]
 }
 
-/// What a server does at most: `redis-benchmark`, 50 connections, 50 commands each at once.
+/// The upper limit of a server: `redis-benchmark`, 50 connections, 50 commands per pipeline.
 fn ceiling(system: System, workload: &str, commands: usize, port: u16) -> Option<Vec<Measurement>> {
     let test = match (system, workload) {
         (RedisSet, "bulk-put" | "put-50") => "set",
@@ -236,6 +236,6 @@ fn ceiling(system: System, workload: &str, commands: usize, port: u16) -> Option
     // "test","rps",… in the line before.
     let rate = table.lines().nth(1).and_then(|line| line.split(',').nth(1));
     let rate = rate.and_then(|rate| rate.trim_matches('"').parse().ok());
-    let rate = rate.unwrap_or_else(|| panic!("{command:?} said {table:?}"));
+    let rate = rate.unwrap_or_else(|| panic!("{command:?} printed {table:?}"));
     Some(vec![Measurement::rate(rate)])
 }

@@ -7,7 +7,7 @@ use requeue_bench::meter::{BATCH, Meter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many that some are ready while others wait for their backoff.
+/// Enough keys for some to be ready while others wait for their backoff.
 const KEYS: usize = 100_000;
 
 pub(super) fn retry_loop(budget: Duration) -> f64 {
@@ -19,7 +19,7 @@ pub(super) fn retry_loop(budget: Duration) -> f64 {
     let mut meter = Meter::new(budget);
     while meter.more(BATCH) {
         for _ in 0..BATCH {
-            let held = queue.get().wait().expect("it is not shut down");
+            let held = queue.get().wait().expect("the queue is not shut down");
             if held.num_requeues() == 0 {
                 held.retry();
             } else {

@@ -1,26 +1,26 @@
-//! A naive peer: std's heap and map, with lazy deletion.
+//! A simple implementation for comparison: std's heap and map, with lazy deletion.
 //!
 //! A timer that is moved or cancelled leaves its old entry in the heap, where it is
-//! recognised by a time that is not the map's. The queue behind it is client-go's,
-//! told in std's collections. No lock around either.
+//! recognised by a time that differs from the map. The queue behind it is that of client-go,
+//! with std's collections. Neither has a lock.
 
 use super::wheel::Timers;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
-/// Stale entries that are let be, so that a small heap is not rebuilt all the time.
+/// The number of stale entries that are tolerated, so that a small heap is not rebuilt all the time.
 const STALE_ALLOWED: usize = 64;
 
 #[derive(Default)]
 pub(super) struct StdHeap {
     now: u64,
-    /// Soonest first: time and key. May hold stale entries.
+    /// Time and key, soonest first. May contain stale entries.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
     due: HashMap<u64, u64>,
     ready: Ready,
 }
 
-/// Keys that fell due.
+/// Keys that are due.
 #[derive(Default)]
 struct Ready {
     /// Invariant: as a set, exactly `dirty` minus `processing`.
@@ -58,7 +58,7 @@ impl StdHeap {
         self.sweep();
     }
 
-    /// Without this a timer that is moved all the time would fill the memory.
+    /// Removes stale entries. Otherwise a timer that is moved all the time would fill the memory.
     fn sweep(&mut self) {
         if self.heap.len() > 2 * self.due.len() + STALE_ALLOWED {
             let due = &self.due;

@@ -1,9 +1,9 @@
-//! Counting what others finish.
+//! Counts finished keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Counts finished keys, and tells when a round of all keys is over.
+/// Counts finished keys, and notifies the receiver when a round of all keys is over.
 #[derive(Clone)]
 pub(super) struct Tally {
     keys: usize,
@@ -19,7 +19,7 @@ impl Tally {
 
     pub(super) fn finished(&self) {
         if (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(self.keys) {
-            self.round.send(()).expect("who measures waits for it");
+            self.round.send(()).expect("the receiver waits for it");
         }
     }
 }

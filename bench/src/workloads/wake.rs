@@ -1,4 +1,4 @@
-//! `wake`: one key goes to and fro between two tasks over two queues.
+//! `wake`: one key goes back and forth between two tasks through two queues.
 
 use requeue::Queue;
 use requeue_bench::keys::make_keys;
@@ -17,18 +17,18 @@ pub(super) fn wake(budget: Duration) -> f64 {
             }
         }
     });
-    // Spawned too: the thread that blocks on a runtime is none of its workers.
+    // Also spawned, because the thread that blocks on a runtime is not one of its workers.
     let pinger = runtime.spawn(async move {
         let mut key: Arc<str> = make_keys(1).remove(0);
         let mut meter = Meter::new(budget);
         while meter.more(BATCH) {
             for _ in 0..BATCH {
                 there.add(key);
-                key = back.get().await.expect("it is not shut down").done_into_key();
+                key = back.get().await.expect("the queue is not shut down").done_into_key();
             }
         }
         there.shut_down();
         meter.ns_per_op()
     });
-    runtime.block_on(pinger).expect("it does not panic")
+    runtime.block_on(pinger).expect("the task does not panic")
 }

@@ -1,8 +1,8 @@
-//! Suite `wheel`: what a timer costs when 1k to 10M others are pending.
+//! Suite `wheel`: the cost of a timer while 1k to 10M others are pending.
 //!
-//! Delays are spread over an hour, on a clock that is moved by hand. `add` adds a
-//! tenth more, and takes them away unmeasured; `reschedule` moves timers to other
-//! random times; `fire` moves time through all of them, in steps in which 64 fall
+//! Delays are spread over an hour, on a manual clock. `add` adds a
+//! tenth more, and removes them outside the measurement; `reschedule` moves timers to other
+//! random times; `fire` advances the clock past all of them, in steps in which 64 become
 //! due on average, and gets and finishes each key.
 
 use crate::suite::POPULATIONS;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const FROM: u64 = 60_000_000_000;
 const SPREAD: u64 = 3_600_000_000_000;
-/// Timers that fall due in a step of `fire`.
+/// Timers that become due in a step of `fire`.
 const STEP: usize = 64;
 
 /// Timers by key, on a clock that stands still. Times in nanoseconds.
@@ -22,7 +22,7 @@ pub(super) trait Timers: Default {
     /// Moves the timer of a key that waits.
     fn reschedule(&mut self, key: u64, delay: u64);
     fn cancel(&mut self, key: u64);
-    /// Moves time on; works off what falls due, and answers how many that were.
+    /// Advances the clock, processes the timers that become due, and returns their number.
     fn advance(&mut self, by: u64) -> usize;
 }
 
@@ -57,7 +57,7 @@ impl Timers for Ours {
     }
 }
 
-/// `None`: not a workload of this suite.
+/// Returns `None` if it is not a workload of this suite.
 pub(super) fn measure<T: Timers>(workload: &str, budget: Duration) -> Option<f64> {
     let (verb, label) = workload.split_once('-')?;
     let (_, n) = POPULATIONS.into_iter().find(|(known, _)| *known == label)?;
@@ -108,7 +108,7 @@ fn reschedule<T: Timers>(n: usize, budget: Duration) -> f64 {
     let (n, stride) = (n as u64, stride(n as u64));
     let mut key = 0;
     let mut meter = Meter::new(budget);
-    // Whole rounds: else the heap's rare sweeps would be in one run and not in another.
+    // Whole rounds: otherwise the rare sweeps of the heap would be in some runs only.
     while meter.more(n) {
         for _ in 0..n {
             timers.reschedule(key, delay(numbers));

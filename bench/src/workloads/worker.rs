@@ -1,4 +1,4 @@
-//! `worker-*`: a worker whose handler does nothing works off a backlog of 10k keys.
+//! `worker-*`: a worker with an empty handler processes a backlog of 10k keys.
 
 use super::tally::Tally;
 use requeue::RateLimitingQueue;
@@ -35,7 +35,7 @@ pub(super) fn tasks(concurrency: usize, budget: Duration) -> f64 {
     })
 }
 
-/// The keys are added before; to start the worker counts.
+/// The keys are added before. Starting the worker is counted.
 fn work_off(budget: Duration, start: impl Fn(&Queue, Tally) -> Running<Arc<str>>) -> f64 {
     let keys: Vec<Arc<str>> = make_keys(BACKLOG);
     let pass = || {

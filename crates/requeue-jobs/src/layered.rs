@@ -100,8 +100,8 @@ impl StoreMethod {
 
 /// A [`Store`] that wraps another store and changes some of its methods.
 ///
-/// Every method forwards to [`inner`](Self::inner) unless it is overridden, and every forwarded
-/// call passes through [`around`](Self::around). Each `Layered` type implements [`Store`].
+/// Every method that is not overridden passes through [`around`](Self::around), which by default
+/// forwards the call to [`inner`](Self::inner). Each `Layered` type implements [`Store`].
 ///
 /// ```
 /// use requeue_jobs::{Jobs, Layered, MemoryStore, Store, StoreFuture, StoreMethod};
@@ -122,10 +122,10 @@ impl StoreMethod {
 ///     fn around<'a, T: Send + 'a>(
 ///         &'a self,
 ///         _method: StoreMethod,
-///         call: StoreFuture<'a, T>,
+///         call: impl for<'s> FnOnce(&'s dyn Store) -> StoreFuture<'s, T> + Send + 'a,
 ///     ) -> StoreFuture<'a, T> {
 ///         self.calls.fetch_add(1, Ordering::Relaxed);
-///         call
+///         call(&self.store)
 ///     }
 /// }
 ///
@@ -141,24 +141,27 @@ pub trait Layered: Send + Sync + 'static {
     /// Returns the wrapped store.
     fn inner(&self) -> &dyn Store;
 
-    /// Wraps the future of every call that is not overridden. By default it is returned unchanged.
+    /// Makes every call that is not overridden. By default it is made on [`inner`](Self::inner).
+    ///
+    /// `call` makes the call on a store. Nothing has happened before it is called, so `around` can
+    /// run code before the call, make it later or on another store, or not make it at all.
     fn around<'a, T: Send + 'a>(
         &'a self,
         method: StoreMethod,
-        call: StoreFuture<'a, T>,
+        call: impl for<'s> FnOnce(&'s dyn Store) -> StoreFuture<'s, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         let _ = method;
-        call
+        call(self.inner())
     }
 
     /// Forwards [`Store::put`].
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
-        self.around(StoreMethod::Put, self.inner().put(puts))
+        self.around(StoreMethod::Put, move |store| store.put(puts))
     }
 
     /// Forwards [`Store::claim`].
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        self.around(StoreMethod::Claim, self.inner().claim(claim))
+        self.around(StoreMethod::Claim, move |store| store.claim(claim))
     }
 
     /// Forwards [`Store::settle`].
@@ -166,77 +169,77 @@ pub trait Layered: Send + Sync + 'static {
         &self,
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        self.around(StoreMethod::Settle, self.inner().settle(settlements))
+        self.around(StoreMethod::Settle, move |store| store.settle(settlements))
     }
 
     /// Forwards [`Store::change`].
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        self.around(StoreMethod::Change, self.inner().change(changes))
+        self.around(StoreMethod::Change, move |store| store.change(changes))
     }
 
     /// Forwards [`Store::restore`].
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.around(StoreMethod::Restore, self.inner().restore(restore))
+        self.around(StoreMethod::Restore, move |store| store.restore(restore))
     }
 
     /// Forwards [`Store::wait`].
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
-        self.around(StoreMethod::Wait, self.inner().wait(kinds, limit))
+        self.around(StoreMethod::Wait, move |store| store.wait(kinds, limit))
     }
 
     /// Forwards [`Store::reap`].
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
-        self.around(StoreMethod::Reap, self.inner().reap(max))
+        self.around(StoreMethod::Reap, move |store| store.reap(max))
     }
 
     /// Forwards [`Store::get`].
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        self.around(StoreMethod::Get, self.inner().get(kind, id))
+        self.around(StoreMethod::Get, move |store| store.get(kind, id))
     }
 
     /// Forwards [`Store::list`].
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        self.around(StoreMethod::List, self.inner().list(query))
+        self.around(StoreMethod::List, move |store| store.list(query))
     }
 
     /// Forwards [`Store::kinds`].
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        self.around(StoreMethod::Kinds, self.inner().kinds())
+        self.around(StoreMethod::Kinds, move |store| store.kinds())
     }
 
     /// Forwards [`Store::upcoming`].
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        self.around(StoreMethod::Upcoming, self.inner().upcoming(kind, spans))
+        self.around(StoreMethod::Upcoming, move |store| store.upcoming(kind, spans))
     }
 
     /// Forwards [`Store::settings`].
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        self.around(StoreMethod::Settings, self.inner().settings(kind))
+        self.around(StoreMethod::Settings, move |store| store.settings(kind))
     }
 
     /// Forwards [`Store::set`].
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        self.around(StoreMethod::Set, self.inner().set(kind, settings))
+        self.around(StoreMethod::Set, move |store| store.set(kind, settings))
     }
 
     /// Forwards [`Store::set_schedule`].
     fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.around(StoreMethod::SetSchedule, self.inner().set_schedule(kind, schedule))
+        self.around(StoreMethod::SetSchedule, move |store| store.set_schedule(kind, schedule))
     }
 
     /// Forwards [`Store::remove_schedule`].
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        self.around(StoreMethod::RemoveSchedule, self.inner().remove_schedule(kind, id))
+        self.around(StoreMethod::RemoveSchedule, move |store| store.remove_schedule(kind, id))
     }
 
     /// Forwards [`Store::schedules`].
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        self.around(StoreMethod::Schedules, self.inner().schedules(kind))
+        self.around(StoreMethod::Schedules, move |store| store.schedules(kind))
     }
 
     /// Forwards [`Store::tick`].
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        self.around(StoreMethod::Tick, self.inner().tick(tick))
+        self.around(StoreMethod::Tick, move |store| store.tick(tick))
     }
 }
 

@@ -255,7 +255,7 @@ pub(crate) mod tests {
         let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::with(wall_clock.clone()))));
         let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
         let put = Put::new(kind.clone(), id.clone(), Body::default());
-        faulty.put(vec![put]).await.expect("the store works");
+        Store::put(&*faulty, vec![put]).await.expect("the store works");
         let app = App::new(faulty.clone(), wall_clock, Limits::default());
         let worker = WorkerName::new("w").expect("a valid name");
         let request = Claim { kinds: vec![kind.clone()], max: 1, lease: None, worker, nonce: 1 };
@@ -268,7 +268,8 @@ pub(crate) mod tests {
             yield_now().await;
         }
         let state = async || {
-            let job = faulty.get(kind.clone(), id.clone()).await.expect("the store works");
+            let job =
+                Store::get(&*faulty, kind.clone(), id.clone()).await.expect("the store works");
             job.expect("the job exists").state
         };
         assert_eq!(state().await, JobState::Leased);

@@ -94,9 +94,9 @@ impl Layered for InstrumentedStore {
     fn around<'a, T: Send + 'a>(
         &'a self,
         method: StoreMethod,
-        call: StoreFuture<'a, T>,
+        call: impl for<'s> FnOnce(&'s dyn Store) -> StoreFuture<'s, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        Box::pin(self.timed(method, call))
+        Box::pin(self.timed(method, call(&*self.store)))
     }
 
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {

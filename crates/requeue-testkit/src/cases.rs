@@ -1,6 +1,6 @@
-//! The list of all cases. What is missing here is dead code, and the compiler says so.
+//! The list of all cases. A case that is missing here is dead code, and the compiler warns.
 
-/// Calls a macro with every topic and its cases; behind what it is given, if that is something.
+/// Calls a macro with every topic and its cases, after the argument if there is one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_case {
@@ -9,44 +9,44 @@ macro_rules! each_case {
         $($given;)?
         put {
             an_absent_job_is_created
-            a_body_arrives_as_it_was_put
+            a_body_is_delivered_unchanged
             a_body_may_be_empty
-            an_id_is_any_text
-            one_id_of_two_kinds_is_two_jobs
+            an_id_can_be_any_text
+            the_same_id_in_two_kinds_is_two_jobs
             a_job_that_is_due_later_waits
-            a_time_that_has_passed_is_now
+            a_due_time_in_the_past_means_now
             due_times_round_up_to_a_millisecond
             every_put_has_a_higher_generation
-            put_get_and_claim_answer_the_same_generation
-            generations_rise_over_the_end_of_the_job
+            put_get_and_claim_return_the_same_generation
+            generations_keep_rising_after_a_job_has_ended
             the_last_put_on_a_waiting_job_wins
             a_waiting_job_can_be_made_due_now
-            a_ready_job_takes_another_body
-            a_ready_job_can_be_put_off
-            a_put_that_is_due_now_keeps_the_place_in_line
-            a_job_that_is_put_all_the_time_is_not_starved
-            a_job_that_was_put_off_and_is_due_again_goes_to_the_end
-            two_puts_of_the_same_are_one_job
-            a_put_repeated_after_the_ack_is_a_new_job
-            a_job_keeps_when_it_was_created_and_when_it_was_changed
+            a_put_replaces_the_body_of_a_ready_job
+            a_ready_job_can_be_delayed
+            a_put_that_is_due_now_keeps_the_position
+            a_job_that_is_put_repeatedly_is_not_starved
+            a_delayed_job_that_is_due_again_goes_to_the_end
+            two_puts_with_the_same_id_are_one_job
+            a_put_after_the_ack_is_a_new_job
+            a_job_has_the_times_of_its_creation_and_last_change
         }
         modes {
             every_mode_creates_an_absent_job
-            earliest_keeps_the_sooner_time_and_takes_the_body
-            earliest_does_not_put_off_a_ready_job
-            keep_changes_nothing_of_a_waiting_job
-            keep_changes_nothing_of_a_ready_job
-            keep_on_a_leased_job_is_its_first_successor
+            earliest_keeps_the_sooner_time_and_replaces_the_body
+            earliest_does_not_delay_a_ready_job
+            keep_does_not_change_a_waiting_job
+            keep_does_not_change_a_ready_job
+            the_first_keep_on_a_leased_job_is_its_successor
             keep_leaves_a_dead_job_dead
             earliest_and_debounce_revive_a_dead_job
             debounce_moves_the_due_time
-            debounce_ends_after_its_longest_wait
-            debounce_counts_from_the_first_put_in_whatever_mode
-            debounce_counts_on_over_a_failure
-            debounce_counts_anew_after_an_ack
-            debounce_counts_anew_after_a_death
+            debounce_waits_no_longer_than_max_wait
+            debounce_counts_from_the_first_put_in_any_mode
+            debounce_does_not_restart_after_a_failure
+            debounce_restarts_after_an_ack
+            debounce_restarts_after_a_death
             earliest_applies_to_the_successor
-            earliest_on_a_leased_job_without_successor_takes_its_own_time
+            earliest_on_a_leased_job_without_successor_uses_its_own_time
             debounce_applies_to_the_successor
         }
         conditions {
@@ -56,110 +56,110 @@ macro_rules! each_case {
             if_absent_fails_on_an_expired_lease
             if_absent_fails_on_a_dead_job
             if_absent_succeeds_after_ack_and_cancel
-            if_generation_updates_the_job_that_was_seen
-            if_generation_fails_on_another_one
+            if_generation_updates_the_job_with_this_generation
+            if_generation_fails_on_another_generation
             if_generation_fails_on_an_absent_job
             if_generation_compares_with_the_successor
-            if_generation_revives_the_dead_job_that_was_seen
-            a_put_that_is_refused_uses_nothing_up
+            if_generation_revives_the_dead_job_with_this_generation
+            a_refused_put_uses_no_generation
         }
         claim {
             nothing_is_delivered_early
-            jobs_come_in_due_order
-            jobs_that_are_due_at_once_come_in_put_order
-            a_put_that_changes_no_time_keeps_the_place_among_ties
-            a_put_that_changes_the_time_goes_to_the_end_of_ties
-            a_claim_gets_no_more_than_it_asks_for
-            a_claimed_job_tells_what_its_worker_needs
+            jobs_are_claimed_in_due_order
+            jobs_with_the_same_due_time_are_claimed_in_put_order
+            a_put_with_the_same_due_time_keeps_the_position_among_ties
+            a_put_with_another_due_time_moves_to_the_end_of_ties
+            a_claim_returns_at_most_max_jobs
+            a_claimed_job_contains_what_its_worker_needs
             a_leased_job_is_not_delivered_to_another
             a_claim_names_its_worker
-            a_claim_is_a_change_and_not_a_creation
+            a_claim_sets_updated_at_and_not_created_at
             a_receipt_carries_the_callers_nonce
-            a_receipt_survives_being_written_down
-            fences_rise_from_lease_to_lease
-            fences_rise_over_the_end_of_the_job
-            fences_are_no_lower_than_the_stores_microseconds
-            a_claim_that_names_no_lease_gets_the_kinds
-            a_claim_of_an_unknown_kind_gets_nothing
-            a_claim_of_no_kind_gets_nothing
+            a_receipt_can_be_written_as_text_and_parsed
+            each_lease_has_a_higher_fence
+            fences_keep_rising_after_a_job_has_ended
+            fences_are_at_least_the_time_of_the_store_in_microseconds
+            a_claim_without_a_lease_length_uses_that_of_the_kind
+            a_claim_of_an_unknown_kind_returns_nothing
+            a_claim_of_no_kinds_returns_nothing
         }
         lease {
             an_ack_ends_the_job
-            an_ack_twice_is_an_ack_once
+            a_second_ack_changes_nothing
             a_late_second_ack_does_not_end_the_next_job
-            a_receipt_that_was_never_given_out_is_lost
-            extend_ends_the_lease_so_long_after_now
+            a_receipt_that_was_never_issued_is_refused
+            extend_counts_from_now
             extend_never_shortens_a_lease
             extend_does_not_change_the_receipt
-            extend_without_a_length_takes_the_kinds
-            extend_counts_no_attempt
-            a_released_job_is_not_a_failed_one
-            a_released_job_has_its_old_place_in_line
-            a_released_lease_is_lost
+            extend_without_a_length_uses_that_of_the_kind
+            extend_does_not_count_as_an_attempt
+            a_release_does_not_count_as_a_failure
+            a_released_job_keeps_its_position
+            the_receipt_of_a_released_lease_is_refused
             time_alone_changes_no_leased_job
-            an_expired_lease_is_valid_until_the_job_is_taken
+            an_expired_lease_is_valid_until_the_job_is_claimed_again
             an_expired_lease_is_delivered_again
             a_stale_receipt_changes_nothing
-            one_nonce_used_twice_is_still_two_leases
+            two_leases_with_the_same_nonce_are_different
             an_expiry_is_a_failed_attempt
-            an_expiry_needs_no_further_backoff
-            an_expired_job_stands_in_line_by_the_end_of_its_lease
+            an_expiry_has_no_backoff
+            an_expired_job_is_ordered_by_the_end_of_its_lease
             a_job_that_kills_its_worker_ends_up_dead
             a_claim_reports_the_leases_that_it_found_expired
             a_settled_lease_is_not_reported_as_expired
             the_reaper_reports_the_leases_that_it_found_expired
             the_reaper_ends_an_expired_lease
-            the_reaper_leaves_a_living_lease
-            the_reaper_buries_who_has_no_attempts_left
-            the_reaper_does_as_much_as_it_may
+            the_reaper_keeps_a_lease_that_has_not_expired
+            the_reaper_buries_jobs_without_attempts_left
+            the_reaper_ends_at_most_max_leases
             at_most_one_receipt_can_ack
         }
         retry {
             a_failed_job_comes_back_after_its_delay
-            a_failed_job_may_come_back_at_once
-            a_failed_job_stands_behind_those_that_were_due_before
-            a_retry_twice_is_a_retry_once
+            a_failed_job_can_be_retried_immediately
+            a_failed_job_comes_after_jobs_that_were_due_before
+            a_second_retry_changes_nothing
             a_kinds_backoff_doubles_up_to_its_maximum
-            jitter_takes_away_from_the_backoff_and_adds_nothing
+            jitter_only_shortens_the_backoff
             a_failure_is_kept_with_its_worker_its_times_and_its_error
             the_last_five_failures_are_kept
             a_long_error_is_cut_between_characters
             a_put_does_not_reset_the_attempts
             a_release_does_not_reset_the_attempts
             an_ack_resets_the_attempts
-            the_last_attempt_ends_in_death
-            failures_and_lapses_count_alike
+            a_job_dies_after_its_last_attempt
+            failures_and_expiries_both_count
             puts_do_not_keep_a_failing_job_alive
-            no_attempts_at_all_count_as_one
-            a_put_does_not_cut_the_backoff_short
+            max_attempts_of_zero_means_one
+            a_put_does_not_end_the_backoff
             a_put_may_be_due_later_than_the_backoff
-            a_retry_after_a_delay_sets_the_floor_too
-            a_floor_is_gone_with_the_attempts
+            a_put_does_not_end_the_delay_of_a_retry
+            the_backoff_ends_when_the_attempts_are_reset
         }
         give_up {
-            a_buried_job_is_dead_whatever_attempts_are_left
+            a_buried_job_is_dead_even_with_attempts_left
             a_successor_revives_a_buried_job
-            a_requeued_job_comes_back_with_nothing_counted
-            a_successor_comes_instead_of_a_requeued_job_and_not_early
+            a_requeued_job_starts_with_no_attempts
+            a_successor_replaces_a_requeued_job_and_is_not_early
             a_cancelled_job_is_neither_buried_nor_requeued
-            a_job_is_not_requeued_later_than_a_put_may_be
+            the_delay_of_a_requeue_has_the_limit_of_a_put
         }
         successor {
             a_put_does_not_disturb_the_holder
             a_successor_runs_after_the_ack_and_not_before
-            many_puts_are_one_successor_of_the_last_generation
+            many_puts_make_one_successor_with_the_last_generation
             a_successor_that_is_due_later_waits
-            a_successor_that_fell_due_meanwhile_is_ready
+            a_successor_that_became_due_meanwhile_is_ready
             an_acked_jobs_successor_is_a_new_job
-            a_failure_takes_the_successors_body_and_keeps_the_attempts
-            after_a_failure_the_later_of_backoff_and_successor_counts
+            after_a_failure_the_successor_replaces_the_body_and_the_attempts_stay
+            after_a_failure_the_later_time_of_backoff_and_successor_counts
             a_last_failure_buries_the_successor
-            an_expiry_hands_out_the_successor_that_is_due
-            an_expiry_lets_a_successor_wait_that_is_not_due
+            after_an_expiry_a_due_successor_is_delivered
+            after_an_expiry_a_successor_that_is_not_due_waits
             a_last_expiry_buries_the_successor
-            the_reaper_takes_the_successor_too
-            a_release_puts_the_successor_on_the_pending_job
-            a_release_with_a_successor_that_is_due_keeps_the_place_in_line
+            the_reaper_replaces_the_job_with_its_successor
+            a_release_applies_the_successor_like_a_put
+            a_release_with_a_successor_that_is_due_keeps_the_position
             a_release_with_a_successor_keeps_the_attempts
             an_extended_lease_keeps_its_successor
         }
@@ -167,35 +167,35 @@ macro_rules! each_case {
             a_dead_job_is_kept_and_not_delivered
             a_dead_job_keeps_its_error
             a_put_revives_a_dead_job
-            a_revived_job_is_due_when_it_was_put_for
+            a_job_revived_by_a_put_has_its_due_time
             a_job_revived_by_a_put_keeps_its_last_error_and_its_deaths
             a_job_can_be_revived_by_name
             only_a_dead_job_can_be_revived
             a_revived_job_may_fail_as_often_as_a_new_one
-            no_backoff_holds_a_revived_job_back
+            a_revived_job_has_no_backoff
             dead_jobs_are_dropped_when_they_are_old
-            the_reaper_drops_as_many_as_it_may
+            the_reaper_drops_at_most_max_dead_jobs
             of_too_many_dead_jobs_the_latest_are_kept
-            what_was_revived_is_not_dropped
+            a_revived_job_is_not_dropped
         }
         cancel {
             a_pending_job_is_removed
             a_dead_job_is_removed
             an_absent_job_is_not_cancelled
-            a_cancelled_job_can_be_put_anew
-            a_leased_job_is_marked_and_ends_with_its_ack
-            cancel_twice_is_cancel_once
+            a_cancelled_job_can_be_put_again
+            a_cancelled_leased_job_ends_with_its_ack
+            a_second_cancel_changes_nothing
             a_cancelled_job_does_not_come_back_by_retry_or_release
-            the_holder_of_a_cancelled_job_is_told_when_it_extends
-            a_cancelled_lease_that_lapses_ends_the_job
+            an_extension_of_a_cancelled_job_returns_cancelled
+            a_cancelled_job_ends_when_its_lease_expires
             the_reaper_ends_a_cancelled_job
             a_cancel_drops_the_successor
             a_put_does_not_erase_a_cancel
             a_put_after_a_cancel_is_a_new_job
             a_put_after_a_cancel_outlives_the_expiry
-            a_second_cancel_covers_what_was_put_after_the_first
-            debounce_counts_anew_after_a_cancel
-            a_cancelled_lease_is_a_job_still
+            a_second_cancel_covers_puts_after_the_first
+            debounce_restarts_after_a_cancel
+            a_cancelled_leased_job_still_exists
         }
         corners {
             debounce_counts_from_the_next_put_after_a_requeue
@@ -210,10 +210,10 @@ macro_rules! each_case {
         }
         run_now {
             a_waiting_job_becomes_ready
-            it_stands_behind_those_that_were_ready_before
-            a_ready_job_keeps_its_place_in_line
-            it_lifts_the_backoff_and_keeps_the_attempts
-            the_floor_stays_lifted_for_puts
+            it_comes_after_jobs_that_were_ready_before
+            a_ready_job_keeps_its_position
+            it_ends_the_backoff_and_keeps_the_attempts
+            a_put_does_not_restore_the_backoff
             a_leased_job_without_successor_cannot_run_now
             it_applies_to_the_successor_of_a_leased_job
             it_revives_a_dead_job
@@ -222,53 +222,53 @@ macro_rules! each_case {
         kinds {
             a_kind_has_the_default_settings_until_it_is_set
             settings_are_kept_per_kind
-            setting_touches_no_job
-            settings_count_for_the_next_failure
+            settings_do_not_change_jobs
+            settings_apply_to_the_next_failure
             nothing_is_claimed_of_a_paused_kind
-            leases_of_a_paused_kind_are_settled_as_ever
+            leases_of_a_paused_kind_can_be_settled
             an_expired_lease_of_a_paused_kind_is_not_claimed
-            no_more_are_leased_at_once_than_may_be
-            an_expired_lease_takes_no_room
-            an_expired_job_takes_the_room_of_its_next_lease
-            fewer_at_once_takes_no_lease_away
-            each_of_several_kinds_comes_in_its_own_order
-            a_claim_of_several_kinds_gets_no_more_than_it_asks_for
-            of_several_kinds_each_is_first_in_turn
-            a_paused_or_full_kind_holds_up_no_other
-            kinds_are_listed_by_name_with_what_they_have
+            no_more_jobs_are_leased_than_the_concurrency_allows
+            an_expired_lease_does_not_count_for_the_concurrency
+            an_expired_job_counts_for_the_concurrency_when_it_is_claimed_again
+            a_lower_concurrency_ends_no_lease
+            each_of_several_kinds_is_claimed_in_its_own_order
+            a_claim_of_several_kinds_returns_at_most_max_jobs
+            several_kinds_take_turns_at_being_first
+            a_paused_or_full_kind_does_not_block_others
+            kinds_are_listed_by_name_with_their_counts
         }
         list {
             an_absent_job_is_none
-            a_list_tells_what_get_tells
+            list_and_get_return_the_same
             jobs_are_listed_by_id
             jobs_are_listed_by_state
             jobs_are_listed_by_prefix
-            only_the_kind_that_was_asked_for_is_listed
-            pages_show_every_job_exactly_once
-            pages_of_one_state_show_every_job_of_it
-            a_job_that_nobody_touches_is_on_one_page_whatever_others_do
+            only_jobs_of_the_queried_kind_are_listed
+            pages_contain_every_job_exactly_once
+            pages_of_one_state_contain_every_job_in_it
+            an_unchanged_job_is_on_exactly_one_page
             counts_are_kept_by_state
-            counts_equal_what_is_listed_whatever_happens
+            counts_always_equal_the_listed_jobs
             upcoming_load_is_counted_by_spans_of_time
-            upcoming_load_is_of_pending_jobs
+            upcoming_load_counts_pending_jobs
             a_span_without_length_is_a_millisecond
         }
         cron {
             schedules_are_kept_by_id
-            a_schedule_replaces_that_of_the_same_id
-            a_tick_puts_the_job_and_moves_the_schedule_on
+            a_schedule_replaces_one_with_the_same_id
+            a_tick_puts_the_job_and_advances_the_schedule
             of_two_ticks_one_succeeds
             a_tick_that_expects_another_time_does_nothing
-            a_run_that_is_skipped_moves_the_schedule_on_alone
-            one_tick_makes_good_for_all_that_were_missed
-            a_tick_of_no_schedule_is_absent
+            a_skipped_run_only_advances_the_schedule
+            one_tick_covers_all_missed_runs
+            a_tick_without_a_schedule_is_absent
             two_runs_never_overlap
             a_removed_schedule_leaves_its_jobs
         }
         wait {
-            a_wait_is_over_at_once_where_there_is_work
-            a_wait_takes_no_job
-            a_wait_ends_when_a_job_falls_due
+            a_wait_returns_immediately_if_a_job_is_ready
+            a_wait_does_not_claim_a_job
+            a_wait_ends_when_a_job_becomes_due
             a_put_ends_a_wait
             a_job_that_is_put_sooner_ends_a_wait_sooner
             run_now_and_revive_end_a_wait
@@ -280,42 +280,42 @@ macro_rules! each_case {
             concurrency_freed_by_an_expiry_ends_a_wait
             a_wait_ends_with_its_limit
             a_long_wait_ends_with_its_limit
-            a_wait_that_is_given_up_keeps_nobody_from_work
-            all_who_wait_hear_of_enough_jobs_for_all
+            a_dropped_wait_does_not_affect_others
+            all_waits_end_if_there_are_enough_jobs
         }
         restore {
-            a_restored_job_is_as_it_was
+            a_restored_job_is_unchanged
             a_restored_job_is_delivered_when_it_is_due_and_not_before
-            a_restored_job_goes_on_with_its_attempts
-            a_restored_job_that_has_failed_is_not_put_to_a_sooner_time
-            a_restored_debounced_job_waits_no_longer_than_it_may
+            a_restored_job_keeps_its_attempts
+            a_put_does_not_end_the_backoff_of_a_restored_job
+            a_restored_debounced_job_waits_no_longer_than_max_wait
             a_restored_dead_job_is_dead_and_can_be_revived
             restored_dead_jobs_are_dropped_by_the_time_of_their_death
-            a_job_that_is_there_is_kept_whatever_its_state
-            restoring_twice_is_restoring_once
-            generations_go_on_above_the_restored
-            fences_go_on_above_the_restored
-            a_leased_job_arrives_pending_until_its_lease_ends
+            an_existing_job_is_kept_in_any_state
+            a_second_restore_changes_nothing
+            new_generations_are_above_the_restored_ones
+            new_fences_are_above_the_restored_ones
+            a_leased_job_is_restored_as_pending_until_its_lease_ends
             a_put_does_not_make_it_due_before_its_lease_ends
-            a_lease_that_is_over_arrives_ready
-            the_receipt_of_a_restored_lease_is_lost
+            a_job_with_an_expired_lease_is_restored_as_ready
+            the_receipt_of_a_restored_lease_is_refused
             a_successor_takes_the_place_of_its_leased_job
             a_successor_that_is_due_later_is_due_then
-            a_cancelled_lease_does_not_arrive
-            a_successor_after_a_cancel_arrives_as_a_new_job
+            a_cancelled_leased_job_is_not_restored
+            a_successor_after_a_cancel_is_restored_as_a_new_job
             a_restored_job_ends_a_wait
-            jobs_are_restored_in_order_each_by_itself
-            a_job_that_cannot_be_is_refused
+            jobs_are_restored_in_order_and_independently
+            an_invalid_job_is_refused
             long_errors_are_cut
             numbers_and_times_that_are_too_high_are_refused
-            a_batch_of_restored_jobs_is_no_larger_than_one_of_puts
+            a_restore_has_the_batch_limit_of_puts
         }
         limits {
-            the_largest_job_is_taken
+            the_largest_job_is_accepted
             the_longest_delay_is_ten_years
             a_retry_after_too_long_keeps_the_lease
             a_lease_is_neither_too_short_nor_too_long
-            settings_that_can_mean_nothing_are_refused
+            invalid_settings_are_refused
             a_batch_of_puts_has_a_thousand_entries_at_most
             the_bodies_of_a_batch_are_sixteen_mebibytes_at_most
             settlements_and_changes_are_a_thousand_at_most
@@ -325,15 +325,15 @@ macro_rules! each_case {
             there_are_ten_thousand_kinds_at_most
         }
         batches {
-            puts_are_answered_in_their_order
-            puts_are_done_in_their_order
-            a_put_that_fails_holds_up_no_other
-            of_two_puts_on_one_condition_the_first_is_done
+            results_of_puts_are_in_the_order_of_the_batch
+            puts_are_executed_in_the_order_of_the_batch
+            a_put_that_fails_does_not_stop_the_others
+            of_two_puts_with_one_condition_the_first_succeeds
             a_batch_may_be_of_several_kinds
-            settlements_are_done_in_order_each_by_itself
-            changes_are_done_in_order_each_by_itself
-            one_claim_gets_many_jobs_each_with_its_own_receipt
-            an_empty_batch_is_answered_with_nothing
+            settlements_are_executed_in_order_and_independently
+            changes_are_executed_in_order_and_independently
+            one_claim_returns_many_jobs_each_with_its_own_receipt
+            an_empty_batch_returns_no_results
         }
         }
     };

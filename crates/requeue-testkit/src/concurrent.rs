@@ -1,24 +1,24 @@
-//! Many clients at once, in real time, and a check of what they saw.
+//! Many concurrent clients in real time, and a check of what they observed.
 //!
 //! ```text
 //!   client 0 ──┤ put ├────┤ claim  ├──┤ ack ├────▶
-//!   client 1 ─────┤ claim ├─────┤ put ├──────────▶   then one client alone, until nothing is
+//!   client 1 ─────┤ claim ├─────┤ put ├──────────▶   then one client alone, until no job is
 //!   client 2 ──┤  ack  ├───────────┤ cancel ├────▶   left; then the checks
-//!                     ▲ meanwhile: connections are cut, servers killed
+//!                     ▲ meanwhile: connections are cut, servers are killed
 //! ```
 //!
-//! Nobody can say in which order things happened that overlap: an operation took effect at some
-//! time between its call and its answer, and one whose outcome is unknown maybe, and maybe later.
-//! So each check tells only of what is wrong whatever the order was. The seed makes the choices;
-//! how they meet is up to the machine.
+//! The order of calls that overlap is unknown: a call takes effect at some time between its start
+//! and its result. A call with an unknown outcome may take effect later, or never. So each check
+//! finds only what is wrong in every possible order. The seed makes the choices of the clients; how
+//! their calls overlap depends on the machine.
 //!
-//! Which invariants are seen here, [`checks`] says by number. Those of a store's order, of its
-//! counts and of pages are for the simulator, where one thing happens at a time.
+//! The checks refer to the invariants by number: see [`checks`]. The invariants of the order of
+//! jobs, of counts and of pages are checked by the simulator, where calls do not overlap.
 
 mod checks;
 mod client;
+mod job_history;
 mod log;
-mod story;
 
 use crate::fixture::block_on;
 use client::{Client, kinds};
@@ -31,12 +31,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so many operations something may go wrong once more.
+/// The number of operations between two faults.
 const BETWEEN_FAULTS: usize = 40;
-/// Who tries again what failed waits so long.
-const BREATH: Duration = Duration::from_millis(10);
+/// The time between two attempts of a call that failed.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// How clients are let loose on a store.
+/// Runs concurrent clients on a store, and checks what they observed.
 ///
 /// ```
 /// use requeue_jobs::{MemoryStore, Store};
@@ -49,18 +49,18 @@ const BREATH: Duration = Duration::from_millis(10);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Concurrent {
-    /// Of each client.
+    /// The number of operations of each client.
     pub operations: usize,
-    /// How far the store's clock and ours are apart at most; more than a millisecond, since
-    /// both are read in whole ones.
+    /// The largest difference between the clock of the store and the one of this process. It must be
+    /// more than a millisecond, since both are read in milliseconds.
     pub skew: Duration,
-    /// In so long all must be done once the clients have stopped. It must be longer than it
-    /// takes the store to recover from the last fault.
+    /// The time in which all jobs must be done after the clients have stopped. It must be longer than
+    /// the store takes to recover from the last fault.
     pub patience: Duration,
 }
 
 impl Default for Concurrent {
-    /// A second or two, on a store and a clock of the same machine.
+    /// Runs for a second or two, on a store of the same machine.
     fn default() -> Self {
         let (skew, patience) = (Duration::from_millis(2), Duration::from_secs(30));
         Concurrent { operations: 500, skew, patience }
@@ -68,13 +68,13 @@ impl Default for Concurrent {
 }
 
 impl Concurrent {
-    /// Lets a client loose on each of these handles of one store, which must be empty, and
-    /// answers what cannot have happened.
+    /// Runs one client on each of `stores`, which are handles of one empty store. The error contains
+    /// the invariants that are violated.
     ///
-    /// `meanwhile` is called now and then while they work, on this thread, to let something go
-    /// wrong: the store may then answer [`Unavailable`](requeue_jobs::StoreError::Unavailable)
-    /// and [`Unknown`](requeue_jobs::StoreError::Unknown). When it returns, what it did must mend
-    /// by itself: it is not called again once they have stopped.
+    /// While the clients work, `meanwhile` is called from time to time on this thread, to inject a
+    /// fault: calls may then fail with [`Unavailable`](requeue_jobs::StoreError::Unavailable) and
+    /// [`Unknown`](requeue_jobs::StoreError::Unknown). The store must recover from the fault without
+    /// another call of `meanwhile`: it is not called after the clients have stopped.
     ///
     /// # Panics
     ///
@@ -87,12 +87,12 @@ impl Concurrent {
     ) -> Result<(), String> {
         let log = Log::new();
         self.set_up(&*stores[0])?;
-        self.let_loose(stores, seed, &log, meanwhile);
+        self.run_clients(stores, seed, &log, meanwhile);
         let left = self.finish(&*stores[0], &log)?;
         checks::check(&log.events(), &left, self.skew)
     }
 
-    /// Short times, so that leases expire and jobs die within the run.
+    /// Sets short times, so that leases expire and jobs die during the run.
     fn set_up(&self, store: &dyn Store) -> Result<(), String> {
         for kind in kinds() {
             let mut settings = Settings::default();
@@ -100,46 +100,47 @@ impl Concurrent {
             settings.lease = Duration::from_millis(60);
             let (base, max) = (Duration::from_millis(10), Duration::from_millis(40));
             settings.backoff = Backoff { base, max, jitter_percent: 20 };
-            self.insist(|| block_on(store.set(kind.clone(), settings.clone())))?;
+            self.retry(|| block_on(store.set(kind.clone(), settings.clone())))?;
         }
         Ok(())
     }
 
-    fn let_loose(
+    fn run_clients(
         &self,
         stores: &[Arc<dyn Store>],
         seed: u64,
         log: &Log,
         mut meanwhile: impl FnMut(),
     ) {
-        let (tell, told) = mpsc::channel();
+        let (sender, done) = mpsc::channel();
         thread::scope(|scope| {
             for (number, store) in stores.iter().enumerate() {
-                let (mut client, tell) = (Client::new(number, seed, &**store, log), tell.clone());
+                let mut client = Client::new(number, seed, &**store, log);
+                let sender = sender.clone();
                 scope.spawn(move || {
                     for _ in 0..self.operations {
                         client.step();
-                        // Nobody hears it if `meanwhile` panicked.
-                        let _ = tell.send(());
+                        // Sending fails if `meanwhile` has panicked.
+                        let _ = sender.send(());
                     }
                 });
             }
-            drop(tell);
-            let count = |count: usize| told.iter().take(count).count() == count;
+            drop(sender);
+            let count = |count: usize| done.iter().take(count).count() == count;
             while count(BETWEEN_FAULTS) {
                 meanwhile();
-                // What was done during it does not count.
-                while told.try_recv().is_ok() {}
+                // Operations during the fault do not count.
+                while done.try_recv().is_ok() {}
             }
         });
     }
 
-    /// Works off all that is there, and answers what is left then: the dead, or what is not done
-    /// after so long.
+    /// Does all jobs, and returns those that are left: the dead ones, and those that are not done in
+    /// time.
     fn finish(&self, store: &dyn Store, log: &Log) -> Result<Vec<JobView>, String> {
         let began = Instant::now();
-        let left = |view: &KindView| view.counts.pending + view.counts.leased > 0;
-        while self.work(store, log) || self.insist(|| block_on(store.kinds()))?.iter().any(left) {
+        let is_left = |view: &KindView| view.counts.pending + view.counts.leased > 0;
+        while self.work(store, log) || self.retry(|| block_on(store.kinds()))?.iter().any(is_left) {
             if began.elapsed() > self.patience {
                 break;
             }
@@ -147,38 +148,38 @@ impl Concurrent {
         let mut all = Vec::new();
         for kind in kinds() {
             let query = Query { limit: 1000, ..Query::new(kind) };
-            all.extend(self.insist(|| block_on(store.list(query.clone())))?.jobs);
+            all.extend(self.retry(|| block_on(store.list(query.clone())))?.jobs);
         }
         Ok(all)
     }
 
-    /// Does what there is to do, or waits for it. Answers whether there was anything.
+    /// Claims and acks jobs, or waits for them. Returns whether there were any.
     fn work(&self, store: &dyn Store, log: &Log) -> bool {
         let lease = Some(Duration::from_secs(1));
         let worker = WorkerName::new("last").expect("a valid name");
         let claim = Claim { kinds: kinds(), max: 100, lease, worker, nonce: 1 };
         let claimed = log.claim(store, claim);
         if claimed.is_empty() {
-            if block_on(store.wait(kinds(), BREATH)).is_err() {
-                thread::sleep(BREATH);
+            if block_on(store.wait(kinds(), RETRY_DELAY)).is_err() {
+                thread::sleep(RETRY_DELAY);
             }
             return false;
         }
         let ack =
             |job: &ClaimedJob| Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
-        // What does not succeed comes back.
+        // A job whose ack fails is delivered again.
         drop(log.settle(store, claimed.iter().map(ack).collect()));
         true
     }
 
-    /// Tries until it is done: faults may not have mended yet.
-    fn insist<T, E: ToString>(&self, mut call: impl FnMut() -> Result<T, E>) -> Result<T, String> {
+    /// Repeats a call until it succeeds: the store may not have recovered yet.
+    fn retry<T, E: ToString>(&self, mut call: impl FnMut() -> Result<T, E>) -> Result<T, String> {
         let began = Instant::now();
         loop {
             match call() {
-                Ok(answer) => return Ok(answer),
+                Ok(result) => return Ok(result),
                 Err(error) if began.elapsed() > self.patience => return Err(error.to_string()),
-                Err(_) => thread::sleep(BREATH),
+                Err(_) => thread::sleep(RETRY_DELAY),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The contract of durable jobs, case by case.
 //!
-//! Every sentence of `docs/jobs.md` that can be seen from outside is a case with a name: a
-//! promise that a store keeps or breaks. [`conformance!`](crate::conformance!) makes one test of
-//! each, for a store's own tests; [`failures`] runs all of them and answers which are broken.
+//! Every sentence of `docs/jobs.md` that a caller can observe is a case: a promise that a store
+//! keeps or breaks. [`conformance!`](crate::conformance!) generates one test for each, for the tests
+//! of a store. [`failures`] runs all of them and returns those that fail.
 //!
-//! A case gets a fresh store, and moves its time itself: nothing sleeps. After every answer
-//! the store [checks itself](crate::Fixture::check). What needs more than one store to see,
-//! such as a restart, is for the store's own tests.
+//! A case gets a fresh store and moves its clock itself: nothing sleeps. After every call the store
+//! [checks itself](crate::Fixture::check). The tests of each store check what needs more than one
+//! store, such as a restart.
 
 mod batches;
 mod cancel;
@@ -29,21 +29,21 @@ mod successor;
 mod wait;
 
 use crate::fixture::{Fixture, block_on};
-use crate::trial::Trial;
+use crate::harness::Harness;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-/// One promise.
+/// A promise of the contract.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its topic and its name: `lease::an_ack_ends_the_job`.
+    /// Its topic and name, such as `lease::an_ack_ends_the_job`.
     pub name: &'static str,
-    run: for<'a> fn(&'a Trial) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+    run: for<'a> fn(&'a Harness) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
 }
 
 impl Case {
-    /// Tries a store.
+    /// Runs the case on a store.
     ///
     /// ```
     /// use requeue_testkit::conformance::cases;
@@ -55,14 +55,14 @@ impl Case {
     ///
     /// # Panics
     ///
-    /// If the store does not keep the promise.
+    /// If the store breaks the promise.
     pub async fn run(&self, fixture: impl Fixture + 'static) {
-        (self.run)(&Trial::new(fixture)).await;
+        (self.run)(&Harness::new(fixture)).await;
     }
 }
 
-/// Runs the case of this name on a fresh store; what the tests that
-/// [`conformance!`](crate::conformance!) makes do.
+/// Runs the case with this name on a fresh store, like the tests that
+/// [`conformance!`](crate::conformance!) generates.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, conformance};
@@ -72,14 +72,14 @@ impl Case {
 ///
 /// # Panics
 ///
-/// If the store does not keep the promise, or there is none of this name.
+/// If the store breaks the promise, or there is no case with this name.
 pub fn run<F: Fixture + 'static>(name: &str, fixture: impl FnOnce() -> F) {
     let case = cases().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
     block_on(case.run(fixture()));
 }
 
-/// Runs all cases, each on a fresh store, and answers the names of those that failed.
+/// Runs all cases, each on a fresh store, and returns the names of those that fail.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, conformance};
@@ -88,13 +88,13 @@ pub fn run<F: Fixture + 'static>(name: &str, fixture: impl FnOnce() -> F) {
 /// ```
 pub fn failures<F: Fixture + 'static>(fixture: impl Fn() -> F) -> Vec<&'static str> {
     let fails = |case: &Case| {
-        // What a failed case leaves behind goes with its store.
+        // The store that a failed case leaves behind is dropped.
         catch_unwind(AssertUnwindSafe(|| block_on(case.run(fixture())))).is_err()
     };
     cases().filter(fails).map(|case| case.name).collect()
 }
 
-/// All cases, by topic.
+/// Returns all cases, by topic.
 pub fn cases() -> impl Iterator<Item = Case> {
     CASES.iter().copied()
 }
@@ -103,23 +103,23 @@ macro_rules! table {
     ($($topic:ident { $($case:ident)* })*) => {
         const CASES: &[Case] = &[$($(Case {
             name: concat!(stringify!($topic), "::", stringify!($case)),
-            run: |trial| Box::pin($topic::$case(trial)),
+            run: |harness| Box::pin($topic::$case(harness)),
         },)*)*];
     };
 }
 
 each_case!(table);
 
-/// Makes one test of each case, in a module per topic.
+/// Generates one test for each case, in one module per topic.
 ///
-/// It is given what makes a [`Fixture`](crate::Fixture) with a fresh store. In `tests/` of a
-/// store's crate this is all there is to write:
+/// The argument is a function that returns a [`Fixture`](crate::Fixture) with a fresh store. The
+/// tests of a store only need this line:
 ///
 /// ```
 /// requeue_testkit::conformance!(requeue_testkit::MemoryFixture::new);
 /// ```
 ///
-/// `cargo test lease::` then runs what is promised of leases.
+/// `cargo test lease::` then runs all cases about leases.
 #[macro_export]
 macro_rules! conformance {
     ($fixture:expr) => {

@@ -1,41 +1,36 @@
-//! A store that fails when it is told to.
+//! A store that injects faults.
 //!
-//! [`Faulty`] stands before another store and does to its calls what networks and processes
-//! do: refuses them, loses their answers, holds them up, dies with them in hand. Which call, is
-//! said by its number or left to a seed; what the store behind it does is not touched.
+//! [`Faulty`] wraps another store and does to its calls what networks and processes do: it refuses
+//! them, loses their responses, delays them, or crashes during them. A test chooses the call by its
+//! number, or leaves the choice to a seed. The wrapped store itself is not changed.
 
 use crate::random::Random;
-use requeue_jobs::{
-    BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, KindView,
-    Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings, Settle,
-    SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
-};
+use requeue_jobs::{Layered, Store, StoreError, StoreFuture, StoreMethod};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
-/// What happens to a call.
+/// A fault that happens to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// It is not done, and the caller knows.
+    /// The call is not executed. It fails with [`StoreError::Unavailable`].
     Refused,
-    /// It is done, and the caller does not know.
+    /// The call is executed, and fails with [`StoreError::Unknown`].
     LostReply,
-    /// It is not done until [`Faulty::let_go`].
+    /// The call is not executed until [`Faulty::let_go`].
     SlowCall,
-    /// It is done, and not answered until [`Faulty::let_go`].
+    /// The call is executed, and does not return until [`Faulty::let_go`].
     SlowReply,
-    /// It is not done, the caller does not know, and all later calls are refused until
-    /// [`Faulty::restart`].
+    /// The call is not executed and fails with [`StoreError::Unknown`]. All later calls are refused
+    /// until [`Faulty::restart`].
     CrashBefore,
-    /// The same, but it is done.
+    /// Like [`CrashBefore`](Self::CrashBefore), but the call is executed.
     CrashAfter,
 }
 
-/// A store with faults.
+/// A store that wraps another one and injects faults into its calls.
 ///
 /// ```
 /// use requeue_jobs::{Store, StoreError};
@@ -52,18 +47,18 @@ pub struct Faulty {
     plan: Mutex<Plan>,
 }
 
-/// What is to happen, and what has.
+/// The planned faults, and the state of the simulated connection.
 #[derive(Default)]
 struct Plan {
     calls: u64,
     at: BTreeMap<u64, Fault>,
     chance: Option<Chance>,
     crashed: bool,
-    /// How often it crashed.
+    /// The number of crashes so far.
     crashes: u64,
-    /// How often slow calls were let go.
-    let_go: u64,
-    held_up: Vec<Waker>,
+    /// How many times slow calls were resumed.
+    resumed: u64,
+    slow_calls: Vec<Waker>,
 }
 
 struct Chance {
@@ -89,7 +84,7 @@ impl Plan {
 }
 
 impl Faulty {
-    /// No faults yet.
+    /// Wraps `store`. No faults are planned yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Faulty { store, plan: Mutex::default() }
     }
@@ -98,20 +93,20 @@ impl Faulty {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The `n`-th call from now on, 1 being the next, has this fault.
+    /// Injects `fault` into the `n`-th call from now on. The next call is number 1.
     pub fn at(&self, n: u64, fault: Fault) {
         let mut plan = self.plan();
         let call = plan.calls + n;
         plan.at.insert(call, fault);
     }
 
-    /// So many of a hundred calls have one of these faults; which, the seed says.
+    /// Injects one of `faults` into `percent` of all calls. The seed decides which calls and faults.
     pub fn by_chance(&self, seed: u64, percent: usize, faults: &[Fault]) {
         let (random, faults) = (Random::new(seed), faults.to_vec());
         self.plan().chance = Some(Chance { random, percent, faults });
     }
 
-    /// No more faults, and those that there are end.
+    /// Cancels all planned faults, restarts the store and resumes slow calls.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.chance = None;
@@ -121,52 +116,64 @@ impl Faulty {
         self.let_go();
     }
 
-    /// Slow calls go on.
+    /// Resumes all slow calls.
     pub fn let_go(&self) {
         let mut plan = self.plan();
-        plan.let_go += 1;
-        let held_up = std::mem::take(&mut plan.held_up);
+        plan.resumed += 1;
+        let slow_calls = std::mem::take(&mut plan.slow_calls);
         drop(plan);
-        held_up.into_iter().for_each(Waker::wake);
+        slow_calls.into_iter().for_each(Waker::wake);
     }
 
-    /// The store is there again after a crash. Calls that were held up have lost their answers.
+    /// Makes the store available again after a crash. Calls that were slow during the crash fail
+    /// with [`StoreError::Unknown`].
     pub fn restart(&self) {
         self.plan().crashed = false;
         self.let_go();
     }
 
-    /// Whether it has crashed.
+    /// Returns whether the store has crashed and was not restarted.
     pub fn is_crashed(&self) -> bool {
         self.plan().crashed
     }
 
-    /// How many calls there were, those with faults included.
+    /// Returns the number of calls so far, including those with faults.
     pub fn calls(&self) -> u64 {
         self.plan().calls
     }
 
-    /// Until slow calls are let go. What a crash met meanwhile is lost.
-    async fn hold_up(&self) -> Result<(), StoreError> {
+    /// Waits until slow calls are resumed. Fails if the store crashed in the meantime.
+    async fn delay(&self) -> Result<(), StoreError> {
         let (before, crashes) = {
             let plan = self.plan();
-            (plan.let_go, plan.crashes)
+            (plan.resumed, plan.crashes)
         };
         poll_fn(|cx| {
             let mut plan = self.plan();
-            if plan.let_go > before {
+            if plan.resumed > before {
                 return Poll::Ready(());
             }
-            plan.held_up.push(cx.waker().clone());
+            plan.slow_calls.push(cx.waker().clone());
             Poll::Pending
         })
         .await;
         if self.plan().crashes == crashes { Ok(()) } else { Err(unknown()) }
     }
+}
 
-    fn call<'a, T: Send + 'a>(
+fn unknown() -> StoreError {
+    StoreError::Unknown { reason: "a fault was injected".to_owned() }
+}
+
+impl Layered for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn around<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
+        _: StoreMethod,
+        call: impl for<'s> FnOnce(&'s dyn Store) -> StoreFuture<'s, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             let fault = self.plan().next_fault();
@@ -181,93 +188,16 @@ impl Faulty {
                 }
                 Some(Fault::CrashBefore) => Err(unknown()),
                 Some(Fault::SlowCall) => {
-                    self.hold_up().await?;
+                    self.delay().await?;
                     call(&*self.store).await
                 }
                 Some(Fault::SlowReply) => {
-                    let answer = call(&*self.store).await;
-                    self.hold_up().await?;
-                    answer
+                    let result = call(&*self.store).await;
+                    self.delay().await?;
+                    result
                 }
             }
         })
-    }
-}
-
-fn unknown() -> StoreError {
-    StoreError::Unknown { reason: "a fault was injected".to_owned() }
-}
-
-impl Store for Faulty {
-    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
-        self.call(|store| store.put(puts))
-    }
-
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        self.call(|store| store.claim(claim))
-    }
-
-    fn settle(
-        &self,
-        settlements: Vec<Settle>,
-    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        self.call(|store| store.settle(settlements))
-    }
-
-    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        self.call(|store| store.change(changes))
-    }
-
-    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.call(|store| store.restore(restore))
-    }
-
-    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
-        self.call(move |store| store.wait(kinds, limit))
-    }
-
-    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
-        self.call(move |store| store.reap(max))
-    }
-
-    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        self.call(|store| store.get(kind, id))
-    }
-
-    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        self.call(|store| store.list(query))
-    }
-
-    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        self.call(|store| store.kinds())
-    }
-
-    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        self.call(move |store| store.upcoming(kind, spans))
-    }
-
-    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        self.call(|store| store.settings(kind))
-    }
-
-    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        self.call(|store| store.set(kind, settings))
-    }
-
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.call(|store| store.set_schedule(kind, schedule))
-    }
-
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        self.call(|store| store.remove_schedule(kind, id))
-    }
-
-    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        self.call(|store| store.schedules(kind))
-    }
-
-    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        self.call(|store| store.tick(tick))
     }
 }
 
@@ -283,11 +213,13 @@ impl fmt::Debug for Faulty {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Fault, Faulty};
     use crate::fixture::{Fixture, MemoryFixture, block_on};
-    use requeue_jobs::Body;
+    use requeue_jobs::{
+        BatchResults, Body, JobId, Kind, Placed, Put, PutError, Store, StoreError, StoreFuture,
+    };
     use std::pin::Pin;
-    use std::task::Context;
+    use std::task::{Context, Poll, Waker};
 
     fn kind() -> Kind {
         Kind::new("k").unwrap()
@@ -305,20 +237,20 @@ mod tests {
         Faulty::new(MemoryFixture::new().store())
     }
 
-    /// Asks the store behind, where there are no faults.
+    /// Reads from the wrapped store, without faults.
     fn was_put(store: &Faulty) -> bool {
         block_on(store.store.get(kind(), id())).unwrap().is_some()
     }
 
-    fn polled<T>(answer: &mut Pin<Box<dyn Future<Output = T> + Send + '_>>) -> Option<T> {
-        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => Some(answer),
+    fn polled<T>(call: &mut Pin<Box<dyn Future<Output = T> + Send + '_>>) -> Option<T> {
+        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         }
     }
 
     #[test]
-    fn a_refused_call_is_not_done() {
+    fn a_refused_call_is_not_executed() {
         let store = faulty();
         store.at(1, Fault::Refused);
         assert!(matches!(block_on(put(&store)), Err(StoreError::Unavailable { .. })));
@@ -327,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_reply_is_lost_is_done() {
+    fn a_call_with_a_lost_reply_is_executed() {
         let store = faulty();
         store.at(1, Fault::LostReply);
         assert!(matches!(block_on(put(&store)), Err(StoreError::Unknown { .. })));
@@ -335,18 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_call_is_done_when_it_is_let_go() {
+    fn a_slow_call_is_executed_when_it_is_resumed() {
         let store = faulty();
         store.at(1, Fault::SlowCall);
         let mut slow = put(&store);
         assert!(polled(&mut slow).is_none());
         assert!(!was_put(&store));
         store.let_go();
-        assert!(polled(&mut slow).is_some_and(|answer| answer.is_ok()));
+        assert!(polled(&mut slow).is_some_and(|result| result.is_ok()));
     }
 
     #[test]
-    fn a_slow_reply_is_of_a_call_that_was_done() {
+    fn a_call_with_a_slow_reply_is_executed_immediately() {
         let store = faulty();
         store.at(1, Fault::SlowReply);
         let mut slow = put(&store);
@@ -354,7 +286,7 @@ mod tests {
         assert!(was_put(&store));
         assert!(polled(&mut slow).is_none());
         store.let_go();
-        assert!(polled(&mut slow).is_some_and(|answer| answer.is_ok()));
+        assert!(polled(&mut slow).is_some_and(|result| result.is_ok()));
     }
 
     #[test]
@@ -371,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_meets_on_its_way_is_unknown() {
+    fn a_crash_makes_the_outcome_of_slow_calls_unknown() {
         let store = faulty();
         store.at(1, Fault::SlowReply);
         store.at(2, Fault::CrashBefore);
@@ -383,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_does_the_same_for_the_same_seed_and_ends_when_healed() {
+    fn random_faults_repeat_for_the_same_seed_and_end_when_healed() {
         let outcomes = || {
             let store = faulty();
             store.by_chance(7, 50, &[Fault::Refused, Fault::LostReply]);

@@ -1,4 +1,4 @@
-//! A store under test, and its time.
+//! A store under test, and its clock.
 
 use requeue::ManualClock;
 use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
@@ -9,43 +9,42 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// A fresh store on a clock that moves when the test moves it.
+/// A fresh store on a clock that the test controls.
 ///
-/// Each test has a fixture of its own. Time begins at some millisecond well after 1970.
+/// Each test has its own fixture. The clock starts at a time well after 1970.
 pub trait Fixture: Send + Sync {
-    /// What is tested.
+    /// Returns the store under test.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// The store's time.
+    /// Returns the time of the store.
     fn now(&self) -> Timestamp;
 
-    /// Moves the store's time on.
+    /// Moves the clock of the store forward.
     fn advance(&self, by: Duration);
 
-    /// Checks what the store promises of itself, as far as it can.
+    /// Checks the internal invariants of the store, if it can. Panics if one is violated.
     fn check(&self) {}
 
-    /// Whether jobs that are due at the same millisecond come in the order of their puts, and
-    /// leases that end and jobs that die at the same one are ended and dropped in that order. Not
-    /// every store promises that.
+    /// Returns whether the store orders ties: jobs that are due, leases that end and jobs that died in
+    /// the same millisecond come in the order of their puts. Not every store promises this.
     fn orders_ties(&self) -> bool {
         true
     }
 
-    /// Whether claims and reaps report the leases that they found expired. HTTP responses do not
-    /// contain them.
+    /// Returns whether claims and reaps report the leases that they found expired. HTTP responses
+    /// do not contain them.
     fn reports_expired_leases(&self) -> bool {
         true
     }
 
-    /// How long it may take, in real time, until who waits is woken. None at all in memory; a
-    /// store elsewhere has a network in between.
+    /// Returns how long it may take, in real time, until a wait is woken. It is zero for a store in
+    /// memory, and longer for a store behind a network.
     fn patience(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// A [`MemoryStore`].
+/// A fixture with a [`MemoryStore`].
 pub struct MemoryFixture {
     store: MemoryStore,
     wall_clock: WallClock,
@@ -53,19 +52,11 @@ pub struct MemoryFixture {
 }
 
 impl MemoryFixture {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         MemoryFixture { store: MemoryStore::with(wall_clock.clone()), wall_clock, clock }
-    }
-
-    pub(crate) fn memory(&self) -> MemoryStore {
-        self.store.clone()
-    }
-
-    pub(crate) fn wall_clock(&self) -> WallClock {
-        self.wall_clock.clone()
     }
 }
 
@@ -93,7 +84,7 @@ impl Fixture for MemoryFixture {
     }
 }
 
-/// Runs a future to its end on this thread.
+/// Runs a future to completion on this thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -105,7 +96,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => return answer,
+            Poll::Ready(output) => return output,
             Poll::Pending => thread::park(),
         }
     }

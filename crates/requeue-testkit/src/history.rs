@@ -1,30 +1,27 @@
-//! Random histories: the same steps on a store and on the [`Model`], compared after each.
+//! Random histories: the same operations on a store and on the [`Model`], compared after each.
 //!
-//! Few kinds, ids and workers, and few lengths of time, so that steps meet: ties, puts during a
-//! lease, receipts of long ago. After each step all jobs are listed, page by page, and counts,
-//! settings and schedules are read.
+//! After each operation all jobs are listed, page by page, and counts, settings and schedules are
+//! read.
 //!
-//! A seed makes a history. What fails is printed with its seed and the steps up to the first
-//! difference; `REQUEUE_SEED` runs one seed again, `REQUEUE_HISTORIES` says how many to run.
-
-mod step;
+//! A seed generates a history. A failure reports the seed and the operations up to the first
+//! difference. `REQUEUE_SEED` repeats one seed, `REQUEUE_HISTORIES` specifies how many to run.
 
 use crate::fixture::{Fixture, block_on};
 use crate::model::Model;
+use crate::operations::{Operation, Operations, Response, SettlementKind};
 use crate::random::{self, Random};
 use requeue_jobs::{
-    Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError, Query, Receipt,
-    Settled, Store, StoreFuture, Ticked, Timestamp,
+    ChangeKind, Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError,
+    Query, Settled, Store, StoreError, StoreFuture, Ticked, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
-use step::{Range, Step};
 
-/// Steps of a history: enough for a job to be put, fail, die and be revived.
+/// Operations of a history: enough for a job to be put, fail, die and be revived.
 const STEPS: usize = 80;
 
-/// Runs random histories on fresh stores: those of the seeds that `failed_once`, and as many
-/// new ones as `REQUEUE_HISTORIES` says, or else `count`.
+/// Runs random histories on fresh stores: those of the seeds in `failed_once`, and `count` others,
+/// or as many as `REQUEUE_HISTORIES` specifies.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, check_histories};
@@ -34,14 +31,15 @@ const STEPS: usize = 80;
 ///
 /// # Panics
 ///
-/// Where a store differs from the model, with the seed and what led there.
+/// If a store differs from the model, with the seed and the operations up to the difference.
 pub fn check_histories<F: Fixture>(fixture: impl Fn() -> F, failed_once: &[u64], count: u64) {
     random::check_seeds(failed_once, "REQUEUE_HISTORIES", count, |seed| {
         check_history(&fixture(), seed)
     });
 }
 
-/// Runs one history. What is wrong is answered with the steps up to there.
+/// Runs one history. If the store differs from the model, the error contains the operations up to
+/// the difference.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, check_history};
@@ -54,19 +52,18 @@ pub fn check_history(fixture: &dyn Fixture, seed: u64) -> Result<(), String> {
         true => Model::default(),
         false => Model::of_unordered_ties(),
     };
-    let mut history = History {
-        store: fixture.store(),
-        fixture,
-        model,
-        receipts: Vec::new(),
-        range: Range::random(&mut random),
-        random,
-    };
+    let mut operations = random_operations(&mut random);
+    let mut history = History { store: fixture.store(), fixture, model };
     let mut done: Vec<String> = Vec::new();
     for _ in 0..STEPS {
-        let step = history.random_step();
-        done.push(format!("{:?} {step:?}", fixture.now().as_millis()));
-        if let Err(difference) = history.take(&step).and_then(|()| history.compare()) {
+        let operation = operations.next(&mut random, fixture.now(), &*history.store);
+        done.push(format!("{:?} {operation:?}", fixture.now().as_millis()));
+        let response = operation.run(&*history.store);
+        if let Ok(response) = &response {
+            operations.keep_receipts(response);
+        }
+        let checked = history.check(&operation, response);
+        if let Err(difference) = checked.and_then(|()| history.compare()) {
             return Err(format!("{}\n{difference}", done.join("\n")));
         }
         fixture.check();
@@ -74,17 +71,33 @@ pub fn check_history(fixture: &dyn Fixture, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Some histories have many jobs, others one job that much happens to. In some nothing succeeds, so
+/// that jobs fail often.
+fn random_operations(random: &mut Random) -> Operations {
+    use {ChangeKind as C, SettlementKind as S};
+    let mut operations = Operations::default();
+    operations.kinds.truncate(1 + random.below(operations.kinds.len()));
+    operations.ids.truncate(1 + random.below(operations.ids.len()));
+    if random.chance(20) {
+        operations.settlements =
+            &[(6, S::Retry), (2, S::Release), (2, S::Extend), (1, S::Bury), (1, S::Requeue)];
+        operations.changes = &[(1, C::RunNow), (1, C::Revive)];
+    }
+    operations
+}
+
+/// All kinds of a history.
+fn kinds() -> Vec<Kind> {
+    Operations::default().kinds
+}
+
 struct History<'a> {
     fixture: &'a dyn Fixture,
     store: Arc<dyn Store>,
     model: Model,
-    /// All that were given out, the stale ones too.
-    receipts: Vec<Receipt>,
-    range: Range,
-    random: Random,
 }
 
-/// What differs.
+/// An error describes the difference.
 type Compared = Result<(), String>;
 
 fn same<T: Debug + PartialEq>(what: &str, store: &T, model: &T) -> Compared {
@@ -94,46 +107,59 @@ fn same<T: Debug + PartialEq>(what: &str, store: &T, model: &T) -> Compared {
     Err(format!("{what}:\n  store {store:?}\n  model {model:?}"))
 }
 
-/// Tells only of jobs that differ.
+/// Compares jobs, and reports only those that differ.
 fn same_jobs(store: &[JobView], model: &[JobView]) -> Compared {
     let but = |these: &[JobView], those: &[JobView]| {
         these.iter().filter(|job| !those.contains(job)).cloned().collect::<Vec<_>>()
     };
     match (but(store, model), but(model, store)) {
         _ if store == model => Ok(()),
-        (more, less) if more.is_empty() && less.is_empty() => Err("jobs come otherwise".to_owned()),
+        (more, less) if more.is_empty() && less.is_empty() => {
+            Err("jobs are listed in another order".to_owned())
+        }
         (more, less) => same("jobs", &more, &less),
     }
 }
 
-fn answer<T>(answer: StoreFuture<'_, T>) -> Result<T, String> {
-    block_on(answer).map_err(|error| format!("the store failed: {error}"))
+fn succeeded<T>(result: Result<T, StoreError>) -> Result<T, String> {
+    result.map_err(|error| format!("the store failed: {error}"))
+}
+
+fn read<T>(call: StoreFuture<'_, T>) -> Result<T, String> {
+    succeeded(block_on(call))
 }
 
 impl History<'_> {
-    /// Takes a step on both, and compares their answers.
-    fn take(&mut self, step: &Step) -> Compared {
+    /// Runs an operation on the model, and compares the response of the store with it.
+    fn check(&mut self, operation: &Operation, response: Result<Response, StoreError>) -> Compared {
         let now = self.fixture.now();
-        let (store, model) = (&*self.store, &mut self.model);
-        match step.clone() {
-            Step::Advance(by) => self.fixture.advance(by),
-            Step::Put(puts) => {
-                let placed = answer(store.put(puts.clone()))?;
+        let model = &mut self.model;
+        if let Operation::Tick(tick) = operation {
+            let ticked = match response {
+                Ok(Response::Tick(ticked)) => Ok(ticked),
+                Ok(other) => return Err(format!("a tick returned {other:?}")),
+                Err(error) => Err(PutError::from(error)),
+            };
+            let given = match &ticked {
+                Ok(Ticked::Put(placed)) => Some(placed.generation),
+                _ => None,
+            };
+            return same("tick", &ticked, &model.tick(tick, given, now));
+        }
+        match (operation, succeeded(response)?) {
+            (Operation::Advance(by), _) => self.fixture.advance(*by),
+            (Operation::Put(puts), Response::Put(placed)) => {
                 let expect = |(put, placed): (_, &Result<Placed, _>)| {
                     let given = placed.as_ref().ok().map(|placed| placed.generation);
                     model.put(put, given, now)
                 };
-                let expected = puts.iter().zip(&placed).map(expect).collect();
-                same("put", &placed, &expected)?;
+                same("put", &placed, &puts.iter().zip(&placed).map(expect).collect())?;
             }
-            Step::Claim(claim) => {
-                let claimed = answer(store.claim(claim.clone()))?;
+            (Operation::Claim(claim), Response::Claim(claimed)) => {
                 same("errors of a claim", &claimed.errors, &Vec::new())?;
-                self.receipts.extend(claimed.jobs.iter().map(|job| job.receipt.clone()));
-                self.follow_claim(&claim, &claimed, now)?;
+                self.follow_claim(claim, &claimed, now)?;
             }
-            Step::Settle(settlements) => {
-                let settled = answer(store.settle(settlements.clone()))?;
+            (Operation::Settle(settlements), Response::Settle(settled)) => {
                 let expect = |(settle, settled): (_, &Result<Settled, _>)| {
                     let given = match settled {
                         Ok(Settled::RetryAt(at)) => Some(*at),
@@ -144,67 +170,49 @@ impl History<'_> {
                 let expected = settlements.iter().zip(&settled).map(expect).collect();
                 same("settle", &settled, &expected)?;
             }
-            Step::Change(changes) => {
-                let changed = answer(store.change(changes.clone()))?;
+            (Operation::Change(changes), Response::Change(changed)) => {
                 let expected = changes.iter().map(|change| model.change(change, now)).collect();
                 same("change", &changed, &expected)?;
             }
-            Step::Reap(max) => {
-                let reaped = answer(store.reap(max))?;
-                let jobs = listed(store)?;
-                let expected = model.reap(max, &jobs, now);
+            (Operation::Reap(max), Response::Reap(reaped)) => {
+                let jobs = listed(&*self.store)?;
+                let expected = model.reap(*max, &jobs, now);
                 let ended = expected.count;
                 let (dropped, left) = model.drop_dead(&jobs, now);
                 if !(ended..=ended + dropped).contains(&reaped.count) {
                     let reaped = reaped.count;
                     return Err(format!("reaped {reaped} of {ended} leases and {dropped} dead"));
                 }
-                if left && max > step::IDS.len() {
+                if left && *max >= 1000 {
                     return Err("reap kept dead jobs past their retention".to_owned());
                 }
                 self.same_expired(&reaped.expired, &expected.expired)?;
             }
-            Step::Set(kind, settings) => {
-                answer(store.set(kind.clone(), settings.clone()))?;
-                model.set(&kind, settings);
+            (Operation::Set(kind, settings), _) => model.set(kind, settings.clone()),
+            (Operation::SetSchedule(kind, schedule), _) => {
+                model.set_schedule(kind, schedule.clone());
             }
-            Step::SetSchedule(kind, schedule) => {
-                answer(store.set_schedule(kind.clone(), schedule.clone()))?;
-                model.set_schedule(&kind, schedule);
+            (Operation::RemoveSchedule(kind, id), Response::RemoveSchedule(removed)) => {
+                same("remove_schedule", &removed, &model.remove_schedule(kind, id))?;
             }
-            Step::RemoveSchedule(kind, id) => {
-                let removed = answer(store.remove_schedule(kind.clone(), id.clone()))?;
-                same("remove_schedule", &removed, &model.remove_schedule(&kind, &id))?;
+            (Operation::List(query), Response::List(page)) => {
+                let expected = model.list(query, now);
+                same("list", &without_dues_of_dead(page), &without_dues_of_dead(expected))?;
             }
-            Step::Tick(tick) => {
-                let ticked = block_on(store.tick(tick.clone())).map_err(PutError::from);
-                let given = match &ticked {
-                    Ok(Ticked::Put(placed)) => Some(placed.generation),
-                    _ => None,
-                };
-                same("tick", &ticked, &model.tick(&tick, given, now))?;
+            (Operation::Get(kind, id), Response::Get(job)) => {
+                let expected = model.get(kind, id, now);
+                let job = job.map(without_due_of_dead);
+                same("get", &job, &expected.map(without_due_of_dead))?;
             }
-            Step::List(query) => {
-                let page = answer(store.list(query.clone()))?;
-                same(
-                    "list",
-                    &without_due_of_dead(page),
-                    &without_due_of_dead(model.list(&query, now)),
-                )?;
+            (Operation::Upcoming(kind, spans), Response::Upcoming(counts)) => {
+                same("upcoming", &counts, &model.upcoming(kind, *spans))?;
             }
-            Step::Get(kind, id) => {
-                let job = answer(store.get(kind.clone(), id.clone()))?.map(told);
-                same("get", &job, &model.get(&kind, &id, now).map(told))?;
-            }
-            Step::Upcoming(kind, spans) => {
-                let counts = answer(store.upcoming(kind.clone(), spans))?;
-                same("upcoming", &counts, &model.upcoming(&kind, spans))?;
-            }
+            (operation, response) => return Err(format!("{operation:?} returned {response:?}")),
         }
         Ok(())
     }
 
-    /// Which kind was first is the store's choice: one of them must explain what it did.
+    /// The store decides with which kind a claim begins: one of them must explain the result.
     fn follow_claim(&mut self, claim: &Claim, claimed: &Claimed, now: Timestamp) -> Compared {
         let jobs = listed(&*self.store)?;
         let mut difference = Ok(());
@@ -216,7 +224,7 @@ impl History<'_> {
             model.drop_dead(&jobs, now);
             difference = same("claim", &claimed.jobs, &expected.jobs)
                 .and_then(|()| self.same_expired(&claimed.expired, &expected.expired))
-                .and_then(|()| same_jobs(&jobs, &all_of(&model, now)));
+                .and_then(|()| same_jobs(&jobs, &jobs_of(&model, now)));
             if difference.is_ok() {
                 self.model = model;
                 break;
@@ -225,7 +233,7 @@ impl History<'_> {
         difference
     }
 
-    /// Compares the expired leases that were reported, in any order: that of ties is the store's.
+    /// Compares the reported expired leases, in any order: a store may order ties as it likes.
     fn same_expired(&self, store: &[ExpiredLease], model: &[ExpiredLease]) -> Compared {
         if !self.fixture.reports_expired_leases() {
             return Ok(());
@@ -238,32 +246,32 @@ impl History<'_> {
         same("expired leases", &sorted(store), &sorted(model))
     }
 
-    /// Compares everything that can be seen.
+    /// Compares everything that can be read.
     fn compare(&mut self) -> Compared {
         let now = self.fixture.now();
         let (store, model) = (&*self.store, &mut self.model);
         let jobs = listed(store)?;
         model.drop_dead(&jobs, now);
-        same_jobs(&jobs, &all_of(model, now))?;
-        same("kinds", &answer(store.kinds())?, &model.kinds(now))?;
-        for kind in step::kinds() {
-            let settings = answer(store.settings(kind.clone()))?;
+        same_jobs(&jobs, &jobs_of(model, now))?;
+        same("kinds", &read(store.kinds())?, &model.kinds(now))?;
+        for kind in kinds() {
+            let settings = read(store.settings(kind.clone()))?;
             same("settings", &settings, &model.settings(&kind))?;
-            let schedules = answer(store.schedules(kind.clone()))?;
+            let schedules = read(store.schedules(kind.clone()))?;
             same("schedules", &schedules, &model.schedules(&kind))?;
         }
         Ok(())
     }
 }
 
-/// All jobs of a store, by small pages.
+/// Returns all jobs of a store, read in small pages.
 fn listed(store: &dyn Store) -> Result<Vec<JobView>, String> {
     let mut jobs = Vec::new();
-    for kind in step::kinds() {
+    for kind in kinds() {
         let mut query = Query { limit: 3, ..Query::new(kind) };
         loop {
-            let page = answer(store.list(query.clone()))?;
-            jobs.extend(page.jobs.into_iter().map(told));
+            let page = read(store.list(query.clone()))?;
+            jobs.extend(page.jobs.into_iter().map(without_due_of_dead));
             let Some(cursor) = page.cursor else { break };
             query.after = Some(cursor);
         }
@@ -271,20 +279,20 @@ fn listed(store: &dyn Store) -> Result<Vec<JobView>, String> {
     Ok(jobs)
 }
 
-fn all_of(model: &Model, now: Timestamp) -> Vec<JobView> {
+fn jobs_of(model: &Model, now: Timestamp) -> Vec<JobView> {
     let all = |kind: Kind| model.list(&Query { limit: 1000, ..Query::new(kind) }, now).jobs;
-    step::kinds().into_iter().flat_map(all).map(told).collect()
+    kinds().into_iter().flat_map(all).map(without_due_of_dead).collect()
 }
 
-/// When a dead job would have been due, nobody promises.
-fn told(mut job: JobView) -> JobView {
+/// The contract does not specify the due time of a dead job.
+fn without_due_of_dead(mut job: JobView) -> JobView {
     if job.state == JobState::Dead {
         job.due = Timestamp::default();
     }
     job
 }
 
-fn without_due_of_dead(mut page: Page) -> Page {
-    page.jobs = page.jobs.into_iter().map(told).collect();
+fn without_dues_of_dead(mut page: Page) -> Page {
+    page.jobs = page.jobs.into_iter().map(without_due_of_dead).collect();
     page
 }

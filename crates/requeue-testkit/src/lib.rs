@@ -1,12 +1,12 @@
-//! The suite that every store of `requeue-jobs` passes.
+//! The test kit for stores of `requeue-jobs`.
 //!
-//! [`conformance!`] makes one test of each case, for the store of a [`Fixture`].
-//! [`wrong`] has stores that must not pass: they test the suite.
+//! [`conformance!`] generates one test for each case of the contract, for the store of a
+//! [`Fixture`].
 //!
-//! [`check_histories`] compares a store with a [`Model`], one step after the other;
-//! [`check_simulations`] lets a whole system run on it in simulated time, and [`Concurrent`] many
-//! clients in real time. [`Faulty`] and [`Proxy`] let things go wrong meanwhile. [`servers`] starts
-//! real ones.
+//! [`check_histories`] compares a store with a [`Model`], operation by operation.
+//! [`check_simulations`] runs a whole system on a store in simulated time, and [`Concurrent`] runs
+//! many clients in real time. [`Faulty`] and [`Proxy`] inject faults. [`Operations`] generates
+//! random calls. [`servers`] starts real servers.
 
 #[macro_use]
 mod cases;
@@ -14,20 +14,25 @@ mod concurrent;
 pub mod conformance;
 mod faults;
 mod fixture;
+mod harness;
 mod history;
 mod model;
+mod operations;
 mod proxy;
 mod random;
 pub mod servers;
 mod simulator;
-mod trial;
-pub mod wrong;
+mod wake_flag;
 
 pub use concurrent::Concurrent;
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};
 pub use model::Model;
+pub use operations::{
+    ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Response,
+    SettlementKind, Weights,
+};
 pub use proxy::{Direction, Proxy};
 pub use random::{Random, check_seeds};
 pub use simulator::{check_simulations, simulate};

@@ -1,12 +1,10 @@
-//! The contract once more, as plainly as it can be said: a list of jobs, searched from its
-//! beginning.
+//! A simple model of the contract: a list of jobs that is searched from its beginning.
 //!
-//! It was written from the contract and not from a store, and its answers are compared with
-//! a store's, step by step. What the contract leaves to the store is given to the model along
-//! with the call, from the store's answer: generations, fences, how much jitter takes away, when
-//! dead jobs are dropped; and where the store promises no order of ties, which of several jobs at
-//! the same millisecond it took. It takes what is allowed, and answers something else where it is
-//! not.
+//! It was written from the contract and not from a store. Its results are compared with those of a
+//! store, call by call. Where the contract leaves a choice to the store, the model gets the choice
+//! from the result of the store: generations, fences, jitter, when dead jobs are dropped, and, if
+//! the store does not order ties, which of several jobs in the same millisecond came first. If the
+//! choice is allowed, the model follows it. If not, the model returns another result.
 
 mod job;
 mod schedules;
@@ -20,7 +18,7 @@ use requeue_jobs::{
     kept_error,
 };
 
-/// All that a store knows.
+/// A model of a whole store.
 ///
 /// ```
 /// use requeue_jobs::{Body, JobId, Kind, Put, PutOutcome, Timestamp};
@@ -37,13 +35,13 @@ use requeue_jobs::{
 pub struct Model {
     jobs: Vec<Job>,
     kinds: Vec<KindFacts>,
-    /// How often a job got a place in line.
-    places: u64,
-    /// Of jobs at the same millisecond, the store may take any first.
+    /// The number of positions that were assigned to jobs.
+    positions: u64,
+    /// Whether any of several jobs in the same millisecond may come first.
     any_of_ties: bool,
 }
 
-/// What is known of a kind beside its jobs.
+/// Everything about a kind except its jobs.
 #[derive(Debug, Clone)]
 struct KindFacts {
     name: Kind,
@@ -54,8 +52,8 @@ struct KindFacts {
 }
 
 impl Model {
-    /// A model of a store that promises no order of jobs at the same millisecond: those that are
-    /// due, whose leases end, or that died. It takes the store's choice, if it is one of them.
+    /// Creates a model of a store that does not order ties: jobs that are due, leases that end and
+    /// jobs that died in the same millisecond. It follows the choice of the store.
     pub fn of_unordered_ties() -> Self {
         Model { any_of_ties: true, ..Model::default() }
     }
@@ -80,18 +78,18 @@ impl Model {
     }
 
     fn next_place(&mut self) -> u64 {
-        self.places += 1;
-        self.places
+        self.positions += 1;
+        self.positions
     }
 
-    /// The given generation, if it is higher than all before it.
+    /// Returns the `given` generation if it is higher than all before it.
     fn next_generation(&mut self, kind: &Kind, given: Option<Generation>) -> Generation {
         let last = &mut self.facts(kind).generation;
         *last = given.filter(|given| given > last).unwrap_or(Generation(last.0 + 1));
         *last
     }
 
-    /// A put; its generation, if it gets one, is the one `given`.
+    /// Executes a put. If it gets a generation, it is the one `given`.
     pub fn put(
         &mut self,
         put: &Put,
@@ -141,7 +139,7 @@ impl Model {
         }
     }
 
-    /// A claim that asks `kinds` in this order; the fences are those of the jobs `given`, and
+    /// Executes a claim of `kinds` in this order. The fences are those of the jobs `given`, and
     /// `shown` are all jobs of the store afterwards.
     pub fn claim(
         &mut self,
@@ -157,7 +155,7 @@ impl Model {
                 let given = given.get(claimed.len()..).unwrap_or_default();
                 let Some(at) = self.first(kind, given, shown, now) else { break };
                 if self.jobs[at].view.state != JobState::Leased
-                    || self.expiry(at, &mut expired, now)
+                    || self.expire(at, &mut expired, now)
                 {
                     let fence = given.first().map(|job| job.receipt.fence());
                     claimed.push(self.lease(at, claim, fence, now));
@@ -167,7 +165,7 @@ impl Model {
         Claimed { jobs: claimed, errors, expired }
     }
 
-    /// Whether one more may be leased. A lease that expired takes no room.
+    /// Returns whether one more job may be leased. An expired lease does not count.
     fn has_room(&mut self, kind: &Kind, now: Timestamp) -> bool {
         let leases = self.of(kind).filter(|job| job.lease_ends_at().is_some_and(|end| end > now));
         let leased = leases.count();
@@ -175,7 +173,8 @@ impl Model {
         !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
-    /// The first that is due, or whose lease expired, where `given` are still to come.
+    /// Returns the first job that is due or whose lease has expired. `given` are the jobs that the
+    /// store returned from here on.
     fn first(
         &self,
         kind: &Kind,
@@ -187,7 +186,7 @@ impl Model {
             let is_it = |given: &ClaimedJob| job.is(given.kind(), given.id());
             match given.iter().position(is_it) {
                 Some(0) => Choice::Next,
-                // Its lease ended, and left nothing to claim.
+                // Its lease has ended, and the job cannot be claimed.
                 None if job.lease_ends_at().is_some() && !is_expired(shown, job, now) => {
                     Choice::Before
                 }
@@ -199,7 +198,7 @@ impl Model {
         })
     }
 
-    /// The first of `these`; of those at the same time, as the store chose.
+    /// Returns the first of `these`. Of jobs with the same time it is the one that the store chose.
     fn first_of(
         &self,
         choice: impl Fn(&Job) -> Choice,
@@ -229,11 +228,11 @@ impl Model {
         self.jobs[at].lease(receipt, claim.worker.clone(), ends_at, now)
     }
 
-    /// Ends a lease that expired. Answers whether the job can be claimed now; if not, it may be
-    /// gone. Adds the lease to `expired`.
-    fn expiry(&mut self, at: usize, expired: &mut Vec<ExpiredLease>, now: Timestamp) -> bool {
-        let place = self.next_place();
+    /// Ends an expired lease. Returns whether the job can be claimed now. If not, it may no longer
+    /// exist.
+    fn expire(&mut self, at: usize, expired: &mut Vec<ExpiredLease>, now: Timestamp) -> bool {
         expired.push(self.jobs[at].expired_lease());
+        let place = self.next_place();
         if self.jobs[at].is_cancelled() {
             self.end(at, place, now);
             return false;
@@ -241,7 +240,7 @@ impl Model {
         let job = &mut self.jobs[at];
         let ended_at = job.lease_ends_at().expect("only a leased job expires");
         let next = job.fail(ended_at, None, now);
-        // The lease was the wait: no further backoff.
+        // There is no backoff after an expiry.
         job.view.due = ended_at;
         if let Some(next) = next {
             let due = if next.due > now { next.due } else { ended_at };
@@ -254,7 +253,7 @@ impl Model {
         self.jobs[at].view.due <= now
     }
 
-    /// Whether its attempts are used up; then it is dead now.
+    /// Returns whether its attempts are used up. If so, the job is dead now.
     fn dies(&mut self, at: usize, now: Timestamp) -> bool {
         let kind = self.jobs[at].view.kind.clone();
         let max_attempts = self.facts(&kind).settings.max_attempts.max(1);
@@ -266,7 +265,7 @@ impl Model {
         dies
     }
 
-    /// The job is over. What was put meanwhile is a new one, first put at `put_at`.
+    /// Ends the job. Its successor, if there is one, becomes a new job.
     fn end(&mut self, at: usize, place: u64, now: Timestamp) {
         let old = self.jobs.remove(at);
         if let (Some(next), Some(put_at)) = (old.view.next, old.next_put_at) {
@@ -276,7 +275,7 @@ impl Model {
         }
     }
 
-    /// A settlement; a jittered retry comes back at the time `given`.
+    /// Executes a settlement. A retry with jitter is due at the time `given`.
     pub fn settle(
         &mut self,
         settle: &Settle,
@@ -317,7 +316,7 @@ impl Model {
                 let has_next = job.view.next.is_some();
                 self.end(at, place, now);
                 if has_next && let Some(next) = self.jobs.last_mut() {
-                    // Literally the first put since the ack is the next one.
+                    // The first put after the ack counts as its first put.
                     next.first_put_at = None;
                 }
                 Settled::Done
@@ -332,7 +331,7 @@ impl Model {
                 let put_at = job.next_put_at;
                 match job.fail(now, Some(kept_error(error)), now) {
                     None => job.die(place, now),
-                    // As if it was put on the dead job.
+                    // Like a put on the dead job.
                     Some(next) => {
                         job.view.deaths += 1;
                         job.revive(next.due, place, now);
@@ -362,7 +361,7 @@ impl Model {
         })
     }
 
-    /// A change of a job by its name.
+    /// Executes a change.
     pub fn change(&mut self, change: &Change, now: Timestamp) -> Result<Changed, ChangeError> {
         let (kind, id) = (change.kind.clone(), change.id.clone());
         let Some(at) = self.find(&kind, &id) else {
@@ -403,8 +402,8 @@ impl Model {
         }
     }
 
-    /// Ends up to `max` leases of each kind that expired, those that ended first, and returns
-    /// them and how many they were. `shown` are all jobs of the store afterwards.
+    /// Ends up to `max` expired leases of each kind, in the order of their ends, and returns their
+    /// number. `shown` are all jobs of the store afterwards.
     pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> Reaped {
         let mut reaped = Reaped::default();
         for kind in self.names() {
@@ -417,16 +416,15 @@ impl Model {
                     job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
                 });
                 let Some(at) = first else { break };
-                self.expiry(at, &mut reaped.expired, now);
+                self.expire(at, &mut reaped.expired, now);
                 reaped.count += 1;
             }
         }
         reaped
     }
 
-    /// Drops what need not be kept: dead jobs that died too long ago, or before too many
-    /// others, if the store has dropped them too: `shown` are all of its jobs. Answers how many,
-    /// and whether any is left.
+    /// Drops dead jobs beyond their retention, by age or by number, if the store has dropped them
+    /// too: `shown` are all of its jobs. Returns their number, and whether any are left.
     pub fn drop_dead(&mut self, shown: &[JobView], now: Timestamp) -> (usize, bool) {
         let mut left = false;
         let before = self.jobs.len();
@@ -459,13 +457,13 @@ impl Model {
         (before - self.jobs.len(), left)
     }
 
-    /// The names of all kinds that were ever spoken of.
+    /// Returns the names of all kinds so far.
     fn names(&self) -> Vec<Kind> {
         self.kinds.iter().map(|facts| facts.name.clone()).collect()
     }
 }
 
-/// Where the store put a job among those at the same time.
+/// The position that the store chose for a job among those with the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     Before,
@@ -473,7 +471,7 @@ enum Choice {
     Behind,
 }
 
-/// Whether the store still shows a lease of this job that has expired: nobody has touched it.
+/// Returns whether the store still shows an expired lease of this job.
 fn is_expired(shown: &[JobView], job: &Job, now: Timestamp) -> bool {
     let expired = |view: &JobView| view.lease.as_ref().is_some_and(|lease| lease.ends_at <= now);
     shown.iter().any(|shown| job.is(&shown.kind, &shown.id) && expired(shown))

@@ -1,28 +1,29 @@
-//! A network that fails when a test says so: between a client and a server, on this machine.
+//! A TCP proxy that injects faults between a client and a server on this machine.
 //!
 //! ```text
 //!   client ──▶ 127.0.0.1:free ─┬─ ToServer ─▶ server
 //!          ◀── cut, hold, refuse ─ ToClient ──┘
 //! ```
 //!
-//! Each connection has two threads, one for each way. They end with their connection, and all of
-//! them with the [`Proxy`].
+//! Each connection has two threads, one for each direction. They end with their connection, and all
+//! of them with the [`Proxy`].
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// What a client asks: cut there, a server gets half of it.
+    /// Requests. If the connection is cut here, the server gets a part of the request.
     ToServer,
-    /// What a server answers: cut there, it is done and the client does not know.
+    /// Responses. If the connection is cut here, the request is executed, but the client does not
+    /// know.
     ToClient,
 }
 
-/// Passes connections on to a server, until it is told to fail.
+/// Forwards connections to a server, and injects faults.
 ///
 /// ```
 /// use requeue_testkit::Proxy;
@@ -47,7 +48,7 @@ pub struct Proxy {
 struct Shared {
     server: SocketAddr,
     state: Mutex<State>,
-    /// Told of every change of `state`.
+    /// Notified of every change of `state`.
     changed: Condvar,
 }
 
@@ -56,15 +57,15 @@ struct State {
     is_over: bool,
     refuses: bool,
     holds: bool,
-    /// After so many more bytes this way, the connection that they go over is cut.
+    /// The number of bytes in this direction after which their connection is cut.
     cut_after: Option<(Direction, usize)>,
-    /// Those that are open; what was cut is no longer here.
+    /// The open connections, without those that were cut.
     links: Vec<Link>,
-    /// How often all were cut: also those that were being made then.
+    /// How many times all connections were cut, including those that were being opened.
     cuts: u64,
-    /// How many there ever were.
+    /// The number of connections so far.
     connections: u64,
-    /// Threads that pass bytes on.
+    /// The number of threads that forward bytes.
     pumps: usize,
 }
 
@@ -72,13 +73,13 @@ struct Link {
     number: u64,
     client: TcpStream,
     server: TcpStream,
-    /// Ways that have not come to their end.
+    /// The number of directions that have not ended.
     open: u8,
 }
 
 impl Link {
     fn cut(&self) {
-        // Where it is closed already, nothing is left to cut.
+        // Fails if it is already closed.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
@@ -94,7 +95,7 @@ impl State {
         self.links.extract_if(.., |link| link.number == number).for_each(|link| link.cut());
     }
 
-    fn end_way(&mut self, number: u64) {
+    fn end_direction(&mut self, number: u64) {
         let link = self.links.iter_mut().find(|link| link.number == number);
         if link.is_some_and(|link| {
             link.open -= 1;
@@ -105,14 +106,14 @@ impl State {
     }
 }
 
-/// How a way came to its end.
+/// How a direction ended.
 enum Ended {
     Itself,
     Cut,
 }
 
 impl Proxy {
-    /// Listens on a free port of 127.0.0.1, and passes on to this server.
+    /// Listens on a free port of 127.0.0.1, and forwards connections to `server`.
     pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -123,44 +124,44 @@ impl Proxy {
         Ok(Proxy { address, shared, acceptor: Some(acceptor) })
     }
 
-    /// Where clients connect to.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections there ever were, refused ones aside.
+    /// Returns the number of connections so far, without refused ones.
     pub fn connections(&self) -> u64 {
         self.shared.state().connections
     }
 
-    /// Cuts all connections at once. New ones are passed on.
+    /// Cuts all connections. New ones are forwarded.
     pub fn cut(&self) {
         self.shared.change(State::cut_all);
     }
 
-    /// Lets so many more bytes go this way, over all connections together, and then cuts the one
-    /// that they went over; once. What was asked for before and has not come to pass is forgotten.
-    pub fn cut_after(&self, way: Direction, bytes: usize) {
-        self.shared.change(|state| state.cut_after = Some((way, bytes)));
+    /// Cuts a connection once, after `bytes` more bytes in this direction, counted over all
+    /// connections: the one that forwarded the last of them. Replaces an earlier call that has not
+    /// taken effect yet.
+    pub fn cut_after(&self, direction: Direction, bytes: usize) {
+        self.shared.change(|state| state.cut_after = Some((direction, bytes)));
     }
 
-    /// Closes new connections as soon as they are made, as if the server were down. Those that
-    /// are open go on.
+    /// Closes new connections immediately, as if the server were down. Open connections stay open.
     pub fn refuse(&self) {
         self.shared.change(|state| state.refuses = true);
     }
 
-    /// Passes new connections on again.
+    /// Forwards new connections again.
     pub fn accept(&self) {
         self.shared.change(|state| state.refuses = false);
     }
 
-    /// Holds all bytes back, both ways, also of new connections. No end sees anything.
+    /// Holds all bytes in both directions, including those of new connections.
     pub fn hold(&self) {
         self.shared.change(|state| state.holds = true);
     }
 
-    /// Lets them go, in their order.
+    /// Forwards the bytes that were held, in their order.
     pub fn release(&self) {
         self.shared.change(|state| state.holds = false);
     }
@@ -172,7 +173,7 @@ impl Drop for Proxy {
             state.is_over = true;
             state.cut_all();
         });
-        // It waits for a connection: this one.
+        // The acceptor waits for a connection: this one.
         let woken = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take().filter(|_| woken.is_ok()) {
             let _ = acceptor.join();
@@ -210,7 +211,7 @@ impl Shared {
             if let Ok((client, _)) = accepted
                 && !refuses
             {
-                // A server that is down is a connection that is closed.
+                // If the server is down, the connection is closed.
                 let _ = self.link(client, cuts);
             }
         }
@@ -218,7 +219,7 @@ impl Shared {
 
     fn link(self: &Arc<Self>, client: TcpStream, cuts: u64) -> io::Result<()> {
         let server = TcpStream::connect(self.server)?;
-        // What a client sends in pieces is to arrive in pieces.
+        // Small writes of a client are forwarded separately.
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let ways = [
@@ -234,15 +235,15 @@ impl Shared {
         }
         let number = link.number;
         state.links.push(link);
-        for (way, from, to) in ways {
+        for (direction, from, to) in ways {
             state.pumps += 1;
             let shared = self.clone();
             thread::spawn(move || {
-                match shared.pump(number, way, from, &to) {
-                    // The other way may have more to say.
+                match shared.pump(number, direction, from, &to) {
+                    // The other direction may have more bytes.
                     Ok(Ended::Itself) => {
                         let _ = to.shutdown(Shutdown::Write);
-                        shared.change(|state| state.end_way(number));
+                        shared.change(|state| state.end_direction(number));
                     }
                     Ok(Ended::Cut) | Err(_) => shared.change(|state| state.cut(number)),
                 }
@@ -252,11 +253,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Passes bytes on, one way, until the connection ends or is cut.
+    /// Forwards bytes in one direction until the connection ends or is cut.
     fn pump(
         &self,
         number: u64,
-        way: Direction,
+        direction: Direction,
         mut from: TcpStream,
         mut to: &TcpStream,
     ) -> io::Result<Ended> {
@@ -266,7 +267,7 @@ impl Shared {
             if read == 0 {
                 return Ok(Ended::Itself);
             }
-            let (pass, cut) = self.may_pass(number, way, read);
+            let (pass, cut) = self.may_pass(number, direction, read);
             to.write_all(&buffer[..pass])?;
             if cut {
                 return Ok(Ended::Cut);
@@ -274,8 +275,9 @@ impl Shared {
         }
     }
 
-    /// How many of so many bytes may pass, once any may; and whether the connection is cut then.
-    fn may_pass(&self, number: u64, way: Direction, bytes: usize) -> (usize, bool) {
+    /// Waits until bytes may be forwarded. Returns how many of `bytes`, and whether the connection is
+    /// cut after them.
+    fn may_pass(&self, number: u64, direction: Direction, bytes: usize) -> (usize, bool) {
         let mut state = self.state();
         let is_open = |state: &State| state.links.iter().any(|link| link.number == number);
         while state.holds && is_open(&state) {
@@ -285,10 +287,10 @@ impl Shared {
             return (0, true);
         }
         match &mut state.cut_after {
-            Some((of, left)) if *of == way => {
+            Some((of, left)) if *of == direction => {
                 let pass = bytes.min(*left);
                 *left -= pass;
-                // Also where it ends with them: the next byte might never come.
+                // Even if no bytes are left: the next byte might never come.
                 let cut = *left == 0;
                 if cut {
                     state.cut_after = None;

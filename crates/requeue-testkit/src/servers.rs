@@ -1,7 +1,7 @@
 //! Real Redis servers for tests: each on private ports of 127.0.0.1, in a temporary folder.
 //!
-//! No server outlives its test, nor the test's process, even when that is killed: a shell
-//! stands between the two, and kills the server when its standard input closes.
+//! No server outlives its test or the process of the test, even if that is killed: a shell between
+//! the two kills the server when its standard input is closed.
 
 mod certificates;
 mod cluster;
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells its number, then waits for the end of its input, and leaves nothing behind.
+/// Prints the process id of the server, waits for the end of its input, then kills the server and
+/// removes its folder.
 const KEEPER: &str = r#"
 exec 2>/dev/null
 "$@" >>log 2>&1 & pid=$!
@@ -31,13 +32,13 @@ kill -9 $pid
 wait $pid
 "#;
 
-/// How long a server may take to answer. Nothing waits for it in full unless it is broken.
+/// How long a server may take to respond. Only a broken server takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two looks at a server that comes up.
+/// The time between two checks of a server that starts.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A `redis-server` of one's own. It saves nothing unless it is told to.
+/// A private `redis-server`. It saves nothing unless its arguments say so.
 ///
 /// ```no_run
 /// use requeue_testkit::servers::RedisServer;
@@ -51,10 +52,10 @@ pub struct RedisServer {
     port: u16,
     dir: PathBuf,
     arguments: Vec<String>,
-    /// Arguments that are ports of its own, and these ports.
+    /// The arguments that specify ports, with their ports.
     ports: Vec<(&'static str, u16)>,
     environment: Vec<(String, String)>,
-    /// Invariant: none after it was killed.
+    /// Invariant: `None` after it was killed.
     keeper: Option<Keeper>,
 }
 
@@ -62,27 +63,27 @@ pub struct RedisServer {
 #[derive(Debug)]
 struct Keeper {
     shell: Child,
-    /// Of the server itself.
+    /// The process id of the server.
     pid: u32,
 }
 
 impl RedisServer {
-    /// Starts one as it comes.
+    /// Starts a server with default arguments.
     ///
     /// # Panics
     ///
-    /// If it does not start, as all here do.
+    /// If it does not start.
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// Starts one with these arguments.
+    /// Starts a server with these arguments.
     pub fn with(arguments: &[&str]) -> Self {
         let arguments = [&["--save", ""], arguments].concat();
         Self::in_folder(folder(), &arguments, &[], Vec::new())
     }
 
-    /// Starts one whose clock can be [set](Self::set_clock).
+    /// Starts a server whose clock can be [set](Self::set_clock).
     pub fn with_clock(arguments: &[&str]) -> Self {
         let (dir, arguments) = (folder(), [&["--save", ""], arguments].concat());
         let file = dir.join("clock");
@@ -91,8 +92,8 @@ impl RedisServer {
         Self::in_folder(dir, &arguments, &[], environment)
     }
 
-    /// Starts one that can be reached by TLS too. What it trusts and shows is in its folder:
-    /// `ca.crt`, and `client.crt` with `client.key`, which it asks for.
+    /// Starts a server that also accepts TLS. Its folder contains the certificates: `ca.crt`, and
+    /// `client.crt` with `client.key`, which it requires.
     pub fn with_tls(arguments: &[&str]) -> Self {
         let dir = folder();
         certificates::make(&dir);
@@ -102,7 +103,7 @@ impl RedisServer {
         Self::in_folder(dir, &arguments, &["--tls-port"], Vec::new())
     }
 
-    /// Starts one in a folder that may have files of it, with more ports than one.
+    /// Starts a server in a folder that may contain its files, with several ports.
     fn in_folder(
         dir: PathBuf,
         arguments: &[&str],
@@ -112,7 +113,7 @@ impl RedisServer {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let ports = ports.iter().map(|&name| (name, 0)).collect();
         let mut server = RedisServer { port: 0, dir, arguments, ports, environment, keeper: None };
-        // Somebody else may take a port between the two.
+        // Another process may take a port in between.
         for _ in 0..20 {
             server.port = free_port();
             server.ports.iter_mut().for_each(|(_, port)| *port = free_port());
@@ -123,43 +124,44 @@ impl RedisServer {
         panic!("redis-server does not start: {}", server.log());
     }
 
-    /// Where it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `127.0.0.1` and the port.
+    /// Returns `127.0.0.1` and the port.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// How a client finds it.
+    /// Returns its URL for clients.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// How a client finds it by TLS, if it was started [with it](Self::with_tls).
+    /// Returns its TLS URL for clients, if it was started [with TLS](Self::with_tls).
     pub fn tls_url(&self) -> String {
-        let (_, port) = self.ports.iter().find(|(name, _)| *name == "--tls-port").expect("it has");
+        let (_, port) =
+            self.ports.iter().find(|(name, _)| *name == "--tls-port").expect("it has a TLS port");
         format!("rediss://127.0.0.1:{port}")
     }
 
-    /// Where its files are.
+    /// Returns the folder with its files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
-        self.keeper.as_ref().expect("it runs").pid
+        self.keeper.as_ref().expect("the server runs").pid
     }
 
-    /// What it has written to its log.
+    /// Returns the contents of its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// Kills it, as `kill -9` does. It can be [started again](Self::start_again).
+    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
     pub fn kill(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.shell.stdin.take());
@@ -170,39 +172,39 @@ impl RedisServer {
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
         self.kill();
-        // What the last one has sent may still be on its way out.
+        // Connections of the killed server may still be closing.
         let end = Instant::now() + PATIENCE;
         while !self.try_start() {
             assert!(Instant::now() < end, "redis-server does not start: {}", self.log());
         }
     }
 
-    /// Stops it as it is, without closing anything: to its clients it hangs.
+    /// Suspends it without closing connections: for its clients it hangs.
     pub fn freeze(&self) {
         signal("-STOP", self.pid());
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         signal("-CONT", self.pid());
     }
 
-    /// Sets its clock, if it was started [with one](Self::with_clock): so many seconds before or
-    /// after the true time.
+    /// Sets its clock, if it was started [with a clock](Self::with_clock), to this many seconds before
+    /// or after the real time.
     pub fn set_clock(&self, seconds: i64) {
-        // Renamed, so that it never reads half of it.
+        // Renamed, so that the server never reads a part of it.
         let (written, file) = (self.dir.join("clock.new"), self.dir.join("clock"));
         fs::write(&written, format!("{seconds:+}")).expect("files can be written");
         fs::rename(&written, &file).expect("files can be renamed");
     }
 
-    /// Sends it a command by `redis-cli`, and answers what that prints.
+    /// Sends a command with `redis-cli`, and returns what it prints.
     pub fn command(&self, arguments: &[&str]) -> String {
         let port = self.port.to_string();
         cli(&[&["-p", &port], arguments].concat())
     }
 
-    /// Whether it came up. If not, its port may be taken.
+    /// Starts the process, and returns whether the server responds. If not, its port may be in use.
     fn try_start(&mut self) -> bool {
         let port = self.port.to_string();
         let mut shell = Command::new("sh")
@@ -219,12 +221,12 @@ impl RedisServer {
             .expect("there is a shell");
         let mut line = String::new();
         let output = shell.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the shell tells the number");
+        BufReader::new(output).read_line(&mut line).expect("the shell prints the process id");
         let pid = line.trim().parse().expect("it is a number");
         self.keeper = Some(Keeper { shell, pid });
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
-            if answers(self.port, pid) {
+            if responds(self.port, pid) {
                 return true;
             }
             if is_over(pid) {
@@ -247,7 +249,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// An empty folder of one's own.
+/// Creates an empty private folder.
 fn folder() -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -258,8 +260,8 @@ fn folder() -> PathBuf {
     dir
 }
 
-/// A port that nobody listens on now. It is none of those that systems give to clients: one of
-/// these could get it while the server is down, even the client that looks for the server.
+/// Returns a port that is not in use. It is not in the range for client connections: a client could
+/// get such a port while the server is down, even the client that tries to reach the server.
 pub fn free_port() -> u16 {
     let mut random = Random::new(RandomState::new().hash_one(()));
     loop {
@@ -270,8 +272,8 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// What tells a process the time that is written in a file. The C library comes before
-/// jemalloc, which asks for the time before libfaketime knows it.
+/// Returns the libraries that make a process read its time from a file. The C library comes before
+/// jemalloc, which reads the time before libfaketime is initialized.
 fn another_time(file: &Path) -> Vec<(String, String)> {
     let folders = fs::read_dir("/usr/lib").expect("there are libraries").flatten();
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
@@ -286,25 +288,26 @@ fn another_time(file: &Path) -> Vec<(String, String)> {
     ]
 }
 
-/// Whether the server of this process answers on this port, and has read its files.
-fn answers(port: u16, pid: u32) -> bool {
-    let ask = || -> std::io::Result<String> {
+/// Returns whether the server with this process id responds on this port, and has loaded its files.
+fn responds(port: u16, pid: u32) -> bool {
+    let send = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"INFO\r\n")?;
-        let (mut stream, mut answer) = (BufReader::new(stream), String::new());
-        stream.read_line(&mut answer)?;
-        let bytes = answer.trim().strip_prefix('$').and_then(|bytes| bytes.parse().ok());
-        stream.take(bytes.unwrap_or(0)).read_to_string(&mut answer)?;
-        Ok(answer)
+        let (mut stream, mut response) = (BufReader::new(stream), String::new());
+        stream.read_line(&mut response)?;
+        let bytes = response.trim().strip_prefix('$').and_then(|bytes| bytes.parse().ok());
+        stream.take(bytes.unwrap_or(0)).read_to_string(&mut response)?;
+        Ok(response)
     };
-    let Ok(answer) = ask() else { return false };
-    // One that wants a password first does not tell more.
-    let is_it = answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("loading:1");
-    is_it || (answer.starts_with("-NOAUTH") && !is_over(pid))
+    let Ok(response) = send() else { return false };
+    // A server that requires a password reports nothing else.
+    let is_it =
+        response.contains(&format!("process_id:{pid}\r\n")) && !response.contains("loading:1");
+    is_it || (response.starts_with("-NOAUTH") && !is_over(pid))
 }
 
-/// Whether a process has ended.
+/// Returns whether a process has ended.
 fn is_over(pid: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat"));
     state.map_or(true, |state| state.contains(") Z "))
@@ -315,7 +318,7 @@ fn signal(name: &str, pid: u32) {
     assert!(done.expect("there is a kill").success());
 }
 
-/// Runs `redis-cli`, and answers what it prints.
+/// Runs `redis-cli`, and returns what it prints.
 fn cli(arguments: &[&str]) -> String {
     let output = Command::new("redis-cli").arg("--no-auth-warning").args(arguments).output();
     let output = output.expect("no redis-cli: run scripts/test, which installs it");
@@ -324,11 +327,11 @@ fn cli(arguments: &[&str]) -> String {
     format!("{}{}", text.trim_end(), error.trim_end())
 }
 
-/// Looks until it is so.
+/// Waits until a condition is true.
 ///
 /// # Panics
 ///
-/// If that takes longer than anything should.
+/// If it takes too long. The message contains `what`.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {

@@ -1,14 +1,14 @@
-//! A whole system, simulated: producers, workers that crash, a network that loses replies, a
-//! clock that jumps; and after it a check of all that happened.
+//! Simulations of a whole system: producers, workers that crash, a network that loses replies, and
+//! a clock that jumps. Afterwards the log of all calls is checked.
 //!
 //! ```text
-//!   actors ──▶ Faulty ──▶ Recorder ──▶ the store
-//!   (tasks)    (faults)      └── the log ──▶ the invariants
+//!   tasks ──▶ Faulty ──▶ Recorder ──▶ store
+//!            (faults)       └── log ──▶ invariants
 //! ```
 //!
-//! Everything is on one thread and one manual clock, and every choice comes from one seed. At
-//! last the faults stop, and all is run until nothing is left to do. The log is then checked
-//! against the invariants of durable jobs, each by its number in `invariants`.
+//! Everything runs on one thread and one manual clock, and one seed makes every choice. In the end
+//! the faults stop, and the tasks run until no work is left. Then the log is checked against the
+//! invariants of durable jobs, which have numbers: see `invariants`.
 
 mod actors;
 mod event;
@@ -32,14 +32,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use tasks::Tasks;
 
-/// Turns of a simulation while there are faults: about two minutes on its clock.
+/// Turns of a simulation with faults: about two minutes on its clock.
 const TURNS: usize = 800;
-/// Seconds until all must be done once there are none.
-const QUIET: usize = 120;
+/// Seconds until all jobs must be done after the faults have stopped.
+const QUIET_SECONDS: usize = 120;
 const WORKERS: usize = 3;
 
-/// Simulates: the seeds that `failed_once`, and as many new ones as `REQUEUE_SIMULATIONS`
-/// says, or else `count`, each on a fresh store.
+/// Runs simulations on fresh stores: those of the seeds in `failed_once`, and `count` others, or as
+/// many as `REQUEUE_SIMULATIONS` specifies.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, check_simulations};
@@ -49,7 +49,7 @@ const WORKERS: usize = 3;
 ///
 /// # Panics
 ///
-/// Where an invariant does not hold, with the seed and what happened last.
+/// If an invariant is violated, with the seed and the last calls.
 pub fn check_simulations<F: Fixture + 'static>(
     fixture: impl Fn() -> F,
     failed_once: &[u64],
@@ -60,7 +60,8 @@ pub fn check_simulations<F: Fixture + 'static>(
     });
 }
 
-/// Simulates once. Answers the first invariant that does not hold, and what led there.
+/// Runs one simulation. The error contains the first invariant that is violated, and the calls that
+/// led to it.
 ///
 /// ```
 /// use requeue_testkit::{MemoryFixture, simulate};
@@ -70,7 +71,7 @@ pub fn check_simulations<F: Fixture + 'static>(
 /// ```
 pub fn simulate(fixture: Arc<dyn Fixture>, seed: u64) -> Result<(), String> {
     let recorder = Arc::new(Recorder::new(fixture.clone()));
-    let world = World {
+    let simulation = Simulation {
         fixture,
         store: Faulty::new(recorder.clone()),
         random: RefCell::new(Random::new(seed)),
@@ -78,23 +79,23 @@ pub fn simulate(fixture: Arc<dyn Fixture>, seed: u64) -> Result<(), String> {
         receipts: RefCell::default(),
         quiet: Cell::new(false),
     };
-    world.set_up();
+    simulation.set_up();
     let mut tasks = Tasks::default();
-    world.start(&mut tasks, &recorder);
-    world.run(&mut tasks, &recorder);
-    world.finish(&mut tasks, &recorder);
+    simulation.start(&mut tasks, &recorder);
+    simulation.run(&mut tasks, &recorder);
+    simulation.finish(&mut tasks, &recorder);
     invariants::check(&recorder.events())
 }
 
-/// What all actors share.
-struct World {
+/// What all tasks share.
+struct Simulation {
     fixture: Arc<dyn Fixture>,
     store: Faulty,
     random: RefCell<Random>,
     sleepers: RefCell<Vec<(Timestamp, Waker)>>,
-    /// All that were given out.
+    /// The receipts of all leases so far.
     receipts: RefCell<Vec<Receipt>>,
-    /// No more faults, no more puts, and all work succeeds.
+    /// The last part of the simulation: no faults, no puts, and all work succeeds.
     quiet: Cell<bool>,
 }
 
@@ -102,7 +103,7 @@ fn kinds() -> Vec<Kind> {
     ["mail", "order.close"].map(|kind| Kind::new(kind).expect("a valid kind")).into()
 }
 
-impl World {
+impl Simulation {
     fn random<T>(&self, choose: impl FnOnce(&mut Random) -> T) -> T {
         choose(&mut self.random.borrow_mut())
     }
@@ -134,7 +135,7 @@ impl World {
         });
     }
 
-    /// Settings under which a job may die, one kind with little room, and two schedules.
+    /// Sets few attempts for all kinds, a low concurrency for one, and a schedule for each.
     fn set_up(&self) {
         for (number, kind) in kinds().into_iter().enumerate() {
             let mut settings = Settings::default();
@@ -146,7 +147,7 @@ impl World {
                 max: Duration::from_secs(4),
                 jitter_percent: 20,
             };
-            block_on(self.store.set(kind.clone(), settings)).expect("no faults yet");
+            block_on(self.store.set(kind.clone(), settings)).expect("there are no faults yet");
             let schedule = Schedule {
                 id: JobId::new("a").expect("a valid id"),
                 when: String::new(),
@@ -155,7 +156,7 @@ impl World {
                 missed: Missed::One,
                 next: self.fixture.now().saturating_add(Duration::from_secs(5)),
             };
-            block_on(self.store.set_schedule(kind, schedule)).expect("no faults yet");
+            block_on(self.store.set_schedule(kind, schedule)).expect("there are no faults yet");
         }
     }
 
@@ -176,7 +177,7 @@ impl World {
         tasks.spawn(name, actors::worker(self, worker));
     }
 
-    /// Faults, crashes, and time that passes in small steps and in leaps.
+    /// Runs the tasks with faults and crashes, while time passes in small and large steps.
     fn run<'a>(&'a self, tasks: &mut Tasks<'a>, recorder: &Recorder) {
         use Fault::{CrashAfter, CrashBefore, LostReply, Refused, SlowCall, SlowReply};
         let faults = [Refused, LostReply, SlowCall, SlowReply, LostReply, SlowReply];
@@ -216,21 +217,23 @@ impl World {
         tasks.step(&mut random)
     }
 
-    /// No more faults: runs until nothing is left to do, and not for ever.
+    /// Runs the tasks without faults until all jobs are done, or for [`QUIET_SECONDS`].
     fn finish(&self, tasks: &mut Tasks<'_>, recorder: &Recorder) {
         self.store.heal();
         self.quiet.set(true);
         tasks.kill("operator");
         for kind in kinds() {
-            let mut settings = block_on(self.store.settings(kind.clone())).expect("no more faults");
+            let mut settings =
+                block_on(self.store.settings(kind.clone())).expect("there are no more faults");
             settings.paused = false;
-            block_on(self.store.set(kind, settings)).expect("no more faults");
+            block_on(self.store.set(kind, settings)).expect("there are no more faults");
         }
-        for _ in 0..QUIET {
+        for _ in 0..QUIET_SECONDS {
             while self.step(tasks) {}
             recorder.audit(&kinds());
-            let left = |view: &KindView| view.counts.pending + view.counts.leased > 0;
-            if !block_on(self.store.kinds()).expect("no more faults").iter().any(left) {
+            let is_left = |view: &KindView| view.counts.pending + view.counts.leased > 0;
+            if !block_on(self.store.kinds()).expect("there are no more faults").iter().any(is_left)
+            {
                 return;
             }
             self.advance(Duration::from_secs(1));

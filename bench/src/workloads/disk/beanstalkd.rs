@@ -1,7 +1,7 @@
-//! beanstalkd over its protocol, all commands of a group in one go, on a Unix socket: that is
+//! beanstalkd over its protocol, all commands of a group in one write, on a Unix socket: this is
 //! a third faster than a port.
 //!
-//! It has no ids of the caller's: they are part of the body. Puts and deletes are in its log and
+//! Callers cannot choose ids: they are part of the body. Puts and deletes are in its log and
 //! synced one by one; reserves are not in it.
 
 use super::Queue;
@@ -14,9 +14,9 @@ use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Between two attempts to reach it: while it reads its log it does not listen.
+/// The time between two attempts to connect: it does not listen while it reads its log.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Longer than filling it takes.
+/// More time than filling it takes.
 const HARDLY_EVER_MS: &str = "3600000";
 
 pub(super) struct Beanstalkd {
@@ -28,18 +28,18 @@ pub(super) struct Beanstalkd {
 }
 
 impl Beanstalkd {
-    /// Every put and delete is synced before it is answered.
+    /// Syncs every put and delete before the response.
     pub(super) fn synced(dir: &Path) -> Self {
         Beanstalkd::start(dir, "0")
     }
 
-    /// To be filled, then started anew.
+    /// Hardly ever syncs: to be filled, then restarted.
     pub(super) fn unsynced(dir: &Path) -> Self {
         Beanstalkd::start(dir, HARDLY_EVER_MS)
     }
 
     fn start(dir: &Path, sync_ms: &str) -> Self {
-        // A path of at most 107 bytes; that of `dir` may be longer.
+        // The path has at most 107 bytes; that of `dir` may be longer.
         let socket = std::env::temp_dir().join(format!("requeue-bench-{}", process::id()));
         let mut command = Command::new("beanstalkd");
         command.arg("-l").arg(format!("unix:{}", socket.display()));
@@ -63,10 +63,10 @@ impl Beanstalkd {
         self.commands.clear();
     }
 
-    /// The next line, behind the word it must begin with.
+    /// Returns the next line without the word with which it must begin.
     fn answer(&mut self, word: &str) -> &str {
         self.line.clear();
-        self.answers.read_line(&mut self.line).expect("beanstalkd answers in text");
+        self.answers.read_line(&mut self.line).expect("beanstalkd responds with text");
         let rest = self.line.strip_prefix(word);
         rest.unwrap_or_else(|| panic!("{:?} instead of {word}", self.line)).trim()
     }
@@ -94,7 +94,7 @@ impl Queue for Beanstalkd {
         for _ in 0..count {
             let (id, _len) = self.answer("RESERVED").split_once(' ').expect("id and length");
             write!(deletes, "delete {id}\r\n").expect("memory");
-            self.answers.read_exact(&mut body).expect("as long as what was put");
+            self.answers.read_exact(&mut body).expect("the body has the length that was put");
         }
         self.commands = deletes;
         self.send();
@@ -106,7 +106,7 @@ impl Queue for Beanstalkd {
 
 impl Drop for Beanstalkd {
     fn drop(&mut self) {
-        // What it has answered it has written; and there is nobody to tell.
+        // It has written what it has responded to, and nothing depends on how it ends.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = fs::remove_file(&self.socket);

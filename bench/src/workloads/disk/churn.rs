@@ -1,8 +1,8 @@
-//! `churn-N`: N jobs come and go, each after a random while.
+//! `churn-N`: N jobs are put and done, each after a random time.
 //!
-//! A thousand are put per millisecond of a clock that is moved by hand, and whatever is due is
-//! claimed and acked. They live so long that a tenth of N is there at a time, and most are
-//! written to tables before they are due. What is counted begins once there are that many.
+//! A thousand are put per millisecond of a manual clock, and all due jobs are
+//! claimed and acked. A tenth of N is pending at a time, and most are
+//! written to tables before they are due. Counting begins when that many are pending.
 
 use super::job::{Jobs, PAYLOAD};
 use super::ours::Ours;
@@ -16,15 +16,15 @@ use std::time::{Duration, SystemTime};
 pub(crate) const LIVE_OF_1M: usize = 100_000;
 pub(crate) const LIVE_OF_10M: usize = 1_000_000;
 
-/// Between two looks at the space that is taken.
+/// The time between two measurements of the space on disk.
 const TICKS: usize = 10;
 
-/// Half as much again as what is alive, and 256 MiB.
+/// One and a half times the live data, plus 256 MiB.
 pub(crate) const fn space_to_reach(live: usize) -> f64 {
     1.5 * (live * PAYLOAD) as f64 + (256 << 20) as f64
 }
 
-/// `None`: there is no such number.
+/// Returns `None` if there is no such number.
 pub(super) fn measure(label: &str, place: &Place) -> Option<Vec<Measurement>> {
     let (total, live) = match label {
         "1m" => (1_000_000, LIVE_OF_1M),
@@ -35,7 +35,7 @@ pub(super) fn measure(label: &str, place: &Place) -> Option<Vec<Measurement>> {
     let clock = ManualClock::new();
     let began_at = Timestamp::from(SystemTime::now());
     let mut ours = Ours::on(&dir, WallClock::manual(&clock, began_at));
-    // They are there for half of it, on average.
+    // On average, a job is pending for half of it.
     let longest = 2 * live / BATCH;
     let mut jobs = Jobs::due_within(Duration::from_millis(longest as u64));
     let (mut written, mut handed_over, mut space) = (0, 0, 0);

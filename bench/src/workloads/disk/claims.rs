@@ -1,7 +1,7 @@
-//! `claim-N`, `burst-N`: N jobs fall due in one millisecond.
+//! `claim-N`, `burst-N`: N jobs become due in one millisecond.
 //!
-//! First the CPU time that claiming and acking one of N takes: what was taken is put again, so
-//! that there are N all the time. Then, of a million, how fast they are all gone, and in how much
+//! First the CPU time for claiming and acking one of N: claimed jobs are put again, so
+//! that there are always N. Then, with a million, how fast all of them are done, and with how much
 //! memory.
 
 use super::job::{DAY, Jobs};
@@ -19,7 +19,7 @@ const CLAIMS: usize = 100;
 
 pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
     let population = POPULATIONS.iter().find(|(name, _)| *name == label);
-    let &(_, pending) = population.expect("a number that is said in words");
+    let &(_, pending) = population.expect("the number has a name");
     let dir = place.fresh("requeue-claims");
     let clock = ManualClock::new();
     let began_at = Timestamp::from(SystemTime::now());

@@ -1,5 +1,5 @@
-//! `commit-p99`: how long a put takes, but for one in a hundred, at half the load that the store
-//! can bear.
+//! `commit-p99`: the 99th percentile of the duration of a put, at half the load that the store
+//! can sustain.
 
 use super::fdatasync::Appends;
 use super::job::{DAY, Jobs};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who put one job after the other, to see what the store can bear.
+/// The callers that put one job after the other, to find the highest load.
 const CALLERS: usize = 64;
-/// Longer than the timer is late, shorter than a commit.
+/// Longer than the delay of the timer, shorter than a commit.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Nanoseconds.
+/// Returns nanoseconds.
 pub(super) fn ours(place: &Place, budget: Duration) -> f64 {
     let dir = place.fresh("requeue-commit");
     let ours = Ours::open(&dir);
@@ -28,7 +28,7 @@ pub(super) fn ours(place: &Place, budget: Duration) -> f64 {
     p99(took)
 }
 
-/// Puts per second.
+/// Returns puts per second.
 async fn full_load(store: &Arc<dyn Store>, budget: Duration, put: &mut impl FnMut() -> Put) -> f64 {
     let (done, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let started = Instant::now();
@@ -38,9 +38,9 @@ async fn full_load(store: &Arc<dyn Store>, budget: Duration, put: &mut impl FnMu
             let (done, over) = (Arc::clone(&done), Arc::clone(&over));
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    store.put(vec![put.clone()]).await.expect("the store answers");
+                    store.put(vec![put.clone()]).await.expect("the store responds");
                     done.fetch_add(1, Ordering::Relaxed);
-                    // A store that never waits would keep the clock from being looked at.
+                    // With a store that never waits, the clock would never be read.
                     tokio::task::yield_now().await;
                 }
             })
@@ -54,8 +54,8 @@ async fn full_load(store: &Arc<dyn Store>, budget: Duration, put: &mut impl FnMu
     done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Puts so many per second, whether or not the ones before are done. What each took counts from
-/// when it was to be put.
+/// Puts this many jobs per second, whether or not the ones before are done. The duration of each
+/// counts from its planned start.
 fn half_load(
     runtime: &tokio::runtime::Runtime,
     store: &Arc<dyn Store>,
@@ -72,7 +72,7 @@ fn half_load(
             let at = started + Duration::from_secs_f64(answers.len() as f64 / rate);
             let (store, put) = (Arc::clone(store), put());
             answers.push(runtime.spawn(async move {
-                store.put(vec![put]).await.expect("the store answers");
+                store.put(vec![put]).await.expect("the store responds");
                 at.elapsed()
             }));
         }
@@ -82,7 +82,7 @@ fn half_load(
     answers.map(|answer| runtime.block_on(answer).expect("a caller does not panic")).collect()
 }
 
-/// Nanoseconds: of single jobs, with as long a pause after each as it took.
+/// Returns nanoseconds for single jobs, each followed by a pause of the same length.
 pub(super) fn fdatasync(place: &Place, budget: Duration) -> f64 {
     let dir = place.fresh("fdatasync-commit");
     let mut file = Appends::create(&dir);

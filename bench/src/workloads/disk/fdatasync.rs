@@ -1,4 +1,4 @@
-//! What a disk takes at least: a file that grows, a write and an `fdatasync` per group.
+//! The lower limit for a disk: a file that grows, a write and an `fdatasync` per group.
 
 use super::job::Job;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// A log cannot do with less: magic, length, checksum and flags of 4 bytes each, and a number.
+/// The least that a log needs: magic, length, checksum and flags of 4 bytes each, and a number.
 const GROUP_HEADER: usize = 24;
 
 pub(super) struct Appends {
@@ -17,12 +17,12 @@ pub(super) struct Appends {
 
 impl Appends {
     pub(super) fn create(dir: &Path) -> Self {
-        let file = File::create(dir.join("log")).expect("a new file in a directory of ours");
+        let file = File::create(dir.join("log")).expect("the directory is new");
         Appends { file, buffer: Vec::new(), appended: 0 }
     }
 
-    /// Per job a byte for what it is, the number of its kind (4), the lengths of id and body
-    /// (2 + 4), when it is due and which put it is (8 each): 27, then id and body.
+    /// Per job a byte for its type, the number of its kind (4), the lengths of id and body
+    /// (2 + 4), its due time and generation (8 each): 27, then id and body.
     pub(super) fn append(&mut self, jobs: &[Job]) {
         let now = UNIX_EPOCH.elapsed().expect("it is after 1970");
         let buffer = &mut self.buffer;

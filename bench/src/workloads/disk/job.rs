@@ -1,4 +1,4 @@
-//! The jobs that everybody gets: 16 bytes of id, 100 of body, both random.
+//! The jobs of all systems: 16 bytes of id, 100 of body, both random.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,7 +7,7 @@ pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 const ID_LEN: usize = 16;
 const BODY_LEN: usize = 100;
-/// What a job is to whoever puts it.
+/// Bytes of id and body of a job.
 pub(super) const PAYLOAD: usize = ID_LEN + BODY_LEN;
 
 pub(super) struct Job {
@@ -16,10 +16,10 @@ pub(super) struct Job {
     pub(super) delay: Duration,
 }
 
-/// Makes up jobs. All have different ids; the same ones each time.
+/// Generates jobs. All ids are different, and the same in each run.
 pub(super) struct Jobs {
     made: u64,
-    /// Milliseconds.
+    /// In milliseconds.
     delays: Range<u64>,
 }
 
@@ -32,12 +32,12 @@ impl Jobs {
         Jobs { made: 2 << 40, delays: 0..millis(delay) }
     }
 
-    /// In a day, to the millisecond.
+    /// Jobs that are due in exactly one day.
     pub(super) fn due_in_a_day() -> Self {
         Jobs { made: 3 << 40, delays: millis(DAY)..millis(DAY) + 1 }
     }
 
-    /// At some time of the day after the next 24 hours.
+    /// Jobs that are due at a random time from 24 to 48 hours from now.
     pub(super) fn due_tomorrow() -> Self {
         Jobs { made: 4 << 40, delays: millis(DAY)..2 * millis(DAY) }
     }
@@ -67,7 +67,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("a few days")
 }
 
-/// One to one, so that no two ids are alike (splitmix64's).
+/// A bijection, so that no two ids are equal (from splitmix64).
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

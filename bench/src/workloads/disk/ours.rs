@@ -1,4 +1,4 @@
-//! Our store, called as it is: one call per group, without a handle.
+//! requeue's store, called directly: one call per group, without a handle.
 
 use super::job::{Job, Jobs};
 use super::{BATCH, Queue};
@@ -42,7 +42,7 @@ impl Ours {
         }
     }
 
-    /// With so many jobs that are due tomorrow: as it was left, or filled now.
+    /// Opens a store with this many jobs that are due tomorrow. It is filled now if it is empty.
     pub(super) fn with_pending(dir: &Path, pending: usize) -> Self {
         let mut ours = Ours::open(dir);
         if ours.pending() == 0 {
@@ -51,13 +51,13 @@ impl Ours {
         ours
     }
 
-    /// How many jobs are pending.
+    /// Returns the number of pending jobs.
     pub(super) fn pending(&self) -> usize {
-        let kinds = self.runtime.block_on(self.store.kinds()).expect("the store answers");
+        let kinds = self.runtime.block_on(self.store.kinds()).expect("the store responds");
         kinds.iter().map(|kind| kind.counts.pending as usize).sum()
     }
 
-    /// What a caller makes of a job.
+    /// Makes a put of a job.
     pub(super) fn put_of(&self, job: &Job) -> Put {
         let id = JobId::new(job.id.as_str()).expect("a short id");
         let body = Body::octets(job.body).expect("a small body");
@@ -66,18 +66,18 @@ impl Ours {
         put
     }
 
-    /// Claims at most so many that are due, and acks them. Answers how many there were.
+    /// Claims at most this many due jobs and acks them. Returns their number.
     pub(super) fn work(&mut self, max: usize) -> usize {
         self.claims += 1;
         let (kinds, worker) = (vec![self.kind.clone()], self.worker.clone());
         let claim = Claim { kinds, max, lease: Some(LEASE), worker, nonce: self.claims };
-        let claimed = self.runtime.block_on(self.store.claim(claim)).expect("the store answers");
+        let claimed = self.runtime.block_on(self.store.claim(claim)).expect("the store responds");
         let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks: Vec<Settle> = claimed.jobs.into_iter().map(|job| ack(job.receipt)).collect();
         if acks.is_empty() {
             return 0;
         }
-        let acked = self.runtime.block_on(self.store.settle(acks)).expect("the store answers");
+        let acked = self.runtime.block_on(self.store.settle(acks)).expect("the store responds");
         assert!(acked.iter().all(Result::is_ok), "an ack failed: {acked:?}");
         acked.len()
     }
@@ -86,7 +86,7 @@ impl Ours {
 impl Queue for Ours {
     fn put(&mut self, jobs: &[Job]) {
         let puts = jobs.iter().map(|job| self.put_of(job)).collect();
-        let placed = self.runtime.block_on(self.store.put(puts)).expect("the store answers");
+        let placed = self.runtime.block_on(self.store.put(puts)).expect("the store responds");
         assert!(placed.iter().all(Result::is_ok), "a put failed: {placed:?}");
     }
 

@@ -1,4 +1,4 @@
-//! Plain fjall made a queue: what one would write who has an embedded database and no store of
+//! A queue on plain fjall, as one would write it with an embedded database and no store of
 //! jobs. Two keyspaces, and a batch per group, synced as it is committed.
 //!
 //! ```text
@@ -14,29 +14,29 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Where a job is in `due`.
+/// The position of a job in `due`.
 type Position = [u8; 16];
 
 pub(super) struct FjallQueue {
     db: Database,
     due: Keyspace,
     ids: Keyspace,
-    /// Rises, over restarts too.
+    /// Rises, also across restarts.
     number: u64,
-    /// Nothing is before it: without it, each claim would pass over all that was ever removed.
+    /// Nothing is before it. Without it, each claim would skip all jobs that were ever removed.
     front: Position,
 }
 
 impl FjallQueue {
     pub(super) fn open(dir: &Path) -> Self {
-        let db = Database::builder(dir).open().expect("a directory of ours");
+        let db = Database::builder(dir).open().expect("the directory exists");
         let keyspace = |name| db.keyspace(name, KeyspaceCreateOptions::default);
         let (due, ids) = (keyspace("due").expect("a name"), keyspace("ids").expect("a name"));
         let number = millis(Duration::ZERO) << 20;
         FjallQueue { db, due, ids, number, front: [0; 16] }
     }
 
-    /// Puts jobs of new ids the fast way: sorted, into tables.
+    /// Puts jobs with new ids in the fastest way: sorted, into tables.
     pub(super) fn load(&mut self, jobs: &[Job]) {
         let jobs = jobs.iter().map(|job| (self.position(millis(job.delay)), job));
         let mut jobs: Vec<(Position, &Job)> = jobs.collect();
@@ -58,7 +58,7 @@ impl FjallQueue {
         self.db.batch().durability(Some(PersistMode::SyncData))
     }
 
-    /// Behind all others of that time.
+    /// Returns a position after all others with this time.
     fn position(&mut self, millis: u64) -> Position {
         self.number += 1;
         let mut position = [0; 16];
@@ -68,10 +68,10 @@ impl FjallQueue {
     }
 }
 
-/// Milliseconds since 1970, so long after now.
+/// Returns now plus `delay`, in milliseconds since 1970.
 fn millis(delay: Duration) -> u64 {
     let at = UNIX_EPOCH.elapsed().expect("it is after 1970") + delay;
-    u64::try_from(at.as_millis()).expect("it is not that late")
+    u64::try_from(at.as_millis()).expect("the time fits")
 }
 
 fn value_of(job: &Job) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn value_of(job: &Job) -> Vec<u8> {
     [&[id_len], job.id.as_bytes(), &job.body].concat()
 }
 
-/// The id in a value, which is as long as its first byte says.
+/// Returns the id in a value. Its length is the first byte.
 fn id_of(value: &Slice) -> &[u8] {
     &value[1..=usize::from(value[0])]
 }

@@ -1,5 +1,5 @@
 //! `reopen-N`: how long a store with N pending jobs takes to open, and how much memory it has
-//! then. Its files are in the system's cache.
+//! then. Its files are in the page cache.
 
 use super::job::Jobs;
 use super::ours::Ours;
@@ -10,19 +10,19 @@ use crate::workloads::place::Place;
 use requeue_bench::Measurement;
 use std::time::Instant;
 
-/// What a store keeps at hand, it has read by then.
+/// By then the store has read what it keeps in memory.
 const GROUPS: usize = 100;
 const GROUP: usize = 100;
 
 pub(super) fn measure(label: &str, place: &Place) -> Vec<Measurement> {
     let population = POPULATIONS.iter().find(|(name, _)| *name == label);
-    let &(_, pending) = population.expect("a number that is said in words");
+    let &(_, pending) = population.expect("the number has a name");
     let dir = place.with_pending(System::Requeue, pending);
     let started = Instant::now();
     let mut ours = Ours::open(&dir);
     let there = ours.pending();
     let opened = started.elapsed();
-    assert_eq!(there, pending, "jobs that are there");
+    assert_eq!(there, pending, "pending jobs");
     let mut jobs = Jobs::due_now();
     for _ in 0..GROUPS {
         ours.put(&jobs.take(GROUP));

@@ -1,7 +1,7 @@
-//! beanstalkd over its protocol, on a port as ours is. It has no batches: all commands of one are
-//! sent before the first answer is read.
+//! beanstalkd over its protocol, on a port like requeue. It has no batches: all commands of one are
+//! sent before the first response is read.
 //!
-//! It has no ids of the caller's: they are part of the body. Puts and deletes are in its log and
+//! Callers cannot choose ids: they are part of the body. Puts and deletes are in its log and
 //! synced one by one; reserves are not in it.
 
 use super::job::{Job, PAYLOAD};
@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-/// Waits for one job, for as long as it takes.
+/// Waits for one job without a limit.
 pub(super) const WAIT: &[u8] = b"reserve\r\n";
 pub(super) const RESERVED: &str = "RESERVED ";
 
@@ -41,10 +41,10 @@ impl Connection {
         self.commands.clear();
     }
 
-    /// The next line, behind the word it must begin with.
+    /// Returns the next line without the word with which it must begin.
     fn answer(&mut self, word: &str) -> &str {
         self.line.clear();
-        self.answers.read_line(&mut self.line).expect("beanstalkd answers in text");
+        self.answers.read_line(&mut self.line).expect("beanstalkd responds with text");
         let rest = self.line.strip_prefix(word);
         rest.unwrap_or_else(|| panic!("{:?} instead of {word}", self.line)).trim()
     }
@@ -69,7 +69,7 @@ impl Caller for Connection {
         for _ in 0..count {
             let (id, _len) = self.answer(RESERVED).split_once(' ').expect("id and length");
             write!(deletes, "delete {id}\r\n").expect("memory");
-            self.answers.read_exact(&mut body).expect("as long as what was put");
+            self.answers.read_exact(&mut body).expect("the body has the length that was put");
         }
         self.commands = deletes;
         self.send();

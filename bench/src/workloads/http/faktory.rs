@@ -1,7 +1,7 @@
 //! Faktory over its protocol, with the `redis-server` that it starts and keeps jobs in.
 //!
 //! Several jobs are put by one command, each by a call of Redis. They are fetched and acked one by
-//! one: all commands of a batch are sent before the first answer is read.
+//! one: all commands of a batch are sent before the first response is read.
 
 use super::job::Job;
 use super::load::Caller;
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// When Redis has on disk what it was told.
+/// When Redis writes to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durable {
-    /// As it comes: all half a minute, as a whole.
+    /// By default: a snapshot every half a minute.
     Later,
-    /// Before it answers, as ours: a log is written and synced.
+    /// Before the response, like requeue: a log is written and synced.
     Synced,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn start(program: &Path, place: &Place, durable: Durable) -> Server {
     let server = Server::start(place, |port, dir| {
         let mut command = Command::new(program);
         command.args(["-b", &format!("127.0.0.1:{port}"), "-w", "127.0.0.1:0", "-l", "error"]);
-        // The name of its socket has to be short; that of `dir` may be long.
+        // The path of its socket must be short; that of `dir` may be long.
         command.args(["-d", ".", "-c", "."]).current_dir(dir);
         command
     });
@@ -44,7 +44,7 @@ pub(super) fn start(program: &Path, place: &Place, durable: Durable) -> Server {
     server
 }
 
-/// Tells its Redis something.
+/// Sends a command to its Redis.
 fn redis(dir: &Path, words: &str) -> String {
     let mut command = Command::new("redis-cli");
     command.current_dir(dir).args(["-s", "redis.sock"]);
@@ -82,27 +82,27 @@ impl Connection {
         self.commands.clear();
     }
 
-    /// The next line, behind what it must begin with.
+    /// Returns the next line without the text with which it must begin.
     fn answer(&mut self, start: &str) -> &str {
         self.line.clear();
-        self.answers.read_line(&mut self.line).expect("Faktory answers in text");
+        self.answers.read_line(&mut self.line).expect("Faktory responds with text");
         let rest = self.line.strip_prefix(start);
         rest.unwrap_or_else(|| panic!("{:?} instead of {start}", self.line)).trim()
     }
 
-    /// The next text that has its length before it.
+    /// Returns the next text that is preceded by its length.
     fn text(&mut self) -> String {
         let len: usize = self.answer("$").parse().expect("there is something");
         let mut text = vec![0; len + 2];
-        self.answers.read_exact(&mut text).expect("as long as it says");
-        String::from_utf8(text).expect("it is text")
+        self.answers.read_exact(&mut text).expect("the text has its length");
+        String::from_utf8(text).expect("the response is text")
     }
 }
 
 fn write_job(text: &mut Vec<u8>, Job { id, body, delay }: &Job) {
     write!(text, "{{\"jid\":\"{id}\",\"jobtype\":\"bench\",\"args\":[\"{body}\"]").expect("memory");
     if *delay > 0 {
-        // A day far off is as good as tomorrow.
+        // A day in the far future is as good as tomorrow.
         let (hours, minutes, seconds) = (delay / 3600 % 24, delay / 60 % 60, delay % 60);
         write!(text, ",\"at\":\"2099-01-01T{hours:02}:{minutes:02}:{seconds:02}Z\"")
             .expect("memory");

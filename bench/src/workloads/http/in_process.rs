@@ -1,4 +1,4 @@
-//! Our store without a server: what HTTP adds is the difference. It is called as the server calls
+//! requeue's store without a server: the difference is the cost of HTTP. It is called as the server calls
 //! it, from as many threads as there are connections.
 
 use super::job::Job;
@@ -56,11 +56,12 @@ impl Caller for InProcess {
     fn put(&mut self, jobs: &[Job]) {
         if let [job] = jobs {
             let placed = self.runtime.block_on(self.jobs.place(self.put_of(job)));
-            placed.expect("the store takes it");
+            placed.expect("the store accepts the job");
             return;
         }
         let puts = jobs.iter().map(|job| self.put_of(job)).collect();
-        let placed = self.runtime.block_on(self.jobs.store().put(puts)).expect("the store answers");
+        let placed =
+            self.runtime.block_on(self.jobs.store().put(puts)).expect("the store responds");
         assert!(placed.iter().all(Result::is_ok), "a put failed: {placed:?}");
     }
 
@@ -69,12 +70,12 @@ impl Caller for InProcess {
         let (kinds, worker) = (vec![self.kind.clone()], self.worker.clone());
         let claim = Claim { kinds, max: count, lease: Some(LEASE), worker, nonce: self.nonce };
         let claimed = self.runtime.block_on(self.jobs.store().claim(claim));
-        let claimed = claimed.expect("the store answers").jobs;
+        let claimed = claimed.expect("the store responds").jobs;
         assert_eq!(claimed.len(), count, "as many are due, and were not claimed");
         let ack = |receipt| Settle { receipt, action: Settlement::Ack };
         let acks = claimed.into_iter().map(|job| ack(job.receipt)).collect();
         let acked = self.runtime.block_on(self.jobs.store().settle(acks));
-        let acked = acked.expect("the store answers");
+        let acked = acked.expect("the store responds");
         assert!(acked.iter().all(Result::is_ok), "an ack failed: {acked:?}");
     }
 }

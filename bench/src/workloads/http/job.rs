@@ -1,11 +1,11 @@
-//! The jobs that everybody gets: 16 bytes of id, 100 of body, both text.
+//! The jobs of all systems: 16 bytes of id, 100 of body, both text.
 
 const BODY_LEN: usize = 100;
-/// What a job is to whoever puts it.
+/// Bytes of id and body of a job.
 pub(super) const PAYLOAD: usize = 16 + BODY_LEN;
-/// As many as there are; making up a body for each job would take longer than to send it.
+/// The number of bodies; generating one for each job would take longer than sending it.
 const BODIES: usize = 256;
-/// Seconds. Nothing is due before the end.
+/// In seconds. No job is due before the end.
 const SOONEST: u64 = 3_600;
 const LATEST: u64 = 86_400;
 
@@ -16,7 +16,7 @@ pub(super) struct Job {
     pub(super) delay: u64,
 }
 
-/// Makes up jobs. All have different ids, those of other callers too.
+/// Generates jobs. All ids are different, including those of other callers.
 pub(super) struct Jobs {
     made: u64,
     due_now: bool,
@@ -46,12 +46,12 @@ impl Jobs {
     }
 }
 
-/// One that no protocol takes for something else.
+/// A byte without a meaning in any of the protocols.
 fn letter(random: u64) -> char {
     char::from(b'a' + (random % 26) as u8)
 }
 
-/// One to one, so that no two ids are alike (splitmix64's).
+/// A bijection, so that no two ids are equal (from splitmix64).
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,4 @@
-//! Callers that do one thing after the other, and how long each took.
+//! Callers that make one request after the other, and the duration of each.
 
 use super::job::{Job, Jobs};
 use requeue_bench::Measurement;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// One connection.
 pub(super) trait Caller: Send {
-    /// Returns once all are durable.
+    /// Returns when all jobs are durable.
     fn put(&mut self, jobs: &[Job]);
 
-    /// Claims so many, of whomever, and acks them. There are at least so many.
+    /// Claims this many jobs of any caller and acks them. There are at least as many.
     fn work_off(&mut self, count: usize);
 }
 
@@ -29,19 +29,19 @@ impl Caller for Box<dyn Caller> {
 pub(super) enum Verb {
     /// Puts jobs that are due later.
     Put,
-    /// Puts jobs that are due, claims as many, and acks them.
+    /// Puts jobs that are due, claims as many and acks them.
     Cycle,
 }
 
-/// How long a caller took.
+/// The times of a caller.
 struct Took {
-    /// For each batch.
+    /// The duration of each batch.
     each: Vec<Duration>,
-    /// With what is between them: to make up jobs.
+    /// The total, including the time between batches, in which jobs are generated.
     all: Duration,
 }
 
-/// What is done: `put-100`, `cycle-1-c16`.
+/// A workload: `put-100`, `cycle-1-c16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     verb: Verb,
@@ -62,7 +62,7 @@ impl Shape {
         Some(Shape { verb, batch, callers })
     }
 
-    /// All callers at once, after a warm-up. `cpu_time` is that of the server.
+    /// Runs all callers concurrently, after a warm-up. `cpu_time` is that of the server.
     pub(super) fn measure<C: Caller>(
         self,
         workload: &str,
@@ -82,13 +82,13 @@ impl Shape {
                     let mut jobs = Jobs::new(n, self.verb == Verb::Cycle);
                     self.repeat(&mut caller, &mut jobs, budget / 4);
                     drop(ready);
-                    // It is never told anything: all may start when the other end is gone.
+                    // Nothing is ever sent: all start when the sender is dropped.
                     let _: Result<(), _> = started.recv();
                     self.repeat(&mut caller, &mut jobs, budget)
                 }));
             }
             drop(ready);
-            // Ends when all are warm; or have panicked, which is told below.
+            // Ends when all have finished the warm-up, or have panicked, which is reported below.
             let _: Result<(), _> = ready_ones.recv();
             let before = cpu_time();
             drop(starts);
@@ -114,7 +114,7 @@ impl Shape {
     }
 
     fn measurements(self, workload: &str, took: Vec<Took>, cpu: Duration) -> Vec<Measurement> {
-        // Each by its own time: they do not end together, and the last one alone is no load.
+        // Each caller by its own time: they do not end together, and the last one alone is no load.
         let rate = |took: &Took| (took.each.len() * self.batch) as f64 / took.all.as_secs_f64();
         let rate = took.iter().map(rate).sum();
         let mut took: Vec<Duration> = took.into_iter().flat_map(|took| took.each).collect();
@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(self.0, 0);
             }
         }
-        let shape = Shape::named("cycle-10-c3").expect("a name of ours");
+        let shape = Shape::named("cycle-10-c3").expect("a valid name");
         let callers = (0..3).map(|_| Quick(0)).collect();
         let budget = Duration::from_millis(1);
         let measured = shape.measure("cycle-10-c3", callers, budget, || Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Our service, by requests that are written by hand: a client with all comforts would take more
-//! time than the server does, and they share the cores.
+//! requeue's service, with requests that are written by hand: a full client would take more
+//! time than the server, and they share the cores.
 
 use super::job::Job;
 use super::load::Caller;
@@ -10,11 +10,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-/// Waits for one job, as long as a server allows.
+/// Waits for one job, for the longest time that the server allows.
 pub(super) const WAIT: &[u8] = b"POST /v1/claim HTTP/1.1\r\nhost: localhost\r\n\
     content-type: application/json\r\ncontent-length: 71\r\n\r\n\
     {\"kinds\":[\"bench\"],\"worker\":\"bench\",\"max\":1,\"lease\":\"10m\",\"wait\":\"60s\"}";
-/// What each job in an answer has.
+/// Text that each job in a response contains.
 pub(super) const RECEIPT: &str = "\"receipt\":\"";
 
 pub(super) fn start(program: &Path, place: &Place) -> Server {
@@ -26,7 +26,7 @@ pub(super) fn start(program: &Path, place: &Place) -> Server {
     })
 }
 
-/// A connection that is kept.
+/// A connection that is kept open.
 pub(super) struct Connection {
     stream: TcpStream,
     body: String,
@@ -39,7 +39,7 @@ impl Connection {
         Connection { stream, body: String::new(), request: Vec::new(), answer: Vec::new() }
     }
 
-    /// Sends `self.body`. Answers the body of the answer, which has to be a good one.
+    /// Sends `self.body`, and returns the body of the response, which must be a success.
     fn call(&mut self, method: &str, path: &str, more_of_path: &str) -> &str {
         let Connection { stream, body, request, answer } = self;
         request.clear();
@@ -52,38 +52,38 @@ impl Connection {
         .expect("memory");
         stream.write_all(request).expect("the server listens");
         let start = read_answer(stream, answer);
-        let text = std::str::from_utf8(answer).expect("it answers in text");
+        let text = std::str::from_utf8(answer).expect("the response is text");
         let good = text.starts_with("HTTP/1.1 200") && !text[start..].contains("\"error\":");
-        assert!(good, "{method} {path} was answered: {text}");
+        assert!(good, "{method} {path} returned: {text}");
         &text[start..]
     }
 }
 
-/// Reads one answer, and says where its body begins.
+/// Reads one response, and returns the start of its body.
 fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>) -> usize {
     answer.clear();
     let mut whole = None;
     let mut piece = [0; 1 << 14];
     loop {
-        let len = stream.read(&mut piece).expect("the server answers");
+        let len = stream.read(&mut piece).expect("the server responds");
         assert!(len > 0, "the server has closed the connection");
         answer.extend_from_slice(&piece[..len]);
         whole = whole.or_else(|| whole_length(answer));
         match whole {
             Some((start, end)) if answer.len() == end => return start,
-            Some((_, end)) => assert!(answer.len() < end, "more than was asked for"),
+            Some((_, end)) => assert!(answer.len() < end, "the response is longer than its length"),
             None => {}
         }
     }
 }
 
-/// Where the body begins and ends, once the head is there.
+/// Returns the start and end of the body, once the head is complete.
 fn whole_length(answer: &[u8]) -> Option<(usize, usize)> {
     const LENGTH: &str = "content-length: ";
     let start = answer.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&answer[..start]).expect("a head is text");
     let length = head.lines().find_map(|line| line.strip_prefix(LENGTH)?.parse::<usize>().ok());
-    Some((start, start + length.unwrap_or_else(|| panic!("an answer without length: {head}"))))
+    Some((start, start + length.unwrap_or_else(|| panic!("a response without length: {head}"))))
 }
 
 fn write_job(text: &mut String, job: &Job) {

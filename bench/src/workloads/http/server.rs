@@ -1,4 +1,4 @@
-//! A server that is measured: a process of its own, with a directory of its own.
+//! A server that is measured, with its own process and directory.
 
 use crate::workloads::place::{Fresh, Place};
 use crate::workloads::usage;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two attempts to reach it.
+/// The time between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -21,12 +21,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts what `command` makes of a port and an empty directory.
+    /// Starts the command that `command` returns for a port and an empty directory.
     pub(super) fn start(place: &Place, command: impl FnOnce(u16, &Path) -> Command) -> Self {
         let dir = place.fresh("server");
         let address = free_address();
         let said = dir.join("said");
-        let file = || File::create(&said).expect("there is space for what it says");
+        let file = || File::create(&said).expect("there is space for its output");
         let mut command = command(address.port(), &dir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file());
         let process = command.spawn();
@@ -49,7 +49,7 @@ impl Server {
         self.address
     }
 
-    /// Where it keeps what it has.
+    /// The directory with its data.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -60,14 +60,14 @@ impl Server {
         stream
     }
 
-    /// Of the server, and of what it has started.
+    /// CPU time of the server and of the processes that it started.
     pub(super) fn cpu_time(&self) -> Duration {
         let process = self.process.id();
         let children = usage::children(process).into_iter().map(usage::cpu_time);
         usage::cpu_time(process) + children.sum::<Duration>()
     }
 
-    /// Bytes.
+    /// In bytes.
     pub(super) fn rss(&self) -> u64 {
         usage::rss(self.process.id())
     }
@@ -76,17 +76,17 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let children = usage::children(self.process.id());
-        // What it has answered it has written; and there is nobody to tell.
+        // It has written what it has responded to, and nothing depends on how it ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // A Redis that is asked to end wants to write first, to where nothing is any more.
+        // A Redis that is asked to stop writes first, to a directory that no longer exists.
         for child in children.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())) {
             let _ = kill_process(child, Signal::KILL);
         }
     }
 }
 
-/// One where nobody listens. Somebody else may take it before the server does, but hardly will.
+/// A port that is not in use. Another process could take it before the server does, but hardly will.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).expect("there is a free port")

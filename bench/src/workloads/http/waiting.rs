@@ -1,5 +1,5 @@
-//! `waiting-10k`: ten thousand that wait for a job, each on a connection of its own; what they
-//! cost while there is none, and how long it takes until one of them has one.
+//! `waiting-10k`: ten thousand claims wait for a job, each on its own connection; what they
+//! cost while there is none, and how long it takes until one of them receives one.
 
 use super::job::Jobs;
 use super::load::Caller;
@@ -13,18 +13,18 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 const WAITING: usize = 10_000;
-/// For what else a process has open.
+/// Open files that a process needs for other purposes.
 const OTHER_FILES: u64 = 200;
-/// Until all of them wait.
+/// The time until all claims wait.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Longer than a job takes to get to anybody.
+/// More time than a job takes to be delivered.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How one waits, in the words of a server.
+/// How to wait, in the protocol of a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Words {
     pub(super) wait: &'static [u8],
-    /// What an answer has that is a job.
+    /// Text that a response with a job contains.
     pub(super) got: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn measure(
 ) -> Vec<Measurement> {
     let count = as_many_as_may_be();
     let mut jobs = Jobs::new(0, true);
-    // What the first request takes is not theirs.
+    // The memory for the first request does not count.
     putter.put(&jobs.take(1));
     putter.work_off(1);
     let before = server.rss();
@@ -73,17 +73,19 @@ pub(super) fn measure(
     ]
 }
 
-/// As the limit of open files allows, here and in the server.
+/// As many as the limit of open files allows, here and in the server.
 fn as_many_as_may_be() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = limit.map_or(usize::MAX, |limit| limit.saturating_sub(OTHER_FILES) as usize);
     if most < WAITING {
-        eprintln!("only {most} wait instead of {WAITING}: no more files may be open here");
+        eprintln!(
+            "only {most} claims wait instead of {WAITING}: the limit of open files is too low"
+        );
     }
     most.min(WAITING)
 }
 
-/// Connects so many, and lets each wait.
+/// Opens this many connections, and lets each wait.
 async fn stand(address: SocketAddr, words: Words, count: usize, got: &Sender<Instant>) {
     for _ in 0..count {
         let mut stream = TcpStream::connect(address).await.expect("the server listens");
@@ -92,7 +94,7 @@ async fn stand(address: SocketAddr, words: Words, count: usize, got: &Sender<Ins
     }
 }
 
-/// Tells when it got a job.
+/// Reports when it received a job.
 async fn wait(stream: TcpStream, word: &str, got: Sender<Instant>) {
     let mut answer = String::new();
     while !answer.contains(word) {
@@ -105,8 +107,8 @@ async fn wait(stream: TcpStream, word: &str, got: Sender<Instant>) {
             Err(error) => panic!("{error}"),
         }
     }
-    // Where nobody listens, all is measured.
+    // Without a receiver, the measurement is over.
     let _ = got.send(Instant::now());
-    // Its connection stays, as it would.
+    // The connection stays open.
     std::future::pending::<()>().await;
 }

@@ -1,17 +1,17 @@
-//! A program that is measured: it is told what to do, a line each, and answers with a line.
+//! A program that is measured: it reads one command per line, and prints one line of results.
 //!
 //! ```text
 //!   version                           its version
-//!   bulk COUNT DELAY                  puts so many, from one caller, many in a call: nanoseconds
-//!   put CALLERS COUNT DELAY           puts so many, each in a call: nanoseconds
-//!   fill COUNT DELAY                  puts so many, however it is done best
-//!   process CONCURRENCY COUNT         works off as many as are ready: nanoseconds until all are acked
+//!   bulk COUNT DELAY                  puts COUNT jobs from one caller, many per call: nanoseconds
+//!   put CALLERS COUNT DELAY           puts COUNT jobs, one per call: nanoseconds
+//!   fill COUNT DELAY                  puts COUNT jobs in the fastest way
+//!   process CONCURRENCY COUNT         processes COUNT ready jobs: nanoseconds until all are acked
 //!   late CONCURRENCY COUNT LEAD SPREAD    puts jobs that are due over SPREAD, LEAD from now, while
-//!                                     a worker waits: how late each began, in microseconds
-//!   wait WORKERS                      starts workers that find nothing to do
+//!                                     a worker waits: the delay of each, in microseconds
+//!   wait WORKERS                      starts idle workers
 //! ```
 //!
-//! Times that it is given are in milliseconds. It ends when it is told no more.
+//! Times in commands are in milliseconds. The program ends when its input ends.
 
 use crate::workloads::usage;
 use std::ffi::OsStr;
@@ -21,14 +21,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that it is told to do.
+/// More time than any command takes.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// To end in, before it is ended.
+/// The time in which it must end before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(super) struct Client {
     process: Child,
-    /// `None`: it is told no more.
+    /// `None` after the last command.
     commands: Option<ChildStdin>,
     answers: Receiver<String>,
     shown: String,
@@ -45,22 +45,22 @@ impl Client {
         let commands = process.stdin.take();
         let lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
         let (sender, answers) = mpsc::channel();
-        // Of a pipe it cannot be said how long to wait.
+        // A read from a pipe has no timeout.
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Client { process, commands, answers, shown }
     }
 
     pub(super) fn tell(&mut self, line: &str) -> String {
-        let commands = self.commands.as_mut().expect("it is told as long as it lives");
+        let commands = self.commands.as_mut().expect("commands are sent while the program runs");
         writeln!(commands, "{line}").unwrap_or_else(|error| panic!("{}: {error}", self.shown));
         let answer = self.answers.recv_timeout(PATIENCE);
-        answer.unwrap_or_else(|error| panic!("{} did not {line:?}: {error}", self.shown))
+        answer.unwrap_or_else(|error| panic!("{} did not respond to {line:?}: {error}", self.shown))
     }
 
     pub(super) fn number(&mut self, line: &str) -> f64 {
         let answer = self.tell(line);
         let number = answer.parse();
-        number.unwrap_or_else(|_| panic!("{} answered {answer:?} to {line:?}", self.shown))
+        number.unwrap_or_else(|_| panic!("{} responded {answer:?} to {line:?}", self.shown))
     }
 
     pub(super) fn cpu_time(&self) -> Duration {
@@ -75,7 +75,7 @@ impl Drop for Client {
         while matches!(self.process.try_wait(), Ok(None)) && started.elapsed() < GRACE {
             thread::sleep(Duration::from_millis(1));
         }
-        // It has answered: nobody needs it any more.
+        // It has responded, and is no longer needed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! The statistics of a Redis server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,18 +6,18 @@ use std::ops::{AddAssign, Sub};
 use std::thread;
 use std::time::Duration;
 
-/// A log that is larger is written anew, while nothing is measured.
+/// A larger log is rewritten while nothing is measured.
 const LARGE_LOG: u64 = 256 << 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a server has used so far.
+/// The resources that a server has used so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
-    /// Of all its threads.
+    /// CPU time of all threads.
     pub(super) cpu: Duration,
-    /// Those that scripts call included.
+    /// Including the commands that scripts call.
     pub(super) commands: u64,
-    /// Bytes of its log.
+    /// Size of the log in bytes.
     pub(super) aof: u64,
 }
 
@@ -27,7 +27,7 @@ impl Sub for Usage {
     fn sub(self, before: Usage) -> Usage {
         Usage {
             cpu: self.cpu - before.cpu,
-            // The one that asked.
+            // This command itself.
             commands: self.commands - before.commands - 1,
             aof: self.aof - before.aof,
         }
@@ -52,7 +52,7 @@ impl Connection {
         Connection { answers: BufReader::new(connection.expect("the server listens")) }
     }
 
-    /// Forgets all that was there.
+    /// Deletes all keys.
     pub(super) fn empty(&mut self) {
         self.call("FLUSHALL SYNC");
         self.call("SCRIPT FLUSH SYNC");
@@ -95,22 +95,22 @@ impl Connection {
         let connection = self.answers.get_mut();
         connection.write_all(format!("{command}\r\n").as_bytes()).expect("the server listens");
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the server answers");
+        self.answers.read_line(&mut line).expect("the server responds");
         let Some(len) = line.strip_prefix('$') else {
-            assert!(line.starts_with('+'), "{command} was answered by {line:?}");
+            assert!(line.starts_with('+'), "{command} returned {line:?}");
             return line;
         };
         let len: usize = len.trim().parse().expect("a length");
         let mut text = vec![0; len + 2];
-        self.answers.read_exact(&mut text).expect("the server answers");
-        String::from_utf8(text).expect("it is text")
+        self.answers.read_exact(&mut text).expect("the server responds");
+        String::from_utf8(text).expect("the response is text")
     }
 }
 
 fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     let value = info.lines().find_map(value);
-    value.unwrap_or_else(|| panic!("the server does not tell its {name}"))
+    value.unwrap_or_else(|| panic!("the server does not report {name}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The jobs that everybody gets: 16 bytes of id, 100 of body. In Go and JavaScript, too.
+//! The jobs of all systems: 16 bytes of id, 100 of body. The same in Go and JavaScript.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,12 +9,12 @@ pub(crate) struct Job {
     pub(crate) body: String,
 }
 
-/// All have different ids, in an order unlike that in which they come.
+/// All ids are different, and not in the order of the jobs.
 pub(crate) fn make_up(made: &mut u32, count: usize) -> Vec<Job> {
     (0..count).map(|_| Job { id: next_id(made), body: "x".repeat(BODY_LEN) }).collect()
 }
 
-/// Each has in its body when it is due.
+/// The body contains the due time.
 pub(crate) fn make_up_due(made: &mut u32, due: &[u64]) -> Vec<Job> {
     let job = |due| Job { id: next_id(made), body: format!("{due:BODY_LEN$}") };
     due.iter().map(job).collect()
@@ -22,12 +22,12 @@ pub(crate) fn make_up_due(made: &mut u32, due: &[u64]) -> Vec<Job> {
 
 fn next_id(made: &mut u32) -> String {
     *made += 1;
-    // Knuth's multiplier: one to one, and far apart.
+    // Knuth's multiplier: a bijection that moves neighbours far apart.
     let mixed = made.wrapping_mul(0x9E37_79B1);
     format!("j{mixed:08x}{made:07x}")
 }
 
-/// So many, evenly from `lead` on, over `spread`, in milliseconds since 1970.
+/// This many times, evenly over `spread` after `lead`, in milliseconds since 1970.
 pub(crate) fn due_times(count: usize, lead: Duration, spread: Duration) -> Vec<u64> {
     let base = micros_since_1970() / 1000 + millis(lead);
     (0..count as u64).map(|i| base + millis(spread) * i / count as u64).collect()
@@ -42,7 +42,7 @@ fn micros_since_1970() -> u64 {
     u64::try_from(since.as_micros()).expect("it is before the year 586000")
 }
 
-/// How late it is for a job with this body, in microseconds; 0 where the body has no time.
+/// The delay of a job with this body, in microseconds, or 0 if the body contains no time.
 pub(crate) fn lateness(body: &str) -> i64 {
     let due: Option<i64> = body.trim_start().parse().ok();
     due.map_or(0, |due| micros_since_1970().cast_signed() - due * 1000)

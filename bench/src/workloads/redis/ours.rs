@@ -1,4 +1,4 @@
-//! Our store, as a program that does what it is told: see [`client`](super::client).
+//! requeue's store as a program that executes commands: see [`client`](super::client).
 
 use super::job::{self, Job};
 use requeue_jobs::{Body, Due, JobId, JobWorker, Jobs, Kind, Put, RunningJobs, Store, Timestamp};
@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 const KIND: &str = "bench";
-/// The most jobs that a store takes at once.
+/// The largest batch of a store.
 const BATCH: usize = 1000;
-/// Longer than a worker takes to end.
+/// More time than a worker needs to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    Arc::new(RedisStore::connect(url).await.expect("the server is one that will do"))
+    Arc::new(RedisStore::connect(url).await.expect("the server is supported"))
 }
 
-/// Until it is told no more.
+/// Executes commands until the input ends.
 pub(crate) fn obey(url: &str) {
     let runtime = crate::workloads::tokio();
     let url = url.to_owned();
-    // Spawned: the thread that blocks on a runtime is none of its workers.
+    // Spawned, because the thread that blocks on a runtime is not one of its workers.
     let store = runtime.spawn(async move { open(&url).await });
     let store = runtime.block_on(store).expect("the store opens");
     let mut ours = Ours { jobs: Jobs::new(store), made: 0, waiting: Vec::new() };
     for line in std::io::stdin().lock().lines() {
-        let line = line.expect("it is told in text");
+        let line = line.expect("commands are text");
         let mut words = line.split(' ');
         let verb = words.next().unwrap_or_default().to_owned();
         let n: Vec<usize> = words.map(|word| word.parse().expect("a number")).collect();
@@ -35,7 +35,7 @@ pub(crate) fn obey(url: &str) {
             let answer = ours.answer(&verb, &n).await;
             (ours, answer)
         });
-        let (used, answer) = runtime.block_on(answer).expect("it does not panic");
+        let (used, answer) = runtime.block_on(answer).expect("the task does not panic");
         ours = used;
         println!("{answer}");
     }
@@ -43,13 +43,13 @@ pub(crate) fn obey(url: &str) {
 
 struct Ours {
     jobs: Jobs,
-    /// How many jobs were made up so far.
+    /// The number of jobs generated so far.
     made: u32,
-    /// Workers that find nothing to do.
+    /// Idle workers.
     waiting: Vec<RunningJobs>,
 }
 
-/// How late each job begins, in microseconds.
+/// The delay of the start of each job, in microseconds.
 type Begun = mpsc::UnboundedSender<i64>;
 
 impl Ours {
@@ -76,7 +76,7 @@ impl Ours {
                 self.waiting = waiting.collect();
                 "ok".to_owned()
             }
-            _ => panic!("requeue does not know action to {verb:?} {n:?}"),
+            _ => panic!("unknown command {verb:?} {n:?}"),
         }
     }
 
@@ -90,7 +90,7 @@ impl Ours {
         let started = Instant::now();
         for some in jobs.chunks(BATCH) {
             let puts = some.iter().map(|(job, due)| put(job, *due)).collect();
-            let placed = self.jobs.store().put(puts).await.expect("the store answers");
+            let placed = self.jobs.store().put(puts).await.expect("the store responds");
             assert!(placed.iter().all(Result::is_ok), "a put failed: {placed:?}");
         }
         started.elapsed()
@@ -108,7 +108,10 @@ impl Ours {
                 let jobs = self.jobs.clone();
                 tokio::spawn(async move {
                     for Job { id, body } in share {
-                        jobs.put(KIND, &id, body).after(delay).await.expect("the store takes it");
+                        jobs.put(KIND, &id, body)
+                            .after(delay)
+                            .await
+                            .expect("the store accepts the job");
                     }
                 })
             })
@@ -119,7 +122,7 @@ impl Ours {
         started.elapsed()
     }
 
-    /// Starts a worker, which tells of each job how late it begins.
+    /// Starts a worker, which reports the delay of the start of each job.
     fn work(&self, concurrency: usize, begun: &Begun) -> RunningJobs {
         let worker = JobWorker::new(&self.jobs, [KIND], "bench").expect("short names");
         let begun = begun.clone();
@@ -135,7 +138,7 @@ impl Ours {
         let started = Instant::now();
         let worker = self.work(concurrency, &begun);
         for _ in 0..count {
-            jobs.recv().await.expect("the worker lives");
+            jobs.recv().await.expect("the worker runs");
         }
         while self.leased().await > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -147,7 +150,7 @@ impl Ours {
     }
 
     async fn leased(&self) -> u64 {
-        let kinds = self.jobs.store().kinds().await.expect("the store answers");
+        let kinds = self.jobs.store().kinds().await.expect("the store responds");
         kinds.iter().map(|kind| kind.counts.leased).sum()
     }
 
@@ -166,7 +169,7 @@ impl Ours {
         self.put_in_bulk(made.zip(at).collect()).await;
         let mut late = Vec::with_capacity(count);
         for _ in 0..count {
-            late.push(jobs.recv().await.expect("the worker lives"));
+            late.push(jobs.recv().await.expect("the worker runs"));
         }
         late
     }
@@ -174,8 +177,8 @@ impl Ours {
 
 fn put(job: &Job, due: Due) -> Put {
     let names = Kind::new(KIND).and_then(|kind| Ok((kind, JobId::new(job.id.as_str())?)));
-    let (kind, id) = names.expect("they are short");
-    let mut put = Put::new(kind, id, Body::octets(job.body.as_bytes()).expect("it is small"));
+    let (kind, id) = names.expect("the names are short");
+    let mut put = Put::new(kind, id, Body::octets(job.body.as_bytes()).expect("the body is small"));
     put.due = due;
     put
 }

@@ -1,8 +1,10 @@
-//! The invariants of durable jobs, as far as they can be seen where things overlap: each finds
-//! what is wrong whatever came first.
+//! The invariants of durable jobs, as far as they can be checked if calls overlap. Each check finds
+//! only what is wrong in every possible order of the calls.
 
-use super::log::{Event, Happened, Span, told};
-use super::story::{Delivery, Known, Outcome, PutSeen, SettleSeen, Stories, Story, stories};
+use super::job_history::{
+    Certainty, Delivery, JobHistories, JobHistory, Outcome, PutCall, SettleCall, histories,
+};
+use super::log::{Call, Event, Span, report};
 use requeue_jobs::{
     ChangeError, ChangeKind, Due, Generation, JobId, JobState, JobView, Kind, Mode, PutError,
     PutOutcome, SettleError, Settled, Settlement, StoreError, Timestamp,
@@ -10,97 +12,97 @@ use requeue_jobs::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What clients set for all kinds.
+/// The `max_attempts` of all kinds.
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
 type Name = (Kind, JobId);
 type Checked = Result<(), String>;
-type Check = fn(&Story<'_>, Duration) -> Checked;
+type Check = fn(&JobHistory<'_>, Duration) -> Checked;
 
 const CHECKS: [(&str, Check); 8] = [
     ("invariant 1", one_lease_at_a_time),
     ("invariant 3", nothing_is_early),
     ("invariant 3", no_backoff_is_cut_short),
-    ("invariant 4", the_newest_is_delivered),
-    ("invariant 5", only_the_latest_receipt_is_taken),
+    ("invariant 4", newest_generation_is_delivered),
+    ("invariant 5", only_the_latest_receipt_is_accepted),
     ("invariant 6", attempts_are_failures),
-    ("invariant 7", what_was_cancelled_is_not_delivered),
+    ("invariant 7", cancelled_jobs_are_not_delivered),
     ("invariant 8", a_lease_ends_once),
 ];
 
-/// Checks all that happened, where `left` is what the store has at last. Answers what does not
-/// hold, of each invariant once, and all about the first job of which it does not.
+/// Checks all calls. `left` are the jobs in the store at the end. The error contains one violation of
+/// each invariant, and all calls for the first job that violates one.
 pub(super) fn check(events: &[Event], left: &[JobView], skew: Duration) -> Checked {
     nothing_is_invalid(events)?;
-    let stories = stories(events);
-    let (mut wrong, mut about) = (Vec::new(), None);
+    let histories = histories(events);
+    let (mut violations, mut about) = (Vec::new(), None);
     if let Err(error) = fences_and_generations_rise(events) {
-        wrong.push(format!("invariant 1: {error}"));
+        violations.push(format!("invariant 1: {error}"));
     }
     for (invariant, check) in CHECKS {
-        let wrong_of = |(name, story)| Some((name, check(story, skew).err()?));
-        if let Some((name, error)) = stories.iter().find_map(wrong_of) {
-            wrong.push(format!("{invariant}: {error}"));
+        let violation = |(name, history)| Some((name, check(history, skew).err()?));
+        if let Some((name, error)) = histories.iter().find_map(violation) {
+            violations.push(format!("{invariant}: {error}"));
             about = about.or(Some(name));
         }
     }
-    if let Err((name, error)) = nothing_is_lost(&stories, left) {
-        wrong.push(format!("invariant 2: {error}"));
+    if let Err((name, error)) = nothing_is_lost(&histories, left) {
+        violations.push(format!("invariant 2: {error}"));
         about = about.or(name);
     }
-    if wrong.is_empty() {
+    if violations.is_empty() {
         return Ok(());
     }
-    let about = about.map(|name| told(events, &name.0, &name.1)).unwrap_or_default();
-    Err(format!("{about}\n{}", wrong.join("\n")))
+    let about = about.map(|name| report(events, &name.0, &name.1)).unwrap_or_default();
+    Err(format!("{about}\n{}", violations.join("\n")))
 }
 
-/// Clients ask for nothing that cannot be.
+/// Clients make no invalid calls.
 fn nothing_is_invalid(events: &[Event]) -> Checked {
     for event in events {
-        let invalid = match &event.what {
-            Happened::Put(_, Err(PutError::Store(StoreError::Invalid(invalid))))
-            | Happened::Claim(_, Err(StoreError::Invalid(invalid)))
-            | Happened::Settle(_, Err(SettleError::Store(StoreError::Invalid(invalid))))
-            | Happened::Change(_, Err(ChangeError::Store(StoreError::Invalid(invalid)))) => invalid,
+        let invalid = match &event.call {
+            Call::Put(_, Err(PutError::Store(StoreError::Invalid(invalid))))
+            | Call::Claim(_, Err(StoreError::Invalid(invalid)))
+            | Call::Settle(_, Err(SettleError::Store(StoreError::Invalid(invalid))))
+            | Call::Change(_, Err(ChangeError::Store(StoreError::Invalid(invalid)))) => invalid,
             _ => continue,
         };
-        return Err(format!("{:?} was refused: {invalid}", event.what));
+        return Err(format!("{:?} is invalid: {invalid}", event.call));
     }
     Ok(())
 }
 
-/// Invariant 1: fences strictly rise; so do generations. What overlaps has them in any order, but
-/// never the same.
+/// Invariant 1: Fences strictly rise, and so do generations. Calls that overlap have them in any
+/// order, but never the same one.
 fn fences_and_generations_rise(events: &[Event]) -> Checked {
-    let mut given: BTreeMap<(&str, &Kind), Vec<(Span, u64)>> = BTreeMap::new();
+    let mut issued: BTreeMap<(&str, &Kind), Vec<(Span, u64)>> = BTreeMap::new();
     for event in events {
-        match &event.what {
-            Happened::Claim(_, Ok(claimed)) => {
+        match &event.call {
+            Call::Claim(_, Ok(claimed)) => {
                 for job in &claimed.jobs {
-                    let fences = given.entry(("fence", job.kind())).or_default();
+                    let fences = issued.entry(("fence", job.kind())).or_default();
                     fences.push((event.span, job.receipt.fence().0));
                 }
             }
-            Happened::Put(put, Ok(placed)) if placed.outcome != PutOutcome::Kept => {
-                let generations = given.entry(("generation", &put.kind)).or_default();
+            Call::Put(put, Ok(placed)) if placed.outcome != PutOutcome::Kept => {
+                let generations = issued.entry(("generation", &put.kind)).or_default();
                 generations.push((event.span, placed.generation.0));
             }
             _ => {}
         }
     }
-    for ((what, kind), mut given) in given {
-        given.sort_by_key(|(_, number)| *number);
-        if let Some(twice) = given.windows(2).find(|pair| pair[0].1 == pair[1].1) {
-            return Err(format!("{what} {} of {kind} was given out twice", twice[0].1));
+    for ((counter, kind), mut issued) in issued {
+        issued.sort_by_key(|(_, number)| *number);
+        if let Some(twice) = issued.windows(2).find(|pair| pair[0].1 == pair[1].1) {
+            return Err(format!("{counter} {} of {kind} was issued twice", twice[0].1));
         }
-        // Of those with lower numbers, the one that began last.
+        // The call that began last among those with lower numbers.
         let mut latest: Option<(Span, u64)> = None;
-        for (span, number) in given {
+        for (span, number) in issued {
             if let Some((later, lower)) = latest
                 && span.is_before(&later)
             {
-                return Err(format!("{what} {lower} of {kind} came after {number}"));
+                return Err(format!("{counter} {lower} of {kind} was issued after {number}"));
             }
             if latest.is_none_or(|(latest, _)| latest.began < span.began) {
                 latest = Some((span, number));
@@ -110,12 +112,12 @@ fn fences_and_generations_rise(events: &[Event]) -> Checked {
     Ok(())
 }
 
-/// Invariant 1: at most one receipt can ack: nobody gets a job while another's lease goes on.
-fn one_lease_at_a_time(story: &Story<'_>, skew: Duration) -> Checked {
-    for pair in story.deliveries.windows(2) {
+/// Invariant 1: At most one receipt can ack. A leased job is not delivered to another worker.
+fn one_lease_at_a_time(history: &JobHistory<'_>, skew: Duration) -> Checked {
+    for pair in history.deliveries.windows(2) {
         let [first, second] = pair else { continue };
-        let end = story.lease_end(first.job, &second.span);
-        let may_have_ended = story
+        let end = history.lease_end(first.job, &second.span);
+        let may_have_ended = history
             .settled(&first.job.receipt)
             .any(|settlement| settlement.ends() && !second.span.is_before(&settlement.span));
         if !may_have_ended && is_early(&second.span, end, skew) {
@@ -126,54 +128,54 @@ fn one_lease_at_a_time(story: &Story<'_>, skew: Duration) -> Checked {
     Ok(())
 }
 
-/// Whether something was over before this time, whatever the clocks say.
+/// Returns whether a call ended before this time, even if the clocks differ by `skew`.
 fn is_early(span: &Span, time: Timestamp, skew: Duration) -> bool {
     span.ended_at.saturating_add(skew) < time
 }
 
-/// Invariant 2: every answered put ends acked, superseded, cancelled or dead once faults stop.
+/// Invariant 2: Every put that succeeded is acked, superseded, cancelled or dead after the faults stop.
 fn nothing_is_lost<'a>(
-    stories: &'a Stories<'_>,
+    histories: &'a JobHistories<'_>,
     left: &[JobView],
 ) -> Result<(), (Option<&'a Name>, String)> {
     if let Some(job) = left.iter().find(|job| job.state != JobState::Dead) {
-        return Err((None, format!("this one is never done: {job:?}")));
+        return Err((None, format!("never done: {job:?}")));
     }
-    for (name, story) in stories {
-        let Some((put, newest)) = story.placed().max_by_key(|(_, generation)| *generation) else {
+    for (name, history) in histories {
+        let Some((put, newest)) = history.placed().max_by_key(|(_, generation)| *generation) else {
             continue;
         };
-        let acked = story.settlements.iter().any(|settlement| {
-            let of = story.delivery(&settlement.settle.receipt);
+        let acked = history.settlements.iter().any(|settlement| {
+            let of = history.delivery(&settlement.settle.receipt);
             settlement.settle.action == Settlement::Ack
                 && settlement.ends()
                 && of.is_some_and(|of| of.job.generation >= newest)
         });
-        let cancelled = story
+        let cancelled = history
             .changes
             .iter()
             .any(|(span, action, _)| *action == ChangeKind::Cancel && !span.is_before(&put.span));
         let is_it = |job: &&JobView| (&job.kind, &job.id) == (&name.0, &name.1);
         let dead = left.iter().find(is_it).is_some_and(|job| job.generation >= newest);
         if !(acked || cancelled || dead) {
-            return Err((Some(name), format!("generation {newest} is gone")));
+            return Err((Some(name), format!("generation {newest} is lost")));
         }
     }
     Ok(())
 }
 
-/// Invariant 3: nothing is delivered before its generation's effective due time (`run_now`
-/// excepted).
-fn nothing_is_early(story: &Story<'_>, skew: Duration) -> Checked {
-    for Delivery { span, job } in &story.deliveries {
+/// Invariant 3: Nothing is delivered before the effective due time of its generation, except after
+/// `run_now`.
+fn nothing_is_early(history: &JobHistory<'_>, skew: Duration) -> Checked {
+    for Delivery { span, job } in &history.deliveries {
         if is_early(span, job.due, skew) {
             return Err(format!("{} is due at {}", job.receipt, job.due.as_millis()));
         }
-        let mut put = story.placed().filter(|(_, generation)| *generation == job.generation);
+        let mut put = history.placed().filter(|(_, generation)| *generation == job.generation);
         let Some((put, _)) = put.next() else { continue };
         if let Some(due) = not_before(put)
             && is_early(span, due, skew)
-            && !story.is_rushed(&put.span, span)
+            && !history.may_have_been_made_due(&put.span, span)
         {
             return Err(format!("{} is not due before {}", job.receipt, due.as_millis()));
         }
@@ -181,68 +183,71 @@ fn nothing_is_early(story: &Story<'_>, skew: Duration) -> Checked {
     Ok(())
 }
 
-/// What was put is not due before this, whatever it was put on.
-fn not_before(seen: &PutSeen<'_>) -> Option<Timestamp> {
-    let Due::After(delay) = seen.put.due else { return None };
-    let outcome = seen.placed?.outcome;
+/// Returns the time before which the put is not due, if it is known.
+fn not_before(call: &PutCall<'_>) -> Option<Timestamp> {
+    let Due::After(delay) = call.put.due else { return None };
+    let outcome = call.placed?.outcome;
     let is_new = matches!(outcome, PutOutcome::Created | PutOutcome::Revived);
-    let delay = match seen.put.mode {
+    let delay = match call.put.mode {
         Mode::Debounce { max_wait } if is_new => delay.min(max_wait),
         Mode::Replace | Mode::Keep => delay,
         Mode::Earliest if is_new => delay,
-        // It depends on what was there.
+        // It depends on the job that existed.
         _ => return None,
     };
-    Some(seen.span.began_at.saturating_add(delay))
+    Some(call.span.began_at.saturating_add(delay))
 }
 
-/// Invariant 3: the backoff's end is a floor, also for what is put.
-fn no_backoff_is_cut_short(story: &Story<'_>, skew: Duration) -> Checked {
-    for pair in story.deliveries.windows(2) {
+/// Invariant 3: A job is not delivered before its backoff ends, even if it is put again.
+fn no_backoff_is_cut_short(history: &JobHistory<'_>, skew: Duration) -> Checked {
+    for pair in history.deliveries.windows(2) {
         let [failed, again] = pair else { continue };
-        let retried = story.settled(&failed.job.receipt).find_map(|of| match of.outcome {
-            Outcome::Did(Settled::RetryAt(at)) => Some((of, at)),
+        let retried = history.settled(&failed.job.receipt).find_map(|of| match of.outcome {
+            Outcome::Settled(Settled::RetryAt(at)) => Some((of, at)),
             _ => None,
         });
         let Some((retry, at)) = retried else { continue };
-        // A successor may have been due later, and hides when the backoff ends.
-        let has_next = story
+        // The due time of a successor may be later, and hide the end of the backoff.
+        let has_next = history
             .puts
             .iter()
             .any(|put| !put.span.is_before(&failed.span) && !retry.span.is_before(&put.span));
         if again.job.attempt == failed.job.attempt + 1
             && is_early(&again.span, at, skew)
             && !has_next
-            && !story.is_rushed(&retry.span, &again.span)
-            && !story.is_blind(&failed.span, &again.span)
+            && !history.may_have_been_made_due(&retry.span, &again.span)
+            && !history.may_have_been_claimed(&failed.span, &again.span)
         {
-            return Err(format!("{} is backed off until {}", again.job.receipt, at.as_millis()));
+            return Err(format!("{} is in backoff until {}", again.job.receipt, at.as_millis()));
         }
     }
     Ok(())
 }
 
-/// Invariant 4: what is delivered was put, nothing newer was there, and it was not acked before.
-fn the_newest_is_delivered(story: &Story<'_>, _: Duration) -> Checked {
-    let acked = story.settlements.iter().filter(|of| of.outcome == Outcome::Did(Settled::Done));
+/// Invariant 4: A generation that is delivered was put, is the newest one, and was not acked before.
+fn newest_generation_is_delivered(history: &JobHistory<'_>, _: Duration) -> Checked {
+    let acked =
+        history.settlements.iter().filter(|of| of.outcome == Outcome::Settled(Settled::Done));
     let acked: Vec<_> = acked
-        .filter_map(|ack| Some((ack, story.delivery(&ack.settle.receipt)?.job.generation)))
+        .filter_map(|ack| Some((ack, history.delivery(&ack.settle.receipt)?.job.generation)))
         .collect();
-    for Delivery { span, job } in &story.deliveries {
+    for Delivery { span, job } in &history.deliveries {
         let (receipt, delivered) = (&job.receipt, job.generation);
-        let newer = |(put, generation): &(&PutSeen<'_>, _)| {
+        let newer = |(put, generation): &(&PutCall<'_>, _)| {
             *generation > delivered && put.span.is_before(span)
         };
-        if let Some((_, newer)) = story.placed().find(newer) {
-            return Err(format!("{receipt} has generation {delivered}, and there was {newer}"));
+        if let Some((_, newer)) = history.placed().find(newer) {
+            return Err(format!(
+                "{receipt} has generation {delivered}, but {newer} was put before"
+            ));
         }
-        let perhaps = |put: &PutSeen<'_>| put.placed.is_none() && !span.is_before(&put.span);
-        if !story.placed().any(|(_, generation)| generation == delivered)
-            && !story.puts.iter().any(perhaps)
+        let may_be_it = |put: &PutCall<'_>| put.placed.is_none() && !span.is_before(&put.span);
+        if !history.placed().any(|(_, generation)| generation == delivered)
+            && !history.puts.iter().any(may_be_it)
         {
-            return Err(format!("{receipt} has generation {delivered}, which nobody put"));
+            return Err(format!("{receipt} has generation {delivered}, which was never put"));
         }
-        let acked_before = |(ack, generation): &&(&SettleSeen<'_>, Generation)| {
+        let acked_before = |(ack, generation): &&(&SettleCall<'_>, Generation)| {
             *generation >= delivered && ack.span.is_before(span)
         };
         if let Some((ack, _)) = acked.iter().find(acked_before) {
@@ -252,62 +257,62 @@ fn the_newest_is_delivered(story: &Story<'_>, _: Duration) -> Checked {
     Ok(())
 }
 
-/// Invariant 5: a stale receipt is refused, and the latest is not, as long as its lease goes on.
-fn only_the_latest_receipt_is_taken(story: &Story<'_>, skew: Duration) -> Checked {
-    for settlement in &story.settlements {
+/// Invariant 5: A stale receipt is refused. The latest one is accepted until its lease ends.
+fn only_the_latest_receipt_is_accepted(history: &JobHistory<'_>, skew: Duration) -> Checked {
+    for settlement in &history.settlements {
         let receipt = &settlement.settle.receipt;
-        if let Outcome::Did(settled) = settlement.outcome
-            && let Some(later) = story.deliveries.iter().find(|delivery| {
+        if let Outcome::Settled(settled) = settlement.outcome
+            && let Some(later) = history.deliveries.iter().find(|delivery| {
                 delivery.job.receipt.fence() > receipt.fence()
                     && delivery.span.is_before(&settlement.span)
             })
         {
             let later = &later.job.receipt;
-            return Err(format!("{receipt} was answered {settled:?}, and there was {later}"));
+            return Err(format!("{receipt} is older than {later}, but the result was {settled:?}"));
         }
-        let may_have_ended = story
+        let may_have_ended = history
             .settled(receipt)
             .any(|other| other.ends() && !settlement.span.is_before(&other.span));
         if settlement.outcome == Outcome::Lost
             && !may_have_ended
-            && let Some(of) = story.delivery(receipt)
-            && is_early(&settlement.span, story.lease_end(of.job, &settlement.span), skew)
+            && let Some(of) = history.delivery(receipt)
+            && is_early(&settlement.span, history.lease_end(of.job, &settlement.span), skew)
         {
-            return Err(format!("{receipt} was refused, and nobody can have taken it"));
+            return Err(format!("{receipt} was refused before its lease ended"));
         }
     }
     Ok(())
 }
 
-/// Invariant 6: attempt = 1 + failures; max attempts of failures = dead; release never counts.
-fn attempts_are_failures(story: &Story<'_>, _: Duration) -> Checked {
-    if let Some(of) = story.deliveries.iter().find(|of| of.job.attempt > MAX_ATTEMPTS) {
+/// Invariant 6: attempt = 1 + failures. After `max_attempts` failures a job is dead. A release never
+/// counts.
+fn attempts_are_failures(history: &JobHistory<'_>, _: Duration) -> Checked {
+    if let Some(of) = history.deliveries.iter().find(|of| of.job.attempt > MAX_ATTEMPTS) {
         return Err(format!("{} is an attempt too many", of.job.receipt));
     }
-    for pair in story.deliveries.windows(2) {
+    for pair in history.deliveries.windows(2) {
         let [first, second] = pair else { continue };
-        let released = story
+        let released = history
             .settled(&first.job.receipt)
-            .any(|settlement| settlement.outcome == Outcome::Did(Settled::Released));
+            .any(|settlement| settlement.outcome == Outcome::Settled(Settled::Released));
         let most = first.job.attempt + u32::from(!released);
-        if second.job.attempt > most && !story.is_blind(&first.span, &second.span) {
+        if second.job.attempt > most && !history.may_have_been_claimed(&first.span, &second.span) {
             let (receipt, attempt) = (&second.job.receipt, second.job.attempt);
-            return Err(format!("{receipt} is attempt {attempt}, and not above {most}"));
+            return Err(format!("{receipt} is attempt {attempt}, but at most {most} is possible"));
         }
     }
     Ok(())
 }
 
-/// Invariant 7: after cancel answered, nothing it covered is delivered anew.
-fn what_was_cancelled_is_not_delivered(story: &Story<'_>, _: Duration) -> Checked {
-    let cancels = story
-        .changes
-        .iter()
-        .filter(|(_, action, known)| *action == ChangeKind::Cancel && *known == Known::Done);
+/// Invariant 7: After a cancel has returned, no generation up to then is delivered.
+fn cancelled_jobs_are_not_delivered(history: &JobHistory<'_>, _: Duration) -> Checked {
+    let cancels = history.changes.iter().filter(|(_, action, certainty)| {
+        *action == ChangeKind::Cancel && *certainty == Certainty::Certain
+    });
     for (cancel, ..) in cancels {
-        let covered = story.placed().filter(|(put, _)| put.span.is_before(cancel));
+        let covered = history.placed().filter(|(put, _)| put.span.is_before(cancel));
         let Some(covered) = covered.map(|(_, generation)| generation).max() else { continue };
-        let delivered = story.deliveries.iter().find(|delivery| {
+        let delivered = history.deliveries.iter().find(|delivery| {
             delivery.job.generation <= covered && cancel.is_before(&delivery.span)
         });
         if let Some(delivered) = delivered {
@@ -317,17 +322,17 @@ fn what_was_cancelled_is_not_delivered(story: &Story<'_>, _: Duration) -> Checke
     Ok(())
 }
 
-/// Invariant 8: doing it twice equals once: of two settlements of a lease, one ended it.
-fn a_lease_ends_once(story: &Story<'_>, _: Duration) -> Checked {
-    let did = |settlement: &SettleSeen<'_>| matches!(settlement.outcome, Outcome::Did(_));
-    for Delivery { job, .. } in &story.deliveries {
+/// Invariant 8: Settling is idempotent: of two settlements of a lease, one ended it.
+fn a_lease_ends_once(history: &JobHistory<'_>, _: Duration) -> Checked {
+    let succeeded = |settlement: &SettleCall<'_>| matches!(settlement.outcome, Outcome::Settled(_));
+    for Delivery { job, .. } in &history.deliveries {
         let receipt = &job.receipt;
-        let mut ended = story.settled(receipt).filter(|of| of.ends() && did(of));
+        let mut ended = history.settled(receipt).filter(|of| of.ends() && succeeded(of));
         let Some(end) = ended.next() else { continue };
-        let later = |of: &&SettleSeen<'_>| did(of) && end.span.is_before(&of.span);
-        if let Some(again) = ended.next().or_else(|| story.settled(receipt).find(later)) {
+        let later = |of: &&SettleCall<'_>| succeeded(of) && end.span.is_before(&of.span);
+        if let Some(again) = ended.next().or_else(|| history.settled(receipt).find(later)) {
             let (first, second) = (end.outcome, again.outcome);
-            return Err(format!("{receipt} was answered {first:?} and {second:?}"));
+            return Err(format!("{receipt} was settled twice: {first:?} and {second:?}"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What clients asked and were answered, and between which times.
+//! The calls of all clients, with their results and times.
 
 use crate::fixture::block_on;
 use requeue_jobs::{
@@ -8,25 +8,25 @@ use requeue_jobs::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A call and its answer. It took effect in between, if it did.
+/// A call and its result. If it took effect, it did so during its span.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) span: Span,
-    pub(super) what: Happened,
+    pub(super) call: Call,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Happened {
+pub(super) enum Call {
     Put(Put, Result<Placed, PutError>),
     Claim(Claim, Result<Claimed, StoreError>),
     Settle(Settle, Result<Settled, SettleError>),
     Change(Change, Result<Changed, ChangeError>),
 }
 
-/// From a call to its answer.
+/// The time from a call to its result.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
-    /// In the order of all calls and answers.
+    /// The position among the beginnings and ends of all calls.
     pub(super) began: u64,
     pub(super) ended: u64,
     pub(super) began_at: Timestamp,
@@ -34,21 +34,21 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Whether it was over when the other began. Otherwise either may have been first.
+    /// Returns whether it ended before the other began. If neither did, their order is unknown.
     pub(super) fn is_before(&self, other: &Span) -> bool {
         self.ended < other.began
     }
 
-    /// The same, where what it is of may still happen later.
+    /// Returns the span of a call that may still take effect later.
     pub(super) fn without_end(self) -> Span {
         Span { ended: u64::MAX, ended_at: Timestamp::from_millis(u64::MAX), ..self }
     }
 }
 
-/// Asks a store, and keeps what it answers.
+/// Makes calls and records them.
 pub(super) struct Log {
     events: Mutex<Vec<Event>>,
-    /// Counts calls and answers.
+    /// Counts the beginnings and ends of calls.
     order: AtomicU64,
     wall_clock: WallClock,
 }
@@ -67,43 +67,43 @@ impl Log {
         (self.order.fetch_add(1, Ordering::SeqCst), self.wall_clock.now())
     }
 
-    /// Asks, and keeps an event for each of what is made of the answer.
-    fn ask<T>(&self, ask: impl FnOnce() -> T, what: impl FnOnce(&T) -> Vec<Happened>) -> T {
+    /// Makes a call, and records the calls that `entries` makes of the result.
+    fn record<T>(&self, call: impl FnOnce() -> T, entries: impl FnOnce(&T) -> Vec<Call>) -> T {
         let (began, began_at) = self.instant();
-        let answer = ask();
+        let result = call();
         let (ended, ended_at) = self.instant();
         let span = Span { began, ended, began_at, ended_at };
-        let events = what(&answer).into_iter().map(|what| Event { span, what });
+        let events = entries(&result).into_iter().map(|call| Event { span, call });
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
-        answer
+        result
     }
 
-    /// A batch: each entry may have taken effect at any time between its call and its answer.
-    fn ask_all<Q: Clone, T: Clone, E: Clone + From<StoreError>>(
+    /// Records each entry of a batch. It may have taken effect at any time during the call.
+    fn record_batch<Q: Clone, T: Clone, E: Clone + From<StoreError>>(
         &self,
         batch: Vec<Q>,
-        ask: impl FnOnce(Vec<Q>) -> Result<BatchResults<T, E>, StoreError>,
-        what: impl Fn(Q, Result<T, E>) -> Happened,
+        call: impl FnOnce(Vec<Q>) -> Result<BatchResults<T, E>, StoreError>,
+        entry: impl Fn(Q, Result<T, E>) -> Call,
     ) -> BatchResults<T, E> {
-        let ask = || match ask(batch.clone()) {
-            Ok(answers) => answers,
+        let call = || match call(batch.clone()) {
+            Ok(results) => results,
             Err(error) => batch.iter().map(|_| Err(error.clone().into())).collect(),
         };
-        self.ask(ask, |answers: &BatchResults<T, E>| {
-            assert_eq!(answers.len(), batch.len(), "there is one answer per entry");
-            let each = batch.iter().cloned().zip(answers.iter().cloned());
-            each.map(|(entry, answer)| what(entry, answer)).collect()
+        self.record(call, |results: &BatchResults<T, E>| {
+            assert_eq!(results.len(), batch.len(), "there is one result per entry");
+            let each = batch.iter().cloned().zip(results.iter().cloned());
+            each.map(|(of, result)| entry(of, result)).collect()
         })
     }
 
     pub(super) fn put(&self, store: &dyn Store, puts: Vec<Put>) {
-        self.ask_all(puts, |puts| block_on(store.put(puts)), Happened::Put);
+        self.record_batch(puts, |puts| block_on(store.put(puts)), Call::Put);
     }
 
     pub(super) fn claim(&self, store: &dyn Store, claim: Claim) -> Vec<ClaimedJob> {
-        let ask = || block_on(store.claim(claim.clone()));
-        let answer = self.ask(ask, |answer| vec![Happened::Claim(claim.clone(), answer.clone())]);
-        answer.map(|claimed| claimed.jobs).unwrap_or_default()
+        let call = || block_on(store.claim(claim.clone()));
+        let result = self.record(call, |result| vec![Call::Claim(claim.clone(), result.clone())]);
+        result.map(|claimed| claimed.jobs).unwrap_or_default()
     }
 
     pub(super) fn settle(
@@ -111,38 +111,36 @@ impl Log {
         store: &dyn Store,
         settlements: Vec<Settle>,
     ) -> BatchResults<Settled, SettleError> {
-        let ask = |settlements| block_on(store.settle(settlements));
-        self.ask_all(settlements, ask, Happened::Settle)
+        let call = |settlements| block_on(store.settle(settlements));
+        self.record_batch(settlements, call, Call::Settle)
     }
 
     pub(super) fn change(&self, store: &dyn Store, change: Change) {
-        self.ask_all(vec![change], |changes| block_on(store.change(changes)), Happened::Change);
+        self.record_batch(vec![change], |changes| block_on(store.change(changes)), Call::Change);
     }
 }
 
-/// All about one job, in the order of the calls.
-pub(super) fn told(events: &[Event], kind: &Kind, id: &JobId) -> String {
+/// Returns all calls for one job, in their order, as lines of a report.
+pub(super) fn report(events: &[Event], kind: &Kind, id: &JobId) -> String {
     let mut events: Vec<&Event> = events.iter().collect();
     events.sort_by_key(|event| event.span.began);
     let is_it = |of: &Kind, other: &JobId| of == kind && other == id;
     let line = |event: &&Event| {
         let Span { began, ended, began_at, ended_at } = event.span;
-        let text = match &event.what {
-            Happened::Put(put, answer) if is_it(&put.kind, &put.id) => {
-                format!("{put:?} -> {answer:?}")
+        let text = match &event.call {
+            Call::Put(put, result) if is_it(&put.kind, &put.id) => {
+                format!("{put:?} -> {result:?}")
             }
-            Happened::Claim(_, Ok(claimed)) => {
+            Call::Claim(_, Ok(claimed)) => {
                 let job = claimed.jobs.iter().find(|job| is_it(job.kind(), job.id()))?;
                 format!("{job:?}")
             }
-            Happened::Claim(claim, Err(error)) => format!("{claim:?} -> {error:?}"),
-            Happened::Settle(settle, answer)
-                if is_it(settle.receipt.kind(), settle.receipt.id()) =>
-            {
-                format!("{settle:?} -> {answer:?}")
+            Call::Claim(claim, Err(error)) => format!("{claim:?} -> {error:?}"),
+            Call::Settle(settle, result) if is_it(settle.receipt.kind(), settle.receipt.id()) => {
+                format!("{settle:?} -> {result:?}")
             }
-            Happened::Change(change, answer) if is_it(&change.kind, &change.id) => {
-                format!("{change:?} -> {answer:?}")
+            Call::Change(change, result) if is_it(&change.kind, &change.id) => {
+                format!("{change:?} -> {result:?}")
             }
             _ => return None,
         };

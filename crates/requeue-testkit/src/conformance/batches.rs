@@ -1,59 +1,60 @@
-//! Batches: entries are done in order, each by itself.
+//! Batches: entries are executed in order, each independently.
 
-use crate::trial::{Trial, ids, job, mail, secs};
+use crate::harness::{Harness, ids, job, mail, secs};
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, PutError, PutOutcome, SettleError, Settled,
     Settlement,
 };
 
-pub(crate) async fn puts_are_answered_in_their_order(t: &Trial) {
-    t.put("b").await;
-    let answers = t.put_all(["b", "a", "c"].map(job)).await;
-    let outcomes: Vec<_> = answers.into_iter().map(|a| a.expect("it is done").outcome).collect();
+pub(crate) async fn results_of_puts_are_in_the_order_of_the_batch(h: &Harness) {
+    h.put("b").await;
+    let results = h.put_all(["b", "a", "c"].map(job)).await;
+    let outcomes: Vec<_> =
+        results.into_iter().map(|a| a.expect("the put succeeds").outcome).collect();
     assert_eq!(outcomes, [PutOutcome::Updated, PutOutcome::Created, PutOutcome::Created]);
 }
 
-pub(crate) async fn puts_are_done_in_their_order(t: &Trial) {
-    let wishes = [job("a").body("first"), job("a").body("second").after(secs(5))];
-    let answers = t.put_all(wishes).await;
-    let [Ok(first), Ok(second)] = answers[..] else { panic!("both are done") };
+pub(crate) async fn puts_are_executed_in_the_order_of_the_batch(h: &Harness) {
+    let puts = [job("a").body("first"), job("a").body("second").after(secs(5))];
+    let results = h.put_all(puts).await;
+    let [Ok(first), Ok(second)] = results[..] else { panic!("both puts succeed") };
     assert_eq!((first.outcome, second.outcome), (PutOutcome::Created, PutOutcome::Updated));
     assert!(first.generation < second.generation);
-    let view = t.view("a").await;
-    assert_eq!((view.body.bytes(), view.due), (&b"second"[..], t.after(secs(5))));
+    let view = h.view("a").await;
+    assert_eq!((view.body.bytes(), view.due), (&b"second"[..], h.after(secs(5))));
 }
 
-pub(crate) async fn a_put_that_fails_holds_up_no_other(t: &Trial) {
-    t.put("b").await;
+pub(crate) async fn a_put_that_fails_does_not_stop_the_others(h: &Harness) {
+    h.put("b").await;
     let too_late = MAX_DELAY + secs(1);
-    let answers =
-        t.put_all([job("a"), job("b").if_absent(), job("c").after(too_late), job("d")]).await;
-    assert!(answers[0].is_ok() && answers[3].is_ok());
-    assert!(matches!(answers[1], Err(PutError::Exists { .. })));
-    assert!(matches!(answers[2], Err(PutError::Store(_))));
-    assert_eq!(t.list(|_| {}).await, ["a", "b", "d"]);
+    let results =
+        h.put_all([job("a"), job("b").if_absent(), job("c").after(too_late), job("d")]).await;
+    assert!(results[0].is_ok() && results[3].is_ok());
+    assert!(matches!(results[1], Err(PutError::Exists { .. })));
+    assert!(matches!(results[2], Err(PutError::Store(_))));
+    assert_eq!(h.list(|_| {}).await, ["a", "b", "d"]);
 }
 
-pub(crate) async fn of_two_puts_on_one_condition_the_first_is_done(t: &Trial) {
-    let answers = t.put_all([job("a").body("1").if_absent(), job("a").body("2").if_absent()]).await;
-    assert!(answers[0].is_ok());
-    assert!(matches!(answers[1], Err(PutError::Exists { .. })));
-    assert_eq!(t.view("a").await.body.bytes(), b"1");
+pub(crate) async fn of_two_puts_with_one_condition_the_first_succeeds(h: &Harness) {
+    let results = h.put_all([job("a").body("1").if_absent(), job("a").body("2").if_absent()]).await;
+    assert!(results[0].is_ok());
+    assert!(matches!(results[1], Err(PutError::Exists { .. })));
+    assert_eq!(h.view("a").await.body.bytes(), b"1");
 }
 
-pub(crate) async fn a_batch_may_be_of_several_kinds(t: &Trial) {
-    let answers = t.put_all([job("a"), job("a").of("sms"), job("a").of("fax")]).await;
-    assert!(answers.iter().all(|a| a.as_ref().is_ok_and(|p| p.outcome == PutOutcome::Created)));
-    assert_eq!(t.kinds().await.len(), 3);
+pub(crate) async fn a_batch_may_be_of_several_kinds(h: &Harness) {
+    let results = h.put_all([job("a"), job("a").of("sms"), job("a").of("fax")]).await;
+    assert!(results.iter().all(|a| a.as_ref().is_ok_and(|p| p.outcome == PutOutcome::Created)));
+    assert_eq!(h.kinds().await.len(), 3);
 }
 
-pub(crate) async fn settlements_are_done_in_order_each_by_itself(t: &Trial) {
-    t.put_in_line(["a", "b"]).await;
-    let jobs = t.claim_up_to(2).await;
-    let [a, b] = &jobs[..] else { panic!("two are claimed") };
+pub(crate) async fn settlements_are_executed_in_order_and_independently(h: &Harness) {
+    h.put_in_order(["a", "b"]).await;
+    let jobs = h.claim_up_to(2).await;
+    let [a, b] = &jobs[..] else { panic!("two jobs are claimed") };
     let retry = Settlement::Retry { delay: Some(secs(5)), error: "no".into() };
-    let answers = t
+    let results = h
         .settle_all([
             (a, Settlement::Ack),
             (a, Settlement::Ack),
@@ -61,16 +62,16 @@ pub(crate) async fn settlements_are_done_in_order_each_by_itself(t: &Trial) {
             (b, retry),
         ])
         .await;
-    assert_eq!(answers[0], Ok(Settled::Done));
-    assert!(matches!(answers[1], Err(SettleError::LeaseLost { .. })));
-    assert_eq!(answers[2], Ok(Settled::Extended(t.after(secs(60)))));
-    assert_eq!(answers[3], Ok(Settled::RetryAt(t.after(secs(5)))));
+    assert_eq!(results[0], Ok(Settled::Done));
+    assert!(matches!(results[1], Err(SettleError::LeaseLost { .. })));
+    assert_eq!(results[2], Ok(Settled::Extended(h.after(secs(60)))));
+    assert_eq!(results[3], Ok(Settled::RetryAt(h.after(secs(5)))));
 }
 
-pub(crate) async fn changes_are_done_in_order_each_by_itself(t: &Trial) {
-    t.put(job("a").after(secs(60))).await;
-    t.put("b").await;
-    let change = |name: &str, action| Change { kind: mail(), id: crate::trial::id(name), action };
+pub(crate) async fn changes_are_executed_in_order_and_independently(h: &Harness) {
+    h.put(job("a").after(secs(60))).await;
+    h.put("b").await;
+    let change = |name: &str, action| Change { kind: mail(), id: crate::harness::id(name), action };
     let changes = vec![
         change("a", ChangeKind::RunNow),
         change("a", ChangeKind::Revive),
@@ -78,27 +79,27 @@ pub(crate) async fn changes_are_done_in_order_each_by_itself(t: &Trial) {
         change("a", ChangeKind::Cancel),
         change("b", ChangeKind::Cancel),
     ];
-    let answers = t.store.change(changes).await.expect("it is taken");
-    assert_eq!((&answers[0], &answers[2]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));
-    assert!(matches!(answers[1], Err(ChangeError::NotDead { .. })));
-    assert!(matches!(answers[3], Err(ChangeError::Absent { .. })));
-    assert_eq!((&answers[4], answers.len()), (&Ok(Changed::Removed), 5));
-    t.claims_nothing().await;
+    let results = h.store.change(changes).await.expect("the call succeeds");
+    assert_eq!((&results[0], &results[2]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));
+    assert!(matches!(results[1], Err(ChangeError::NotDead { .. })));
+    assert!(matches!(results[3], Err(ChangeError::Absent { .. })));
+    assert_eq!((&results[4], results.len()), (&Ok(Changed::Removed), 5));
+    h.claims_nothing().await;
 }
 
-pub(crate) async fn one_claim_gets_many_jobs_each_with_its_own_receipt(t: &Trial) {
-    t.put_in_line(["a", "b", "c"]).await;
-    let jobs = t.claim_up_to(10).await;
+pub(crate) async fn one_claim_returns_many_jobs_each_with_its_own_receipt(h: &Harness) {
+    h.put_in_order(["a", "b", "c"]).await;
+    let jobs = h.claim_up_to(10).await;
     assert_eq!(ids(&jobs), ["a", "b", "c"]);
-    t.ack(&jobs[1]).await;
-    t.release(&jobs[0]).await;
-    t.assert_lost(&jobs[1]).await;
-    assert_eq!(t.ack(&jobs[2]).await, Settled::Done);
-    assert_eq!(t.list(|_| {}).await, ["a"]);
+    h.ack(&jobs[1]).await;
+    h.release(&jobs[0]).await;
+    h.assert_lost(&jobs[1]).await;
+    assert_eq!(h.ack(&jobs[2]).await, Settled::Done);
+    assert_eq!(h.list(|_| {}).await, ["a"]);
 }
 
-pub(crate) async fn an_empty_batch_is_answered_with_nothing(t: &Trial) {
-    assert_eq!(t.store.put(vec![]).await, Ok(vec![]));
-    assert_eq!(t.store.settle(vec![]).await, Ok(vec![]));
-    assert_eq!(t.store.change(vec![]).await, Ok(vec![]));
+pub(crate) async fn an_empty_batch_returns_no_results(h: &Harness) {
+    assert_eq!(h.store.put(vec![]).await, Ok(vec![]));
+    assert_eq!(h.store.settle(vec![]).await, Ok(vec![]));
+    assert_eq!(h.store.change(vec![]).await, Ok(vec![]));
 }

@@ -1,201 +1,201 @@
-//! Cancelling a job, whoever holds it.
+//! Cancelling jobs in every state.
 
-use crate::trial::{LEASE, Trial, job, secs};
+use crate::harness::{Harness, LEASE, job, secs};
 use requeue_jobs::{
     ChangeError, ChangeKind, Changed, JobState, PutError, PutOutcome, Settled, Settlement,
 };
 
-pub(crate) async fn a_pending_job_is_removed(t: &Trial) {
-    t.put("ready").await;
-    t.put(job("waiting").after(secs(5))).await;
+pub(crate) async fn a_pending_job_is_removed(h: &Harness) {
+    h.put("ready").await;
+    h.put(job("waiting").after(secs(5))).await;
     for name in ["ready", "waiting"] {
-        assert_eq!(t.cancel(name).await, Changed::Removed);
-        assert_eq!(t.get(name).await, None);
+        assert_eq!(h.cancel(name).await, Changed::Removed);
+        assert_eq!(h.get(name).await, None);
     }
-    t.advance(secs(5));
-    t.claims_nothing().await;
-    assert_eq!(t.counts().await, [0, 0, 0, 0]);
+    h.advance(secs(5));
+    h.claims_nothing().await;
+    assert_eq!(h.counts().await, [0, 0, 0, 0]);
 }
 
-pub(crate) async fn a_dead_job_is_removed(t: &Trial) {
-    t.die("a").await;
-    assert_eq!(t.cancel("a").await, Changed::Removed);
-    assert_eq!((t.get("a").await, t.counts().await), (None, [0, 0, 0, 0]));
+pub(crate) async fn a_dead_job_is_removed(h: &Harness) {
+    h.die("a").await;
+    assert_eq!(h.cancel("a").await, Changed::Removed);
+    assert_eq!((h.get("a").await, h.counts().await), (None, [0, 0, 0, 0]));
 }
 
-pub(crate) async fn an_absent_job_is_not_cancelled(t: &Trial) {
-    let answer = t.change("a", ChangeKind::Cancel).await;
-    assert!(matches!(answer, Err(ChangeError::Absent { .. })));
-    t.put("a").await;
-    t.cancel("a").await;
-    let answer = t.change("a", ChangeKind::Cancel).await;
-    assert!(matches!(answer, Err(ChangeError::Absent { .. })));
+pub(crate) async fn an_absent_job_is_not_cancelled(h: &Harness) {
+    let result = h.change("a", ChangeKind::Cancel).await;
+    assert!(matches!(result, Err(ChangeError::Absent { .. })));
+    h.put("a").await;
+    h.cancel("a").await;
+    let result = h.change("a", ChangeKind::Cancel).await;
+    assert!(matches!(result, Err(ChangeError::Absent { .. })));
 }
 
-pub(crate) async fn a_cancelled_job_can_be_put_anew(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    t.retry(&claimed, secs(0)).await;
-    t.cancel("a").await;
-    assert_eq!(t.put("a").await.outcome, PutOutcome::Created);
-    assert_eq!(t.claim().await.attempt, 1);
+pub(crate) async fn a_cancelled_job_can_be_put_again(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    h.retry(&claimed, secs(0)).await;
+    h.cancel("a").await;
+    assert_eq!(h.put("a").await.outcome, PutOutcome::Created);
+    assert_eq!(h.claim().await.attempt, 1);
 }
 
-pub(crate) async fn a_leased_job_is_marked_and_ends_with_its_ack(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.advance(secs(1));
-    assert_eq!(t.cancel("a").await, Changed::Ending);
-    let view = t.view("a").await;
-    assert_eq!((view.state, view.updated_at), (JobState::Leased, t.now()));
-    assert!(view.lease.expect("it is leased").cancelled);
-    assert_eq!(t.ack(&held).await, Settled::Cancelled);
-    assert_eq!(t.get("a").await, None);
-    t.assert_lost(&held).await;
+pub(crate) async fn a_cancelled_leased_job_ends_with_its_ack(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.advance(secs(1));
+    assert_eq!(h.cancel("a").await, Changed::Ending);
+    let view = h.view("a").await;
+    assert_eq!((view.state, view.updated_at), (JobState::Leased, h.now()));
+    assert!(view.lease.expect("the job is leased").cancelled);
+    assert_eq!(h.ack(&held).await, Settled::Cancelled);
+    assert_eq!(h.get("a").await, None);
+    h.assert_lost(&held).await;
 }
 
-pub(crate) async fn cancel_twice_is_cancel_once(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    let before = t.view("a").await;
-    assert_eq!(t.cancel("a").await, Changed::Ending);
-    assert_eq!(t.view("a").await, before);
-    assert_eq!(t.ack(&held).await, Settled::Cancelled);
-    t.claims_nothing().await;
+pub(crate) async fn a_second_cancel_changes_nothing(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    let before = h.view("a").await;
+    assert_eq!(h.cancel("a").await, Changed::Ending);
+    assert_eq!(h.view("a").await, before);
+    assert_eq!(h.ack(&held).await, Settled::Cancelled);
+    h.claims_nothing().await;
 }
 
-pub(crate) async fn a_cancelled_job_does_not_come_back_by_retry_or_release(t: &Trial) {
+pub(crate) async fn a_cancelled_job_does_not_come_back_by_retry_or_release(h: &Harness) {
     let retry = Settlement::Retry { delay: Some(secs(0)), error: "no".into() };
     for action in [retry, Settlement::Release] {
-        t.put("a").await;
-        let held = t.claim().await;
-        t.cancel("a").await;
-        assert_eq!(t.settle(&held, action).await, Ok(Settled::Cancelled));
-        assert_eq!(t.get("a").await, None);
-        t.claims_nothing().await;
+        h.put("a").await;
+        let held = h.claim().await;
+        h.cancel("a").await;
+        assert_eq!(h.settle(&held, action).await, Ok(Settled::Cancelled));
+        assert_eq!(h.get("a").await, None);
+        h.claims_nothing().await;
     }
 }
 
-pub(crate) async fn the_holder_of_a_cancelled_job_is_told_when_it_extends(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    assert_eq!(t.extend(&held, secs(3600)).await, Settled::Cancelled);
-    let lease = t.view("a").await.lease.expect("it is leased");
+pub(crate) async fn an_extension_of_a_cancelled_job_returns_cancelled(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    assert_eq!(h.extend(&held, secs(3600)).await, Settled::Cancelled);
+    let lease = h.view("a").await.lease.expect("the job is leased");
     assert_eq!(lease.ends_at, held.lease_ends_at);
-    assert_eq!(t.ack(&held).await, Settled::Cancelled);
+    assert_eq!(h.ack(&held).await, Settled::Cancelled);
 }
 
-pub(crate) async fn a_cancelled_lease_that_lapses_ends_the_job(t: &Trial) {
-    t.put_in_line(["a"]).await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    t.advance(LEASE);
-    t.claims_nothing().await;
-    assert_eq!(t.get("a").await, None);
-    t.assert_lost(&held).await;
+pub(crate) async fn a_cancelled_job_ends_when_its_lease_expires(h: &Harness) {
+    h.put_in_order(["a"]).await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    h.advance(LEASE);
+    h.claims_nothing().await;
+    assert_eq!(h.get("a").await, None);
+    h.assert_lost(&held).await;
 }
 
-pub(crate) async fn the_reaper_ends_a_cancelled_job(t: &Trial) {
-    t.set(|settings| settings.max_attempts = 1).await;
-    t.put("a").await;
-    t.claim().await;
-    t.cancel("a").await;
-    t.advance(LEASE);
-    assert_eq!(t.reap().await, 1);
-    assert_eq!((t.get("a").await, t.counts().await), (None, [0, 0, 0, 0]));
+pub(crate) async fn the_reaper_ends_a_cancelled_job(h: &Harness) {
+    h.set(|settings| settings.max_attempts = 1).await;
+    h.put("a").await;
+    h.claim().await;
+    h.cancel("a").await;
+    h.advance(LEASE);
+    assert_eq!(h.reap().await, 1);
+    assert_eq!((h.get("a").await, h.counts().await), (None, [0, 0, 0, 0]));
 }
 
-pub(crate) async fn a_cancel_drops_the_successor(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.put("a").await;
-    t.cancel("a").await;
-    assert_eq!(t.view("a").await.next, None);
-    assert_eq!(t.ack(&held).await, Settled::Cancelled);
-    assert_eq!(t.get("a").await, None);
+pub(crate) async fn a_cancel_drops_the_successor(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.put("a").await;
+    h.cancel("a").await;
+    assert_eq!(h.view("a").await.next, None);
+    assert_eq!(h.ack(&held).await, Settled::Cancelled);
+    assert_eq!(h.get("a").await, None);
 }
 
-pub(crate) async fn a_put_does_not_erase_a_cancel(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    t.put("a").await;
-    assert!(t.view("a").await.lease.expect("it is leased").cancelled);
-    assert_eq!(t.extend(&held, LEASE).await, Settled::Cancelled);
-    assert_eq!(t.ack(&held).await, Settled::Cancelled);
+pub(crate) async fn a_put_does_not_erase_a_cancel(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    h.put("a").await;
+    assert!(h.view("a").await.lease.expect("the job is leased").cancelled);
+    assert_eq!(h.extend(&held, LEASE).await, Settled::Cancelled);
+    assert_eq!(h.ack(&held).await, Settled::Cancelled);
 }
 
-pub(crate) async fn a_put_after_a_cancel_is_a_new_job(t: &Trial) {
+pub(crate) async fn a_put_after_a_cancel_is_a_new_job(h: &Harness) {
     let retry = Settlement::Retry { delay: Some(secs(3600)), error: "no".into() };
     for action in [Settlement::Ack, retry, Settlement::Release] {
-        t.put("a").await;
-        let held = t.claim().await;
-        t.retry(&held, secs(0)).await;
-        let held = t.claim().await;
-        t.cancel("a").await;
-        t.advance(secs(1));
-        let placed = t.put(job("a").body("anew")).await;
+        h.put("a").await;
+        let held = h.claim().await;
+        h.retry(&held, secs(0)).await;
+        let held = h.claim().await;
+        h.cancel("a").await;
+        h.advance(secs(1));
+        let placed = h.put(job("a").body("again")).await;
         assert_eq!(placed.outcome, PutOutcome::Coalesced);
-        let created = t.now();
-        t.claims_nothing().await;
-        t.advance(secs(1));
-        assert_eq!(t.settle(&held, action).await, Ok(Settled::Cancelled));
-        assert_eq!(t.view("a").await.failures, []);
-        let anew = t.claim().await;
-        assert_eq!((anew.attempt, anew.created_at), (1, created));
-        assert_eq!((anew.generation, anew.body.bytes()), (placed.generation, &b"anew"[..]));
-        t.ack(&anew).await;
-        assert_eq!(t.get("a").await, None);
+        let created = h.now();
+        h.claims_nothing().await;
+        h.advance(secs(1));
+        assert_eq!(h.settle(&held, action).await, Ok(Settled::Cancelled));
+        assert_eq!(h.view("a").await.failures, []);
+        let again = h.claim().await;
+        assert_eq!((again.attempt, again.created_at), (1, created));
+        assert_eq!((again.generation, again.body.bytes()), (placed.generation, &b"again"[..]));
+        h.ack(&again).await;
+        assert_eq!(h.get("a").await, None);
     }
 }
 
-pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(t: &Trial) {
-    t.set(|settings| settings.max_attempts = 1).await;
-    t.put("a").await;
-    t.claim().await;
-    t.cancel("a").await;
-    t.put(job("a").body("anew").after(secs(60))).await;
-    let (created, due) = (t.now(), t.after(secs(60)));
-    t.advance(LEASE);
-    t.claims_nothing().await;
-    let view = t.view("a").await;
+pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(h: &Harness) {
+    h.set(|settings| settings.max_attempts = 1).await;
+    h.put("a").await;
+    h.claim().await;
+    h.cancel("a").await;
+    h.put(job("a").body("again").after(secs(60))).await;
+    let (created, due) = (h.now(), h.after(secs(60)));
+    h.advance(LEASE);
+    h.claims_nothing().await;
+    let view = h.view("a").await;
     assert_eq!((view.state, view.due, view.attempts), (JobState::Waiting, due, 0));
     assert_eq!(view.created_at, created);
-    t.advance(LEASE);
-    assert_eq!(t.claim().await.body.bytes(), b"anew");
+    h.advance(LEASE);
+    assert_eq!(h.claim().await.body.bytes(), b"again");
 }
 
-pub(crate) async fn a_second_cancel_covers_what_was_put_after_the_first(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    t.put("a").await;
-    assert_eq!(t.cancel("a").await, Changed::Ending);
-    t.ack(&held).await;
-    assert_eq!(t.get("a").await, None);
+pub(crate) async fn a_second_cancel_covers_puts_after_the_first(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    h.put("a").await;
+    assert_eq!(h.cancel("a").await, Changed::Ending);
+    h.ack(&held).await;
+    assert_eq!(h.get("a").await, None);
 }
 
-pub(crate) async fn debounce_counts_anew_after_a_cancel(t: &Trial) {
-    t.put("a").await;
-    let held = t.claim().await;
-    t.cancel("a").await;
-    t.advance(secs(20));
-    let began = t.now();
+pub(crate) async fn debounce_restarts_after_a_cancel(h: &Harness) {
+    h.put("a").await;
+    let held = h.claim().await;
+    h.cancel("a").await;
+    h.advance(secs(20));
+    let began = h.now();
     for _ in 0..2 {
-        t.put(job("a").after(secs(7)).debounce(secs(10))).await;
-        t.advance(secs(4));
+        h.put(job("a").after(secs(7)).debounce(secs(10))).await;
+        h.advance(secs(4));
     }
-    t.ack(&held).await;
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+    h.ack(&held).await;
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }
 
-pub(crate) async fn a_cancelled_lease_is_a_job_still(t: &Trial) {
-    t.put("a").await;
-    t.claim().await;
-    t.cancel("a").await;
-    let answer = t.try_put(job("a").if_absent()).await;
-    assert!(matches!(answer, Err(PutError::Exists { .. })));
-    assert_eq!(t.counts().await, [0, 1, 0, 0]);
+pub(crate) async fn a_cancelled_leased_job_still_exists(h: &Harness) {
+    h.put("a").await;
+    h.claim().await;
+    h.cancel("a").await;
+    let result = h.try_put(job("a").if_absent()).await;
+    assert!(matches!(result, Err(PutError::Exists { .. })));
+    assert_eq!(h.counts().await, [0, 1, 0, 0]);
 }

@@ -1,6 +1,6 @@
-//! As much as a store takes, and no more. What is too much is an error that names both.
+//! Limits. An error names the limit and the value that exceeds it.
 
-use crate::trial::{Trial, Wish, id, job, kind, mail, millis, secs};
+use crate::harness::{Harness, PutBuilder, id, job, kind, mail, millis, secs};
 use requeue_jobs::limits::{
     MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_DELAY, MAX_ID_LEN,
     MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_SPANS, MIN_LEASE,
@@ -20,74 +20,74 @@ fn out_of_range(value: Duration) -> impl Fn(&Invalid) -> bool {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, why: impl Fn(&Invalid) -> bool) {
-    match answer {
+fn refused<T: std::fmt::Debug>(result: Result<T, StoreError>, why: impl Fn(&Invalid) -> bool) {
+    match result {
         Err(StoreError::Invalid(invalid)) if why(&invalid) => {}
-        other => panic!("it should be refused as too much, and was {other:?}"),
+        other => panic!("expected an error about the limit, got {other:?}"),
     }
 }
 
-pub(crate) async fn the_largest_job_is_taken(t: &Trial) {
-    let body = Body::new(vec![7; MAX_BODY_LEN], "t".repeat(MAX_CONTENT_TYPE_LEN));
-    let body = body.expect("it is as large as it may be");
+pub(crate) async fn the_largest_job_is_accepted(h: &Harness) {
+    let body = Body::new(vec![7; MAX_BODY_LEN], "h".repeat(MAX_CONTENT_TYPE_LEN));
+    let body = body.expect("the value is within the limit");
     let (of, name) = ("k".repeat(MAX_KIND_LEN), "ü".repeat(MAX_ID_LEN / 2));
-    t.put(job(&name).of(&of).carrying(body.clone())).await;
-    let claimed = t.claim_with(|claim| claim.kinds = vec![kind(&of)]).await.jobs.remove(0);
+    h.put(job(&name).of(&of).carrying(body.clone())).await;
+    let claimed = h.claim_with(|claim| claim.kinds = vec![kind(&of)]).await.jobs.remove(0);
     assert_eq!((claimed.id(), &claimed.body), (&id(&name), &body));
-    t.ack(&claimed).await;
+    h.ack(&claimed).await;
 }
 
-pub(crate) async fn the_longest_delay_is_ten_years(t: &Trial) {
-    t.put(job("a").after(MAX_DELAY)).await;
-    assert_eq!(t.view("a").await.due, t.after(MAX_DELAY));
+pub(crate) async fn the_longest_delay_is_ten_years(h: &Harness) {
+    h.put(job("a").after(MAX_DELAY)).await;
+    assert_eq!(h.view("a").await.due, h.after(MAX_DELAY));
     let longer = MAX_DELAY + millis(1);
-    let later = t.after(longer);
-    for wish in [job("b").after(longer), job("b").at(later)] {
-        match t.try_put(wish).await {
+    let later = h.after(longer);
+    for put in [job("b").after(longer), job("b").at(later)] {
+        match h.try_put(put).await {
             Err(PutError::Store(error)) => refused::<()>(Err(error), out_of_range(longer)),
-            other => panic!("it should be refused, and was {other:?}"),
+            other => panic!("expected a refusal, got {other:?}"),
         }
     }
-    assert_eq!(t.get("b").await, None);
+    assert_eq!(h.get("b").await, None);
 }
 
-pub(crate) async fn a_retry_after_too_long_keeps_the_lease(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    let before = t.view("a").await;
+pub(crate) async fn a_retry_after_too_long_keeps_the_lease(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    let before = h.view("a").await;
     let longer = MAX_DELAY + millis(1);
     let action = Settlement::Retry { delay: Some(longer), error: "no".into() };
-    match t.settle(&claimed, action).await {
+    match h.settle(&claimed, action).await {
         Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(longer)),
-        other => panic!("it should be refused, and was {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
-    assert_eq!(t.view("a").await, before);
-    assert_eq!(t.ack(&claimed).await, Settled::Done);
+    assert_eq!(h.view("a").await, before);
+    assert_eq!(h.ack(&claimed).await, Settled::Done);
 }
 
-pub(crate) async fn a_lease_is_neither_too_short_nor_too_long(t: &Trial) {
-    t.put("a").await;
+pub(crate) async fn a_lease_is_neither_too_short_nor_too_long(h: &Harness) {
+    h.put("a").await;
     for lease in [MIN_LEASE - millis(1), MAX_LEASE + millis(1)] {
-        let claimed = t.claim_with(|claim| claim.lease = Some(lease)).await;
+        let claimed = h.claim_with(|claim| claim.lease = Some(lease)).await;
         assert_eq!((claimed.jobs.len(), claimed.errors.len()), (0, 1));
         let (of, error) = claimed.errors[0].clone();
         assert_eq!(of, mail());
         refused::<()>(Err(error), out_of_range(lease));
     }
-    let claimed = t.claim_with(|claim| claim.lease = Some(MAX_LEASE)).await.jobs.remove(0);
-    assert_eq!(claimed.lease_ends_at, t.after(MAX_LEASE));
-    t.release(&claimed).await;
-    let claimed = t.claim_with(|claim| claim.lease = Some(MIN_LEASE)).await.jobs.remove(0);
+    let claimed = h.claim_with(|claim| claim.lease = Some(MAX_LEASE)).await.jobs.remove(0);
+    assert_eq!(claimed.lease_ends_at, h.after(MAX_LEASE));
+    h.release(&claimed).await;
+    let claimed = h.claim_with(|claim| claim.lease = Some(MIN_LEASE)).await.jobs.remove(0);
     for lease in [MIN_LEASE - millis(1), MAX_LEASE + millis(1)] {
-        match t.settle(&claimed, Settlement::Extend(Some(lease))).await {
+        match h.settle(&claimed, Settlement::Extend(Some(lease))).await {
             Err(SettleError::Store(error)) => refused::<()>(Err(error), out_of_range(lease)),
-            other => panic!("it should be refused, and was {other:?}"),
+            other => panic!("expected a refusal, got {other:?}"),
         }
     }
-    assert_eq!(t.view("a").await.lease.expect("it is leased").ends_at, claimed.lease_ends_at);
+    assert_eq!(h.view("a").await.lease.expect("the job is leased").ends_at, claimed.lease_ends_at);
 }
 
-pub(crate) async fn settings_that_can_mean_nothing_are_refused(t: &Trial) {
+pub(crate) async fn invalid_settings_are_refused(h: &Harness) {
     let (short, long) = (MIN_LEASE - millis(1), MAX_DELAY + millis(1));
     for (value, change) in [
         (short, (|settings, value| settings.lease = value) as fn(&mut Settings, Duration)),
@@ -97,8 +97,8 @@ pub(crate) async fn settings_that_can_mean_nothing_are_refused(t: &Trial) {
     ] {
         let mut settings = Settings::default();
         change(&mut settings, value);
-        refused(t.store.set(mail(), settings).await, out_of_range(value));
-        assert_eq!(t.settings().await, Settings::default());
+        refused(h.store.set(mail(), settings).await, out_of_range(value));
+        assert_eq!(h.settings().await, Settings::default());
     }
 }
 
@@ -107,44 +107,44 @@ fn many(count: usize) -> Vec<Put> {
     (0..count).map(|n| Put::new(mail(), id(&format!("job-{n:04}")), body.clone())).collect()
 }
 
-pub(crate) async fn a_batch_of_puts_has_a_thousand_entries_at_most(t: &Trial) {
-    refused(t.store.put(many(MAX_BATCH + 1)).await, too_many(MAX_BATCH + 1));
-    assert_eq!(t.counts().await, [0, 0, 0, 0]);
-    let answers = t.store.put(many(MAX_BATCH)).await.expect("it is taken");
-    assert!(answers.iter().all(Result::is_ok));
-    assert_eq!(t.counts().await[0], MAX_BATCH as u64);
+pub(crate) async fn a_batch_of_puts_has_a_thousand_entries_at_most(h: &Harness) {
+    refused(h.store.put(many(MAX_BATCH + 1)).await, too_many(MAX_BATCH + 1));
+    assert_eq!(h.counts().await, [0, 0, 0, 0]);
+    let results = h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(h.counts().await[0], MAX_BATCH as u64);
 }
 
-pub(crate) async fn the_bodies_of_a_batch_are_sixteen_mebibytes_at_most(t: &Trial) {
-    let body = Body::octets(vec![7; MAX_BODY_LEN]).expect("it is as large as it may be");
+pub(crate) async fn the_bodies_of_a_batch_are_sixteen_mebibytes_at_most(h: &Harness) {
+    let body = Body::octets(vec![7; MAX_BODY_LEN]).expect("the value is within the limit");
     let most = MAX_BATCH_BYTES / MAX_BODY_LEN;
-    let wish = |n: usize| job(&n.to_string()).carrying(body.clone());
-    let answers = t.put_all((0..most).map(wish)).await;
-    assert!(answers.iter().all(Result::is_ok));
-    let byte = Body::octets([7]).expect("it is short");
+    let put = |n: usize| job(&n.to_string()).carrying(body.clone());
+    let results = h.put_all((0..most).map(put)).await;
+    assert!(results.iter().all(Result::is_ok));
+    let byte = Body::octets([7]).expect("the text is short");
     let too_much = (0..most).map(|n| Put::new(mail(), id(&n.to_string()), body.clone()));
     let too_much = too_much.chain([Put::new(mail(), id("more"), byte)]).collect();
     let limit = |invalid: &Invalid| {
         let over = MAX_BATCH_BYTES + 1;
         matches!(invalid, Invalid::TooLong { len, limit: MAX_BATCH_BYTES, .. } if *len == over)
     };
-    refused(t.store.put(too_much).await, limit);
-    assert_eq!(t.get("more").await, None);
+    refused(h.store.put(too_much).await, limit);
+    assert_eq!(h.get("more").await, None);
 }
 
-pub(crate) async fn settlements_and_changes_are_a_thousand_at_most(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
+pub(crate) async fn settlements_and_changes_are_a_thousand_at_most(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
     let settle = Settle { receipt: claimed.receipt.clone(), action: Settlement::Ack };
     let change = Change { kind: mail(), id: id("a"), action: ChangeKind::Cancel };
-    let before = t.view("a").await;
-    refused(t.store.settle(vec![settle; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));
-    refused(t.store.change(vec![change; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));
-    assert_eq!(t.view("a").await, before);
+    let before = h.view("a").await;
+    refused(h.store.settle(vec![settle; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));
+    refused(h.store.change(vec![change; MAX_BATCH + 1]).await, too_many(MAX_BATCH + 1));
+    assert_eq!(h.view("a").await, before);
 }
 
-pub(crate) async fn a_claim_asks_for_a_thousand_jobs_at_most(t: &Trial) {
-    t.store.put(many(MAX_BATCH)).await.expect("it is taken");
+pub(crate) async fn a_claim_asks_for_a_thousand_jobs_at_most(h: &Harness) {
+    h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
     let claim = requeue_jobs::Claim {
         kinds: vec![mail()],
         max: MAX_BATCH + 1,
@@ -152,36 +152,36 @@ pub(crate) async fn a_claim_asks_for_a_thousand_jobs_at_most(t: &Trial) {
         worker: requeue_jobs::WorkerName::new("w").expect("a valid name"),
         nonce: 1,
     };
-    refused(t.store.claim(claim).await, too_many(MAX_BATCH + 1));
-    assert_eq!(t.claim_up_to(MAX_BATCH).await.len(), MAX_BATCH);
+    refused(h.store.claim(claim).await, too_many(MAX_BATCH + 1));
+    assert_eq!(h.claim_up_to(MAX_BATCH).await.len(), MAX_BATCH);
 }
 
-pub(crate) async fn a_page_has_a_thousand_jobs_at_most(t: &Trial) {
-    t.store.put(many(MAX_BATCH)).await.expect("it is taken");
-    t.put("z").await;
-    assert_eq!(t.list(|query| query.limit = usize::MAX).await.len(), MAX_BATCH);
+pub(crate) async fn a_page_has_a_thousand_jobs_at_most(h: &Harness) {
+    h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
+    h.put("z").await;
+    assert_eq!(h.list(|query| query.limit = usize::MAX).await.len(), MAX_BATCH);
 }
 
-pub(crate) async fn upcoming_load_has_a_thousand_spans_at_most(t: &Trial) {
-    t.put("a").await;
-    let spans = |count| Spans { from: t.now(), length: secs(1), count };
-    let answer = t.store.upcoming(mail(), spans(MAX_SPANS)).await.expect("it is answered");
-    assert_eq!(answer.len(), MAX_SPANS);
-    refused(t.store.upcoming(mail(), spans(MAX_SPANS + 1)).await, too_many(MAX_SPANS + 1));
+pub(crate) async fn upcoming_load_has_a_thousand_spans_at_most(h: &Harness) {
+    h.put("a").await;
+    let spans = |count| Spans { from: h.now(), length: secs(1), count };
+    let result = h.store.upcoming(mail(), spans(MAX_SPANS)).await.expect("the call succeeds");
+    assert_eq!(result.len(), MAX_SPANS);
+    refused(h.store.upcoming(mail(), spans(MAX_SPANS + 1)).await, too_many(MAX_SPANS + 1));
 }
 
-pub(crate) async fn there_are_ten_thousand_kinds_at_most(t: &Trial) {
-    let wish = |n: usize| -> Wish { job("a").of(&format!("kind-{n}")) };
+pub(crate) async fn there_are_ten_thousand_kinds_at_most(h: &Harness) {
+    let put = |n: usize| -> PutBuilder { job("a").of(&format!("kind-{n}")) };
     for thousand in 0..MAX_KINDS / MAX_BATCH {
         let from = thousand * MAX_BATCH;
-        let answers = t.put_all((from..from + MAX_BATCH).map(wish)).await;
-        assert!(answers.iter().all(Result::is_ok));
+        let results = h.put_all((from..from + MAX_BATCH).map(put)).await;
+        assert!(results.iter().all(Result::is_ok));
     }
-    match t.try_put(wish(MAX_KINDS)).await {
+    match h.try_put(put(MAX_KINDS)).await {
         Err(PutError::Store(StoreError::Invalid(Invalid::TooMany { limit, .. }))) => {
             assert_eq!(limit, MAX_KINDS);
         }
-        other => panic!("it should be refused, and was {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
-    t.put(wish(0)).await;
+    h.put(put(0)).await;
 }

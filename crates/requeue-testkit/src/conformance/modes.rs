@@ -1,182 +1,182 @@
-//! `earliest`, `keep` and `debounce`, on every state.
+//! The modes `earliest`, `keep` and `debounce`, in every state of a job.
 
-use crate::trial::{Trial, job, secs};
+use crate::harness::{Harness, job, secs};
 use requeue_jobs::{Mode, PutOutcome};
 
-pub(crate) async fn every_mode_creates_an_absent_job(t: &Trial) {
+pub(crate) async fn every_mode_creates_an_absent_job(h: &Harness) {
     let debounce = Mode::Debounce { max_wait: secs(60) };
     for (name, mode) in [("a", Mode::Earliest), ("b", Mode::Keep), ("c", debounce)] {
-        let placed = t.put(job(name).after(secs(5)).mode(mode)).await;
+        let placed = h.put(job(name).after(secs(5)).mode(mode)).await;
         assert_eq!(placed.outcome, PutOutcome::Created);
-        assert_eq!(t.view(name).await.due, t.after(secs(5)));
+        assert_eq!(h.view(name).await.due, h.after(secs(5)));
     }
 }
 
-pub(crate) async fn earliest_keeps_the_sooner_time_and_takes_the_body(t: &Trial) {
-    t.put(job("a").after(secs(5))).await;
-    let placed = t.put(job("a").body("later").after(secs(60)).mode(Mode::Earliest)).await;
+pub(crate) async fn earliest_keeps_the_sooner_time_and_replaces_the_body(h: &Harness) {
+    h.put(job("a").after(secs(5))).await;
+    let placed = h.put(job("a").body("later").after(secs(60)).mode(Mode::Earliest)).await;
     assert_eq!(placed.outcome, PutOutcome::Updated);
-    let view = t.view("a").await;
-    assert_eq!((view.due, view.body.bytes()), (t.after(secs(5)), &b"later"[..]));
+    let view = h.view("a").await;
+    assert_eq!((view.due, view.body.bytes()), (h.after(secs(5)), &b"later"[..]));
     assert_eq!(view.generation, placed.generation);
-    t.put(job("a").body("sooner").after(secs(2)).mode(Mode::Earliest)).await;
-    let view = t.view("a").await;
-    assert_eq!((view.due, view.body.bytes()), (t.after(secs(2)), &b"sooner"[..]));
+    h.put(job("a").body("sooner").after(secs(2)).mode(Mode::Earliest)).await;
+    let view = h.view("a").await;
+    assert_eq!((view.due, view.body.bytes()), (h.after(secs(2)), &b"sooner"[..]));
 }
 
-pub(crate) async fn earliest_does_not_put_off_a_ready_job(t: &Trial) {
-    t.put_in_line(["a", "b"]).await;
-    t.put(job("a").body("again").after(secs(60)).mode(Mode::Earliest)).await;
-    let claimed = t.claim().await;
+pub(crate) async fn earliest_does_not_delay_a_ready_job(h: &Harness) {
+    h.put_in_order(["a", "b"]).await;
+    h.put(job("a").body("again").after(secs(60)).mode(Mode::Earliest)).await;
+    let claimed = h.claim().await;
     assert_eq!((claimed.id().as_str(), claimed.body.bytes()), ("a", &b"again"[..]));
 }
 
-pub(crate) async fn keep_changes_nothing_of_a_waiting_job(t: &Trial) {
-    let first = t.put(job("a").after(secs(5))).await;
-    let before = t.view("a").await;
-    t.advance(secs(1));
-    let placed = t.put(job("a").body("other").mode(Mode::Keep)).await;
+pub(crate) async fn keep_does_not_change_a_waiting_job(h: &Harness) {
+    let first = h.put(job("a").after(secs(5))).await;
+    let before = h.view("a").await;
+    h.advance(secs(1));
+    let placed = h.put(job("a").body("other").mode(Mode::Keep)).await;
     assert_eq!((placed.outcome, placed.generation), (PutOutcome::Kept, first.generation));
-    assert_eq!(t.view("a").await, before);
+    assert_eq!(h.view("a").await, before);
 }
 
-pub(crate) async fn keep_changes_nothing_of_a_ready_job(t: &Trial) {
-    t.put_in_line(["a", "b"]).await;
-    let before = t.view("a").await;
-    let placed = t.put(job("a").body("other").after(secs(5)).mode(Mode::Keep)).await;
+pub(crate) async fn keep_does_not_change_a_ready_job(h: &Harness) {
+    h.put_in_order(["a", "b"]).await;
+    let before = h.view("a").await;
+    let placed = h.put(job("a").body("other").after(secs(5)).mode(Mode::Keep)).await;
     assert_eq!((placed.outcome, placed.generation), (PutOutcome::Kept, before.generation));
-    assert_eq!(t.view("a").await, before);
-    assert_eq!(t.claim().await.id().as_str(), "a");
+    assert_eq!(h.view("a").await, before);
+    assert_eq!(h.claim().await.id().as_str(), "a");
 }
 
-pub(crate) async fn keep_on_a_leased_job_is_its_first_successor(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    let first = t.put(job("a").body("first").mode(Mode::Keep)).await;
+pub(crate) async fn the_first_keep_on_a_leased_job_is_its_successor(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    let first = h.put(job("a").body("first").mode(Mode::Keep)).await;
     assert_eq!(first.outcome, PutOutcome::Coalesced);
-    let second = t.put(job("a").body("second").mode(Mode::Keep)).await;
+    let second = h.put(job("a").body("second").mode(Mode::Keep)).await;
     assert_eq!((second.outcome, second.generation), (PutOutcome::Kept, first.generation));
-    t.ack(&claimed).await;
-    let next = t.claim().await;
+    h.ack(&claimed).await;
+    let next = h.claim().await;
     assert_eq!((next.body.bytes(), next.generation), (&b"first"[..], first.generation));
 }
 
-pub(crate) async fn keep_leaves_a_dead_job_dead(t: &Trial) {
-    t.die("a").await;
-    let before = t.view("a").await;
-    t.advance(secs(1));
-    let placed = t.put(job("a").body("other").mode(Mode::Keep)).await;
+pub(crate) async fn keep_leaves_a_dead_job_dead(h: &Harness) {
+    h.die("a").await;
+    let before = h.view("a").await;
+    h.advance(secs(1));
+    let placed = h.put(job("a").body("other").mode(Mode::Keep)).await;
     assert_eq!((placed.outcome, placed.generation), (PutOutcome::Kept, before.generation));
-    assert_eq!(t.view("a").await, before);
-    t.claims_nothing().await;
+    assert_eq!(h.view("a").await, before);
+    h.claims_nothing().await;
 }
 
-pub(crate) async fn earliest_and_debounce_revive_a_dead_job(t: &Trial) {
+pub(crate) async fn earliest_and_debounce_revive_a_dead_job(h: &Harness) {
     for mode in [Mode::Earliest, Mode::Debounce { max_wait: secs(60) }] {
-        t.die("a").await;
-        let placed = t.put(job("a").after(secs(5)).mode(mode)).await;
+        h.die("a").await;
+        let placed = h.put(job("a").after(secs(5)).mode(mode)).await;
         assert_eq!(placed.outcome, PutOutcome::Revived);
-        assert_eq!(t.view("a").await.due, t.after(secs(5)));
-        t.cancel("a").await;
+        assert_eq!(h.view("a").await.due, h.after(secs(5)));
+        h.cancel("a").await;
     }
 }
 
-pub(crate) async fn debounce_moves_the_due_time(t: &Trial) {
+pub(crate) async fn debounce_moves_the_due_time(h: &Harness) {
     for body in ["first", "second", "third"] {
-        t.put(job("a").body(body).after(secs(5)).debounce(secs(60))).await;
-        assert_eq!(t.view("a").await.due, t.after(secs(5)));
-        t.advance(secs(4));
-        t.claims_nothing().await;
+        h.put(job("a").body(body).after(secs(5)).debounce(secs(60))).await;
+        assert_eq!(h.view("a").await.due, h.after(secs(5)));
+        h.advance(secs(4));
+        h.claims_nothing().await;
     }
-    t.advance(secs(1));
-    assert_eq!(t.claim().await.body.bytes(), b"third");
+    h.advance(secs(1));
+    assert_eq!(h.claim().await.body.bytes(), b"third");
 }
 
-pub(crate) async fn debounce_ends_after_its_longest_wait(t: &Trial) {
-    let end = t.after(secs(10));
+pub(crate) async fn debounce_waits_no_longer_than_max_wait(h: &Harness) {
+    let end = h.after(secs(10));
     for _ in 0..3 {
-        t.put(job("a").after(secs(5)).debounce(secs(10))).await;
-        t.claims_nothing().await;
-        t.advance(secs(3));
+        h.put(job("a").after(secs(5)).debounce(secs(10))).await;
+        h.claims_nothing().await;
+        h.advance(secs(3));
     }
-    assert_eq!(t.view("a").await.due, end);
-    t.advance(secs(60));
-    let placed = t.put(job("a").body("last").after(secs(5)).debounce(secs(10))).await;
+    assert_eq!(h.view("a").await.due, end);
+    h.advance(secs(60));
+    let placed = h.put(job("a").body("last").after(secs(5)).debounce(secs(10))).await;
     assert_eq!(placed.outcome, PutOutcome::Updated);
-    assert_eq!(t.claim().await.body.bytes(), b"last");
+    assert_eq!(h.claim().await.body.bytes(), b"last");
 }
 
-pub(crate) async fn debounce_counts_from_the_first_put_in_whatever_mode(t: &Trial) {
-    let began = t.now();
-    t.put(job("a").after(secs(60))).await;
-    t.advance(secs(8));
-    t.put(job("a").after(secs(60)).mode(Mode::Earliest)).await;
-    t.put(job("a").after(secs(5)).debounce(secs(10))).await;
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+pub(crate) async fn debounce_counts_from_the_first_put_in_any_mode(h: &Harness) {
+    let began = h.now();
+    h.put(job("a").after(secs(60))).await;
+    h.advance(secs(8));
+    h.put(job("a").after(secs(60)).mode(Mode::Earliest)).await;
+    h.put(job("a").after(secs(5)).debounce(secs(10))).await;
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }
 
-pub(crate) async fn debounce_counts_on_over_a_failure(t: &Trial) {
-    let began = t.now();
-    t.put("a").await;
-    let claimed = t.claim().await;
-    t.retry(&claimed, secs(1)).await;
-    t.advance(secs(8));
-    t.put(job("a").after(secs(5)).debounce(secs(10))).await;
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+pub(crate) async fn debounce_does_not_restart_after_a_failure(h: &Harness) {
+    let began = h.now();
+    h.put("a").await;
+    let claimed = h.claim().await;
+    h.retry(&claimed, secs(1)).await;
+    h.advance(secs(8));
+    h.put(job("a").after(secs(5)).debounce(secs(10))).await;
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }
 
-pub(crate) async fn debounce_counts_anew_after_an_ack(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    t.put(job("a").after(secs(60))).await;
-    t.ack(&claimed).await;
-    t.advance(secs(8));
-    let began = t.now();
+pub(crate) async fn debounce_restarts_after_an_ack(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    h.put(job("a").after(secs(60))).await;
+    h.ack(&claimed).await;
+    h.advance(secs(8));
+    let began = h.now();
     for _ in 0..2 {
-        t.put(job("a").after(secs(7)).debounce(secs(10))).await;
-        t.advance(secs(5));
+        h.put(job("a").after(secs(7)).debounce(secs(10))).await;
+        h.advance(secs(5));
     }
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }
 
-pub(crate) async fn debounce_counts_anew_after_a_death(t: &Trial) {
-    t.die("a").await;
-    t.advance(secs(60));
-    let began = t.now();
+pub(crate) async fn debounce_restarts_after_a_death(h: &Harness) {
+    h.die("a").await;
+    h.advance(secs(60));
+    let began = h.now();
     for _ in 0..2 {
-        t.put(job("a").after(secs(7)).debounce(secs(10))).await;
-        t.advance(secs(5));
+        h.put(job("a").after(secs(7)).debounce(secs(10))).await;
+        h.advance(secs(5));
     }
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }
 
-pub(crate) async fn earliest_applies_to_the_successor(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    t.put(job("a").after(secs(5))).await;
-    let placed = t.put(job("a").body("last").after(secs(60)).mode(Mode::Earliest)).await;
+pub(crate) async fn earliest_applies_to_the_successor(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    h.put(job("a").after(secs(5))).await;
+    let placed = h.put(job("a").body("last").after(secs(60)).mode(Mode::Earliest)).await;
     assert_eq!(placed.outcome, PutOutcome::Coalesced);
-    t.ack(&claimed).await;
-    let view = t.view("a").await;
-    assert_eq!((view.due, view.body.bytes()), (t.after(secs(5)), &b"last"[..]));
+    h.ack(&claimed).await;
+    let view = h.view("a").await;
+    assert_eq!((view.due, view.body.bytes()), (h.after(secs(5)), &b"last"[..]));
 }
 
-pub(crate) async fn earliest_on_a_leased_job_without_successor_takes_its_own_time(t: &Trial) {
-    t.put("a").await;
-    let claimed = t.claim().await;
-    t.put(job("a").after(secs(60)).mode(Mode::Earliest)).await;
-    t.ack(&claimed).await;
-    assert_eq!(t.view("a").await.due, t.after(secs(60)));
+pub(crate) async fn earliest_on_a_leased_job_without_successor_uses_its_own_time(h: &Harness) {
+    h.put("a").await;
+    let claimed = h.claim().await;
+    h.put(job("a").after(secs(60)).mode(Mode::Earliest)).await;
+    h.ack(&claimed).await;
+    assert_eq!(h.view("a").await.due, h.after(secs(60)));
 }
 
-pub(crate) async fn debounce_applies_to_the_successor(t: &Trial) {
-    let began = t.now();
-    t.put("a").await;
-    let claimed = t.claim().await;
+pub(crate) async fn debounce_applies_to_the_successor(h: &Harness) {
+    let began = h.now();
+    h.put("a").await;
+    let claimed = h.claim().await;
     for _ in 0..3 {
-        t.put(job("a").after(secs(5)).debounce(secs(10))).await;
-        t.advance(secs(4));
+        h.put(job("a").after(secs(5)).debounce(secs(10))).await;
+        h.advance(secs(4));
     }
-    t.ack(&claimed).await;
-    assert_eq!(t.view("a").await.due, began.saturating_add(secs(10)));
+    h.ack(&claimed).await;
+    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
 }

@@ -1,4 +1,4 @@
-//! One job of the model: what is told of it, and the little that is not.
+//! One job of the model.
 
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    /// As it is told, but that a pending job is `Waiting` here, whatever the time.
+    /// The view of the job, except that a pending job is always `Waiting` here.
     pub(super) view: JobView,
     pub(super) receipt: Option<Receipt>,
-    /// When it got its place in line: the earlier of two that are due at once is first.
+    /// Its position: of two jobs with the same time, the one with the lower position is first.
     place: u64,
-    /// The backoff's end: no put makes it due before.
+    /// The end of the backoff: no put makes the job due before it.
     pub(super) floor: Timestamp,
     /// The first put since it was created or last acked.
     pub(super) first_put_at: Option<Timestamp>,
-    /// The first put that its successor is made of.
+    /// The first put of its successor.
     pub(super) next_put_at: Option<Timestamp>,
 }
 
 impl Job {
-    /// A job that was first put at `put_at`, and is new `now`.
+    /// Creates a job that was first put at `put_at`.
     pub(super) fn new(mut view: JobView, place: u64, put_at: Timestamp, now: Timestamp) -> Self {
         (view.created_at, view.updated_at) = (put_at, now);
         let (first_put_at, floor) = (Some(put_at), Timestamp::default());
@@ -35,7 +35,7 @@ impl Job {
         self.view.kind == *kind && self.view.id == *id
     }
 
-    pub(super) fn told(&self, now: Timestamp) -> JobView {
+    pub(super) fn view(&self, now: Timestamp) -> JobView {
         let mut view = self.view.clone();
         if self.is_pending() && view.due <= now {
             view.state = JobState::Ready;
@@ -55,25 +55,26 @@ impl Job {
         self.view.lease.as_ref().map(|lease| lease.ends_at)
     }
 
-    /// What a claim or a reap reports of its lease when that has expired.
+    /// Returns what a claim or a reap reports of its lease if that has expired.
     pub(super) fn expired_lease(&self) -> ExpiredLease {
         let JobView { kind, id, attempts, lease, .. } = &self.view;
         let worker = lease.as_ref().expect("only a leased job expires").worker.clone();
         ExpiredLease::new(kind.clone(), id.clone(), worker, attempts + 1)
     }
 
-    /// Where it stands among those to be claimed: by due time, or by the end of its lease.
+    /// Returns its position among the jobs that can be claimed: by due time, or by the end of its
+    /// lease.
     pub(super) fn position(&self) -> Option<(Timestamp, u64)> {
         let at = self.lease_ends_at().or(self.is_pending().then_some(self.view.due))?;
         Some((at, self.place))
     }
 
-    /// When it died, and in what order.
+    /// Returns the time of its death and its position.
     pub(super) fn death(&self) -> Option<(Timestamp, u64)> {
         Some((self.view.died_at?, self.place))
     }
 
-    /// What a put with `keep` leaves as it is.
+    /// Returns the generation that a put with `keep` does not change.
     pub(super) fn kept_generation(&self) -> Option<Generation> {
         match self.view.state {
             JobState::Leased => self.view.next.as_ref().map(|next| next.generation),
@@ -112,7 +113,7 @@ impl Job {
 
     fn put_next(&mut self, put: &Put, due: Timestamp, generation: Generation, now: Timestamp) {
         let put_at = *self.next_put_at.get_or_insert(now);
-        // What is put after a cancel is another job, and counts for itself.
+        // A put after a cancel is another job, whose debounce starts with it.
         let first =
             if self.is_cancelled() { put_at } else { *self.first_put_at.get_or_insert(now) };
         let old = self.view.next.as_ref().map(|next| next.due);
@@ -120,7 +121,7 @@ impl Job {
         self.view.next = Some(SuccessorView { body: put.body.clone(), due, generation });
     }
 
-    /// Another body and time for a pending job. What is ready and stays so keeps its place.
+    /// Replaces the body and due time of a pending job. A job that stays ready keeps its position.
     pub(super) fn replace(
         &mut self,
         body: Body,
@@ -141,7 +142,7 @@ impl Job {
         (self.view.due, self.place) = (due, place);
     }
 
-    /// The successor takes the job's place.
+    /// Replaces the job with its successor.
     pub(super) fn take_over(&mut self, next: SuccessorView, due: Timestamp, place: u64) {
         (self.view.body, self.view.generation) = (next.body, next.generation);
         if due != self.view.due {
@@ -168,7 +169,7 @@ impl Job {
         job
     }
 
-    /// Ends the lease: the job is pending. Answers what was put meanwhile.
+    /// Ends the lease, so that the job is pending. Returns its successor.
     pub(super) fn unlease(&mut self) -> Option<SuccessorView> {
         self.view.state = JobState::Waiting;
         (self.view.lease, self.receipt, self.next_put_at) = (None, None, None);
@@ -223,7 +224,7 @@ impl Job {
     }
 }
 
-/// The time that a put asks for, given that of what it replaces.
+/// Returns the due time of a put, given the due time that it replaces.
 pub(super) fn merged(
     mode: Mode,
     due: Timestamp,
@@ -238,7 +239,7 @@ pub(super) fn merged(
     }
 }
 
-/// The shortest and the longest delay after so many failures.
+/// Returns the shortest and the longest delay after this many failures.
 pub(super) fn backoff(backoff: &Backoff, failures: u32) -> (Duration, Duration) {
     let mut longest = backoff.base.min(backoff.max);
     for _ in 1..failures {

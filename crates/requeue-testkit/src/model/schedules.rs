@@ -1,4 +1,4 @@
-//! What is kept of a kind beside its jobs: settings and schedules.
+//! Settings and schedules of the model.
 
 use super::Model;
 use requeue_jobs::{
@@ -6,23 +6,23 @@ use requeue_jobs::{
 };
 
 impl Model {
-    /// Settings of a kind.
+    /// Sets the settings of a kind.
     pub fn set(&mut self, kind: &Kind, settings: Settings) {
         self.facts(kind).settings = settings;
     }
 
-    /// What is set for a kind.
+    /// Returns the settings of a kind.
     pub fn settings(&mut self, kind: &Kind) -> Settings {
         self.facts(kind).settings.clone()
     }
 
-    /// A schedule, in place of one of the same id.
+    /// Sets a schedule. It replaces one with the same id.
     pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) {
         self.remove_schedule(kind, &schedule.id);
         self.facts(kind).schedules.push(schedule);
     }
 
-    /// Whether there was one.
+    /// Removes a schedule. Returns whether it existed.
     pub fn remove_schedule(&mut self, kind: &Kind, id: &JobId) -> bool {
         let schedules = &mut self.facts(kind).schedules;
         let before = schedules.len();
@@ -30,14 +30,14 @@ impl Model {
         schedules.len() < before
     }
 
-    /// The schedules of a kind, by id.
+    /// Returns the schedules of a kind, by id.
     pub fn schedules(&mut self, kind: &Kind) -> Vec<Schedule> {
         let mut schedules = self.facts(kind).schedules.clone();
         schedules.sort_by(|a, b| a.id.cmp(&b.id));
         schedules
     }
 
-    /// A step of a schedule.
+    /// Executes a tick. If it puts a job, the generation is the one `given`.
     pub fn tick(
         &mut self,
         tick: &Tick,

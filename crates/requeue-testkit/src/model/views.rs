@@ -1,4 +1,4 @@
-//! What the model tells: everything counted and sorted anew.
+//! Reads of the model. Everything is counted and sorted on each call.
 
 use super::{KindFacts, Model};
 use requeue_jobs::{
@@ -6,15 +6,15 @@ use requeue_jobs::{
 };
 
 impl Model {
-    /// A job, as it is told.
+    /// Returns a job.
     pub fn get(&self, kind: &Kind, id: &JobId, now: Timestamp) -> Option<JobView> {
-        Some(self.jobs[self.find(kind, id)?].told(now))
+        Some(self.jobs[self.find(kind, id)?].view(now))
     }
 
-    /// A page of a kind's jobs.
+    /// Returns a page of the jobs of a kind.
     pub fn list(&self, query: &Query, now: Timestamp) -> Page {
-        let told = self.of(&query.kind).map(|job| job.told(now));
-        let mut jobs: Vec<JobView> = told
+        let views = self.of(&query.kind).map(|job| job.view(now));
+        let mut jobs: Vec<JobView> = views
             .filter(|job| query.state.is_none_or(|state| job.state == state))
             .filter(|job| job.id.as_str().starts_with(&query.prefix))
             .filter(|job| query.after.as_ref().is_none_or(|after| job.id > *after))
@@ -26,7 +26,7 @@ impl Model {
         Page { jobs, cursor }
     }
 
-    /// All kinds that have anything, with what there is counted anew.
+    /// Returns all kinds that have jobs, settings or schedules.
     pub fn kinds(&self, now: Timestamp) -> Vec<KindView> {
         let mut facts: Vec<&KindFacts> = self.kinds.iter().collect();
         facts.sort_by(|a, b| a.name.cmp(&b.name));
@@ -36,7 +36,7 @@ impl Model {
                 || self.of(&facts.name).next().is_some()
         });
         let view = |facts: &KindFacts| {
-            let jobs: Vec<JobView> = self.of(&facts.name).map(|job| job.told(now)).collect();
+            let jobs: Vec<JobView> = self.of(&facts.name).map(|job| job.view(now)).collect();
             let count = |state| jobs.iter().filter(|job| job.state == state).count() as u64;
             let ready = count(JobState::Ready);
             let pending = ready + count(JobState::Waiting);
@@ -54,7 +54,7 @@ impl Model {
         facts.into_iter().map(view).collect()
     }
 
-    /// How many pending jobs fall due in each span.
+    /// Returns the number of pending jobs that are due in each span.
     pub fn upcoming(&self, kind: &Kind, spans: Spans) -> Vec<u64> {
         let begins = |span: usize| spans.from.saturating_add(spans.length * span as u32);
         let pending = || self.of(kind).filter(|job| job.is_pending());

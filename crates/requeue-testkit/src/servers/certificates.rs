@@ -1,9 +1,9 @@
-//! Certificates that nobody else trusts.
+//! Private certificates.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Makes one that signs, and one each for a server on 127.0.0.1 and for its clients.
+/// Creates a certificate authority, and certificates for a server on 127.0.0.1 and for its clients.
 pub(super) fn make(dir: &Path) {
     let openssl = |arguments: &[&str]| {
         let kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
@@ -20,7 +20,7 @@ pub(super) fn make(dir: &Path) {
     for name in ["server", "client"] {
         let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
         openssl(&[
-            // Without its defaults, which make it one that signs.
+            // Without the defaults, which would make it a certificate authority.
             "-config",
             "/dev/null",
             "-CA",

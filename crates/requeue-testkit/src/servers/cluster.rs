@@ -1,12 +1,12 @@
-//! A Cluster.
+//! A Redis Cluster.
 
 use super::{RedisServer, cli, folder, until};
 
-/// After so many milliseconds without an answer a node counts as lost. Short, because tests
-/// wait for it.
+/// The time in milliseconds after which a node that does not respond is considered lost. It is
+/// short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
 
-/// Some `redis-server` that share the keys.
+/// Several `redis-server` processes that share the keys.
 ///
 /// ```no_run
 /// use requeue_testkit::servers::RedisCluster;
@@ -23,7 +23,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts so many masters, each with so many replicas. The masters come first.
+    /// Starts this many masters, each with this many replicas. The masters come first.
     ///
     /// # Panics
     ///
@@ -32,12 +32,12 @@ impl RedisCluster {
         Self::with(masters, replicas, &[])
     }
 
-    /// Starts them with these arguments.
+    /// Starts the nodes with these arguments.
     pub fn with(masters: usize, replicas: usize, arguments: &[&str]) -> Self {
         let own =
             ["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT, "--save", ""];
         let arguments = [&own[..], arguments].concat();
-        // By default the nodes talk to each other on a port above those there are.
+        // The default port for the cluster bus may be above the highest port.
         let ports = ["--cluster-port"];
         let start = |_| RedisServer::in_folder(folder(), &arguments, &ports, Vec::new());
         let nodes: Vec<_> = (0..masters * (1 + replicas)).map(start).collect();
@@ -52,28 +52,28 @@ impl RedisCluster {
         cluster
     }
 
-    /// How a client finds it.
+    /// Returns its URL for clients.
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.nodes.iter().map(RedisServer::address).collect();
         format!("redis+cluster://{}", addresses.join(","))
     }
 
-    /// All servers.
+    /// Returns all servers.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// One of them, to kill it and start it again.
+    /// Returns one of the servers, to kill it and start it again.
     pub fn node_mut(&mut self, node: usize) -> &mut RedisServer {
         &mut self.nodes[node]
     }
 
-    /// Where the keys with this tag are.
+    /// Returns the slot of the keys with this tag.
     pub fn slot(&self, tag: &str) -> u16 {
         self.nodes[0].command(&["CLUSTER", "KEYSLOT", tag]).parse().expect("it is a number")
     }
 
-    /// The master of a slot, as those who run see it.
+    /// Returns the master of a slot, as a running node reports it.
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl RedisCluster {
         let line = masters.find(|line| line.split(' ').skip(8).any(has));
         let line = line.unwrap_or_else(|| panic!("slot {slot} has no master: {known}"));
         let is_it = |node: &RedisServer| line.contains(&format!("{}@", node.address()));
-        self.nodes.iter().position(is_it).expect("it is one of ours")
+        self.nodes.iter().position(is_it).expect("it is a node of this cluster")
     }
 
     /// Moves a slot to another master, with all its keys.
@@ -101,7 +101,7 @@ impl RedisCluster {
         self.end_move(slot, to);
     }
 
-    /// The first step: both masters know of it.
+    /// The first step of a move: tells both masters.
     pub fn begin_move(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         let (slot, source, target) = (slot.to_string(), self.id(from), self.id(to));
@@ -113,7 +113,7 @@ impl RedisCluster {
         set(from, "MIGRATING", &target);
     }
 
-    /// The second step: the keys go over.
+    /// The second step: moves the keys.
     pub fn move_keys(&self, slot: u16, to: usize) {
         let (from, slot) = (self.owner(slot), slot.to_string());
         let port = self.nodes[to].port().to_string();
@@ -128,7 +128,7 @@ impl RedisCluster {
         }
     }
 
-    /// The last step: the slot has its new master.
+    /// The last step: assigns the slot to its new master.
     pub fn end_move(&self, slot: u16, to: usize) {
         let (from, target, text) = (self.owner(slot), self.id(to), slot.to_string());
         for node in [to, from] {
@@ -142,7 +142,7 @@ impl RedisCluster {
         self.nodes[node].command(&["CLUSTER", "MYID"])
     }
 
-    /// Whether a node thinks that all is well, and has heard of every other.
+    /// Returns whether a node reports that the cluster is healthy, and knows all other nodes.
     fn knows_all(&self, node: &RedisServer) -> bool {
         let info = node.command(&["CLUSTER", "INFO"]);
         let known = format!("cluster_known_nodes:{}", self.nodes.len());

@@ -1,13 +1,12 @@
-//! A master, a replica, and who watches them.
+//! A master, a replica and their sentinels.
 
 use super::{RedisServer, folder, until};
 use std::fs;
 
-/// What the sentinels call their master.
+/// The name of the master in the sentinels.
 const NAME: &str = "main";
 
-/// A master, a replica and three sentinels, which make the replica master when the master is
-/// gone.
+/// A master, a replica and three sentinels, which promote the replica when the master is down.
 ///
 /// ```no_run
 /// use requeue_testkit::servers::Sentinels;
@@ -24,7 +23,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts them all.
+    /// Starts all servers.
     ///
     /// # Panics
     ///
@@ -33,7 +32,7 @@ impl Sentinels {
         Self::with(&[])
     }
 
-    /// Starts them all, with these arguments for master and replica.
+    /// Starts all servers, with these arguments for master and replica.
     pub fn with(arguments: &[&str]) -> Self {
         let diskless = ["--repl-diskless-sync-delay", "0"];
         let master = RedisServer::with(&[&diskless[..], arguments].concat());
@@ -45,7 +44,7 @@ impl Sentinels {
         });
         let watch = |_| {
             let dir = folder();
-            // A sentinel writes down what it learns.
+            // A sentinel writes to its configuration file.
             fs::write(dir.join("sentinel.conf"), "").expect("files can be written");
             let sentinel =
                 RedisServer::in_folder(dir, &["sentinel.conf", "--sentinel"], &[], Vec::new());
@@ -70,35 +69,35 @@ impl Sentinels {
         watched
     }
 
-    /// How a client finds them.
+    /// Returns their URL for clients.
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.sentinels.iter().map(RedisServer::address).collect();
         format!("redis+sentinel://{}/{NAME}", addresses.join(","))
     }
 
-    /// The server that is master.
+    /// Returns the current master.
     pub fn master(&self) -> &RedisServer {
         &self.servers[self.master]
     }
 
-    /// The server that is not.
+    /// Returns the current replica.
     pub fn replica(&self) -> &RedisServer {
         &self.servers[1 - self.master]
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// Kills the master, and waits until most sentinels name the other one.
+    /// Kills the master, and waits until most sentinels report the other server as the master.
     pub fn kill_master(&mut self) {
         self.servers[self.master].kill();
         self.wait_for_failover();
     }
 
-    /// Starts the killed server again, as a replica. The sentinels would make it one too, but
-    /// only after a while.
+    /// Starts the killed server again as a replica. The sentinels would also do this, but only after
+    /// a while.
     pub fn start_again(&mut self) {
         let port = self.master().port().to_string();
         self.servers[1 - self.master].start_again();
@@ -108,9 +107,9 @@ impl Sentinels {
         });
     }
 
-    /// Makes the replica master, while the old master lives on as a replica.
+    /// Promotes the replica. The old master continues as a replica.
     pub fn fail_over(&mut self) {
-        // A sentinel looks only so often whether a server has come back.
+        // A sentinel checks only from time to time whether a server is back.
         until("a sentinel begins", || {
             self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME]) == "OK"
         });

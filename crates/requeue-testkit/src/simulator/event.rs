@@ -1,19 +1,19 @@
-//! One entry of the log that the invariants are checked against.
+//! The log that the invariants are checked against.
 
 use requeue_jobs::{
     Change, ChangeError, Changed, ClaimedJob, JobView, Kind, KindView, Placed, Put, PutError,
     Settings, Settle, SettleError, Settled, Tick, Ticked, Timestamp,
 };
 
-/// What the store did, and when.
+/// A call of the store, or an inspection of its contents.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) at: Timestamp,
-    pub(super) what: Happened,
+    pub(super) action: Action,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Happened {
+pub(super) enum Action {
     Put {
         put: Put,
         placed: Result<Placed, PutError>,
@@ -22,7 +22,7 @@ pub(super) enum Happened {
     },
     Claim {
         jobs: Vec<ClaimedJob>,
-        /// What it could get.
+        /// All jobs that could be claimed.
         before: Vec<JobView>,
     },
     Settle {
@@ -44,13 +44,13 @@ pub(super) enum Happened {
         tick: Tick,
         ticked: Ticked,
     },
-    /// A call was done a second time, right after the first.
-    Again {
+    /// A call was repeated immediately.
+    Repeat {
         call: String,
         before: Option<JobView>,
         after: Option<JobView>,
     },
-    /// Somebody turned the pages while others changed jobs.
+    /// Jobs were read page by page while other tasks changed them.
     Pages {
         /// All jobs before.
         before: Vec<JobView>,
@@ -58,28 +58,28 @@ pub(super) enum Happened {
         /// All jobs after.
         after: Vec<JobView>,
     },
-    /// Nobody could go on, and everything was looked at.
+    /// All tasks were waiting, and everything was read.
     Audit {
-        /// All jobs, on one page for each kind.
+        /// All jobs, read in one page for each kind.
         listed: Vec<JobView>,
-        /// All jobs, on small pages.
+        /// All jobs, read in small pages.
         paged: Vec<JobView>,
         counted: Vec<KindView>,
-        /// Kinds that somebody waits for.
+        /// The kinds that tasks wait for.
         waiting: Vec<Kind>,
     },
 }
 
 impl Event {
-    /// For people who look for what went wrong; `None` where nothing happened.
+    /// Returns the event as a line of a report, or `None` if it is of no interest.
     pub(super) fn line(&self) -> Option<String> {
-        let text = match &self.what {
-            Happened::Put { put, placed, .. } => format!("{put:?} -> {placed:?}"),
-            Happened::Claim { jobs, .. } if jobs.is_empty() => return None,
-            Happened::Claim { jobs, .. } => format!("claimed {jobs:?}"),
-            Happened::Settle { settle, settled, .. } => format!("{settle:?} -> {settled:?}"),
-            Happened::Change { change, changed } => format!("{change:?} -> {changed:?}"),
-            Happened::Audit { .. } | Happened::Pages { .. } => return None,
+        let text = match &self.action {
+            Action::Put { put, placed, .. } => format!("{put:?} -> {placed:?}"),
+            Action::Claim { jobs, .. } if jobs.is_empty() => return None,
+            Action::Claim { jobs, .. } => format!("claimed {jobs:?}"),
+            Action::Settle { settle, settled, .. } => format!("{settle:?} -> {settled:?}"),
+            Action::Change { change, changed } => format!("{change:?} -> {changed:?}"),
+            Action::Audit { .. } | Action::Pages { .. } => return None,
             other => format!("{other:?}"),
         };
         Some(format!("{} {text}", self.at.as_millis()))

@@ -1,6 +1,6 @@
-//! What the log says so far: of each job only what the invariants ask about.
+//! What the log contains so far: for each job the facts that the invariants need.
 
-use super::event::{Event, Happened};
+use super::event::{Action, Event};
 use requeue_jobs::{
     Change, ChangeKind, Changed, ClaimedJob, Due, Fence, Generation, JobId, JobState, JobView,
     Kind, Mode, Placed, Put, PutOutcome, Receipt, Settings, Settle, Settled, Settlement, Ticked,
@@ -10,28 +10,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(super) struct Facts {
-    pub(super) jobs: BTreeMap<(Kind, JobId), Known>,
+    pub(super) jobs: BTreeMap<(Kind, JobId), JobFacts>,
     pub(super) fences: BTreeMap<Kind, Fence>,
     pub(super) settings: BTreeMap<Kind, Settings>,
-    /// Times of schedules for which a job was put.
+    /// The times of schedules for which a job was put.
     pub(super) ticked: BTreeSet<(Kind, JobId, Timestamp)>,
-    /// How many claims in a row that could have got a job of this kind got none.
+    /// How many claims in a row could have returned a job of this kind, and returned none.
     pub(super) passed_over: BTreeMap<Kind, u32>,
 }
 
-/// What is known of a job, over all of its lives.
+/// The facts about a kind and id, including all jobs of that name before.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Known {
-    /// The latest put's.
+pub(super) struct JobFacts {
+    /// The generation of the latest put.
     pub(super) newest: Generation,
-    /// The latest that a cancel covered.
+    /// The latest generation that was cancelled.
     pub(super) cancelled: Generation,
     pub(super) acked: BTreeSet<Generation>,
-    /// It is not due before this; less than the whole truth where a debounce was asked for.
+    /// The job is not due before this. With a debounce, it may be due later.
     pub(super) not_before: Timestamp,
-    /// The end of its backoff, where it has one.
+    /// The end of its backoff, if it has one.
     pub(super) backoff: Option<Backoff>,
-    /// Its failures since they were last reset, but for the expiry of `lease`.
+    /// Its failures since the last reset, without the expiry of `lease`.
     pub(super) failures: u32,
     pub(super) lease: Option<Leased>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Known {
 #[derive(Debug, Clone)]
 pub(super) struct Backoff {
     pub(super) ends_at: Timestamp,
-    /// It may end sooner: the successor's due time was later, and hides it.
+    /// The backoff may end earlier: the due time of the successor was later and hides it.
     hidden: bool,
 }
 
@@ -52,8 +52,8 @@ pub(super) struct Leased {
     has_next: bool,
 }
 
-impl Known {
-    /// Failures, if the lease that there still is has expired.
+impl JobFacts {
+    /// Returns the failures, including the expiry of the lease if there is one.
     pub(super) fn failures_after_expiry(&self) -> u32 {
         match &self.lease {
             Some(lease) if lease.cancelled => 0,
@@ -62,24 +62,24 @@ impl Known {
         }
     }
 
-    fn expiry(&mut self) {
+    fn expire(&mut self) {
         self.failures = self.failures_after_expiry();
         self.lease = None;
     }
 
-    /// Begins anew.
+    /// Forgets failures, backoff and lease.
     fn reset(&mut self) {
         (self.failures, self.backoff, self.lease) = (0, None, None);
     }
 
-    fn put(&mut self, mode: Mode, asked: Timestamp, placed: &Placed, now: Timestamp) {
+    fn put(&mut self, mode: Mode, due: Timestamp, placed: &Placed, now: Timestamp) {
         let had_next = self.lease.as_ref().is_some_and(|lease| lease.has_next);
         match placed.outcome {
             PutOutcome::Kept => return,
             PutOutcome::Created | PutOutcome::Revived => self.reset(),
-            // It is pending: if it was leased, that has expired.
+            // The job is pending: if it was leased, the lease has expired.
             PutOutcome::Updated => {
-                self.expiry();
+                self.expire();
                 self.backoff = self.backoff.take().filter(|backoff| !backoff.hidden);
             }
             PutOutcome::Coalesced => {
@@ -92,16 +92,16 @@ impl Known {
         let replaces = placed.outcome == PutOutcome::Updated || had_next;
         self.newest = placed.generation;
         self.not_before = match mode {
-            Mode::Earliest if replaces => asked.min(self.not_before),
-            Mode::Debounce { max_wait } if is_new => asked.min(now.saturating_add(max_wait)),
-            // It may have waited since the first put of the job.
+            Mode::Earliest if replaces => due.min(self.not_before),
+            Mode::Debounce { max_wait } if is_new => due.min(now.saturating_add(max_wait)),
+            // The wait may have begun with the first put of the job.
             Mode::Debounce { .. } => now,
-            _ => asked,
+            _ => due,
         };
     }
 
     fn claim(&mut self, job: &ClaimedJob) {
-        self.expiry();
+        self.expire();
         self.backoff = None;
         self.lease = Some(Leased {
             receipt: job.receipt.clone(),
@@ -163,45 +163,45 @@ impl Known {
 }
 
 impl Facts {
-    pub(super) fn of(&self, kind: &Kind, id: &JobId) -> Known {
+    pub(super) fn of(&self, kind: &Kind, id: &JobId) -> JobFacts {
         self.jobs.get(&(kind.clone(), id.clone())).cloned().unwrap_or_default()
     }
 
-    fn known(&mut self, kind: &Kind, id: &JobId) -> &mut Known {
+    fn job(&mut self, kind: &Kind, id: &JobId) -> &mut JobFacts {
         self.jobs.entry((kind.clone(), id.clone())).or_default()
     }
 
-    pub(super) fn note(&mut self, event: &Event) {
+    pub(super) fn add(&mut self, event: &Event) {
         let now = event.at;
-        match &event.what {
-            Happened::Put { put, placed: Ok(placed), .. } => self.put(put, placed, now),
-            Happened::Claim { jobs, before } => {
+        match &event.action {
+            Action::Put { put, placed: Ok(placed), .. } => self.put(put, placed, now),
+            Action::Claim { jobs, before } => {
                 self.count_passed_over(jobs, before, now);
                 for job in jobs {
                     self.fences.insert(job.kind().clone(), job.receipt.fence());
-                    self.known(job.kind(), job.id()).claim(job);
+                    self.job(job.kind(), job.id()).claim(job);
                 }
             }
-            Happened::Settle { settle, settled: Ok(settled), .. } => {
+            Action::Settle { settle, settled: Ok(settled), .. } => {
                 let receipt = &settle.receipt;
-                self.known(receipt.kind(), receipt.id()).settle(settle, *settled);
+                self.job(receipt.kind(), receipt.id()).settle(settle, *settled);
             }
-            Happened::Change { change: Change { kind, id, action }, changed: Ok(changed) } => {
-                self.known(kind, id).change(*action, *changed);
+            Action::Change { change: Change { kind, id, action }, changed: Ok(changed) } => {
+                self.job(kind, id).change(*action, *changed);
             }
-            Happened::Reap => {
-                let expired = |known: &&mut Known| {
-                    known.lease.as_ref().is_some_and(|lease| lease.ends_at <= now)
+            Action::Reap => {
+                let expired = |job: &&mut JobFacts| {
+                    job.lease.as_ref().is_some_and(|lease| lease.ends_at <= now)
                 };
-                self.jobs.values_mut().filter(expired).for_each(Known::expiry);
+                self.jobs.values_mut().filter(expired).for_each(JobFacts::expire);
             }
-            Happened::Set { kind, settings } => {
+            Action::Set { kind, settings } => {
                 self.settings.insert(kind.clone(), settings.clone());
             }
-            Happened::Tick { tick, ticked: Ticked::Put(placed) } => {
+            Action::Tick { tick, ticked: Ticked::Put(placed) } => {
                 self.ticked.insert((tick.kind.clone(), tick.id.clone(), tick.expected));
-                let asked = tick.expected.max(now);
-                self.known(&tick.kind, &tick.id).put(Mode::Replace, asked, placed, now);
+                let due = tick.expected.max(now);
+                self.job(&tick.kind, &tick.id).put(Mode::Replace, due, placed, now);
             }
             _ => {}
         }
@@ -217,22 +217,22 @@ impl Facts {
         }
     }
 
-    /// Whether a claim may get a job of this kind.
+    /// Returns whether a claim may return a job of this kind.
     pub(super) fn has_room(&self, kind: &Kind, now: Timestamp) -> bool {
         let is_leased =
-            |known: &Known| known.lease.as_ref().is_some_and(|lease| lease.ends_at > now);
+            |job: &JobFacts| job.lease.as_ref().is_some_and(|lease| lease.ends_at > now);
         let of_kind = self.jobs.iter().filter(|((of, _), _)| of == kind);
-        let leased = of_kind.filter(|(_, known)| is_leased(known)).count();
+        let leased = of_kind.filter(|(_, job)| is_leased(job)).count();
         let settings = self.settings.get(kind).cloned().unwrap_or_default();
         !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
     fn put(&mut self, put: &Put, placed: &Placed, now: Timestamp) {
-        let asked = match put.due {
+        let due = match put.due {
             Due::Now => now,
             Due::After(delay) => now.saturating_add(delay),
             Due::At(at) => at.max(now),
         };
-        self.known(&put.kind, &put.id).put(put.mode, asked, placed, now);
+        self.job(&put.kind, &put.id).put(put.mode, due, placed, now);
     }
 }

@@ -1,10 +1,10 @@
-//! The invariants of durable jobs, each a check of one event against what the log said before.
+//! The invariants of durable jobs. Each is a check of one event against the log before it.
 //!
-//! What cannot be seen here: the ninth (what is left after a cut at any write) needs a disk to
-//! cut; of the first, fences after a restart or under a clock that goes back; of the twelfth,
-//! files and memory windows. Those are for the tests of each store.
+//! Not checked here: invariant 9 (the state after a crash at any write) needs a disk; of invariant
+//! 1, fences after a restart or with a clock that goes back; of invariant 12, files and memory
+//! windows. The tests of each store check those.
 
-use super::event::{Event, Happened};
+use super::event::{Action, Event};
 use super::facts::Facts;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_jobs::{
@@ -12,8 +12,8 @@ use requeue_jobs::{
     Settled, Settlement, Ticked, Timestamp,
 };
 
-/// So many claims in a row may get none of a kind that has ready jobs. With two kinds, one is
-/// what strict turns give; one more is for stores that cannot keep them exactly.
+/// The number of claims in a row that may return no job of a kind that has ready jobs. With two kinds
+/// that strictly take turns it is one; one more is allowed for stores that are not as exact.
 const MAX_PASSED_OVER: u32 = 2;
 
 type Checked = Result<(), String>;
@@ -22,39 +22,39 @@ type Check = fn(&Facts, &Event) -> Checked;
 const CHECKS: [(&str, Check); 10] = [
     ("invariant 1", one_receipt_can_ack),
     ("invariant 3", nothing_is_early),
-    ("invariant 4", the_successor_is_the_last_put),
-    ("invariant 5", a_stale_receipt_changes_nothing),
+    ("invariant 4", successor_is_the_last_put),
+    ("invariant 5", stale_receipts_change_nothing),
     ("invariant 6", attempts_are_failures),
-    ("invariant 7", what_was_cancelled_is_not_delivered),
-    ("invariant 8", twice_equals_once),
+    ("invariant 7", cancelled_jobs_are_not_delivered),
+    ("invariant 8", calls_are_idempotent),
     ("invariant 10", claims_follow_the_order),
-    ("invariant 11", who_waits_gets_work),
+    ("invariant 11", waiters_get_work),
     ("invariant 12", counts_equal_enumeration),
 ];
 
-/// Checks a whole log, the last of whose events is an audit after all has become quiet.
+/// Checks a whole log. Its last event is an audit after all jobs were done.
 pub(super) fn check(events: &[Event]) -> Checked {
     let mut facts = Facts::default();
     for (number, event) in events.iter().enumerate() {
         for (name, check) in CHECKS {
-            check(&facts, event).map_err(|error| told(name, &error, &events[..=number]))?;
+            check(&facts, event).map_err(|error| report(name, &error, &events[..=number]))?;
         }
-        facts.note(event);
+        facts.add(event);
     }
-    nothing_is_lost(&facts, events).map_err(|error| told("invariant 2", &error, events))
+    nothing_is_lost(&facts, events).map_err(|error| report("invariant 2", &error, events))
 }
 
-/// What does not hold, and what happened last.
-fn told(name: &str, error: &str, events: &[Event]) -> String {
+/// Returns the violation and the last events.
+fn report(name: &str, error: &str, events: &[Event]) -> String {
     let lines: Vec<String> = events.iter().filter_map(Event::line).collect();
-    let last = lines.len().saturating_sub(40);
-    format!("{}\n{name}: {error}", lines[last..].join("\n"))
+    let from = lines.len().saturating_sub(40);
+    format!("{}\n{name}: {error}", lines[from..].join("\n"))
 }
 
 /// Invariant 1: At most one receipt per (kind, id) can ack; fences strictly rise.
 fn one_receipt_can_ack(facts: &Facts, event: &Event) -> Checked {
-    match &event.what {
-        Happened::Claim { jobs, .. } => {
+    match &event.action {
+        Action::Claim { jobs, .. } => {
             let mut fences = facts.fences.clone();
             for job in jobs {
                 let fence = job.receipt.fence();
@@ -68,32 +68,32 @@ fn one_receipt_can_ack(facts: &Facts, event: &Event) -> Checked {
             }
             Ok(())
         }
-        Happened::Settle { settle, settled: Ok(_), .. } if settle.action == Settlement::Ack => {
+        Action::Settle { settle, settled: Ok(_), .. } if settle.action == Settlement::Ack => {
             let receipt = &settle.receipt;
             let lease = facts.of(receipt.kind(), receipt.id()).lease;
             match lease {
                 Some(lease) if lease.receipt == *receipt => Ok(()),
-                other => Err(format!("{receipt} acked, and the lease is {other:?}")),
+                other => Err(format!("{receipt} acked, but the lease is {other:?}")),
             }
         }
         _ => Ok(()),
     }
 }
 
-/// Invariant 2: Every answered put ends acked, superseded, cancelled or dead once faults stop.
+/// Invariant 2: Every put that succeeded is acked, superseded, cancelled or dead after the faults stop.
 fn nothing_is_lost(facts: &Facts, events: &[Event]) -> Checked {
-    let Some(Happened::Audit { listed, .. }) = events.last().map(|event| &event.what) else {
+    let Some(Action::Audit { listed, .. }) = events.last().map(|event| &event.action) else {
         return Err("the log does not end with an audit".to_owned());
     };
     if let Some(job) = listed.iter().find(|job| job.state != JobState::Dead) {
-        return Err(format!("this one is never done: {job:?}"));
+        return Err(format!("never done: {job:?}"));
     }
-    for ((kind, id), known) in &facts.jobs {
-        let ended = known.acked.contains(&known.newest) || known.newest <= known.cancelled;
+    for ((kind, id), job) in &facts.jobs {
+        let ended = job.acked.contains(&job.newest) || job.newest <= job.cancelled;
         let is_it = |job: &&JobView| job.kind == *kind && job.id == *id;
         let dead = listed.iter().find(is_it).map(|job| job.generation);
-        if !ended && dead != Some(known.newest) {
-            return Err(format!("{kind}/{id} is gone: {known:?}"));
+        if !ended && dead != Some(job.newest) {
+            return Err(format!("{kind}/{id} is lost: {job:?}"));
         }
     }
     Ok(())
@@ -101,11 +101,11 @@ fn nothing_is_lost(facts: &Facts, events: &[Event]) -> Checked {
 
 /// Invariant 3: Nothing is delivered before its generation's effective due time (`run_now` excepted).
 fn nothing_is_early(facts: &Facts, event: &Event) -> Checked {
-    let Happened::Claim { jobs, .. } = &event.what else { return Ok(()) };
+    let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
     for job in jobs {
-        let known = facts.of(job.kind(), job.id());
-        let backoff = known.backoff.map_or(Timestamp::default(), |backoff| backoff.ends_at);
-        let due = job.due.max(known.not_before).max(backoff);
+        let past = facts.of(job.kind(), job.id());
+        let backoff = past.backoff.map_or(Timestamp::default(), |backoff| backoff.ends_at);
+        let due = job.due.max(past.not_before).max(backoff);
         if due > event.at {
             return Err(format!("{} is not due before {}", job.receipt, due.as_millis()));
         }
@@ -113,17 +113,17 @@ fn nothing_is_early(facts: &Facts, event: &Event) -> Checked {
     Ok(())
 }
 
-/// Invariant 4: k puts during a lease: one successor, delivered after it ends, of the last put's
-/// generation or later.
-fn the_successor_is_the_last_put(facts: &Facts, event: &Event) -> Checked {
-    let Happened::Claim { jobs, .. } = &event.what else { return Ok(()) };
+/// Invariant 4: Several puts during a lease make one successor. It is delivered after the lease ends,
+/// with the generation of the last put or a later one.
+fn successor_is_the_last_put(facts: &Facts, event: &Event) -> Checked {
+    let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
     for job in jobs {
-        let known = facts.of(job.kind(), job.id());
-        let (newest, generation) = (known.newest, job.generation);
+        let past = facts.of(job.kind(), job.id());
+        let (newest, generation) = (past.newest, job.generation);
         if generation != newest {
             return Err(format!("{} has generation {generation}, not {newest}", job.receipt));
         }
-        if known.acked.contains(&generation) {
+        if past.acked.contains(&generation) {
             return Err(format!("{} was acked before", job.receipt));
         }
     }
@@ -131,12 +131,12 @@ fn the_successor_is_the_last_put(facts: &Facts, event: &Event) -> Checked {
 }
 
 /// Invariant 5: A stale receipt changes nothing.
-fn a_stale_receipt_changes_nothing(facts: &Facts, event: &Event) -> Checked {
-    let Happened::Settle { settle, settled, before, after } = &event.what else { return Ok(()) };
+fn stale_receipts_change_nothing(facts: &Facts, event: &Event) -> Checked {
+    let Action::Settle { settle, settled, before, after } = &event.action else { return Ok(()) };
     let receipt = &settle.receipt;
     let lease = facts.of(receipt.kind(), receipt.id()).lease;
     if lease.is_none_or(|lease| lease.receipt != *receipt) && settled.is_ok() {
-        return Err(format!("{receipt} is stale, and was answered {settled:?}"));
+        return Err(format!("{receipt} is stale, but the result was {settled:?}"));
     }
     if matches!(settled, Err(SettleError::LeaseLost { .. })) && before != after {
         return Err(format!("{receipt} changed {before:?} to {after:?}"));
@@ -144,12 +144,12 @@ fn a_stale_receipt_changes_nothing(facts: &Facts, event: &Event) -> Checked {
     Ok(())
 }
 
-/// Invariant 6: attempt = 1 + failures since the last reset; max attempts of failures = dead, whatever
-/// is put meanwhile; release never counts.
+/// Invariant 6: attempt = 1 + failures since the last reset. After `max_attempts` failures a job is
+/// dead, regardless of puts in between. A release never counts.
 fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
     let max = |kind: &Kind| settings(facts, kind).max_attempts.max(1);
-    match &event.what {
-        Happened::Claim { jobs, .. } => {
+    match &event.action {
+        Action::Claim { jobs, .. } => {
             for job in jobs {
                 let expected = 1 + facts.of(job.kind(), job.id()).failures_after_expiry();
                 if job.attempt != expected {
@@ -162,14 +162,16 @@ fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
             }
             Ok(())
         }
-        Happened::Settle { settle, settled: Ok(settled), .. } => {
+        Action::Settle { settle, settled: Ok(settled), .. } => {
             let receipt = &settle.receipt;
             let failures = 1 + facts.of(receipt.kind(), receipt.id()).failures;
             let dies = failures >= max(receipt.kind());
             match settled {
-                Settled::Dead if !dies => Err(format!("{receipt} died of {failures} failures")),
+                Settled::Dead if !dies => {
+                    Err(format!("{receipt} is dead after {failures} failures"))
+                }
                 Settled::RetryAt(_) if dies => {
-                    Err(format!("{receipt} lives after {failures} failures"))
+                    Err(format!("{receipt} is not dead after {failures} failures"))
                 }
                 _ => Ok(()),
             }
@@ -178,10 +180,10 @@ fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
     }
 }
 
-/// Invariant 7: After cancel answered, nothing it covered is delivered anew. (That later puts are, is
-/// the second.)
-fn what_was_cancelled_is_not_delivered(facts: &Facts, event: &Event) -> Checked {
-    let Happened::Claim { jobs, .. } = &event.what else { return Ok(()) };
+/// Invariant 7: After a cancel has returned, no generation up to then is delivered. (Invariant 2
+/// requires that later puts are.)
+fn cancelled_jobs_are_not_delivered(facts: &Facts, event: &Event) -> Checked {
+    let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
     let cancelled = |job: &&ClaimedJob| job.generation <= facts.of(job.kind(), job.id()).cancelled;
     match jobs.iter().find(cancelled) {
         Some(job) => Err(format!("{} was cancelled", job.receipt)),
@@ -189,25 +191,25 @@ fn what_was_cancelled_is_not_delivered(facts: &Facts, event: &Event) -> Checked 
     }
 }
 
-/// Invariant 8: Doing ack, retry, extend, cancel or a conditional put twice equals once.
-fn twice_equals_once(_: &Facts, event: &Event) -> Checked {
-    match &event.what {
-        Happened::Again { call, before, after } if before != after => {
-            Err(format!("{call}\nmade of\n{before:?}\nthis:\n{after:?}"))
+/// Invariant 8: Ack, retry, extend, cancel and conditional puts are idempotent.
+fn calls_are_idempotent(_: &Facts, event: &Event) -> Checked {
+    match &event.action {
+        Action::Repeat { call, before, after } if before != after => {
+            Err(format!("repeating {call}\nchanged\n{before:?}\nto\n{after:?}"))
         }
         _ => Ok(()),
     }
 }
 
-/// Invariant 10: Within a kind claims follow the order; a ready job is overtaken finitely often, despite
-/// re-puts (one that is due now does not lose its place) and backlogs (of other kinds).
+/// Invariant 10: Within a kind, claims follow the order. A ready job is overtaken a limited number of
+/// times, despite repeated puts (a put that is due now does not move it) and backlogs of other kinds.
 fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
     let passed_over = facts.passed_over.iter().find(|(_, count)| **count > MAX_PASSED_OVER);
     if let Some((kind, count)) = passed_over {
-        return Err(format!("{count} claims in a row passed {kind} over"));
+        return Err(format!("{count} claims in a row returned no job of {kind}"));
     }
-    match &event.what {
-        Happened::Claim { jobs, before, .. } => {
+    match &event.action {
+        Action::Claim { jobs, before, .. } => {
             for (number, job) in jobs.iter().enumerate() {
                 let is_it = |view: &&JobView| view.kind == *job.kind() && view.id == *job.id();
                 let Some(view) = before.iter().find(is_it) else {
@@ -217,7 +219,7 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
                     let named = |job: &ClaimedJob| (job.kind(), job.id()) == (&view.kind, &view.id);
                     jobs[..number].iter().any(named)
                 };
-                // A lease that expired may have ended otherwise than in a claim.
+                // An expired lease may have ended by other means than a claim.
                 let ahead = |other: &&JobView| {
                     other.kind == view.kind
                         && other.state == JobState::Ready
@@ -230,13 +232,13 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
             }
             Ok(())
         }
-        Happened::Put { put, placed: Ok(placed), before: Some(before), after: Some(after) }
+        Action::Put { put, placed: Ok(placed), before: Some(before), after: Some(after) }
             if placed.outcome == PutOutcome::Updated
                 && before.state == JobState::Ready
                 && (put.due, put.mode) == (Due::Now, Mode::Replace)
                 && before.due != after.due =>
         {
-            Err(format!("{before:?} lost its place: {after:?}"))
+            Err(format!("{before:?} was moved: {after:?}"))
         }
         _ => Ok(()),
     }
@@ -246,10 +248,10 @@ fn position(job: &JobView) -> Timestamp {
     job.lease.as_ref().map_or(job.due, |lease| lease.ends_at)
 }
 
-/// Invariant 11: With one live waiter and capacity, a job is claimed within one wait slice of its due
-/// time, whoever else dies.
-fn who_waits_gets_work(facts: &Facts, event: &Event) -> Checked {
-    let Happened::Audit { listed, waiting, .. } = &event.what else { return Ok(()) };
+/// Invariant 11: If a worker waits and the kind has capacity, a job is claimed within one wait slice of
+/// its due time, even if other workers are killed.
+fn waiters_get_work(facts: &Facts, event: &Event) -> Checked {
+    let Action::Audit { listed, waiting, .. } = &event.action else { return Ok(()) };
     for kind in waiting {
         if !facts.has_room(kind, event.at) {
             continue;
@@ -258,19 +260,19 @@ fn who_waits_gets_work(facts: &Facts, event: &Event) -> Checked {
             job.state != JobState::Dead && position(job).saturating_add(WAIT_SLICE) <= event.at
         };
         if let Some(late) = listed.iter().filter(|job| job.kind == *kind).find(is_late) {
-            return Err(format!("somebody waits, and nobody claims {late:?}"));
+            return Err(format!("a worker waits, but does not claim {late:?}"));
         }
     }
     Ok(())
 }
 
-/// Invariant 12: Counts equal enumeration; paging lists untouched jobs exactly once; one put per cron
-/// occurrence.
+/// Invariant 12: Counts equal the listed jobs. Pages contain each unchanged job exactly once. Each
+/// time of a schedule is put once.
 fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
-    match &event.what {
-        Happened::Audit { listed, paged, counted, .. } => {
+    match &event.action {
+        Action::Audit { listed, paged, counted, .. } => {
             if listed != paged {
-                return Err(format!("on one page {listed:?}, on small ones {paged:?}"));
+                return Err(format!("in one page {listed:?}, in small pages {paged:?}"));
             }
             for view in counted {
                 let of_kind = || listed.iter().filter(|job| job.kind == view.kind);
@@ -280,23 +282,23 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
                 let pending = ready + count(JobState::Waiting);
                 let counts = Counts { pending, leased, dead, ready };
                 if view.counts != counts {
-                    return Err(format!("counted {:?}, and there are {counts:?}", view.counts));
+                    return Err(format!("counted {:?}, but listed {counts:?}", view.counts));
                 }
             }
             Ok(())
         }
-        Happened::Pages { before, paged, after } => {
+        Action::Pages { before, paged, after } => {
             let untouched =
                 before.iter().filter(|job| after.iter().any(|other| is_same(job, other)));
             for job in untouched {
                 let times = paged.iter().filter(|other| other.id == job.id).count();
                 if times != 1 {
-                    return Err(format!("{times} times on pages: {job:?}"));
+                    return Err(format!("{times} times in pages: {job:?}"));
                 }
             }
             Ok(())
         }
-        Happened::Tick { tick, ticked: Ticked::Put(_) } => {
+        Action::Tick { tick, ticked: Ticked::Put(_) } => {
             let occurrence = (tick.kind.clone(), tick.id.clone(), tick.expected);
             if facts.ticked.contains(&occurrence) {
                 return Err(format!("{occurrence:?} was put twice"));
@@ -307,7 +309,7 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
     }
 }
 
-/// Whether nobody has touched it. That it fell due meanwhile is not to touch it.
+/// Returns whether the job was not changed. Becoming due is not a change.
 fn is_same(job: &JobView, other: &JobView) -> bool {
     job.id == other.id && job.updated_at == other.updated_at
 }

@@ -1,14 +1,14 @@
-//! What a store was asked, and what it answered, in the order in which it did it.
+//! Records all calls of a store, with their results, in the order of their execution.
 //!
-//! The recorder stands between the faults and the store: whatever callers are told, it knows.
+//! The recorder is between the faults and the store: it knows the result of calls whose replies are
+//! lost.
 
-use super::event::{Event, Happened};
+use super::event::{Action, Event};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobState,
-    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored,
-    Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError,
-    StoreFuture, Tick, Ticked,
+    JobView, Kind, Layered, Placed, Put, PutError, Query, Reaped, Settings, Settle, SettleError,
+    Settled, Settlement, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,57 +16,57 @@ use std::time::Duration;
 pub(super) struct Recorder {
     fixture: Arc<dyn Fixture>,
     store: Arc<dyn Store>,
-    seen: Mutex<Seen>,
+    log: Mutex<Log>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Log {
     events: Vec<Event>,
-    /// What those who wait wait for.
+    /// The kinds of each wait in progress.
     waiting: Vec<Vec<Kind>>,
 }
 
 impl Recorder {
     pub(super) fn new(fixture: Arc<dyn Fixture>) -> Self {
         let store = fixture.store();
-        Recorder { fixture, store, seen: Mutex::default() }
+        Recorder { fixture, store, log: Mutex::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, what: Happened) {
+    fn record(&self, action: Action) {
         let at = self.fixture.now();
-        self.seen().events.push(Event { at, what });
+        self.log().events.push(Event { at, action });
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
-        self.seen().events.clone()
+        self.log().events.clone()
     }
 
     fn view(&self, kind: &Kind, id: &JobId) -> Option<JobView> {
         block_on(self.store.get(kind.clone(), id.clone())).ok().flatten()
     }
 
-    /// Some calls are done twice, which must be the same as once.
-    fn again(&self, kind: &Kind, id: &JobId, call: String, again: impl FnOnce()) {
-        if !self.seen().events.len().is_multiple_of(3) {
+    /// Repeats some of the calls that are idempotent.
+    fn repeat(&self, kind: &Kind, id: &JobId, call: String, repeat: impl FnOnce()) {
+        if !self.log().events.len().is_multiple_of(3) {
             return;
         }
         let before = self.view(kind, id);
-        again();
+        repeat();
         let after = self.view(kind, id);
-        self.note(Happened::Again { call, before, after });
+        self.record(Action::Repeat { call, before, after });
     }
 
-    /// All jobs of a kind, on one page.
+    /// Returns all jobs of a kind, read in one page.
     fn listed(&self, kind: &Kind) -> Vec<JobView> {
         let query = Query { limit: 1000, ..Query::new(kind.clone()) };
         block_on(self.store.list(query)).unwrap_or_default().jobs
     }
 
-    /// Turns the pages of a kind, one by one; `pause` passes in between.
+    /// Reads all jobs of a kind page by page, with a `pause` in between.
     pub(super) async fn page<F: Future<Output = ()>>(&self, kind: &Kind, pause: impl Fn() -> F) {
         let before = self.listed(kind);
         let mut paged = Vec::new();
@@ -79,10 +79,10 @@ impl Recorder {
             pause().await;
         }
         let after = self.listed(kind);
-        self.note(Happened::Pages { before, paged, after });
+        self.record(Action::Pages { before, paged, after });
     }
 
-    /// Looks at everything: all jobs, twice, counts, and who waits.
+    /// Records everything: all jobs, read in large and in small pages, counts and waits.
     pub(super) fn audit(&self, kinds: &[Kind]) {
         let listed = kinds.iter().flat_map(|kind| self.listed(kind)).collect();
         let mut paged = Vec::new();
@@ -96,19 +96,19 @@ impl Recorder {
             }
         }
         let counted = block_on(self.store.kinds()).unwrap_or_default();
-        let waiting = self.seen().waiting.iter().flatten().cloned().collect();
-        self.note(Happened::Audit { listed, paged, counted, waiting });
+        let waiting = self.log().waiting.iter().flatten().cloned().collect();
+        self.record(Action::Audit { listed, paged, counted, waiting });
     }
 
     fn put_one(&self, put: Put) -> Result<Placed, PutError> {
         let before = self.view(&put.kind, &put.id);
-        let do_it = || only(block_on(self.store.put(vec![put.clone()])));
-        let placed = do_it();
+        let call_store = || only(block_on(self.store.put(vec![put.clone()])));
+        let placed = call_store();
         let after = self.view(&put.kind, &put.id);
         let call = format!("{put:?}");
-        self.note(Happened::Put { put: put.clone(), placed: placed.clone(), before, after });
+        self.record(Action::Put { put: put.clone(), placed: placed.clone(), before, after });
         if put.condition.is_some() {
-            self.again(&put.kind, &put.id, call, || drop(do_it()));
+            self.repeat(&put.kind, &put.id, call, || drop(call_store()));
         }
         placed
     }
@@ -116,32 +116,32 @@ impl Recorder {
     fn settle_one(&self, settle: Settle) -> Result<Settled, SettleError> {
         let (kind, id) = (settle.receipt.kind().clone(), settle.receipt.id().clone());
         let before = self.view(&kind, &id);
-        let do_it = || only(block_on(self.store.settle(vec![settle.clone()])));
-        let settled = do_it();
+        let call_store = || only(block_on(self.store.settle(vec![settle.clone()])));
+        let settled = call_store();
         let after = self.view(&kind, &id);
         let call = format!("{settle:?}");
-        let again = settle.action != Settlement::Release;
+        let is_idempotent = settle.action != Settlement::Release;
         let event =
-            Happened::Settle { settle: settle.clone(), settled: settled.clone(), before, after };
-        self.note(event);
-        if again {
-            self.again(&kind, &id, call, || drop(do_it()));
+            Action::Settle { settle: settle.clone(), settled: settled.clone(), before, after };
+        self.record(event);
+        if is_idempotent {
+            self.repeat(&kind, &id, call, || drop(call_store()));
         }
         settled
     }
 
     fn change_one(&self, change: Change) -> Result<Changed, ChangeError> {
-        let do_it = || only(block_on(self.store.change(vec![change.clone()])));
-        let changed = do_it();
-        self.note(Happened::Change { change: change.clone(), changed: changed.clone() });
+        let call_store = || only(block_on(self.store.change(vec![change.clone()])));
+        let changed = call_store();
+        self.record(Action::Change { change: change.clone(), changed: changed.clone() });
         if change.action == ChangeKind::Cancel {
             let call = format!("{change:?}");
-            self.again(&change.kind, &change.id, call, || drop(do_it()));
+            self.repeat(&change.kind, &change.id, call, || drop(call_store()));
         }
         changed
     }
 
-    /// What a claim could get.
+    /// Returns all jobs that a claim of these kinds could return.
     fn claimable(&self, kinds: &[Kind]) -> Vec<JobView> {
         let now = self.fixture.now();
         let claimable = |job: &JobView| {
@@ -152,16 +152,18 @@ impl Recorder {
     }
 }
 
-/// The answer to a batch of one.
-fn only<T, E: From<requeue_jobs::StoreError>>(
-    answer: Result<BatchResults<T, E>, requeue_jobs::StoreError>,
-) -> Result<T, E> {
-    answer?.pop().expect("there is one answer per entry")
+/// Returns the result of a batch with one entry.
+fn only<T, E: From<StoreError>>(results: Result<BatchResults<T, E>, StoreError>) -> Result<T, E> {
+    results?.pop().expect("there is one result per entry")
 }
 
-/// Calls are done at once, with what is looked at before and after in one go: nothing comes
-/// in between, whatever the store.
-impl Store for Recorder {
+/// A call that is recorded completes in one poll, together with the reads before and after it:
+/// no other task runs in between, whatever the store.
+impl Layered for Recorder {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         Box::pin(async move { Ok(puts.into_iter().map(|put| self.put_one(put)).collect()) })
     }
@@ -170,7 +172,7 @@ impl Store for Recorder {
         Box::pin(async move {
             let before = self.claimable(&claim.kinds);
             let claimed = block_on(self.store.claim(claim))?;
-            self.note(Happened::Claim { jobs: claimed.jobs.clone(), before });
+            self.record(Action::Claim { jobs: claimed.jobs.clone(), before });
             Ok(claimed)
         })
     }
@@ -192,8 +194,8 @@ impl Store for Recorder {
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.seen().waiting.push(kinds.clone());
-            let _gone = Gone { recorder: self, kinds: kinds.clone() };
+            self.log().waiting.push(kinds.clone());
+            let _waiting = WaitGuard { recorder: self, kinds: kinds.clone() };
             self.store.wait(kinds, limit).await
         })
     }
@@ -201,7 +203,7 @@ impl Store for Recorder {
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let reaped = block_on(self.store.reap(max))?;
-            self.note(Happened::Reap);
+            self.record(Action::Reap);
             Ok(reaped)
         })
     }
@@ -209,7 +211,7 @@ impl Store for Recorder {
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             block_on(self.store.set(kind.clone(), settings.clone()))?;
-            self.note(Happened::Set { kind, settings });
+            self.record(Action::Set { kind, settings });
             Ok(())
         })
     }
@@ -217,57 +219,21 @@ impl Store for Recorder {
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
             let ticked = block_on(self.store.tick(tick.clone()))?;
-            self.note(Happened::Tick { tick, ticked });
+            self.record(Action::Tick { tick, ticked });
             Ok(ticked)
         })
     }
-
-    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
-        self.store.get(kind, id)
-    }
-
-    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
-        self.store.list(query)
-    }
-
-    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
-        self.store.kinds()
-    }
-
-    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
-        self.store.upcoming(kind, spans)
-    }
-
-    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
-        self.store.settings(kind)
-    }
-
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.store.set_schedule(kind, schedule)
-    }
-
-    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
-        self.store.remove_schedule(kind, id)
-    }
-
-    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.store.restore(restore)
-    }
-
-    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
-        self.store.schedules(kind)
-    }
 }
 
-/// Waits no more, also if it was killed.
-struct Gone<'a> {
+/// Removes a wait when it ends, or when its task is killed.
+struct WaitGuard<'a> {
     recorder: &'a Recorder,
     kinds: Vec<Kind>,
 }
 
-impl Drop for Gone<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        let waiting = &mut self.recorder.seen().waiting;
+        let waiting = &mut self.recorder.log().waiting;
         if let Some(at) = waiting.iter().position(|kinds| *kinds == self.kinds) {
             waiting.swap_remove(at);
         }

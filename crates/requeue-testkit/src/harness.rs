@@ -1,9 +1,10 @@
-//! The verbs of a case: each reads like a story, and says no more than it is about.
+//! The calls of conformance cases, with defaults for everything that a case is not about.
 
+mod put_builder;
 mod waiting;
-mod wish;
 
 use crate::fixture::Fixture;
+pub(crate) use put_builder::{PutBuilder, job};
 use requeue_jobs::{
     Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Counts, Fence,
     Generation, JobId, JobView, Kind, KindView, Placed, Put, PutError, Query, Reaped, Restore,
@@ -14,13 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 pub(crate) use waiting::Waiting;
-pub(crate) use wish::{Wish, job};
 
-/// How long a claim's lease is where the case is not about it.
+/// The default length of a lease.
 pub(crate) const LEASE: Duration = secs(30);
 
-/// A store on trial. All jobs are of the kind `mail`, unless a case says otherwise.
-pub(crate) struct Trial {
+/// A store under test. All jobs are of the kind `mail`, unless a case specifies another.
+pub(crate) struct Harness {
     fixture: Box<dyn Fixture>,
     pub(crate) store: Arc<dyn Store>,
     nonce: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) const fn millis(millis: u64) -> Duration {
 }
 
 pub(crate) fn kind(name: &str) -> Kind {
-    Kind::new(name).expect("cases name kinds well")
+    Kind::new(name).expect("cases use valid kinds")
 }
 
 pub(crate) fn mail() -> Kind {
@@ -43,27 +43,27 @@ pub(crate) fn mail() -> Kind {
 }
 
 pub(crate) fn id(name: &str) -> JobId {
-    JobId::new(name).expect("cases name jobs well")
+    JobId::new(name).expect("cases use valid ids")
 }
 
 pub(crate) fn text(text: &str) -> Body {
-    Body::new(text.as_bytes(), "text/plain").expect("cases write short bodies")
+    Body::new(text.as_bytes(), "text/plain").expect("cases use short bodies")
 }
 
 pub(crate) fn ids(jobs: &[ClaimedJob]) -> Vec<&str> {
     jobs.iter().map(|job| job.id().as_str()).collect()
 }
 
-impl Trial {
+impl Harness {
     pub(crate) fn new(fixture: impl Fixture + 'static) -> Self {
         let store = fixture.store();
-        Trial { fixture: Box::new(fixture), store, nonce: AtomicU64::new(1) }
+        Harness { fixture: Box::new(fixture), store, nonce: AtomicU64::new(1) }
     }
 
-    /// After every answer the store is asked to check itself.
-    fn checked<T>(&self, answer: T) -> T {
+    /// Lets the store check itself after a call, and returns the result of the call.
+    fn checked<T>(&self, result: T) -> T {
         self.fixture.check();
-        answer
+        result
     }
 
     // Time.
@@ -76,7 +76,7 @@ impl Trial {
         self.fixture.advance(by);
     }
 
-    /// So long from now.
+    /// Returns the time `delay` from now.
     pub(crate) fn after(&self, delay: Duration) -> Timestamp {
         self.now().saturating_add(delay)
     }
@@ -87,28 +87,28 @@ impl Trial {
 
     // Put.
 
-    pub(crate) async fn put(&self, wish: impl Into<Wish>) -> Placed {
-        self.try_put(wish).await.expect("the put is done")
+    pub(crate) async fn put(&self, put: impl Into<PutBuilder>) -> Placed {
+        self.try_put(put).await.expect("the put succeeds")
     }
 
-    pub(crate) async fn try_put(&self, wish: impl Into<Wish>) -> Result<Placed, PutError> {
-        self.put_all([wish.into()]).await.remove(0)
+    pub(crate) async fn try_put(&self, put: impl Into<PutBuilder>) -> Result<Placed, PutError> {
+        self.put_all([put.into()]).await.remove(0)
     }
 
     pub(crate) async fn put_all(
         &self,
-        wishes: impl IntoIterator<Item = Wish>,
+        puts: impl IntoIterator<Item = PutBuilder>,
     ) -> Vec<Result<Placed, PutError>> {
-        let puts: Vec<Put> = wishes.into_iter().map(|Wish(put)| put).collect();
+        let puts: Vec<Put> = puts.into_iter().map(|PutBuilder(put)| put).collect();
         let count = puts.len();
-        let answers = self.checked(self.store.put(puts).await).expect("the batch is taken");
-        assert_eq!(answers.len(), count, "one answer per put");
-        answers
+        let results = self.checked(self.store.put(puts).await).expect("the batch is accepted");
+        assert_eq!(results.len(), count, "one result per put");
+        results
     }
 
     // Restore.
 
-    /// Restores jobs of kind `mail`, whose latest generation and fence were 10.
+    /// Restores jobs of kind `mail`. The latest generation and fence of the other store are 10.
     pub(crate) async fn restore_all(
         &self,
         jobs: impl IntoIterator<Item = JobView>,
@@ -117,17 +117,17 @@ impl Trial {
         let jobs: Vec<JobView> = jobs.into_iter().collect();
         let count = jobs.len();
         let restore = Restore { kind: mail(), generation, fence, jobs };
-        let answers = self.checked(self.store.restore(restore).await).expect("it is taken");
-        assert_eq!(answers.len(), count, "one answer per job");
-        answers
+        let results = self.checked(self.store.restore(restore).await).expect("the call succeeds");
+        assert_eq!(results.len(), count, "one result per job");
+        results
     }
 
     pub(crate) async fn restore(&self, job: JobView) -> Restored {
-        self.restore_all([job]).await.remove(0).expect("the job can be")
+        self.restore_all([job]).await.remove(0).expect("the job is valid")
     }
 
-    /// Puts jobs that are due now, a millisecond apart: which is first is no matter of ties.
-    pub(crate) async fn put_in_line<const N: usize>(&self, names: [&str; N]) {
+    /// Puts jobs that are due now, a millisecond apart, so that there are no ties.
+    pub(crate) async fn put_in_order<const N: usize>(&self, names: [&str; N]) {
         for name in names {
             self.put(name).await;
             self.advance(millis(1));
@@ -136,21 +136,21 @@ impl Trial {
 
     // Claim.
 
-    /// Claims the one job that there is to claim first.
+    /// Claims the first job that can be claimed.
     pub(crate) async fn claim(&self) -> ClaimedJob {
         let mut jobs = self.claim_up_to(1).await;
-        assert_eq!(jobs.len(), 1, "there is a job to claim");
+        assert_eq!(jobs.len(), 1, "a job can be claimed");
         jobs.remove(0)
     }
 
     pub(crate) async fn claim_up_to(&self, max: usize) -> Vec<ClaimedJob> {
         let claimed = self.claim_with(|claim| claim.max = max).await;
         assert_eq!(claimed.errors, []);
-        assert!(claimed.jobs.len() <= max, "no more than were asked for");
+        assert!(claimed.jobs.len() <= max, "no more jobs than `max`");
         claimed.jobs
     }
 
-    /// A claim of ten, for [`LEASE`], unless it is changed.
+    /// Claims up to ten jobs for [`LEASE`], after `change` has changed the claim.
     pub(crate) async fn claim_with(&self, change: impl FnOnce(&mut Claim)) -> Claimed {
         let mut claim = Claim {
             kinds: vec![mail()],
@@ -160,12 +160,12 @@ impl Trial {
             nonce: self.nonce.fetch_add(1, Ordering::Relaxed),
         };
         change(&mut claim);
-        self.checked(self.store.claim(claim).await).expect("the claim is answered")
+        self.checked(self.store.claim(claim).await).expect("the claim succeeds")
     }
 
     pub(crate) async fn claims_nothing(&self) {
         let jobs = self.claim_up_to(10).await;
-        assert_eq!(ids(&jobs), Vec::<&str>::new(), "there is nothing to claim");
+        assert_eq!(ids(&jobs), Vec::<&str>::new(), "no job can be claimed");
     }
 
     // Settle.
@@ -188,9 +188,10 @@ impl Trial {
         };
         let settlements: Vec<Settle> = settlements.into_iter().map(settle).collect();
         let count = settlements.len();
-        let answers = self.checked(self.store.settle(settlements).await).expect("it is taken");
-        assert_eq!(answers.len(), count, "one answer per settlement");
-        answers
+        let results =
+            self.checked(self.store.settle(settlements).await).expect("the call succeeds");
+        assert_eq!(results.len(), count, "one result per settlement");
+        results
     }
 
     pub(crate) async fn ack(&self, job: &ClaimedJob) -> Settled {
@@ -202,7 +203,7 @@ impl Trial {
         self.settle(job, action).await.expect("the lease is current")
     }
 
-    /// A retry after the kind's own backoff.
+    /// Retries the job after the backoff of its kind.
     pub(crate) async fn fail(&self, job: &ClaimedJob, error: &str) -> Settled {
         let action = Settlement::Retry { delay: None, error: error.into() };
         self.settle(job, action).await.expect("the lease is current")
@@ -216,19 +217,19 @@ impl Trial {
         self.settle(job, Settlement::Extend(Some(lease))).await.expect("the lease is current")
     }
 
-    /// Whatever is tried with this receipt, the lease is lost and nothing changes.
+    /// Asserts that every settlement with this receipt fails with `LeaseLost` and changes nothing.
     pub(crate) async fn assert_lost(&self, job: &ClaimedJob) {
-        let look = || self.store.get(job.kind().clone(), job.id().clone());
-        let before = look().await.expect("it is answered");
+        let get = || self.store.get(job.kind().clone(), job.id().clone());
+        let before = get().await.expect("the call succeeds");
         let retry = Settlement::Retry { delay: None, error: "too late".into() };
         for action in
             [Settlement::Extend(Some(secs(3600))), Settlement::Release, retry, Settlement::Ack]
         {
-            let answer = self.settle(job, action.clone()).await;
+            let result = self.settle(job, action.clone()).await;
             let lost = SettleError::LeaseLost { receipt: job.receipt.clone() };
-            assert_eq!(answer, Err(lost), "{action:?} with a receipt that is no more");
+            assert_eq!(result, Err(lost), "{action:?} with a stale receipt");
             assert_eq!(
-                look().await.expect("it is answered"),
+                get().await.expect("the call succeeds"),
                 before,
                 "{action:?} changed something"
             );
@@ -243,53 +244,54 @@ impl Trial {
         action: ChangeKind,
     ) -> Result<Changed, ChangeError> {
         let change = Change { kind: mail(), id: id(name), action };
-        let mut answers = self.checked(self.store.change(vec![change]).await).expect("it is taken");
-        assert_eq!(answers.len(), 1, "one answer per change");
-        answers.remove(0)
+        let mut results =
+            self.checked(self.store.change(vec![change]).await).expect("the call succeeds");
+        assert_eq!(results.len(), 1, "one result per change");
+        results.remove(0)
     }
 
     pub(crate) async fn cancel(&self, name: &str) -> Changed {
-        self.change(name, ChangeKind::Cancel).await.expect("there is such a job")
+        self.change(name, ChangeKind::Cancel).await.expect("the job exists")
     }
 
     pub(crate) async fn run_now(&self, name: &str) -> Changed {
-        self.change(name, ChangeKind::RunNow).await.expect("it can run")
+        self.change(name, ChangeKind::RunNow).await.expect("the job can run")
     }
 
-    /// Puts a job and lets its only attempt fail, with the error `it broke`.
-    pub(crate) async fn die(&self, wish: impl Into<Wish>) {
+    /// Puts a job and fails its only attempt, with the error `it broke`.
+    pub(crate) async fn die(&self, put: impl Into<PutBuilder>) {
         let attempts = self.settings().await.max_attempts;
         self.set(|settings| settings.max_attempts = 1).await;
-        let generation = self.put(wish).await.generation;
+        let generation = self.put(put).await.generation;
         let job = self.claim().await;
-        assert_eq!(job.generation, generation, "it is the only one that is ready");
+        assert_eq!(job.generation, generation, "no other job is ready");
         assert_eq!(self.retry(&job, secs(0)).await, Settled::Dead);
         self.set(|settings| settings.max_attempts = attempts).await;
     }
 
-    // Questions.
+    // Reads.
 
     pub(crate) async fn get(&self, name: &str) -> Option<JobView> {
-        self.store.get(mail(), id(name)).await.expect("it is answered")
+        self.store.get(mail(), id(name)).await.expect("the call succeeds")
     }
 
     pub(crate) async fn view(&self, name: &str) -> JobView {
-        self.get(name).await.expect("there is such a job")
+        self.get(name).await.expect("the job exists")
     }
 
-    /// Jobs of kind `mail`, after changing what is asked for.
+    /// Lists the ids of jobs of kind `mail`, after `change` has changed the query.
     pub(crate) async fn list(&self, change: impl FnOnce(&mut Query)) -> Vec<String> {
         let mut query = Query::new(mail());
         change(&mut query);
-        let page = self.store.list(query).await.expect("it is answered");
+        let page = self.store.list(query).await.expect("the call succeeds");
         page.jobs.iter().map(|job| job.id.to_string()).collect()
     }
 
     pub(crate) async fn kinds(&self) -> Vec<KindView> {
-        self.store.kinds().await.expect("it is answered")
+        self.store.kinds().await.expect("the call succeeds")
     }
 
-    /// Pending, leased, dead and ready jobs of kind `mail`.
+    /// Returns the numbers of pending, leased, dead and ready jobs of kind `mail`.
     pub(crate) async fn counts(&self) -> [u64; 4] {
         let views = self.kinds().await;
         let mail = views.iter().find(|view| view.kind == mail());
@@ -301,7 +303,7 @@ impl Trial {
     // Settings.
 
     pub(crate) async fn settings(&self) -> Settings {
-        self.store.settings(mail()).await.expect("it is answered")
+        self.store.settings(mail()).await.expect("the call succeeds")
     }
 
     pub(crate) async fn set(&self, change: impl FnOnce(&mut Settings)) {
@@ -309,9 +311,9 @@ impl Trial {
     }
 
     pub(crate) async fn set_of(&self, name: &str, change: impl FnOnce(&mut Settings)) {
-        let mut settings = self.store.settings(kind(name)).await.expect("it is answered");
+        let mut settings = self.store.settings(kind(name)).await.expect("the call succeeds");
         change(&mut settings);
-        self.checked(self.store.set(kind(name), settings).await).expect("they can be set");
+        self.checked(self.store.set(kind(name), settings).await).expect("the settings are valid");
     }
 
     pub(crate) async fn reap(&self) -> usize {
@@ -319,29 +321,29 @@ impl Trial {
     }
 
     pub(crate) async fn reap_all(&self) -> Reaped {
-        self.checked(self.store.reap(100).await).expect("the reap succeeds")
+        self.checked(self.store.reap(100).await).expect("the call succeeds")
     }
 
-    /// Whether claims and reaps of this store report expired leases.
+    /// Returns whether claims and reaps of this store report expired leases.
     pub(crate) fn reports_expired_leases(&self) -> bool {
         self.fixture.reports_expired_leases()
     }
 
     // Waiting.
 
-    /// Begins to wait for work, as long as a wait may last, where there is none.
+    /// Begins to wait for a job with a long limit. No job can be claimed.
     pub(crate) fn wait(&self) -> Waiting<'_> {
         self.wait_for(secs(3600))
     }
 
     pub(crate) fn wait_for(&self, limit: Duration) -> Waiting<'_> {
-        let mut waiting = self.look_for_work(limit);
-        assert!(!waiting.is_over(), "there is nothing to claim, and the wait is over");
+        let mut waiting = self.begin_wait(limit);
+        assert!(!waiting.is_over(), "no job can be claimed, but the wait has ended");
         waiting
     }
 
-    /// The same, whether or not there is work.
-    pub(crate) fn look_for_work(&self, limit: Duration) -> Waiting<'_> {
+    /// Begins to wait, whether or not a job can be claimed.
+    pub(crate) fn begin_wait(&self, limit: Duration) -> Waiting<'_> {
         Waiting::new(self.store.wait(vec![mail()], limit), self.fixture.patience())
     }
 }

@@ -1,4 +1,4 @@
-//! The servers for tests of other crates: they come up, do as they are told, and go.
+//! The Redis servers for tests of other crates.
 
 use requeue_testkit::servers::{RedisCluster, RedisServer, Sentinels, until};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ fn a_servers_clock_can_be_set_back() {
     let seconds = || server.command(&["TIME"]).lines().next().unwrap().parse::<u64>().unwrap();
     let before = seconds();
     server.set_clock(-86_400);
-    until("it has another time", || seconds() < before);
+    until("the server has the new time", || seconds() < before);
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn the_replica_takes_over() {
     let mut sentinels = Sentinels::start();
     let first = sentinels.master().port();
     sentinels.master().command(&["SET", "a", "1"]);
-    until("it is copied", || sentinels.replica().command(&["GET", "a"]) == "1");
+    until("the replica has the key", || sentinels.replica().command(&["GET", "a"]) == "1");
     sentinels.kill_master();
     assert_ne!(sentinels.master().port(), first);
     assert_eq!(sentinels.master().command(&["GET", "a"]), "1");
     sentinels.start_again();
     sentinels.master().command(&["SET", "b", "2"]);
-    until("it is copied", || sentinels.replica().command(&["GET", "b"]) == "2");
+    until("the replica has the key", || sentinels.replica().command(&["GET", "b"]) == "2");
 }
 
 #[test]

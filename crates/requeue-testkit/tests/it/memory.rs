@@ -1,4 +1,4 @@
-//! The memory store keeps the contract.
+//! The conformance suite on the memory store.
 
 use requeue_testkit::MemoryFixture;
 

@@ -1,4 +1,4 @@
-//! The proxy, between a client and a server that answers what it is told.
+//! The proxy between a client and an echo server.
 
 use requeue_testkit::{Direction, Proxy};
 use std::io::{ErrorKind, Read, Write};
@@ -7,14 +7,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-/// Answers what it gets, and tells all that it got over a connection when that has ended.
+/// Starts an echo server, which reports all bytes of a connection when it has ended.
 fn echo() -> (SocketAddr, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let (tell, told) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     thread::spawn(move || {
         for client in listener.incoming() {
-            let (mut client, tell) = (client.expect("it connects"), tell.clone());
+            let (mut client, sender) = (client.expect("it connects"), sender.clone());
             thread::spawn(move || {
                 let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
                 while let Ok(count @ 1..) = client.read(&mut buffer) {
@@ -23,16 +23,16 @@ fn echo() -> (SocketAddr, Receiver<Vec<u8>>) {
                         break;
                     }
                 }
-                drop(tell.send(all));
+                drop(sender.send(all));
             });
         }
     });
-    (address, told)
+    (address, received)
 }
 
 fn proxy() -> (Proxy, Receiver<Vec<u8>>) {
-    let (server, told) = echo();
-    (Proxy::to(server).expect("a free port"), told)
+    let (server, received) = echo();
+    (Proxy::to(server).expect("a free port"), received)
 }
 
 fn connect(proxy: &Proxy) -> TcpStream {
@@ -41,12 +41,13 @@ fn connect(proxy: &Proxy) -> TcpStream {
     client
 }
 
-fn answers(client: &mut TcpStream, what: &[u8]) -> bool {
-    let mut answer = vec![0; what.len()];
-    client.write_all(what).and_then(|()| client.read_exact(&mut answer)).is_ok() && answer == what
+fn echoes(client: &mut TcpStream, what: &[u8]) -> bool {
+    let mut response = vec![0; what.len()];
+    client.write_all(what).and_then(|()| client.read_exact(&mut response)).is_ok()
+        && response == what
 }
 
-/// All that still comes. A cut may be an end or an error.
+/// Reads the remaining bytes. A cut may be an end or an error.
 fn rest(client: &mut TcpStream) -> Vec<u8> {
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -59,8 +60,8 @@ fn rest(client: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_pass_both_ways_and_so_does_their_end() {
-    let (proxy, told) = proxy();
+fn bytes_and_their_end_pass_in_both_directions() {
+    let (proxy, received) = proxy();
     let mut client = connect(&proxy);
     let much: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
     let mut reader = client.try_clone().unwrap();
@@ -71,75 +72,75 @@ fn bytes_pass_both_ways_and_so_does_their_end() {
     });
     assert!(rest(&mut reader) == much);
     writer.join().unwrap();
-    assert!(told.recv().unwrap() == much);
+    assert!(received.recv().unwrap() == much);
 }
 
 #[test]
-fn a_cut_ends_all_connections_and_no_later_one() {
-    let (proxy, told) = proxy();
+fn a_cut_ends_all_open_connections_and_no_later_one() {
+    let (proxy, received) = proxy();
     let mut clients = [connect(&proxy), connect(&proxy)];
-    assert!(clients.iter_mut().all(|client| answers(client, b"hello")));
+    assert!(clients.iter_mut().all(|client| echoes(client, b"hello")));
     proxy.cut();
     assert!(clients.iter_mut().all(|client| rest(client).is_empty()));
-    assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [b"hello", b"hello"]);
-    assert!(answers(&mut connect(&proxy), b"hello"));
+    assert_eq!([received.recv().unwrap(), received.recv().unwrap()], [b"hello", b"hello"]);
+    assert!(echoes(&mut connect(&proxy), b"hello"));
     assert_eq!(proxy.connections(), 3);
 }
 
 #[test]
-fn a_question_can_be_cut_in_the_middle() {
-    let (proxy, told) = proxy();
+fn a_request_can_be_cut_in_the_middle() {
+    let (proxy, received) = proxy();
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"before"));
+    assert!(echoes(&mut client, b"before"));
     proxy.cut_after(Direction::ToServer, 3);
     client.write_all(b"hello").unwrap();
     rest(&mut client);
-    assert_eq!(told.recv().unwrap(), b"beforehel");
-    assert!(answers(&mut connect(&proxy), b"once only"));
+    assert_eq!(received.recv().unwrap(), b"beforehel");
+    assert!(echoes(&mut connect(&proxy), b"once only"));
 }
 
 #[test]
-fn an_answer_can_be_cut_in_the_middle_or_lost() {
+fn a_response_can_be_cut_in_the_middle_or_lost() {
     for (bytes, arrives) in [(3, &b"hel"[..]), (0, b"")] {
-        let (proxy, told) = proxy();
+        let (proxy, received) = proxy();
         let mut client = connect(&proxy);
-        assert!(answers(&mut client, b"before"));
+        assert!(echoes(&mut client, b"before"));
         proxy.cut_after(Direction::ToClient, bytes);
         client.write_all(b"hello").unwrap();
         assert_eq!(rest(&mut client), arrives);
-        assert_eq!(told.recv().unwrap(), b"beforehello");
+        assert_eq!(received.recv().unwrap(), b"beforehello");
     }
 }
 
 #[test]
-fn bytes_are_counted_from_one_piece_to_the_next() {
-    let (proxy, told) = proxy();
+fn bytes_are_counted_over_several_writes() {
+    let (proxy, received) = proxy();
     proxy.cut_after(Direction::ToServer, 7);
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"hello"));
+    assert!(echoes(&mut client, b"hello"));
     client.write_all(b"again").unwrap();
     rest(&mut client);
-    assert_eq!(told.recv().unwrap(), b"helloag");
+    assert_eq!(received.recv().unwrap(), b"helloag");
 }
 
 #[test]
-fn who_is_refused_is_closed_at_once_and_others_go_on() {
+fn new_connections_are_refused_and_open_ones_continue() {
     let (proxy, _told) = proxy();
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"hello"));
+    assert!(echoes(&mut client, b"hello"));
     proxy.refuse();
     assert!(rest(&mut connect(&proxy)).is_empty());
-    assert!(answers(&mut client, b"still there"));
+    assert!(echoes(&mut client, b"still there"));
     assert_eq!(proxy.connections(), 1);
     proxy.accept();
-    assert!(answers(&mut connect(&proxy), b"hello"));
+    assert!(echoes(&mut connect(&proxy), b"hello"));
 }
 
 #[test]
-fn bytes_that_are_held_back_arrive_when_they_are_released() {
+fn bytes_that_are_held_arrive_when_they_are_released() {
     let (proxy, _told) = proxy();
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"hello"));
+    assert!(echoes(&mut client, b"hello"));
     proxy.hold();
     client.write_all(b"wait").unwrap();
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -147,39 +148,39 @@ fn bytes_that_are_held_back_arrive_when_they_are_released() {
     assert!(matches!(nothing, ErrorKind::WouldBlock | ErrorKind::TimedOut));
     proxy.release();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let mut answer = [0; 4];
-    client.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"wait");
+    let mut response = [0; 4];
+    client.read_exact(&mut response).unwrap();
+    assert_eq!(&response, b"wait");
 }
 
 #[test]
-fn a_cut_frees_what_is_held_back() {
-    let (proxy, told) = proxy();
+fn a_cut_ends_connections_whose_bytes_are_held() {
+    let (proxy, received) = proxy();
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"hello"));
+    assert!(echoes(&mut client, b"hello"));
     proxy.hold();
     client.write_all(b"lost").unwrap();
     proxy.cut();
     assert!(rest(&mut client).is_empty());
-    assert_eq!(told.recv().unwrap(), b"hello");
+    assert_eq!(received.recv().unwrap(), b"hello");
 }
 
 #[test]
-fn it_ends_with_its_handle() {
-    let (proxy, told) = proxy();
+fn the_proxy_ends_when_it_is_dropped() {
+    let (proxy, received) = proxy();
     let address = proxy.address();
     let mut client = connect(&proxy);
-    assert!(answers(&mut client, b"hello"));
+    assert!(echoes(&mut client, b"hello"));
     proxy.hold();
     drop(proxy);
     assert!(rest(&mut client).is_empty());
-    assert_eq!(told.recv().unwrap(), b"hello");
+    assert_eq!(received.recv().unwrap(), b"hello");
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
-fn a_server_that_is_down_is_a_connection_that_ends() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let proxy = Proxy::to(nobody).unwrap();
+fn a_connection_to_a_server_that_is_down_ends() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = Proxy::to(closed).unwrap();
     assert!(rest(&mut connect(&proxy)).is_empty());
 }

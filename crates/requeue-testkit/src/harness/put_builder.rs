@@ -1,17 +1,17 @@
-//! What is put.
+//! Puts of conformance cases.
 
 use super::{id, kind, mail, text};
 use requeue_jobs::{Body, Condition, Due, Generation, Mode, Put, Timestamp};
 use std::time::Duration;
 
-/// A put in the making: of kind `mail`, due now, its id for a body.
-pub(crate) struct Wish(pub(super) Put);
+/// Builds a put. By default it is of kind `mail`, due now, and its body is its id.
+pub(crate) struct PutBuilder(pub(super) Put);
 
-pub(crate) fn job(name: &str) -> Wish {
-    Wish(Put::new(mail(), id(name), text(name)))
+pub(crate) fn job(name: &str) -> PutBuilder {
+    PutBuilder(Put::new(mail(), id(name), text(name)))
 }
 
-impl Wish {
+impl PutBuilder {
     pub(crate) fn of(mut self, name: &str) -> Self {
         self.0.kind = kind(name);
         self
@@ -57,7 +57,7 @@ impl Wish {
     }
 }
 
-impl From<&str> for Wish {
+impl From<&str> for PutBuilder {
     fn from(name: &str) -> Self {
         job(name)
     }

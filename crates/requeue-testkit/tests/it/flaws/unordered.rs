@@ -1,6 +1,5 @@
-//! A store that keeps the rules, but for the order of jobs at the same millisecond, or of more.
+//! A store that follows the rules, but orders its jobs in another way.
 
-use requeue::ManualClock;
 use requeue_jobs::rules::{
     ChangeNotifier, JobTable, Kinds, List, Place, Record, check_count, wait,
 };
@@ -10,62 +9,22 @@ use requeue_jobs::{
     Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
     WallClock, check_batch, limits,
 };
-use requeue_testkit::Fixture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Which of several jobs is first.
+/// Which of several jobs comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As it should be; of ties the lowest id.
+    /// The correct order. Of jobs with the same time, the one with the lowest id comes first.
     TiesById,
-    /// As it should be; of ties the latest put.
+    /// The correct order. Of jobs with the same time, the latest put comes first.
     TiesLatestFirst,
-    /// In this list, the last of those whose time has come.
+    /// The correct order, except that in this list the last job whose time has come is first.
     LastOf(List),
 }
 
-pub(crate) struct UnorderedFixture {
-    store: Arc<Unordered>,
-    clock: ManualClock,
-    /// What it says of itself.
-    pub(crate) orders_ties: bool,
-}
-
-impl UnorderedFixture {
-    pub(crate) fn new(order: Order) -> Self {
-        let clock = ManualClock::new();
-        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
-        let table = {
-            let wall_clock = wall_clock.clone();
-            move |_: &Kind| Jobs { jobs: BTreeMap::new(), wall_clock: wall_clock.clone(), order }
-        };
-        let kinds = Mutex::new(Kinds::new(table));
-        let store = Arc::new(Unordered { kinds, changes: ChangeNotifier::default(), wall_clock });
-        UnorderedFixture { store, clock, orders_ties: false }
-    }
-}
-
-impl Fixture for UnorderedFixture {
-    fn store(&self) -> Arc<dyn Store> {
-        self.store.clone()
-    }
-
-    fn now(&self) -> Timestamp {
-        self.store.wall_clock.now()
-    }
-
-    fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    fn orders_ties(&self) -> bool {
-        self.orders_ties
-    }
-}
-
-/// Jobs by id: who is first is found by looking at all.
+/// Jobs by id. The first one is found by comparing all.
 struct Jobs {
     jobs: BTreeMap<JobId, Box<Record>>,
     wall_clock: WallClock,
@@ -82,7 +41,7 @@ impl Jobs {
 
     fn first_id(&self, list: List) -> Option<(JobId, Place)> {
         let now = self.wall_clock.now();
-        // A sequence number for the comparison with another list.
+        // The sequence number that is compared with the first job of the other list.
         let rank = |id: &JobId, seq| match self.order {
             Order::TiesLatestFirst => u64::MAX - seq,
             _ => {
@@ -93,7 +52,7 @@ impl Jobs {
         let mut all: Vec<_> = self.of(list).map(|(id, at, seq)| (at, rank(id, seq), id)).collect();
         all.sort_unstable();
         let first = match self.order {
-            Order::LastOf(wrong) if wrong == list => all.iter().rfind(|(at, ..)| *at <= now),
+            Order::LastOf(reversed) if reversed == list => all.iter().rfind(|(at, ..)| *at <= now),
             _ => None,
         };
         let (at, seq, id) = *first.or(all.first())?;
@@ -136,20 +95,29 @@ impl JobTable for Jobs {
     }
 }
 
-struct Unordered {
+pub(crate) struct UnorderedStore {
     kinds: Mutex<Kinds<Jobs>>,
     changes: ChangeNotifier,
     wall_clock: WallClock,
 }
 
-impl Unordered {
+impl UnorderedStore {
+    pub(crate) fn create(wall_clock: WallClock, order: Order) -> Arc<dyn Store> {
+        let table = {
+            let wall_clock = wall_clock.clone();
+            move |_: &Kind| Jobs { jobs: BTreeMap::new(), wall_clock: wall_clock.clone(), order }
+        };
+        let kinds = Mutex::new(Kinds::new(table));
+        Arc::new(UnorderedStore { kinds, changes: ChangeNotifier::default(), wall_clock })
+    }
+
     fn act<T>(&self, act: impl FnOnce(&mut Kinds<Jobs>, Timestamp) -> T) -> T {
-        let answer = act(
+        let result = act(
             &mut self.kinds.lock().unwrap_or_else(PoisonError::into_inner),
             self.wall_clock.now(),
         );
         self.changes.notify();
-        answer
+        result
     }
 
     fn views(&self, kind: &Kind) -> Vec<JobView> {
@@ -160,12 +128,12 @@ impl Unordered {
     }
 }
 
-fn now<'a, T: Send + 'a, E: Into<StoreError>>(answer: Result<T, E>) -> StoreFuture<'a, T> {
-    let answer = answer.map_err(Into::into);
-    Box::pin(async move { answer })
+fn now<'a, T: Send + 'a, E: Into<StoreError>>(result: Result<T, E>) -> StoreFuture<'a, T> {
+    let result = result.map_err(Into::into);
+    Box::pin(async move { result })
 }
 
-impl Store for Unordered {
+impl Store for UnorderedStore {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
         now(check_batch(&puts).map(|()| {
             self.act(|kinds, now| puts.into_iter().map(|put| kinds.put(put, now)).collect())
@@ -194,11 +162,11 @@ impl Store for Unordered {
 
     fn wait(&self, names: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let look = || {
+            let next = || {
                 let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
                 kinds.next_claimable(&names, self.wall_clock.now())
             };
-            wait(self.wall_clock.clock(), &self.changes, limit, look).await
+            wait(self.wall_clock.clock(), &self.changes, limit, next).await
         })
     }
 

@@ -1,0 +1,500 @@
+//! Stores with a deliberate flaw, and the checks that must find it.
+//!
+//! Each store makes one mistake and is correct in everything else. A suite that such a store passes
+//! proves nothing.
+
+mod leases;
+mod puts;
+mod restores;
+mod store;
+pub(crate) mod unordered;
+mod views;
+
+use crate::fixture::ManualFixture;
+use Check::{Case, Concurrent, History, Simulation};
+use leases::{
+    AckAlwaysSucceeds, AckLost, CancelDeletes, CancelLost, DeletesBeforeAck, DueTimeAsReceipt,
+    EarlyDelivery, ExpiredIsLost, ExpiredNotReported, ExpiryIs, ExtendChangesReceipt,
+    ExtendFromEnd, ExtendShortens, FencesFall, FencesRepeat, FirstKindFirst, FirstSkipped,
+    LeasedTwice, OldGeneration, OutOfOrder, ReceiptsRefused, ReleaseCounts, SettledReported,
+    StaleReceipt, SuccessorLost, SuccessorTwice,
+};
+use puts::{
+    AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
+    OrderLostByPut, PutsLost, RoundedDown, WrongMode,
+};
+use requeue_jobs::rules::List;
+use requeue_jobs::{JobState, Store, WallClock};
+use requeue_testkit::{Concurrent as ConcurrentRun, check_history, conformance, simulate};
+use restores::{CountersNotRestored, LeasesForgotten, RestoreOverwrites};
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Deviation, FlawedStore};
+use unordered::{Order, UnorderedStore};
+use views::{
+    CountsDrift, DeadLoseErrors, EagerReaper, NoReaper, NotEnforced, PagesRepeat, PagingSkips,
+    TicksTwice, WaitNeverEnds, WaitNotWoken,
+};
+
+/// A mistake that a store can make.
+struct Flaw {
+    name: &'static str,
+    /// Checks that must find it. Others may find it too.
+    found_by: &'static [Check],
+    /// Whether the store claims to order jobs with the same time by their puts.
+    orders_ties: bool,
+    create: fn(WallClock) -> Arc<dyn Store>,
+}
+
+/// A check that fails on a store with a flaw.
+#[derive(Debug)]
+enum Check {
+    /// The conformance case with this name.
+    Case(&'static str),
+    /// One of 300 random histories.
+    History,
+    /// One of 40 simulations: it reports that this invariant is violated.
+    Simulation(u32),
+    /// One of 20 concurrent runs: it reports that this invariant is violated, in a message that
+    /// contains this text.
+    Concurrent(u32, &'static str),
+}
+
+const fn flaw(
+    name: &'static str,
+    found_by: &'static [Check],
+    create: fn(WallClock) -> Arc<dyn Store>,
+) -> Flaw {
+    Flaw { name, found_by, orders_ties: true, create }
+}
+
+const FLAWS: &[Flaw] = &[
+    flaw(
+        "a claim deletes the job",
+        &[
+            Case("lease::an_expired_lease_is_delivered_again"),
+            History,
+            Simulation(1),
+            Simulation(2),
+            Concurrent(2, "is lost"),
+        ],
+        |clock| FlawedStore::create(clock, DeletesBeforeAck),
+    ),
+    flaw(
+        "the due time is the receipt",
+        &[Case("lease::the_receipt_of_a_released_lease_is_refused"), History, Simulation(1)],
+        |clock| FlawedStore::create(clock, DueTimeAsReceipt::default()),
+    ),
+    flaw(
+        "a stale receipt is accepted",
+        &[
+            Case("lease::at_most_one_receipt_can_ack"),
+            History,
+            Simulation(1),
+            Simulation(5),
+            Concurrent(5, "is older than"),
+        ],
+        |clock| FlawedStore::create(clock, StaleReceipt::is_valid()),
+    ),
+    flaw(
+        "a stale receipt is rejected, but takes effect",
+        &[Case("lease::a_stale_receipt_changes_nothing"), History, Simulation(5)],
+        |clock| FlawedStore::create(clock, StaleReceipt::acts()),
+    ),
+    flaw(
+        "fences repeat",
+        &[
+            Case("claim::fences_keep_rising_after_a_job_has_ended"),
+            History,
+            Simulation(1),
+            Concurrent(1, "was issued twice"),
+        ],
+        |clock| FlawedStore::create(clock, FencesRepeat::default()),
+    ),
+    flaw(
+        "generations repeat",
+        &[
+            Case("put::generations_keep_rising_after_a_job_has_ended"),
+            History,
+            Simulation(4),
+            Simulation(7),
+            Concurrent(1, "was issued twice"),
+        ],
+        |clock| FlawedStore::create(clock, GenerationsRepeat::default()),
+    ),
+    flaw(
+        "a put resets the attempts",
+        &[Case("retry::a_put_does_not_reset_the_attempts"), History, Simulation(6), Simulation(10)],
+        |clock| FlawedStore::create(clock, AttemptsResetByPut),
+    ),
+    flaw(
+        "a put that is due now moves a ready job back",
+        &[Case("put::a_put_that_is_due_now_keeps_the_position"), History, Simulation(10)],
+        |clock| FlawedStore::create(clock, OrderLostByPut),
+    ),
+    flaw(
+        "a put ends the backoff",
+        &[
+            Case("retry::a_put_does_not_end_the_backoff"),
+            History,
+            Simulation(3),
+            Concurrent(3, "is in backoff until"),
+        ],
+        |clock| FlawedStore::create(clock, BackoffEndedByPut),
+    ),
+    flaw(
+        "a put removes a cancellation",
+        &[Case("cancel::a_put_does_not_erase_a_cancel"), History],
+        |clock| FlawedStore::create(clock, CancelErasedByPut::default()),
+    ),
+    flaw(
+        "a cancel deletes a leased job",
+        &[Case("cancel::a_cancelled_leased_job_ends_with_its_ack"), History],
+        |clock| FlawedStore::create(clock, CancelDeletes::default()),
+    ),
+    flaw(
+        "if_absent ignores leased jobs",
+        &[Case("conditions::if_absent_fails_on_a_leased_job"), History, Simulation(8)],
+        |clock| FlawedStore::create(clock, IfAbsentOverlooks(JobState::Leased)),
+    ),
+    flaw(
+        "if_absent ignores dead jobs",
+        &[Case("conditions::if_absent_fails_on_a_dead_job"), History],
+        |clock| FlawedStore::create(clock, IfAbsentOverlooks(JobState::Dead)),
+    ),
+    flaw("keep replaces", &[Case("modes::keep_does_not_change_a_waiting_job"), History], |clock| {
+        FlawedStore::create(clock, WrongMode::KEEP_REPLACES)
+    }),
+    flaw(
+        "earliest replaces",
+        &[Case("modes::earliest_keeps_the_sooner_time_and_replaces_the_body"), History],
+        |clock| FlawedStore::create(clock, WrongMode::EARLIEST_REPLACES),
+    ),
+    flaw(
+        "debounce has no limit",
+        &[Case("modes::debounce_waits_no_longer_than_max_wait"), History],
+        |clock| FlawedStore::create(clock, WrongMode::DEBOUNCE_WITHOUT_END),
+    ),
+    flaw(
+        "jobs are delivered up to a second early",
+        &[
+            Case("claim::nothing_is_delivered_early"),
+            History,
+            Simulation(3),
+            Concurrent(3, "is not due before"),
+        ],
+        |clock| FlawedStore::create(clock, EarlyDelivery),
+    ),
+    flaw(
+        "delays are rounded down",
+        &[Case("put::due_times_round_up_to_a_millisecond"), History],
+        |clock| FlawedStore::create(clock, RoundedDown),
+    ),
+    flaw(
+        "a claim returns jobs in reverse order",
+        &[Case("claim::jobs_are_claimed_in_due_order"), History, Simulation(1)],
+        |clock| FlawedStore::create(clock, OutOfOrder),
+    ),
+    flaw(
+        "a release counts as an attempt",
+        &[
+            Case("lease::a_release_does_not_count_as_a_failure"),
+            History,
+            Simulation(6),
+            Concurrent(6, "at most"),
+        ],
+        |clock| FlawedStore::create(clock, ReleaseCounts),
+    ),
+    flaw(
+        "an expiry does not count as an attempt",
+        &[Case("lease::a_job_that_kills_its_worker_ends_up_dead"), History, Simulation(6)],
+        |clock| FlawedStore::create(clock, ExpiryIs::uncounted()),
+    ),
+    flaw(
+        "an expiry is followed by a backoff",
+        &[Case("lease::an_expiry_has_no_backoff"), History],
+        |clock| FlawedStore::create(clock, ExpiryIs::backed_off()),
+    ),
+    flaw(
+        "an expired lease cannot be settled",
+        &[Case("lease::an_expired_lease_is_valid_until_the_job_is_claimed_again"), History],
+        |clock| FlawedStore::create(clock, ExpiredIsLost),
+    ),
+    flaw(
+        "expired leases are not reported",
+        &[
+            Case("lease::a_claim_reports_the_leases_that_it_found_expired"),
+            Case("lease::the_reaper_reports_the_leases_that_it_found_expired"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, ExpiredNotReported),
+    ),
+    flaw(
+        "settled leases are reported as expired",
+        &[Case("lease::a_settled_lease_is_not_reported_as_expired"), History],
+        |clock| FlawedStore::create(clock, SettledReported::default()),
+    ),
+    flaw(
+        "reading a job ends its expired lease",
+        &[Case("lease::time_alone_changes_no_leased_job"), History],
+        |clock| FlawedStore::create(clock, EagerReaper),
+    ),
+    flaw(
+        "reap does nothing",
+        &[Case("lease::the_reaper_ends_an_expired_lease"), History, Simulation(1), Simulation(5)],
+        |clock| FlawedStore::create(clock, NoReaper),
+    ),
+    flaw(
+        "an extension makes the receipt invalid",
+        &[Case("lease::extend_does_not_change_the_receipt"), History],
+        |clock| FlawedStore::create(clock, ExtendChangesReceipt::default()),
+    ),
+    flaw(
+        "an extension can shorten the lease",
+        &[Case("lease::extend_never_shortens_a_lease"), History],
+        |clock| FlawedStore::create(clock, ExtendShortens),
+    ),
+    flaw(
+        "a successor runs twice",
+        &[
+            Case("successor::many_puts_make_one_successor_with_the_last_generation"),
+            History,
+            Simulation(4),
+            Concurrent(4, "which was never put"),
+        ],
+        |clock| FlawedStore::create(clock, SuccessorTwice::default()),
+    ),
+    flaw(
+        "an ack deletes the successor",
+        &[Case("successor::a_successor_runs_after_the_ack_and_not_before"), History, Simulation(2)],
+        |clock| FlawedStore::create(clock, SuccessorLost),
+    ),
+    flaw(
+        "dead jobs lose their errors",
+        &[Case("dead::a_dead_job_keeps_its_error"), History],
+        |clock| FlawedStore::create(clock, DeadLoseErrors),
+    ),
+    flaw(
+        "the concurrency limit is not enforced",
+        &[Case("kinds::no_more_jobs_are_leased_than_the_concurrency_allows"), History],
+        |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.concurrency = None)),
+    ),
+    flaw(
+        "a paused kind is claimed",
+        &[Case("kinds::nothing_is_claimed_of_a_paused_kind"), History],
+        |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.paused = false)),
+    ),
+    flaw(
+        "a claim always begins with the first kind",
+        &[Case("kinds::several_kinds_take_turns_at_being_first"), Simulation(10)],
+        |clock| FlawedStore::create(clock, FirstKindFirst),
+    ),
+    flaw(
+        "pages skip a job",
+        &[Case("list::pages_contain_every_job_exactly_once"), History, Simulation(12)],
+        |clock| FlawedStore::create(clock, PagingSkips),
+    ),
+    flaw(
+        "counts drift",
+        &[Case("list::counts_always_equal_the_listed_jobs"), History, Simulation(12)],
+        |clock| FlawedStore::create(clock, CountsDrift::default()),
+    ),
+    flaw(
+        "a wait ends only with its limit",
+        &[Case("wait::a_put_ends_a_wait"), Simulation(11)],
+        |clock| FlawedStore::create(clock, WaitNotWoken),
+    ),
+    flaw(
+        "a tick puts twice",
+        &[Case("cron::of_two_ticks_one_succeeds"), History, Simulation(12)],
+        |clock| FlawedStore::create(clock, TicksTwice),
+    ),
+    flaw(
+        "a restored job replaces an existing one",
+        &[Case("restore::an_existing_job_is_kept_in_any_state")],
+        |clock| FlawedStore::create(clock, RestoreOverwrites),
+    ),
+    flaw(
+        "counters are not restored",
+        &[Case("restore::new_generations_are_above_the_restored_ones")],
+        |clock| FlawedStore::create(clock, CountersNotRestored),
+    ),
+    flaw(
+        "a restored lease is forgotten",
+        &[Case("restore::a_leased_job_is_restored_as_pending_until_its_lease_ends")],
+        |clock| FlawedStore::create(clock, LeasesForgotten),
+    ),
+    flaw(
+        "a claimed job can be claimed again",
+        &[
+            Case("claim::a_leased_job_is_not_delivered_to_another"),
+            History,
+            Simulation(1),
+            Simulation(6),
+            Concurrent(1, "is leased until"),
+        ],
+        |clock| FlawedStore::create(clock, LeasedTwice),
+    ),
+    flaw("a claim skips the first job", &[History, Simulation(10)], |clock| {
+        FlawedStore::create(clock, FirstSkipped)
+    }),
+    flaw(
+        "fences fall",
+        &[
+            Case("claim::each_lease_has_a_higher_fence"),
+            History,
+            Simulation(1),
+            Concurrent(1, "was issued after"),
+        ],
+        |clock| FlawedStore::create(clock, FencesFall::default()),
+    ),
+    flaw(
+        "a claimed job has an old generation",
+        &[
+            Case("put::put_get_and_claim_return_the_same_generation"),
+            History,
+            Simulation(4),
+            Concurrent(4, "was put before"),
+        ],
+        |clock| FlawedStore::create(clock, OldGeneration),
+    ),
+    flaw(
+        "an ack always succeeds",
+        &[
+            Case("lease::a_second_ack_changes_nothing"),
+            History,
+            Simulation(1),
+            Concurrent(8, "was settled twice"),
+        ],
+        |clock| FlawedStore::create(clock, AckAlwaysSucceeds),
+    ),
+    flaw(
+        "an ack is lost",
+        &[
+            Case("lease::an_ack_ends_the_job"),
+            History,
+            Simulation(1),
+            Simulation(4),
+            Simulation(6),
+            Concurrent(2, "never done"),
+            Concurrent(4, "was acked before"),
+        ],
+        |clock| FlawedStore::create(clock, AckLost),
+    ),
+    flaw("a third of all receipts is refused", &[History, Concurrent(5, "was refused")], |clock| {
+        FlawedStore::create(clock, ReceiptsRefused)
+    }),
+    flaw(
+        "an extension counts from the end of the lease",
+        &[Case("lease::extend_counts_from_now"), History, Simulation(8)],
+        |clock| FlawedStore::create(clock, ExtendFromEnd),
+    ),
+    flaw(
+        "a cancel is lost",
+        &[
+            Case("cancel::a_pending_job_is_removed"),
+            History,
+            Simulation(6),
+            Simulation(7),
+            Concurrent(7, "was cancelled"),
+        ],
+        |clock| FlawedStore::create(clock, CancelLost),
+    ),
+    flaw("a put is lost", &[History, Simulation(2), Concurrent(2, "is lost")], |clock| {
+        FlawedStore::create(clock, PutsLost)
+    }),
+    flaw("a wait never ends", &[Case("wait::a_put_ends_a_wait"), Simulation(11)], |clock| {
+        FlawedStore::create(clock, WaitNeverEnds)
+    }),
+    flaw(
+        "pages repeat a job",
+        &[Case("list::pages_contain_every_job_exactly_once"), History, Simulation(12)],
+        |clock| FlawedStore::create(clock, PagesRepeat),
+    ),
+    flaw(
+        "no job ever dies",
+        &[
+            Case("retry::a_job_dies_after_its_last_attempt"),
+            History,
+            Simulation(6),
+            Concurrent(6, "an attempt too many"),
+        ],
+        |clock| {
+            FlawedStore::create(clock, NotEnforced(|settings| settings.max_attempts = u32::MAX))
+        },
+    ),
+    Flaw {
+        name: "jobs due in the same millisecond come by id",
+        found_by: &[History],
+        orders_ties: true,
+        create: |clock| UnorderedStore::create(clock, Order::TiesById),
+    },
+    Flaw {
+        name: "jobs due in the same millisecond come in reverse order",
+        found_by: &[History],
+        orders_ties: true,
+        create: |clock| UnorderedStore::create(clock, Order::TiesLatestFirst),
+    },
+    Flaw {
+        name: "the last pending job comes first",
+        found_by: &[History, Simulation(10)],
+        orders_ties: false,
+        create: |clock| UnorderedStore::create(clock, Order::LastOf(List::Pending)),
+    },
+    Flaw {
+        name: "the lease that expired last ends first",
+        found_by: &[History],
+        orders_ties: false,
+        create: |clock| UnorderedStore::create(clock, Order::LastOf(List::Leased)),
+    },
+    Flaw {
+        name: "the job that died last is dropped first",
+        found_by: &[History],
+        orders_ties: false,
+        create: |clock| UnorderedStore::create(clock, Order::LastOf(List::Dead)),
+    },
+];
+
+impl Flaw {
+    fn fixture(&self) -> ManualFixture {
+        ManualFixture::new(self.orders_ties, self.create)
+    }
+
+    fn is_found_by(&self, check: &Check) -> bool {
+        match check {
+            Case(name) => catch_unwind(|| conformance::run(name, || self.fixture())).is_err(),
+            History => (0..300).any(|seed| check_history(&self.fixture(), seed).is_err()),
+            Simulation(invariant) => (0..40).any(|seed| {
+                let violation = simulate(Arc::new(self.fixture()), seed).err().unwrap_or_default();
+                violation.contains(&format!("\ninvariant {invariant}: "))
+            }),
+            Concurrent(invariant, message) => (0..20).any(|seed| {
+                let store = (self.create)(WallClock::system());
+                let patience = Duration::from_millis(300);
+                let run = ConcurrentRun { operations: 200, patience, ..Default::default() };
+                let violations = run.check(&vec![store; 4], seed, || ()).err().unwrap_or_default();
+                violations.lines().any(|line| {
+                    line.starts_with(&format!("invariant {invariant}: ")) && line.contains(message)
+                })
+            }),
+        }
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    for flaw in FLAWS {
+        for check in flaw.found_by {
+            assert!(flaw.is_found_by(check), "{check:?} does not find: {}", flaw.name);
+        }
+    }
+}
+
+#[test]
+fn a_store_without_a_flaw_passes() {
+    struct NoDeviation;
+    impl Deviation for NoDeviation {}
+    let fixture = || ManualFixture::new(true, |clock| FlawedStore::create(clock, NoDeviation));
+    assert_eq!(conformance::failures(fixture), [""; 0]);
+}

@@ -1,0 +1,37 @@
+//! Flaws of restores.
+
+use super::store::{CorrectStore, Deviation, RestoreResult};
+use requeue_jobs::{ChangeKind, Fence, Generation, JobState, Restore};
+
+/// A restored job replaces an existing one.
+pub(super) struct RestoreOverwrites;
+
+impl Deviation for RestoreOverwrites {
+    fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
+        for job in &restore.jobs {
+            let _removed = correct.change(&(job.kind.clone(), job.id.clone()), ChangeKind::Cancel);
+        }
+        correct.restore(restore)
+    }
+}
+
+/// The generation and fence counters of the kind are not restored.
+pub(super) struct CountersNotRestored;
+
+impl Deviation for CountersNotRestored {
+    fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
+        correct.restore(Restore { generation: Generation(0), fence: Fence(0), ..restore })
+    }
+}
+
+/// A leased job is restored as ready, without its lease.
+pub(super) struct LeasesForgotten;
+
+impl Deviation for LeasesForgotten {
+    fn restore(&mut self, correct: &CorrectStore, mut restore: Restore) -> RestoreResult {
+        for job in restore.jobs.iter_mut().filter(|job| job.state == JobState::Leased) {
+            (job.state, job.lease, job.next) = (JobState::Ready, None, None);
+        }
+        correct.restore(restore)
+    }
+}

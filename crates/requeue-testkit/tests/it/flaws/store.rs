@@ -1,0 +1,255 @@
+//! A correct store, and a store that deviates from it in one way.
+
+use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::{
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
+    KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore,
+    Restored, Schedule, Settings, Settle, SettleError, Settled, Settlement, Store, StoreError,
+    StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
+};
+use requeue_testkit::block_on;
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Identifies a job.
+pub(super) type JobName = (Kind, JobId);
+
+pub(super) type RestoreResult = Result<BatchResults<Restored, StoreError>, StoreError>;
+
+/// One way to deviate from a correct store. Methods that are not overridden are correct.
+pub(super) trait Deviation: Send + 'static {
+    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+        correct.put(put)
+    }
+
+    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+        correct.claim(claim)
+    }
+
+    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
+        correct.settle(settle.receipt, settle.action)
+    }
+
+    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+        correct.change(&(change.kind, change.id), change.action)
+    }
+
+    fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
+        correct.restore(restore)
+    }
+
+    fn wait<'a>(
+        &mut self,
+        correct: &'a CorrectStore,
+        kinds: Vec<Kind>,
+        limit: Duration,
+    ) -> StoreFuture<'a, ()> {
+        correct.store.wait(kinds, limit)
+    }
+
+    fn reap(&mut self, correct: &CorrectStore, max: usize) -> Reaped {
+        correct.reap(max)
+    }
+
+    /// Alters a job that `get` or `list` returns.
+    fn alter_view(&mut self, _correct: &CorrectStore, _view: &mut JobView) {}
+
+    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
+        correct.list(query)
+    }
+
+    fn kinds(&mut self, correct: &CorrectStore) -> Vec<KindView> {
+        correct.kinds()
+    }
+
+    /// Alters settings before they are set. `settings` still returns what the caller set.
+    fn alter_settings(&mut self, _settings: &mut Settings) {}
+
+    fn tick(&mut self, correct: &CorrectStore, tick: Tick) -> Result<Ticked, StoreError> {
+        correct.tick(tick)
+    }
+}
+
+/// A memory store with methods that return immediately.
+pub(super) struct CorrectStore {
+    pub(super) store: MemoryStore,
+    pub(super) wall_clock: WallClock,
+}
+
+fn now<T>(call: impl Future<Output = Result<T, StoreError>>) -> T {
+    block_on(call).expect("a store in memory does not fail")
+}
+
+impl CorrectStore {
+    pub(super) fn now(&self) -> Timestamp {
+        self.wall_clock.now()
+    }
+
+    pub(super) fn put(&self, put: Put) -> Result<Placed, PutError> {
+        now(self.store.put(vec![put])).remove(0)
+    }
+
+    pub(super) fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        block_on(self.store.claim(claim))
+    }
+
+    pub(super) fn settle(
+        &self,
+        receipt: Receipt,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
+        now(self.store.settle(vec![Settle { receipt, action }])).remove(0)
+    }
+
+    pub(super) fn change(
+        &self,
+        name: &JobName,
+        action: ChangeKind,
+    ) -> Result<Changed, ChangeError> {
+        let (kind, id) = name.clone();
+        now(self.store.change(vec![Change { kind, id, action }])).remove(0)
+    }
+
+    pub(super) fn restore(&self, restore: Restore) -> RestoreResult {
+        block_on(self.store.restore(restore))
+    }
+
+    pub(super) fn reap(&self, max: usize) -> Reaped {
+        now(self.store.reap(max))
+    }
+
+    pub(super) fn get(&self, (kind, id): &JobName) -> Option<JobView> {
+        now(self.store.get(kind.clone(), id.clone()))
+    }
+
+    pub(super) fn list(&self, query: Query) -> Page {
+        now(self.store.list(query))
+    }
+
+    pub(super) fn kinds(&self) -> Vec<KindView> {
+        now(self.store.kinds())
+    }
+
+    pub(super) fn tick(&self, tick: Tick) -> Result<Ticked, StoreError> {
+        block_on(self.store.tick(tick))
+    }
+
+    pub(super) fn schedules(&self, kind: &Kind) -> Vec<Schedule> {
+        now(self.store.schedules(kind.clone()))
+    }
+}
+
+/// A store with one [`Deviation`].
+pub(super) struct FlawedStore {
+    correct: CorrectStore,
+    deviation: Mutex<Box<dyn Deviation>>,
+    /// The settings that callers set.
+    settings: Mutex<Vec<(Kind, Settings)>>,
+}
+
+impl FlawedStore {
+    pub(super) fn create(wall_clock: WallClock, deviation: impl Deviation) -> Arc<dyn Store> {
+        let store = MemoryStore::with(wall_clock.clone());
+        let correct = CorrectStore { store, wall_clock };
+        let deviation: Mutex<Box<dyn Deviation>> = Mutex::new(Box::new(deviation));
+        Arc::new(FlawedStore { correct, deviation, settings: Mutex::default() })
+    }
+
+    fn deviation(&self) -> MutexGuard<'_, Box<dyn Deviation>> {
+        self.deviation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn altered(&self, mut view: JobView) -> JobView {
+        self.deviation().alter_view(&self.correct, &mut view);
+        view
+    }
+}
+
+fn done<'a, T: Send + 'a>(result: T) -> StoreFuture<'a, T> {
+    Box::pin(ready(Ok(result)))
+}
+
+impl Layered for FlawedStore {
+    fn inner(&self) -> &dyn Store {
+        &self.correct.store
+    }
+
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
+        if check_batch(&puts).is_err() {
+            return self.correct.store.put(puts);
+        }
+        done(puts.into_iter().map(|put| self.deviation().put(&self.correct, put)).collect())
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+        Box::pin(ready(self.deviation().claim(&self.correct, claim)))
+    }
+
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
+        if settlements.len() > MAX_BATCH {
+            return self.correct.store.settle(settlements);
+        }
+        let settle = |settle| self.deviation().settle(&self.correct, settle);
+        done(settlements.into_iter().map(settle).collect())
+    }
+
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
+        if changes.len() > MAX_BATCH {
+            return self.correct.store.change(changes);
+        }
+        let change = |change| self.deviation().change(&self.correct, change);
+        done(changes.into_iter().map(change).collect())
+    }
+
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
+        Box::pin(ready(self.deviation().restore(&self.correct, restore)))
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
+        self.deviation().wait(&self.correct, kinds, limit)
+    }
+
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
+        done(self.deviation().reap(&self.correct, max))
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
+        done(self.correct.get(&(kind, id)).map(|view| self.altered(view)))
+    }
+
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
+        let Page { jobs, cursor } = self.deviation().list(&self.correct, query);
+        done(Page { jobs: jobs.into_iter().map(|view| self.altered(view)).collect(), cursor })
+    }
+
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
+        done(self.deviation().kinds(&self.correct))
+    }
+
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        match settings.iter().rfind(|(of, _)| *of == kind) {
+            Some((_, settings)) => done(settings.clone()),
+            None => self.correct.store.settings(kind),
+        }
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
+        let mut altered = settings.clone();
+        self.deviation().alter_settings(&mut altered);
+        let result = block_on(self.correct.store.set(kind.clone(), altered));
+        if result.is_ok() {
+            let mut all = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push((kind, settings));
+        }
+        Box::pin(ready(result))
+    }
+
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+        Box::pin(ready(self.deviation().tick(&self.correct, tick)))
+    }
+}
