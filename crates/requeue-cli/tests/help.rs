@@ -106,7 +106,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
         (&[], "Usage: requeue"),
         (&["pt"], "unrecognized subcommand 'pt'"),
         (&["put", "mail"], "<ID>"),
-        (&["put", "ma il", "a"], "has the character ' '; allowed are A-Z a-z 0-9 . _ -"),
+        (&["put", "ma il", "a"], "contains the character ' '; allowed are A-Z a-z 0-9 . _ -"),
         (&["put", "mail", ""], "the id must not be empty"),
         (&["put", "mail", "a", "--in", "5"], "write 5s for seconds or 5m for minutes"),
         (&["put", "mail", "a", "--in", "soon"], "is no duration"),

@@ -4,7 +4,7 @@
 //! a body that did not change is not written again, nor are failures that were there.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
-use requeue_jobs::rules::{Lease, Next, Record, Status};
+use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
     Backoff, Body, FailedAttempt, Fence, Generation, JobId, Missed, Retention, Schedule, Settings,
     Timestamp, WorkerName,
@@ -283,7 +283,7 @@ fn lease(
             Some(stays) => stays.next.clone().ok_or(Malformed("it had no successor"))?,
             None => body(bytes)?,
         };
-        next = Some(Next { body, due, generation, put_at });
+        next = Some(Successor { body, due, generation, put_at });
     }
     let cancelled = flags & CANCELLED != 0;
     Ok(Lease { fence, nonce, worker, claimed_at, ends_at, cancelled, next })

@@ -29,7 +29,7 @@ pub use crate::change_notifier::ChangeNotifier;
 pub use job_table::{JobTable, List, Place};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
-pub use record::{Lease, Next, Record, Status};
+pub use record::{Lease, Record, Status, Successor};
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};

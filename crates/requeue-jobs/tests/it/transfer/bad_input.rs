@@ -49,7 +49,7 @@ fn what_is_wrong_is_named_by_line_field_and_value() {
         (
             r#""kind":"mail","gen"#,
             r#""kind":"ma il","gen"#,
-            r#"line 2: kind is "ma il": kind "ma il" has the character ' '"#,
+            r#"line 2: kind is "ma il": kind "ma il" contains the character ' '"#,
         ),
         (
             r#""kind":"sms","id""#,
