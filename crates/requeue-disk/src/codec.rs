@@ -4,7 +4,7 @@
 //! body that did not change is not written again, nor are failures that were there before.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
-use requeue_jobs::rules::{Lease, Next, Record, Status};
+use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
     Backoff, Body, FailedAttempt, Fence, Generation, JobId, Missed, Retention, Schedule, Settings,
     Timestamp, WorkerName,
@@ -290,7 +290,7 @@ fn lease(
                 .ok_or(Malformed("a record refers to a successor that does not exist"))?,
             None => body(bytes)?,
         };
-        next = Some(Next { body, due, generation, put_at });
+        next = Some(Successor { body, due, generation, put_at });
     }
     let cancelled = flags & CANCELLED != 0;
     Ok(Lease { fence, nonce, worker, claimed_at, ends_at, cancelled, next })

@@ -1,9 +1,9 @@
-//! The rules of jobs, for those who write a store whose jobs pass through this process.
+//! The contract in code, for authors of stores whose jobs pass through this process.
 //!
-//! [`Kinds`] does what a [`Store`](crate::Store) is asked to, one call or one entry of a batch
-//! at a time; it takes `now`, and never reads a clock, waits, or wakes anybody. Where jobs are,
-//! a [`JobTable`] says, one for each kind. Around it a store puts a lock or a thread, a clock, and
-//! a [`ChangeNotifier`] for those who [`wait`].
+//! [`Kinds`] performs the calls of a [`Store`](crate::Store), one call or one entry of a batch at a
+//! time. It takes `now` as an argument, and never reads a clock, waits, or wakes a task. A
+//! [`JobTable`] per kind holds the jobs. The store adds a lock or a thread, a clock, and a
+//! [`ChangeNotifier`] for calls of [`wait`].
 //!
 //! ```
 //! use requeue_jobs::rules::{List, Place, Record};
@@ -29,7 +29,7 @@ pub use crate::change_notifier::ChangeNotifier;
 pub use job_table::{JobTable, List, Place};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
-pub use record::{Lease, Next, Record, Status};
+pub use record::{Lease, Record, Status, Successor};
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};
@@ -40,18 +40,18 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Whether so many are not too many for one call.
+/// Fails if `count` is more than [`MAX_BATCH`]. `what` names the things in the error.
 pub fn check_count(what: &'static str, count: usize) -> Result<(), Invalid> {
     let limit = MAX_BATCH;
     if count > limit { Err(Invalid::TooMany { what, count, limit }) } else { Ok(()) }
 }
 
-/// [`Store::wait`](crate::Store::wait): until `look` answers that there is something, but at most
-/// `limit`, and at most [`WAIT_SLICE`].
+/// Implements [`Store::wait`](crate::Store::wait): waits until there may be a job to claim, but at
+/// most `limit` and at most [`WAIT_SLICE`].
 ///
-/// `look` answers in how long there is, if nobody changes anything; it is asked now, whenever
-/// `changes` was rung, and when that time has passed. Its error ends the wait. Dropping it only
-/// stops waiting.
+/// `look` returns in how long there will be a job to claim if nothing changes, or `None` if there
+/// will be none. It is called now, after every notification of `changes`, and when that time has
+/// passed. If it fails, the wait ends with that error. Dropping the future only stops waiting.
 pub async fn wait(
     clock: &Clock,
     changes: &ChangeNotifier,
@@ -62,7 +62,7 @@ pub async fn wait(
     let mut listener = changes.listener();
     let mut due = None;
     poll_fn(|cx| {
-        // Before it looks: what changes in between wakes it.
+        // Registered before the call of `look`, so that a change in between wakes the task.
         listener.listen(cx.waker());
         let next = match look() {
             Ok(next) => next,

@@ -1,4 +1,4 @@
-//! Runs a handler over the jobs of a store.
+//! [`JobWorker`]: claims jobs and calls a handler for each.
 //!
 //! ```text
 //!            claim              Done                  ack
@@ -10,22 +10,22 @@
 //!     |                  |      GiveUp                bury
 //!     |                  +----------------------------------------> dead
 //!     |  release         |      cancelled             ack
-//!     +-- not begun -----+----------------------------------------> gone
+//!     +-- not started ---+----------------------------------------> gone
 //!     |                  |
-//!     +-- expiry ---------+ the lease was lost, or the process died
+//!     +-- expiry --------+ the lease was lost, or the process died
 //! ```
 //!
-//! One task claims as many jobs as there is room for, and starts a task for each. That one runs
-//! the handler, extends the lease at every third of it, and settles it. What is promised:
+//! One task claims as many jobs as there are free slots, and starts a task for each. That task calls
+//! the handler, extends the lease whenever a third of it has passed, and settles it. Guarantees:
 //!
-//! - **A handler does not outlive its lease**, as far as it can be stopped: its future is dropped
-//!   when the store says that the lease is lost or the job cancelled, and when the lease has ended
-//!   and no extension could be had.
-//! - **A settlement whose outcome is unknown is tried again**, for as long as a lease lasts. That
-//!   the lease is then lost means, most likely, that the first try succeeded.
-//! - **What is claimed is started or released.** A job that could not be started before its
-//!   lease ended is not started.
-//! - **A panic is a failed attempt**, in the handler and in dropping its future.
+//! - **A handler stops when its lease is lost**, as far as a future can be stopped: it is dropped
+//!   when the store reports that the lease is lost or the job cancelled, and when the lease has
+//!   ended and could not be extended.
+//! - **A settlement whose outcome is unknown is repeated**, for the length of a lease. If the store
+//!   then reports a lost lease, the first try has most likely succeeded.
+//! - **A claimed job is started or released.** A job whose lease ended before it could be started is
+//!   not started.
+//! - **A panic is a failed attempt**, in the handler and when its future is dropped.
 
 mod attempt;
 mod dispatch;
@@ -49,23 +49,37 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a handler is to be run over the jobs of a store.
+/// Claims jobs of some kinds and calls a handler for each. Configure it, then
+/// [`spawn`](Self::spawn_with) it.
 ///
-/// A handler is what it is for a [`Worker`](requeue::worker::Worker) over a queue in memory, and
-/// answers the same [`Outcome`]. Write it once, and choose where the queue lives:
+/// The handler receives a [`JobRun`] and returns `Result<T, BoxError>`, where `T` is an [`Outcome`]
+/// or `()`:
+///
+/// | the handler returns | the worker |
+/// |---|---|
+/// | `Ok(())` or [`Outcome::Done`] | acks the job |
+/// | [`Outcome::RequeueAfter`] | requeues the job: it runs again after the delay |
+/// | [`Outcome::Retry`], an error, a panic, a timeout | retries the job after its backoff |
+/// | [`Outcome::GiveUp`] | buries the job, with the reason as its error |
+///
+/// The number of attempts and the backoff are [`Settings`](crate::Settings) of the kind. While the
+/// handler runs, the worker extends the lease.
+///
+/// A handler has the same form as for a [`Worker`](requeue::worker::Worker) of an in-memory queue,
+/// so both can share code:
 ///
 /// ```
 /// # #[cfg(feature = "tokio")] {
 /// use requeue::RateLimitingQueue;
 /// use requeue::limiter::ExponentialFailure;
-/// use requeue::worker::{BoxError, Outcome, Worker};
-/// use requeue_jobs::{JobWorker, Jobs, MemoryStore};
+/// use requeue::worker::Worker;
+/// use requeue_jobs::{BoxError, JobWorker, Jobs, MemoryStore};
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// async fn close(order: &str, attempt: u32) -> Result<Outcome, BoxError> {
+/// async fn close(order: &str, attempt: u32) -> Result<(), BoxError> {
 ///     println!("closing {order}, attempt {attempt}");
-///     Ok(Outcome::Done)
+///     Ok(())
 /// }
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -88,9 +102,7 @@ use std::time::Duration;
 /// assert!(durable.shut_down(Duration::from_secs(20)).await.is_empty());
 /// # Ok::<(), BoxError>(()) }).unwrap() }
 /// ```
-///
-/// How often a job is tried, and its backoff, are settings of its kind.
-#[must_use = "spawn it"]
+#[must_use = "a worker does nothing before it is spawned"]
 pub struct JobWorker {
     jobs: Jobs,
     kinds: Vec<Kind>,
@@ -109,9 +121,10 @@ type OnLost = Box<dyn Fn(&ClaimedJob, &SettleError) + Send + Sync>;
 type OnStoreError = Box<dyn Fn(&StoreError) + Send + Sync>;
 
 impl JobWorker {
-    /// One job of these kinds at a time, for as long as it takes, under leases of 30 seconds.
+    /// Returns a worker for these kinds: one job at a time, without a timeout, with leases of 30
+    /// seconds. `name` shows people which worker holds a job.
     ///
-    /// The name tells people who holds a job.
+    /// Fails if a kind or the name is invalid, or if there are more than 1000 kinds.
     pub fn new<'a>(
         jobs: &Jobs,
         kinds: impl IntoIterator<Item = &'a str>,
@@ -136,16 +149,16 @@ impl JobWorker {
         })
     }
 
-    /// How many jobs are worked on at once. Of 0, none: a worker that is paused, until
-    /// [`RunningJobs::set_concurrency`].
+    /// Sets how many jobs the worker processes concurrently (default 1). With 0, the worker is
+    /// paused until [`RunningJobs::set_concurrency`] is called.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = jobs;
         self
     }
 
-    /// How long a lease is. It is extended while a handler runs, so this only says how soon
-    /// others take over from a worker that died. Instead of the kind's: the worker has to know
-    /// it.
+    /// Sets the length of the leases (default 30 seconds, 10 ms to a day). Leases are extended while
+    /// a handler runs, so this only determines how soon another worker takes over if this one dies.
+    /// It replaces the kind's lease setting, because the worker has to know the length.
     ///
     /// ```
     /// use requeue_jobs::{JobWorker, Jobs, MemoryStore};
@@ -164,17 +177,18 @@ impl JobWorker {
         Ok(self)
     }
 
-    /// An attempt that has taken this long has failed, whatever it answers later. Its future is
-    /// dropped.
+    /// Sets how long an attempt may take (default: no limit). An attempt that takes longer fails,
+    /// and its future is dropped.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Called for every failed attempt, the last included, once it is settled.
+    /// Sets a callback for every failed attempt, including the last one of a job. It is called after
+    /// the attempt was settled.
     ///
-    /// A job that was cancelled meanwhile is told as [`Next::Dropped`](requeue::worker::Next), and
-    /// so is one of which the store never said what became of it.
+    /// [`JobFailure::next`] is [`Next::Dropped`](requeue::worker::Next::Dropped) if the job was
+    /// cancelled meanwhile, or if the store never reported what it did.
     pub fn on_failure(
         mut self,
         callback: impl Fn(&JobFailure<'_>) + Send + Sync + 'static,
@@ -183,17 +197,19 @@ impl JobWorker {
         self
     }
 
-    /// Called for every job that this worker's failure made dead, after
-    /// [`on_failure`](Self::on_failure). One whose worker died is dead when its lease expires: ask
-    /// the store for those.
+    /// Sets a callback for every job that a failure in this worker made dead. It is called after
+    /// [`on_failure`](Self::on_failure).
+    ///
+    /// It is not called for a job that becomes dead because its lease expired: list the dead jobs of
+    /// the store to find those.
     pub fn on_dead(mut self, callback: impl Fn(&JobFailure<'_>) + Send + Sync + 'static) -> Self {
         self.on_dead = Some(Box::new(callback));
         self
     }
 
-    /// Called for every job whose lease was lost, or could not be settled: it may be running
-    /// elsewhere, or will be. Its handler was stopped, or had finished. Do not undo what is
-    /// finished.
+    /// Sets a callback for every job whose lease was lost or could not be settled. The job may be
+    /// running on another worker, now or later. Its handler was stopped or had finished. Do not undo
+    /// finished work.
     pub fn on_lost(
         mut self,
         callback: impl Fn(&ClaimedJob, &SettleError) + Send + Sync + 'static,
@@ -202,8 +218,8 @@ impl JobWorker {
         self
     }
 
-    /// Called when the store did not do what it was asked to, and the worker tries again. What
-    /// it does not try again is told to [`on_lost`](Self::on_lost).
+    /// Sets a callback for errors of the store after which the worker tries again. Errors after
+    /// which it does not are reported to [`on_lost`](Self::on_lost).
     pub fn on_store_error(
         mut self,
         callback: impl Fn(&StoreError) + Send + Sync + 'static,
@@ -212,14 +228,14 @@ impl JobWorker {
         self
     }
 
-    /// Runs `handler` on the tokio runtime that this is called in. Needs the feature `tokio`.
+    /// Starts the worker on the current tokio runtime. Requires the feature `tokio`.
     ///
-    /// When the runtime is shut down, what is being worked on comes back once its lease
-    /// expires, with one attempt more counted. Better to [shut down](RunningJobs::shut_down) before.
+    /// [Shut down](RunningJobs::shut_down) the worker before the runtime ends. Otherwise its jobs
+    /// are delivered again when their leases expire, with one more attempt counted.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if it is called outside of a tokio runtime.
     #[cfg(feature = "tokio")]
     pub fn spawn<F, Fut, T>(self, handler: F) -> RunningJobs
     where
@@ -231,15 +247,15 @@ impl JobWorker {
         self.spawn_with(move |task| drop(runtime.spawn(task)), handler)
     }
 
-    /// Runs `handler` on any executor: `spawn` is called for each task, and is to see to it
-    /// that the future is polled to its end.
+    /// Starts the worker on any executor. `spawn` is called for each task and has to make the
+    /// executor poll the future to completion.
     ///
     /// ```
     /// use requeue_jobs::{JobWorker, Jobs, MemoryStore, RunnerFuture};
     /// use std::sync::{Arc, mpsc};
     /// use std::task::{Context, Waker};
     ///
-    /// // An executor that polls what it has when it is told to.
+    /// // An executor whose tasks are polled by hand.
     /// let (spawn, spawned) = mpsc::channel::<RunnerFuture>();
     /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     /// let running = JobWorker::new(&jobs, ["order.close"], "worker-1")?.spawn_with(

@@ -1,4 +1,4 @@
-//! Runs a handler over a queue whose failed keys come back.
+//! [`Worker`]: takes keys from a queue and calls a handler for each; failed keys are retried.
 //!
 //! ```text
 //!           taken             Done
@@ -13,27 +13,30 @@
 //!     +----------------+
 //! ```
 //!
-//! A [`Worker`] says how; spawning it answers a [`Running`], by which it is watched,
-//! changed and stopped. Its runners are threads ([`Worker::spawn_threads`]), tokio tasks
-//! (`Worker::spawn`, feature `tokio`) or tasks of any other executor
-//! ([`Worker::spawn_with`]). Each works on one key at a time.
+//! Configure a [`Worker`] and spawn it. That returns a [`Running`], which observes, changes and stops
+//! it. Its runners are threads ([`Worker::spawn_threads`]), tokio tasks (`Worker::spawn`, feature
+//! `tokio`) or tasks of any other executor ([`Worker::spawn_with`]). Each runner processes one key
+//! at a time.
 //!
-//! What is promised of every key:
+//! Guarantees for every key:
 //!
-//! - **It is never lost.** Whatever becomes of an attempt, its key is settled in one of
-//!   the ways above. An attempt whose task is dropped half way (an executor that ends,
-//!   say) puts its key back at once, and it counts as no failure. Only a queue that is shut
-//!   down takes no key back; a failed one is then reported ([`Next::Dropped`]).
-//! - **It is never run twice at once.** The handler's future is gone before the hold ends.
-//! - **A panic is a failed attempt**, in the handler and in dropping its future. A callback
-//!   that panics changes nothing, nor does a subscriber of `tracing`. The panic hook reports
-//!   it, and the runner goes on.
+//! - **It is never lost.** However an attempt ends, its key is settled in one of the ways above. If
+//!   the task of an attempt is dropped before it completes, for example because the executor ends,
+//!   the key is put back immediately, and no failure is counted. Only a queue that is shut down
+//!   takes no key back; a failed key is then reported with [`Next::Dropped`].
+//! - **It never runs twice concurrently.** The handler's future is dropped before the hold ends.
+//! - **A panic is a failed attempt**, in the handler and when its future is dropped. A panic in a
+//!   callback or in a `tracing` subscriber has no effect. The panic hook reports it, and the runner
+//!   continues.
 //!
-//! A key or a limiter that panics does no more harm than it must. A key that does so
-//! before its handler is called has failed. One whose limiter does comes back after a second.
-//! One that cannot be put off, since its `Eq` panics, is ready again at once, and its runner
-//! pauses for a second. So do all that try to take a key whose `Clone` panics; in a queue that is
-//! first in, first out nobody gets past it before it is cancelled.
+//! Panics in the code of a key or a limiter:
+//!
+//! - A key that panics before its handler is called has failed.
+//! - If the limiter panics, the key is added again after a second.
+//! - If the key cannot be delayed because its `Eq` panics, it is ready again immediately, and its
+//!   runner pauses for a second.
+//! - If the key's `Clone` panics, every runner that tries to take it pauses for a second. In a
+//!   first-in, first-out queue, the keys behind it are blocked until it is cancelled.
 
 mod attempt;
 mod failed;
@@ -59,7 +62,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use trace::Span;
 
-/// What a handler fails with: any error that can be sent to another thread, by `?`.
+/// The error type of handlers. The operator `?` converts any error that can be sent to another
+/// thread.
 ///
 /// ```
 /// use requeue::worker::{BoxError, Outcome, Run};
@@ -119,21 +123,22 @@ impl From<()> for Outcome {
     }
 }
 
-/// One attempt at a key, as its handler sees it.
+/// One attempt at a key: what a [`Worker`] passes to its handler.
 ///
-/// `K` is the key for a task, and a reference to it for a thread.
+/// `K` is the key if the runner is a task, and a reference to the key if it is a thread.
 #[non_exhaustive]
 #[derive(Debug, Clone)]
 pub struct Run<K> {
     /// The key.
     pub key: K,
-    /// 1 for the first attempt since the key's failures were last forgotten.
+    /// The number of this attempt: 1 for the first since the key's failures were last forgotten.
     pub attempt: u32,
     limit: Option<Limit>,
 }
 
 impl<K> Run<K> {
-    /// An attempt without a limit: for tests of a handler, and for workers over other queues.
+    /// Returns an attempt without a deadline. Use it to test a handler, or to write a worker for
+    /// another queue.
     ///
     /// ```
     /// use requeue::worker::{BoxError, Outcome, Run};
@@ -150,7 +155,7 @@ impl<K> Run<K> {
         Run { key, attempt, limit: None }
     }
 
-    /// The same, to be finished before `at` on this clock.
+    /// Sets a deadline: [`remaining`](Self::remaining) then counts down to `at` on this clock.
     ///
     /// ```
     /// use requeue::worker::Run;
@@ -166,7 +171,8 @@ impl<K> Run<K> {
         self
     }
 
-    /// How long the attempt may still take. `None`: as long as it likes.
+    /// Returns the time left until the attempt times out, or `None` if the worker has no
+    /// [`timeout`](Worker::timeout).
     ///
     /// ```
     /// use requeue::limiter::default_controller;
@@ -199,7 +205,7 @@ impl<K: Clone> Run<&K> {
     }
 }
 
-/// When an attempt takes too long.
+/// The deadline of an attempt.
 #[derive(Debug, Clone)]
 struct Limit {
     clock: Clock,
@@ -216,14 +222,17 @@ impl Limit {
     }
 }
 
-/// How a handler is to be run over a queue.
+/// Takes keys from a queue and calls a handler for each. Configure it, then spawn it.
+///
+/// The handler returns `Result<T, BoxError>`, where `T` is an [`Outcome`] or `()`. An error means
+/// that the key is retried.
 ///
 /// On threads:
 ///
 /// ```
 /// use requeue::RateLimitingQueue;
 /// use requeue::limiter::ExponentialFailure;
-/// use requeue::worker::{Outcome, Worker};
+/// use requeue::worker::Worker;
 /// use std::time::Duration;
 ///
 /// fn close(order: &str, attempt: u32) -> Result<(), std::io::Error> {
@@ -242,7 +251,7 @@ impl Limit {
 ///     .spawn_threads(move |run| {
 ///         close(run.key, run.attempt)?; // an error is a retry
 ///         closed.send(*run.key)?;
-///         Ok(Outcome::Done)
+///         Ok(())
 ///     })?;
 /// queue.add("order-7");
 /// assert_eq!(is_closed.recv(), Ok("order-7"));
@@ -250,7 +259,7 @@ impl Limit {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// On tokio, with the feature of that name:
+/// On tokio, with the feature `tokio`:
 ///
 /// ```
 /// # #[cfg(feature = "tokio")] {
@@ -272,12 +281,12 @@ impl Limit {
 ///     },
 /// );
 /// queue.add("order-7");
-/// let left = queue.drain(Duration::from_secs(20)).await; // the worker works it off
+/// let left = queue.drain(Duration::from_secs(20)).await; // waits for the worker
 /// assert!(left.is_empty());
 /// running.join().await;
 /// # }) }
 /// ```
-#[must_use = "spawn it"]
+#[must_use = "a worker does nothing before it is spawned"]
 pub struct Worker<Q: Retry> {
     queue: Q,
     concurrency: usize,
@@ -292,7 +301,8 @@ pub struct Worker<Q: Retry> {
 type Callback<K> = Box<dyn Fn(&Failed<'_, K>) + Send + Sync>;
 
 impl<Q: Retry> Worker<Q> {
-    /// One key at a time, for as long as it takes, until it succeeds.
+    /// Returns a worker that processes one key at a time, without a timeout, and retries each key
+    /// until it succeeds.
     pub fn new(queue: &Q) -> Self {
         Worker {
             queue: queue.clone(),
@@ -306,40 +316,41 @@ impl<Q: Retry> Worker<Q> {
         }
     }
 
-    /// How many keys are worked on at once. Of 0, none: a worker that is paused, until
-    /// [`Running::set_concurrency`]. More than [`MAX_CONCURRENCY`] counts as that.
+    /// Sets how many keys the worker processes concurrently (default 1, at most
+    /// [`MAX_CONCURRENCY`]). With 0, the worker is paused until [`Running::set_concurrency`] is
+    /// called.
     pub fn concurrency(mut self, runners: usize) -> Self {
         self.concurrency = runners;
         self
     }
 
-    /// An attempt that has taken this long, on the queue's clock, has failed, whatever it
-    /// answers later.
+    /// Sets how long an attempt may take, on the queue's clock (default: no limit). An attempt that
+    /// takes longer fails, whatever its handler returns.
     ///
-    /// The future of a task is dropped then. A thread cannot be stopped: its attempt has
-    /// failed too, but that is noticed when it returns; [`Run::remaining`] tells it how long
-    /// it has.
+    /// The future of a task is dropped at that time. A thread cannot be stopped: its attempt fails
+    /// when the handler returns. Call [`Run::remaining`] in the handler to learn how much time is
+    /// left.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// A key that fails this often is dead instead of retried. 0 counts as 1. Default: it
-    /// is retried for ever.
+    /// Sets the number of failed attempts after which a key is dead (default: no limit). 0 counts
+    /// as 1.
     ///
-    /// The attempts are the queue's count of failures, so `add_rate_limited` from elsewhere
-    /// counts too, and a queue that was told to bound its counts may forget some. Under a limiter
-    /// that has no use for it, the queue counts all the same from now on.
+    /// The worker uses the queue's count of failures. So calls of `add_rate_limited` by others
+    /// count too, and a queue with a bound on its counts may forget some. With a limiter that does
+    /// not need the count, the queue counts failures nevertheless from now on.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// Called for every failed attempt, the last included, by the runner. The latest call
-    /// of this counts.
+    /// Sets a callback for every failed attempt, including the last one of a key. The runner calls
+    /// it. A second call of this method replaces the callback.
     ///
-    /// A key that is to come back is no longer held by then; one that is dead still is. Of a
-    /// key whose `Clone` panics it is told only when that is dead.
+    /// At that time a key that will be retried is no longer held; a dead one still is. For a key
+    /// whose `Clone` panics, the callback is called only when the key is dead.
     pub fn on_failure(
         mut self,
         callback: impl Fn(&Failed<'_, Q::Key>) + Send + Sync + 'static,
@@ -348,8 +359,9 @@ impl<Q: Retry> Worker<Q> {
         self
     }
 
-    /// Called for every key that is dead, after [`on_failure`](Self::on_failure): a place to
-    /// keep it. The key is still held: nobody works on it meanwhile.
+    /// Sets a callback for every key that is dead, for example to store it. It is called after
+    /// [`on_failure`](Self::on_failure). The key is still held, so no other runner processes it
+    /// meanwhile.
     ///
     /// ```
     /// use requeue::RateLimitingQueue;
@@ -376,9 +388,11 @@ impl<Q: Retry> Worker<Q> {
         self
     }
 
-    /// A name to report under: see [`Metrics::gather_workers`]. The worker has it until it is
-    /// dropped, and, once it runs, until it has ended and no [`Running`] is left of it. One
-    /// that another worker has is an error; the queue may have the same.
+    /// Reports metrics of this worker under a name: see [`Metrics::gather_workers`]. The name is in
+    /// use until the worker is dropped or, once it is spawned, until it has ended and no [`Running`]
+    /// is left.
+    ///
+    /// Fails if another worker uses the name. The queue may use the same name.
     ///
     /// ```
     /// use requeue::limiter::default_controller;
@@ -404,7 +418,7 @@ impl<Q: Retry> Worker<Q> {
         Ok(self)
     }
 
-    /// A runners for this worker, still without runners.
+    /// Returns the state of this worker's runners, with no runner yet.
     fn runners(&self) -> Arc<Runners<Q::Key>> {
         if self.max_attempts.is_some() {
             self.queue.count_failures();
@@ -413,10 +427,10 @@ impl<Q: Retry> Worker<Q> {
     }
 }
 
-/// What each runner is given.
+/// What each runner owns.
 ///
-/// Dropped in this order: as the worker ends, nobody but a [`Running`] has its queue, its
-/// handler and its name any more.
+/// The fields are dropped in this order, so that only a [`Running`] still has the queue, the handler
+/// and the name when the worker has ended.
 struct Job<Q: Retry, F> {
     handler: Arc<F>,
     worker: Arc<Worker<Q>>,

@@ -104,7 +104,7 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&[], "Usage: requeue"),
         (&["pt"], "unrecognized subcommand 'pt'"),
         (&["put", "mail"], "<ID>"),
-        (&["put", "ma il", "a"], "has the character ' '; allowed are A-Z a-z 0-9 . _ -"),
+        (&["put", "ma il", "a"], "contains the character ' '; allowed are A-Z a-z 0-9 . _ -"),
         (&["put", "mail", ""], "the id must not be empty"),
         (&["put", "mail", "a", "--in", "5"], "write 5s or 5m"),
         (&["put", "mail", "a", "--in", "soon"], "is not a duration"),

@@ -1,8 +1,8 @@
-//! Claims, and what becomes of leases that nobody settles.
+//! Claims, and leases that expire.
 
 use super::job_table::{JobTable, List};
 use super::kind::KindState;
-use super::record::{Lease, Next, Record, Status};
+use super::record::{Lease, Record, Status, Successor};
 use crate::claim::{Claim, Claimed, ClaimedJob, ExpiredLease, Reaped};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
@@ -15,9 +15,9 @@ use std::mem;
 impl<S: JobTable> KindState<S> {
     /// Leases up to `max` jobs. After an error, those that were leased before are in `out`.
     ///
-    /// Of the leases that expired, it ends up to `ends` that leave nothing to claim, for their jobs
-    /// died or were cancelled, and takes those off `ends`: however many there are, a claim is a
-    /// small change. The next one goes on with them.
+    /// It ends up to `ends` expired leases that leave nothing to claim, because their jobs died or
+    /// were cancelled, and subtracts them from `ends`. This bounds the size of the change; the next
+    /// claim continues.
     pub fn claim(
         &mut self,
         claim: &Claim,
@@ -45,14 +45,14 @@ impl<S: JobTable> KindState<S> {
         Ok(())
     }
 
-    /// How many more may be leased; expired leases do not count.
+    /// Returns how many more jobs may be leased. Expired leases do not count.
     fn room(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         let Some(limit) = self.settings.concurrency else { return Ok(usize::MAX) };
         let limit = limit as usize;
         Ok(limit.saturating_sub(self.table.unexpired(now, limit)?))
     }
 
-    /// Takes out the first that is due, or whose lease expired.
+    /// Takes out the first job that is due or whose lease has expired.
     fn take_claimable(
         &mut self,
         now: Timestamp,
@@ -96,9 +96,9 @@ impl<S: JobTable> KindState<S> {
         job
     }
 
-    /// Ends the lease of a job that was taken out, where it has one: it expired, and that is a
-    /// failed attempt. Answers the job if it can be claimed now; otherwise it is seen to. Adds the
-    /// lease to `expired`.
+    /// Ends the expired lease of a job that was taken out, if it has one, as a failed attempt, and
+    /// adds the lease to `expired`. Returns the job if it can be claimed now. Otherwise it stores or
+    /// removes the job.
     fn end_expired(
         &mut self,
         id: JobId,
@@ -120,7 +120,7 @@ impl<S: JobTable> KindState<S> {
             return None;
         }
         record.fail(&lease, lease.ends_at, None);
-        // The lease was the wait: it needs no further backoff.
+        // The lease was the delay: no backoff is needed.
         record.due = lease.ends_at;
         if let Some(next) = lease.next {
             (record.body, record.generation) = (next.body, next.generation);
@@ -139,12 +139,12 @@ impl<S: JobTable> KindState<S> {
         Some((id, record))
     }
 
-    /// What was put after a leased job was cancelled is a new one.
+    /// Ends a cancelled job: its successor becomes a new job.
     pub(super) fn start_afresh(
         &mut self,
         id: JobId,
         mut record: Box<Record>,
-        next: Option<Next>,
+        next: Option<Successor>,
         now: Timestamp,
     ) {
         if let Some(next) = next {
@@ -153,26 +153,26 @@ impl<S: JobTable> KindState<S> {
         }
     }
 
-    /// A successor, as a job of its own.
-    pub(super) fn fresh(&mut self, next: Next, now: Timestamp) -> Record {
-        let Next { body, due, generation, put_at } = next;
+    /// Returns a successor as a new job.
+    pub(super) fn fresh(&mut self, next: Successor, now: Timestamp) -> Record {
+        let Successor { body, due, generation, put_at } = next;
         let mut record = Record::new(body, due, generation, self.next_seq(), put_at);
         record.updated_at = now;
         record
     }
 
-    /// Lets a job that was taken out be dead.
+    /// Makes a job that was taken out dead.
     pub(super) fn bury(&mut self, id: JobId, mut record: Box<Record>, now: Timestamp) {
         record.status = Status::Dead { died_at: now };
         record.deaths = record.deaths.saturating_add(1);
         record.seq = self.next_seq();
         self.table.keep(id, record);
-        // It is buried, whatever becomes of the oldest: that one is met again by the next.
+        // If deleting the oldest dead job fails, the next call tries again.
         drop(self.drop_dead(now, 1));
     }
 
-    /// Ends up to `max` leases that expired, and drops up to `max` dead jobs, and at most
-    /// [`MAX_BATCH`]. What was done before an error stays done.
+    /// Ends up to `max` expired leases and deletes up to `max` dead jobs, each at most
+    /// [`MAX_BATCH`]. Changes before an error stay.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
         let (max, mut reaped) = (max.min(MAX_BATCH), Reaped::default());
         while reaped.count < max
@@ -203,7 +203,7 @@ impl<S: JobTable> KindState<S> {
         Ok(dropped)
     }
 
-    /// When a claim may next get something, if nobody changes anything.
+    /// Returns when a claim may next return a job if nothing changes. `None` means never.
     pub fn next_claimable(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         if self.settings.paused {
             return Ok(None);

@@ -1,10 +1,9 @@
-//! The rules of one kind, without lock or clock: the contract, in code.
+//! The rules of one kind, without lock or clock: puts and changes.
 //!
-//! Here are puts and changes. [Claims](super::claim) and [settlements](super::settle) are
-//! beside.
+//! [Claims](super::claim) and [settlements](super::settle) are in modules of their own.
 
 use super::job_table::{JobTable, List};
-use super::record::{Next, Record, Status};
+use super::record::{Record, Status, Successor};
 use crate::claim::{Change, ChangeKind, Changed};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
@@ -19,22 +18,22 @@ use crate::store::Tick;
 use crate::time::{Due, Timestamp};
 use std::collections::BTreeMap;
 
-/// One kind: its jobs, on a [`JobTable`], and what is known of it.
+/// One kind: its jobs, in a [`JobTable`], its settings, schedules and counters.
 ///
-/// Where reading fails, a call answers that error, and has changed nothing of the job it was at.
+/// If reading the table fails, a method returns that error and has not changed the current job.
 pub struct KindState<S> {
     pub(super) name: Kind,
-    /// What is set for it.
+    /// The settings of the kind.
     pub settings: Settings,
     /// Its schedules, by id.
     pub schedules: BTreeMap<JobId, Schedule>,
-    /// What was given out last.
+    /// The numbers that were assigned last.
     pub counters: Counters,
     /// Its jobs.
     pub table: S,
 }
 
-/// The latest of each. They outlive the jobs: nothing that was given out is given out again.
+/// The latest number of each sort. They outlive the jobs: no number is assigned twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// The latest [`Generation`].
@@ -46,7 +45,7 @@ pub struct Counters {
 }
 
 impl<S> KindState<S> {
-    /// A kind of which only these jobs are known.
+    /// Returns a kind with these jobs, default settings and no schedules.
     pub fn new(name: Kind, table: S) -> Self {
         KindState {
             name,
@@ -57,7 +56,7 @@ impl<S> KindState<S> {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the kind.
     pub fn name(&self) -> &Kind {
         &self.name
     }
@@ -72,16 +71,17 @@ impl<S> KindState<S> {
         self.counters.seq
     }
 
-    /// Rises strictly, and over restarts too unless the clock went back by more than was
-    /// claimed since.
+    /// Returns the next fence. Fences rise strictly, also across restarts, unless the clock goes
+    /// back by more microseconds than jobs were claimed since.
     pub(super) fn next_fence(&mut self, now: Timestamp) -> Fence {
-        // A clock that is far off must leave room to rise.
+        // A clock that is far ahead must leave higher numbers.
         let clock = now.as_millis().saturating_mul(1000).min(u64::MAX / 2);
         self.counters.fence = (self.counters.fence + 1).max(clock);
         Fence(self.counters.fence)
     }
 
-    /// Gives a pending job another body and time. Due now and due before, it keeps its place.
+    /// Replaces the body and due time of a pending job. A ready job that is put due now keeps its
+    /// position.
     pub(super) fn replace(
         &mut self,
         record: &mut Record,
@@ -149,7 +149,7 @@ impl<S: JobTable> KindState<S> {
         Placed { outcome: PutOutcome::Created, generation }
     }
 
-    /// A put on a job that was taken out.
+    /// Applies a put to a job that was taken out of the table.
     fn merge(
         &mut self,
         id: JobId,
@@ -178,13 +178,13 @@ impl<S: JobTable> KindState<S> {
                     Some(next) => (next.put_at, Some(next.due)),
                     None => (now, None),
                 };
-                // What is put after a cancel is another job, and counts for itself.
+                // A put after a cancel is a new job, with its own debounce count.
                 let base = match lease.cancelled {
                     true => put_at,
                     false => *record.first_put_at.get_or_insert(now),
                 };
                 let asked = merged(mode, due, old, base, now);
-                lease.next = Some(Next { body, due: asked, generation, put_at });
+                lease.next = Some(Successor { body, due: asked, generation, put_at });
                 PutOutcome::Coalesced
             }
             Status::Dead { .. } => {
@@ -201,7 +201,7 @@ impl<S: JobTable> KindState<S> {
         Placed { outcome, generation }
     }
 
-    /// A step of a schedule.
+    /// Performs one step of a schedule.
     pub fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, StoreError> {
         let Some(schedule) = self.schedules.get_mut(&tick.id) else {
             return Ok(Ticked::Absent);
@@ -213,7 +213,7 @@ impl<S: JobTable> KindState<S> {
             schedule.next = tick.next;
             return Ok(Ticked::Skipped);
         }
-        // Before the schedule moves: where the put is refused, nothing happens.
+        // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
         let there = self.table.take(&tick.id)?;
         schedule.next = tick.next;
@@ -269,13 +269,12 @@ impl<S: JobTable> KindState<S> {
         Ok(changed)
     }
 
-    /// What is known of a job.
+    /// Returns a job, or `None` if there is no such job.
     pub fn get(&mut self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         Ok(self.table.peek(id)?.map(|record| record.view(&self.name, id, now)))
     }
 
-    /// What is known of the kind, where so many of its jobs are ready: that is for the store to
-    /// count.
+    /// Returns the view of the kind. The store counts the `ready` jobs.
     pub fn view(&mut self, ready: u64, now: Timestamp) -> Result<KindView, StoreError> {
         let oldest = self.table.first(List::Pending)?.map(|place| place.at);
         let [pending, leased, dead] = List::ALL.map(|list| self.table.count(list));
@@ -289,7 +288,8 @@ impl<S: JobTable> KindState<S> {
         })
     }
 
-    /// Whether there is nothing that a list of kinds would show: no job, schedule or setting.
+    /// Returns `true` if the kind has no jobs, no schedules and default settings, so that
+    /// [`Store::kinds`](crate::Store::kinds) does not list it.
     pub fn is_idle(&self) -> bool {
         List::ALL.iter().all(|list| self.table.count(*list) == 0)
             && self.schedules.is_empty()
@@ -297,7 +297,7 @@ impl<S: JobTable> KindState<S> {
     }
 }
 
-/// The time that a put asks for, given that of what is there already.
+/// Returns the due time of a put, given the due time of the existing job or successor.
 fn merged(
     mode: Mode,
     due: Timestamp,
@@ -308,7 +308,7 @@ fn merged(
     match mode {
         Mode::Replace | Mode::Keep => due,
         Mode::Earliest => old.map_or(due, |old| old.min(due)),
-        // Not before now: it would overtake what has been ready for longer.
+        // Not before now: the job would overtake others that have been ready for longer.
         Mode::Debounce { max_wait } => due.min(first_put_at.saturating_add(max_wait).max(now)),
     }
 }

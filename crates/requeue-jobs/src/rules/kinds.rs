@@ -18,10 +18,10 @@ use crate::time::Timestamp;
 use foldhash::HashMap;
 use std::time::Duration;
 
-/// All kinds of a store: which of them are made, and which comes first in a claim.
+/// All kinds of a store, and the order in which claims read them.
 ///
-/// Methods are one call of a [`Store`](crate::Store) each, or one entry of its batch. Whether a
-/// batch is not too large is asked before: [`check_batch`](crate::check_batch), [`check_count`].
+/// Each method performs one call of a [`Store`](crate::Store), or one entry of its batch. The store
+/// checks the size of a batch before, with [`check_batch`](crate::check_batch) or [`check_count`].
 pub struct Kinds<S> {
     kinds: HashMap<Kind, KindState<S>>,
     turns: Turns,
@@ -30,19 +30,19 @@ pub struct Kinds<S> {
 }
 
 impl<S: JobTable> Kinds<S> {
-    /// None yet. `table` makes the table of a kind, when that is made.
+    /// Returns a store's kinds, with none yet. `table` creates the table of a new kind.
     pub fn new(table: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
         Kinds { kinds: HashMap::default(), turns: Turns::default(), table: Box::new(table) }
     }
 
-    /// Adds a kind that was there before the store was opened.
+    /// Adds a kind that was loaded when the store was opened.
     pub fn insert(&mut self, kind: KindState<S>) {
         self.kinds.insert(kind.name.clone(), kind);
     }
 
-    /// Takes turns as if each kind had been the first of a claim when it had its last fence. For a
-    /// store that was opened: it does not remember turns, and after each restart the same kind
-    /// would be first again.
+    /// Restores the order in which claims read the kinds, from their latest fences. Call it when a
+    /// store is opened: turns are not stored, and otherwise the same kind would be first after each
+    /// restart.
     pub fn resume_turns(&mut self) {
         let mut kinds: Vec<_> = self.kinds.values().collect();
         kinds
@@ -50,44 +50,44 @@ impl<S: JobTable> Kinds<S> {
         kinds.into_iter().for_each(|kind| self.turns.took(&kind.name));
     }
 
-    /// How many there are; also such as are [idle](KindState::is_idle).
+    /// Returns the number of kinds, including [idle](KindState::is_idle) ones.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no kind.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// A kind.
+    /// Returns a kind.
     pub fn kind(&self, kind: &Kind) -> Option<&KindState<S>> {
         self.kinds.get(kind)
     }
 
-    /// A kind, to change it.
+    /// Returns a kind, for changes.
     pub fn kind_mut(&mut self, kind: &Kind) -> Option<&mut KindState<S>> {
         self.kinds.get_mut(kind)
     }
 
-    /// All, in any order.
+    /// Iterates over all kinds, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &KindState<S>> {
         self.kinds.values()
     }
 
-    /// All, in any order, to change them.
+    /// Iterates over all kinds, in no particular order, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut KindState<S>> {
         self.kinds.values_mut()
     }
 
-    /// Those that a list of kinds shows, by name.
+    /// Returns the kinds that [`Store::kinds`](crate::Store::kinds) lists, ordered by name.
     pub fn shown(&mut self) -> Vec<&mut KindState<S>> {
         let mut shown: Vec<_> = self.kinds.values_mut().filter(|kind| !kind.is_idle()).collect();
         shown.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         shown
     }
 
-    /// For a change: the kind is made where there is none.
+    /// Returns a kind, and creates it if there is none. Fails if there are too many kinds.
     fn made(&mut self, kind: &Kind) -> Result<&mut KindState<S>, Invalid> {
         let count = self.kinds.len();
         if count >= MAX_KINDS && !self.kinds.contains_key(kind) {
@@ -104,12 +104,12 @@ impl<S: JobTable> Kinds<S> {
         if let Some(kind) = self.kinds.get_mut(&put.kind) {
             return kind.put(put, now);
         }
-        // A kind that only a condition asks for is not made.
+        // A put whose condition fails does not create a kind.
         if let Some(Condition::IfGeneration(expected)) = put.condition {
             let (kind, id) = (put.kind, put.id);
             return Err(PutError::Generation { kind, id, expected, found: None });
         }
-        // Nor is one for a put that is refused: kinds are counted, and stay.
+        // Nor does an invalid put: kinds count towards a limit and are never removed.
         put.due.at(now)?;
         self.made(&put.kind)?.put(put, now)
     }
@@ -120,7 +120,7 @@ impl<S: JobTable> Kinds<S> {
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
         let mut ends = MAX_BATCH;
-        // Of those that are not there none has a turn: the next would have it twice.
+        // Absent kinds get no turn: the kind after them would get two.
         let there = |(_, kind): &(usize, &Kind)| self.kinds.contains_key(*kind);
         let first = self.turns.first(claim.kinds.iter().enumerate().filter(there));
         let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
@@ -150,7 +150,7 @@ impl<S: JobTable> Kinds<S> {
         }
     }
 
-    /// Keeps jobs that another store had, those that are not here.
+    /// Imports jobs of another store, except those that already exist.
     pub fn restore(
         &mut self,
         restore: Restore,
@@ -163,7 +163,8 @@ impl<S: JobTable> Kinds<S> {
         Ok(jobs.into_iter().map(|job| kind.restore(job, now)).collect())
     }
 
-    /// In how long a claim of these kinds may get something, if nobody changes anything.
+    /// Returns in how long a claim of these kinds may return a job if nothing changes. `None` means
+    /// never.
     pub fn next_claimable(
         &mut self,
         kinds: &[Kind],
@@ -180,14 +181,14 @@ impl<S: JobTable> Kinds<S> {
         Ok(next.map(|next| next.saturating_since(now)))
     }
 
-    /// Ends leases that expired, and drops dead jobs that are not to be kept, at most `max` of
-    /// each kind. All kinds are seen to, also where one cannot be read; then that is answered.
+    /// Ends expired leases and deletes dead jobs beyond their retention, at most `max` of each kind.
+    /// If a kind cannot be read, the others are handled nevertheless, and the error is returned.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
         let reaped: Vec<_> = self.kinds.values_mut().map(|kind| kind.reap(max, now)).collect();
         Reaped::sum(reaped)
     }
 
-    /// What is known of a job.
+    /// Returns a job, or `None` if there is no such job.
     pub fn get(
         &mut self,
         kind: &Kind,
@@ -197,38 +198,38 @@ impl<S: JobTable> Kinds<S> {
         self.kinds.get_mut(kind).map_or(Ok(None), |kind| kind.get(id, now))
     }
 
-    /// What is set for a kind.
+    /// Returns the settings of a kind.
     pub fn settings(&self, kind: &Kind) -> Settings {
         self.kinds.get(kind).map_or_else(Settings::default, |kind| kind.settings.clone())
     }
 
-    /// Sets it.
+    /// Replaces the settings of a kind.
     pub fn set(&mut self, kind: &Kind, settings: Settings) -> Result<(), Invalid> {
-        // A kind is not made for what is refused.
+        // Checked first, so that invalid settings do not create a kind.
         settings.check()?;
         self.made(kind)?.settings = settings;
         Ok(())
     }
 
-    /// Keeps a schedule, in place of one of the same id.
+    /// Stores a schedule. It replaces the schedule of the same id.
     pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) -> Result<(), Invalid> {
         schedule.check()?;
         self.made(kind)?.set_schedule(schedule)
     }
 
-    /// Removes a schedule. Answers whether there was one.
+    /// Removes a schedule. Returns `false` if there is no such schedule.
     pub fn remove_schedule(&mut self, kind: &Kind, id: &JobId) -> bool {
         let kind = self.kinds.get_mut(kind);
         kind.is_some_and(|kind| kind.schedules.remove(id).is_some())
     }
 
-    /// The schedules of a kind, by id.
+    /// Returns the schedules of a kind, ordered by id.
     pub fn schedules(&self, kind: &Kind) -> Vec<Schedule> {
         let kind = self.kinds.get(kind);
         kind.map_or_else(Vec::new, |kind| kind.schedules.values().cloned().collect())
     }
 
-    /// A step of a schedule.
+    /// Performs one step of a schedule.
     pub fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, StoreError> {
         self.kinds.get_mut(&tick.kind).map_or(Ok(Ticked::Absent), |kind| kind.tick(tick, now))
     }

@@ -1,4 +1,4 @@
-//! What is kept of one job.
+//! The record of one job.
 
 use super::job_table::{List, Place};
 use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
@@ -8,85 +8,88 @@ use crate::receipt::{Fence, Generation, Receipt};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
-/// A job, as it is kept.
+/// A job as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it carries.
+    /// The payload.
     pub body: Body,
-    /// Which put it is of.
+    /// The generation of the put that the job comes from.
     pub generation: Generation,
-    /// When it is due; while it is leased, when it was.
+    /// When the job is due. For a leased job, when it was due.
     pub due: Timestamp,
-    /// Of two that are due at once, the lower is first. No two of a kind have the same.
+    /// Orders jobs that are due in the same millisecond: the lower one is first. No two jobs of a
+    /// kind have the same.
     pub seq: u64,
-    /// Failures since that was last reset.
+    /// The number of failures since the count was last reset.
     pub attempts: u32,
-    /// How often it has died.
+    /// How often the job has become dead.
     pub deaths: u32,
-    /// No put makes it due before this: the end of its backoff.
+    /// The earliest due time that a put can set: the end of the backoff.
     pub floor: Timestamp,
-    /// The first put since it was created or last acked.
+    /// The time of the first put since the job was created or last acked, for debounce. `None` if
+    /// the next put starts the count.
     pub first_put_at: Option<Timestamp>,
-    /// Whether it waits, is leased or dead.
+    /// Whether the job is pending, leased or dead.
     pub status: Status,
-    /// The latest failed attempts, the latest last: at most [`KEPT_ATTEMPTS`].
+    /// The latest failed attempts, at most [`KEPT_ATTEMPTS`], the most recent last.
     pub failures: Vec<FailedAttempt>,
-    /// When it was first put.
+    /// When the job was first put.
     pub created_at: Timestamp,
-    /// When it was last changed, by whomever.
+    /// When the job was last changed, by any operation.
     pub updated_at: Timestamp,
 }
 
-/// Whether a job waits, is leased or dead.
+/// Whether a job is pending, leased or dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
-    /// It waits or is ready: that depends on the time.
+    /// The job is waiting or ready, depending on the current time.
     Pending,
-    /// Somebody has claimed it. Few jobs are leased: the others do not pay for it.
+    /// A worker has claimed the job. The lease is boxed because few jobs are leased, and the others
+    /// need not pay for its size.
     Leased(Box<Lease>),
-    /// Its attempts are used up.
+    /// The attempts of the job are used up, or a worker has buried it.
     Dead {
-        /// Since when.
+        /// When the job became dead.
         died_at: Timestamp,
     },
 }
 
-/// Who has a job, and for how long.
+/// The lease of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Which lease of its kind.
+    /// The fencing token.
     pub fence: Fence,
-    /// What the holder made up when it claimed.
+    /// The random number of the claim, which is part of the receipt.
     pub nonce: u64,
-    /// Who has it.
+    /// The name of the worker.
     pub worker: WorkerName,
-    /// Since when.
+    /// When the worker claimed the job.
     pub claimed_at: Timestamp,
-    /// Until when, unless it is extended.
+    /// When the lease ends, unless it is extended.
     pub ends_at: Timestamp,
-    /// The job was cancelled: it ends with its lease.
+    /// Whether the job was cancelled. It is then removed when the lease ends.
     pub cancelled: bool,
-    /// Its successor.
-    pub next: Option<Next>,
+    /// The successor, if something was put since the claim.
+    pub next: Option<Successor>,
 }
 
 impl Lease {
-    /// Whether this is what `receipt` proves.
+    /// Returns `true` if `receipt` is the receipt of this lease.
     pub(super) fn is_of(&self, receipt: &Receipt) -> bool {
         self.fence == receipt.fence() && self.nonce == receipt.nonce()
     }
 }
 
-/// What was put while the job was leased.
+/// The successor of a leased job: the put that was made while the job was leased.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Next {
-    /// What it carries.
+pub struct Successor {
+    /// The payload.
     pub body: Body,
-    /// When it is due, at the soonest.
+    /// The earliest time at which the successor is due.
     pub due: Timestamp,
-    /// Which put it is of.
+    /// The generation of the latest put.
     pub generation: Generation,
-    /// When the first of the puts that make it up came.
+    /// The time of the first put since the job was leased.
     pub put_at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Jobs of another store.
+//! Importing jobs of another store.
 
 use super::job_table::JobTable;
 use super::kind::KindState;
@@ -10,7 +10,7 @@ use crate::restore::{Arrival, Restored};
 use crate::time::Timestamp;
 
 impl<S> KindState<S> {
-    /// From now on higher ones are given out.
+    /// Raises the counters, so that higher generations and fences are assigned from now on.
     pub fn raise(&mut self, generation: Generation, fence: Fence) {
         let counters = &mut self.counters;
         counters.generation = counters.generation.max(generation.0);
@@ -19,7 +19,7 @@ impl<S> KindState<S> {
 }
 
 impl<S: JobTable> KindState<S> {
-    /// Keeps a job that another store had.
+    /// Imports a job of another store.
     pub fn restore(&mut self, job: JobView, now: Timestamp) -> Result<Restored, StoreError> {
         let (id, newest) = (job.id.clone(), job.newest_generation());
         if job.kind != self.name {
@@ -28,7 +28,7 @@ impl<S: JobTable> KindState<S> {
         }
         let arrival = Arrival::of(job, now)?;
         let is_there = self.table.peek(&id)?.is_some();
-        // Also for one that does not arrive: it was given out.
+        // Also for a job that is not imported: its generation was assigned.
         self.raise(newest, Fence(0));
         if is_there {
             return Ok(Restored::Kept);
@@ -52,8 +52,8 @@ fn restored(job: JobView, floor: Timestamp, seq: u64) -> Record {
         deaths: job.deaths,
         failures: job.failures,
         updated_at: job.updated_at,
-        // Its first put, as debounce counts it, is no earlier than its creation: no debounced
-        // job waits for longer than it may.
+        // The first put, from which debounce counts, is not before the creation. So no debounced
+        // job waits longer than its maximum.
         ..Record::new(job.body, job.due, job.generation, seq, job.created_at)
     }
 }

@@ -1,8 +1,8 @@
-//! Settlements: what becomes of a lease, as its holder says.
+//! Settlements: how a worker ends or extends a lease.
 
 use super::job_table::JobTable;
 use super::kind::KindState;
-use super::record::{Lease, Next, Record, Status};
+use super::record::{Lease, Record, Status, Successor};
 use crate::claim::{Settle, Settled, Settlement};
 use crate::error::SettleError;
 use crate::job::kept_error;
@@ -24,7 +24,7 @@ impl<S: JobTable> KindState<S> {
             }
             _ => None,
         };
-        // Taken and, if need be, put back: an ack looks it up once.
+        // Taken out and put back if necessary, so that an ack needs one lookup.
         let Some(mut record) = self.table.take(receipt.id())? else {
             return Err(SettleError::LeaseLost { receipt });
         };
@@ -61,7 +61,7 @@ impl<S: JobTable> KindState<S> {
                 let next = match (lease.next, delay) {
                     (None, Some(due)) => {
                         let (body, generation) = (record.body.clone(), self.next_generation());
-                        Some(Next { body, due, generation, put_at: now })
+                        Some(Successor { body, due, generation, put_at: now })
                     }
                     (next, _) => next,
                 };
@@ -82,7 +82,7 @@ impl<S: JobTable> KindState<S> {
             }
             Settlement::Bury { error } => {
                 record.fail(&lease, now, Some(kept_error(&error)));
-                self.bury_by_will(id, record, lease.next, now);
+                self.bury_on_request(id, record, lease.next, now);
                 Settled::Dead
             }
             Settlement::Retry { error, .. } => {
@@ -92,12 +92,12 @@ impl<S: JobTable> KindState<S> {
         })
     }
 
-    /// Buries a job whose holder says so. The successor was put on it, and revives it.
-    fn bury_by_will(
+    /// Buries a job on the worker's request. A successor then revives it, as a put does.
+    fn bury_on_request(
         &mut self,
         id: JobId,
         mut record: Box<Record>,
-        next: Option<Next>,
+        next: Option<Successor>,
         now: Timestamp,
     ) {
         let Some(next) = next else {

@@ -1,13 +1,13 @@
-//! Which of several kinds a claim asks first.
+//! Which of several kinds a claim reads first.
 
 use crate::limits::MAX_KINDS;
 use crate::names::Kind;
 use foldhash::HashMap;
 
-/// Takes turns among the kinds of claims: the first is the one for which that is longest ago.
+/// Chooses the kind that a claim reads first: the one that was first the longest time ago.
 ///
-/// A mere count of claims would meet the same kind again and again, where claims of several sets
-/// take turns.
+/// A simple counter of claims would not be fair: if claims of different sets of kinds alternate, it
+/// could choose the same kind again and again.
 ///
 /// ```
 /// use requeue_jobs::Kind;
@@ -20,14 +20,14 @@ use foldhash::HashMap;
 /// ```
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// The last turn in which a kind was first.
+    /// The last turn in which each kind was first.
     last: HashMap<Kind, u64>,
-    /// How many there were.
+    /// The number of turns so far.
     turn: u64,
 }
 
 impl Turns {
-    /// Which of these is first: its number, or 0 if there is none. It has had its turn then.
+    /// Returns the number of the kind that is first, or 0 if there is none, and records its turn.
     pub fn first<'a>(&mut self, kinds: impl IntoIterator<Item = (usize, &'a Kind)>) -> usize {
         let last = |(_, kind): &(usize, &Kind)| self.last.get(*kind).copied().unwrap_or(0);
         let Some((number, kind)) = kinds.into_iter().min_by_key(last) else { return 0 };
@@ -35,14 +35,14 @@ impl Turns {
         number
     }
 
-    /// Notes that this kind was first just now.
+    /// Records that this kind was first.
     pub fn took(&mut self, kind: &Kind) {
         self.turn += 1;
         if let Some(last) = self.last.get_mut(kind) {
             *last = self.turn;
             return;
         }
-        // Who claims ever new names must not fill the memory: turns begin anew then.
+        // Claims of ever new names must not fill the memory, so all turns are forgotten.
         if self.last.len() >= MAX_KINDS {
             self.last.clear();
         }

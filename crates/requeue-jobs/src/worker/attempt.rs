@@ -1,6 +1,6 @@
-//! One attempt at a job, from the moment it is claimed until it is settled.
+//! One attempt at a job: calls the handler, then settles the lease.
 
-use super::lease::{Gone, Lease};
+use super::lease::{Lease, LeaseEnd};
 use super::run::{JobFailure, JobRun};
 use super::slots::JobSlot;
 use super::{Callback, JobWorker};
@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How a run ended.
+/// How a call of the handler ended.
 enum Ended {
-    Well(Outcome),
+    Returned(Outcome),
     Failed(Fault),
-    Stopped(Gone),
+    /// The lease ended, and the handler's future was dropped.
+    Stopped(LeaseEnd),
 }
 
-/// Why it failed.
+/// Why an attempt failed.
 enum Fault {
     Error(BoxError),
     TimedOut,
@@ -45,13 +46,13 @@ impl Fault {
         }
     }
 
-    /// For the job's record, with all that caused it, as much as is kept of it.
+    /// Returns the error for the job's record: the cause and its sources, truncated.
     fn text(&self) -> String {
-        let told = guarded(|| self.tell());
-        told.unwrap_or_else(|message| format!("the error panicked as it was told: {message}"))
+        guarded(|| self.format())
+            .unwrap_or_else(|message| format!("formatting the error panicked: {message}"))
     }
 
-    fn tell(&self) -> String {
+    fn format(&self) -> String {
         let mut text = self.cause().to_string();
         if let Fault::Error(error) = self {
             let mut source = error.source();
@@ -73,7 +74,7 @@ struct Attempt<'a> {
     took: Duration,
 }
 
-/// Runs the handler on a job, and settles it. The slot is left when all that is done.
+/// Calls the handler for a job and settles the lease. The slot is free when all that is done.
 pub(super) async fn work<F, Fut, T>(
     worker: Arc<JobWorker>,
     slot: JobSlot,
@@ -86,8 +87,7 @@ pub(super) async fn work<F, Fut, T>(
     T: Into<Outcome>,
 {
     if lease.is_over(worker.jobs.clock()) || slot.is_stopped() {
-        // The executor was busy for so long: another may have the job by now, or the worker was
-        // told to stop.
+        // The executor was busy for too long, or the worker was stopped.
         return worker.settle_or_report(&job, Settlement::Release).await;
     }
     let started_at = worker.jobs.clock().now();
@@ -103,30 +103,31 @@ pub(super) async fn work<F, Fut, T>(
     let took = worker.jobs.clock().now().saturating_since(started_at);
     let attempt = Attempt { job: &job, lease, took };
     match ended {
-        Ended::Well(Outcome::Done) => worker.settle_or_report(&job, Settlement::Ack).await,
-        Ended::Well(Outcome::RequeueAfter(delay)) => {
+        Ended::Returned(Outcome::Done) => worker.settle_or_report(&job, Settlement::Ack).await,
+        Ended::Returned(Outcome::RequeueAfter(delay)) => {
             worker.settle_or_report(&job, Settlement::RequeueAfter(delay.min(MAX_DELAY))).await;
         }
-        Ended::Well(Outcome::GiveUp { reason }) => {
+        Ended::Returned(Outcome::GiveUp { reason }) => {
             let fault = Fault::GaveUp(reason);
             worker.fail(attempt, &fault, Settlement::Bury { error: fault.text() }).await;
         }
-        // An outcome that is not known here is an attempt that can be repeated.
-        Ended::Well(_) => worker.retry(attempt, &Fault::RetryRequested).await,
+        // `Retry`, and any outcome that a later version of the core adds.
+        Ended::Returned(_) => worker.retry(attempt, &Fault::RetryRequested).await,
         Ended::Failed(fault) => {
             worker.retry(attempt, &fault).await;
             drop(guarded(|| drop(fault)));
         }
-        Ended::Stopped(Gone::Lost(error)) => worker.tell_lost(&job, &error),
-        // It would end with its lease; this is sooner.
-        Ended::Stopped(Gone::Cancelled) => worker.settle_or_report(&job, Settlement::Ack).await,
+        Ended::Stopped(LeaseEnd::Lost(error)) => worker.report_lost(&job, &error),
+        // Removes the job immediately instead of when its lease expires.
+        Ended::Stopped(LeaseEnd::Cancelled) => {
+            worker.settle_or_report(&job, Settlement::Ack).await;
+        }
     }
     drop(slot);
 }
 
 impl JobWorker {
-    /// Polls a handler's future to its end or its limit, or until its lease is gone, and
-    /// drops it.
+    /// Polls the handler's future until it completes, times out or loses its lease. Drops it.
     async fn run_handler<Fut, T>(
         &self,
         future: Fut,
@@ -153,14 +154,14 @@ impl JobWorker {
                 Ok(Poll::Ready(_)) if is_late() => {
                     return Poll::Ready(Ended::Failed(Fault::TimedOut));
                 }
-                Ok(Poll::Ready(Ok(outcome))) => return Poll::Ready(Ended::Well(outcome)),
+                Ok(Poll::Ready(Ok(outcome))) => return Poll::Ready(Ended::Returned(outcome)),
                 Ok(Poll::Ready(Err(error))) => {
                     return Poll::Ready(Ended::Failed(Fault::Error(error)));
                 }
                 Ok(Poll::Pending) => {}
             }
-            if let Poll::Ready(gone) = keep.as_mut().poll(cx) {
-                return Poll::Ready(Ended::Stopped(gone));
+            if let Poll::Ready(end) = keep.as_mut().poll(cx) {
+                return Poll::Ready(Ended::Stopped(end));
             }
             match alarm.as_mut().as_pin_mut().map(|alarm| alarm.poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Ended::Failed(Fault::TimedOut)),
@@ -169,7 +170,7 @@ impl JobWorker {
         })
         .await;
         match (guarded(|| future.set(None)), ended) {
-            (Err(message), Ended::Well(_) | Ended::Failed(_)) => {
+            (Err(message), Ended::Returned(_) | Ended::Failed(_)) => {
                 Ended::Failed(Fault::Panicked(message))
             }
             (_, ended) => ended,
@@ -178,7 +179,7 @@ impl JobWorker {
 
     pub(super) async fn settle_or_report(&self, job: &ClaimedJob, action: Settlement) {
         if let Err(error) = self.settle(&job.receipt, action).await {
-            self.tell_lost(job, &error);
+            self.report_lost(job, &error);
         }
     }
 
@@ -192,10 +193,10 @@ impl JobWorker {
         let next = match self.settle(&job.receipt, action).await {
             Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
             Ok(Some(Settled::Dead)) => Next::Dead,
-            // Cancelled, or settled by a try that was not answered.
+            // Cancelled, or settled by an earlier try whose result was lost.
             Ok(_) => Next::Dropped,
             Err(error) => {
-                self.tell_lost(job, &error);
+                self.report_lost(job, &error);
                 return;
             }
         };
@@ -211,7 +212,7 @@ impl JobWorker {
         }
     }
 
-    fn tell_lost(&self, job: &ClaimedJob, error: &SettleError) {
+    fn report_lost(&self, job: &ClaimedJob, error: &SettleError) {
         if let Some(callback) = &self.on_lost {
             drop(guarded(|| callback(job, error)));
         }

@@ -1,4 +1,4 @@
-//! Claims jobs, as many as there is room for, and starts them.
+//! Claims as many jobs as there are free slots, and starts them.
 
 use super::JobWorker;
 use super::lease::{Lease, first, yield_now};
@@ -11,10 +11,11 @@ use crate::panics::{guarded, guarded_call};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After an error of the store, before it is asked again.
+/// How long the worker pauses after an error of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// For how long it waits without a claim. The store looks meanwhile, so it may be long.
+/// How long one call of [`Store::wait`](crate::Store::wait) may take. It returns as soon as there
+/// may be a job, so this can be long.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn dispatch(
@@ -22,13 +23,13 @@ pub(super) async fn dispatch(
     claims: Claims,
     start: impl Fn(JobSlot, ClaimedJob, Lease),
 ) {
-    while let Some(room) = claims.room().await {
-        // A claim is awaited to its end, also if the worker is told to stop: what it got would
-        // otherwise be held by nobody.
-        let found = worker.claim(&claims, room, &start).await;
+    while let Some(free) = claims.free_slots().await {
+        // A claim is awaited to its end, even if the worker is stopped: nobody else would know of
+        // the jobs it leased.
+        let found = worker.claim(&claims, free, &start).await;
         let pause = async {
             match found {
-                // With a store that never waits, others would not have their turn.
+                // If the store's futures are always ready, other tasks would starve.
                 Ok(true) => yield_now().await,
                 Ok(false) => {
                     let store = worker.jobs.store();
@@ -40,54 +41,54 @@ pub(super) async fn dispatch(
                 Err(error) => worker.pause(&error).await,
             }
         };
-        first(pause, claims.no_room()).await;
+        first(pause, claims.full()).await;
     }
 }
 
 impl JobWorker {
-    /// Claims jobs and starts them. Answers whether there were any.
+    /// Claims jobs and starts them. Returns `false` if there were none.
     async fn claim(
         &self,
         claims: &Claims,
-        room: usize,
+        free: usize,
         start: &impl Fn(JobSlot, ClaimedJob, Lease),
     ) -> Result<bool, StoreError> {
         let lease = Lease::from_now(self.jobs.clock(), self.lease);
         let claim = Claim {
             kinds: self.kinds.clone(),
-            max: room.min(MAX_BATCH),
+            max: free.min(MAX_BATCH),
             lease: Some(self.lease),
             worker: self.name.clone(),
             nonce: nonce(),
         };
         let claimed = guarded_call(|| self.jobs.store().claim(claim)).await?;
         let found = !claimed.jobs.is_empty();
-        let mut not_begun = Vec::new();
+        let mut not_started = Vec::new();
         for job in claimed.jobs {
             match claims.slot(&job) {
                 Some(slot) => {
                     if let Err(message) = guarded(|| start(slot, job, lease)) {
-                        // The job comes back when its lease expires.
+                        // The job is delivered again when its lease expires.
                         let reason = format!("the executor panicked: {message}");
-                        self.tell_of(&StoreError::Unavailable { reason });
+                        self.report_store_error(&StoreError::Unavailable { reason });
                     }
                 }
-                None => not_begun.push(job),
+                None => not_started.push(job),
             }
         }
-        // Each is tried again where that may help: an expiry would count as a failure.
-        for job in not_begun {
+        // The release is repeated on errors: an expired lease would count as a failure.
+        for job in not_started {
             self.settle_or_report(&job, Settlement::Release).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
-        // With nothing found, the last one is told with the pause.
+        // If no job was found, the caller reports the last error and pauses.
         let last = if found { None } else { errors.next_back() };
-        errors.for_each(|error| self.tell_of(&error));
+        errors.for_each(|error| self.report_store_error(&error));
         last.map_or(Ok(found), Err)
     }
 
     async fn pause(&self, error: &StoreError) {
-        self.tell_of(error);
+        self.report_store_error(error);
         self.jobs.clock().sleep(PAUSE).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Keeping a lease, and letting it go.
+//! Extending and settling a lease.
 
 use super::JobWorker;
 use crate::claim::{ClaimedJob, Settled, Settlement};
@@ -12,21 +12,21 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Before a settlement that failed is tried again; doubled each time.
+/// The pause before a failed settlement is repeated. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// When a lease was asked for, and until when it is ours at least. Measured here from before
-/// it was asked for, so that no store's clock can be ahead of it.
+/// The time until which a lease is certainly valid. It is measured on this machine's clock, from
+/// before the request was sent, so it never ends later than the store's.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease {
-    asked_at: Moment,
+    requested_at: Moment,
     until: Moment,
 }
 
 impl Lease {
     pub(super) fn from_now(clock: &Clock, length: Duration) -> Self {
-        let asked_at = clock.now();
-        Lease { asked_at, until: asked_at.saturating_add(length) }
+        let requested_at = clock.now();
+        Lease { requested_at, until: requested_at.saturating_add(length) }
     }
 
     pub(super) fn is_over(&self, clock: &Clock) -> bool {
@@ -34,42 +34,42 @@ impl Lease {
     }
 }
 
-/// How a lease ended while its job was worked on.
-pub(super) enum Gone {
+/// How a lease ended while the handler was running.
+pub(super) enum LeaseEnd {
     Lost(SettleError),
     Cancelled,
 }
 
 impl JobWorker {
-    /// Extends a lease whenever a third of it is over, for as long as that is possible.
-    pub(super) async fn keep(&self, receipt: &Receipt, mut lease: Lease) -> Gone {
+    /// Extends a lease whenever a third of it has passed. Returns when that is no longer possible.
+    pub(super) async fn keep(&self, receipt: &Receipt, mut lease: Lease) -> LeaseEnd {
         let clock = self.jobs.clock();
         let third = |lease: Lease| {
-            let next = lease.asked_at.saturating_add(self.lease / 3);
+            let next = lease.requested_at.saturating_add(self.lease / 3);
             next.saturating_since(clock.now())
         };
         let mut pause = third(lease);
         loop {
             clock.sleep(pause).await;
-            let asked = Lease::from_now(clock, self.lease);
+            let extended = Lease::from_now(clock, self.lease);
             let extend = self.jobs.extend(receipt, self.lease);
-            match by(clock, lease.until, extend).await.unwrap_or_else(no_answer) {
-                Ok(Settled::Cancelled) => return Gone::Cancelled,
-                Ok(_) => (lease, pause) = (asked, third(asked)),
+            match by(clock, lease.until, extend).await.unwrap_or_else(no_response) {
+                Ok(Settled::Cancelled) => return LeaseEnd::Cancelled,
+                Ok(_) => (lease, pause) = (extended, third(extended)),
                 Err(SettleError::Store(error)) if !lease.is_over(clock) => {
-                    self.tell_of(&error);
+                    self.report_store_error(&error);
                     let left = lease.until.saturating_since(clock.now());
                     pause = (self.lease / 10).min(left);
                 }
-                Err(error) => return Gone::Lost(error),
+                Err(error) => return LeaseEnd::Lost(error),
             }
         }
     }
 
-    /// Settles a lease, and tries again for as long as one lasts.
+    /// Settles a lease. Repeats the call on errors, for the length of a lease.
     ///
-    /// `None`: it is not known how, but it is settled. An earlier try was, most likely, what
-    /// lost the lease.
+    /// Returns `None` if the lease is settled but the result is not known: an earlier try has most
+    /// likely succeeded, and the store reports a lost lease to the next.
     pub(super) async fn settle(
         &self,
         receipt: &Receipt,
@@ -80,12 +80,12 @@ impl JobWorker {
         let (mut pause, mut maybe_settled) = (FIRST_PAUSE, false);
         loop {
             let settle = self.jobs.settle(receipt, action.clone());
-            match by(clock, end, settle).await.unwrap_or_else(no_answer) {
+            match by(clock, end, settle).await.unwrap_or_else(no_response) {
                 Ok(settled) => return Ok(Some(settled)),
                 Err(SettleError::LeaseLost { .. }) if maybe_settled => return Ok(None),
-                Err(SettleError::Store(error)) if may_pass(&error) && clock.now() < end => {
+                Err(SettleError::Store(error)) if is_temporary(&error) && clock.now() < end => {
                     maybe_settled |= matches!(error, StoreError::Unknown { .. });
-                    self.tell_of(&error);
+                    self.report_store_error(&error);
                     clock.sleep(pause.min(end.saturating_since(clock.now()))).await;
                     pause = pause.saturating_mul(2);
                 }
@@ -94,43 +94,44 @@ impl JobWorker {
         }
     }
 
-    pub(super) fn tell_of(&self, error: &StoreError) {
+    pub(super) fn report_store_error(&self, error: &StoreError) {
         if let Some(callback) = &self.on_store_error {
             drop(guarded(|| callback(error)));
         }
     }
 
-    /// How long it is until `at` on the store's clock, by when the job was claimed on both.
+    /// Returns the time until `at`, which is on the store's clock. The claim, which is known on both
+    /// clocks, relates them.
     pub(super) fn until(&self, at: Timestamp, job: &ClaimedJob, lease: Lease) -> Duration {
         let left = at.saturating_since(job.lease_ends_at).saturating_add(self.lease);
         let early = job.lease_ends_at.saturating_since(at);
-        let passed = self.jobs.clock().now().saturating_since(lease.asked_at);
+        let passed = self.jobs.clock().now().saturating_since(lease.requested_at);
         left.saturating_sub(early).saturating_sub(passed)
     }
 }
 
-/// Whether it may go away by itself.
-fn may_pass(error: &StoreError) -> bool {
+/// Whether repeating the call may help.
+fn is_temporary(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
 }
 
-fn no_answer<T>() -> Result<T, SettleError> {
-    let reason = "the store did not answer before the lease ended".to_owned();
+fn no_response<T>() -> Result<T, SettleError> {
+    let reason = "the store did not respond before the lease ended".to_owned();
     Err(StoreError::Unknown { reason }.into())
 }
 
-/// What `future` answers before `at`. `None`: nothing, and it is dropped.
+/// Returns the output of `future`, or drops it and returns `None` at `at`.
 pub(super) async fn by<F: Future>(clock: &Clock, at: Moment, future: F) -> Option<F::Output> {
     let end = clock.sleep(at.saturating_since(clock.now()));
     let (mut future, mut end) = (pin!(future), pin!(end));
     poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => end.as_mut().poll(cx).map(|()| None),
     })
     .await
 }
 
-/// Waits for whichever is ready first.
+/// Waits until one of the two futures is ready.
 pub(super) async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {

@@ -39,7 +39,7 @@ impl JobRun {
     /// }
     ///
     /// let receipt = Receipt::new(Kind::new("order.close")?, JobId::new("order-7")?, Fence(1), 1);
-    /// let job = ClaimedJob::new(receipt, Body::from("unpaid"), Generation(1));
+    /// let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?, Generation(1));
     /// let outcome = requeue_testkit::block_on(close(JobRun::new(job)))?;
     /// assert_eq!(outcome, Outcome::Done);
     /// # Ok::<(), BoxError>(())

@@ -1,4 +1,4 @@
-//! Who works on which job, and how many may.
+//! The slots of a worker: which jobs are running, and how many may.
 
 use crate::change_notifier::ChangeNotifier;
 use crate::claim::ClaimedJob;
@@ -14,18 +14,18 @@ use super::lease::by;
 pub(super) struct Slots {
     clock: Clock,
     state: Mutex<SlotState>,
-    /// Rung at every change of the state.
+    /// Notified at every change of the state.
     changes: ChangeNotifier,
 }
 
 struct SlotState {
-    /// How many jobs may be worked on at once.
-    wanted: usize,
-    /// No more jobs are claimed.
+    /// How many jobs may run concurrently.
+    concurrency: usize,
+    /// Whether the worker was shut down: no more jobs are claimed.
     stopped: bool,
-    /// Whether somebody claims jobs.
-    claims: bool,
-    /// What is worked on.
+    /// Whether the claiming task is running.
+    claiming: bool,
+    /// The running jobs, by the number of their slot.
     running: BTreeMap<u64, Current>,
     numbered: u64,
 }
@@ -36,20 +36,20 @@ struct Current {
 }
 
 impl Slots {
-    pub(super) fn new(clock: Clock, wanted: usize) -> Arc<Self> {
+    pub(super) fn new(clock: Clock, concurrency: usize) -> Arc<Self> {
         let state = SlotState {
-            wanted,
+            concurrency,
             stopped: false,
-            claims: false,
+            claiming: false,
             running: BTreeMap::new(),
             numbered: 0,
         };
         Arc::new(Slots { clock, state: Mutex::new(state), changes: ChangeNotifier::default() })
     }
 
-    /// For the one who claims jobs.
+    /// Returns the handle for the claiming task.
     pub(super) fn claims(self: &Arc<Self>) -> Claims {
-        self.lock().claims = true;
+        self.lock().claiming = true;
         Claims(Arc::clone(self))
     }
 
@@ -57,11 +57,11 @@ impl Slots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and tells all who wait for it.
+    /// Changes the state and notifies all that wait for a change.
     fn change<T>(&self, change: impl FnOnce(&mut SlotState) -> T) -> T {
-        let answer = change(&mut self.lock());
+        let result = change(&mut self.lock());
         self.changes.notify();
-        answer
+        result
     }
 
     fn running(&self) -> Vec<RunningJob> {
@@ -73,48 +73,49 @@ impl Slots {
         self.lock().running.values().map(running).collect()
     }
 
-    /// Waits until no job is claimed or worked on any more.
+    /// Waits until the claiming task has ended and no job is running.
     async fn ended(&self) {
         let ended = || {
             let state = self.lock();
-            (!state.claims && state.running.is_empty()).then_some(())
+            (!state.claiming && state.running.is_empty()).then_some(())
         };
         self.changes.until(ended).await;
     }
 }
 
 impl SlotState {
-    fn room(&self) -> usize {
-        if self.stopped { 0 } else { self.wanted.saturating_sub(self.running.len()) }
+    fn free(&self) -> usize {
+        if self.stopped { 0 } else { self.concurrency.saturating_sub(self.running.len()) }
     }
 }
 
-/// The right to claim jobs, given up when dropped.
+/// The claiming task's handle to the slots. Dropping it reports that the task has ended.
 pub(super) struct Claims(Arc<Slots>);
 
 impl Claims {
-    /// Waits until there is room for so many jobs. `None`: there never will be.
-    pub(super) async fn room(&self) -> Option<usize> {
-        let room = || {
+    /// Waits until there are free slots, and returns their number. Returns `None` if the worker was
+    /// shut down.
+    pub(super) async fn free_slots(&self) -> Option<usize> {
+        let free = || {
             let state = self.0.lock();
             if state.stopped {
                 return Some(None);
             }
-            (state.room() > 0).then(|| Some(state.room()))
+            (state.free() > 0).then(|| Some(state.free()))
         };
-        self.0.changes.until(room).await
+        self.0.changes.until(free).await
     }
 
-    /// Waits until there is no room.
-    pub(super) async fn no_room(&self) {
-        self.0.changes.until(|| (self.0.lock().room() == 0).then_some(())).await;
+    /// Waits until there is no free slot.
+    pub(super) async fn full(&self) {
+        self.0.changes.until(|| (self.0.lock().free() == 0).then_some(())).await;
     }
 
-    /// A slot for a job, if there is room.
+    /// Returns a slot for a job, or `None` if all are taken.
     pub(super) fn slot(&self, job: &ClaimedJob) -> Option<JobSlot> {
         let started_at = self.0.clock.now();
         let mut state = self.0.lock();
-        if state.room() == 0 {
+        if state.free() == 0 {
             return None;
         }
         state.numbered += 1;
@@ -126,18 +127,18 @@ impl Claims {
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        self.0.change(|state| state.claims = false);
+        self.0.change(|state| state.claiming = false);
     }
 }
 
-/// A job that is worked on, until this is dropped.
+/// The slot of a running job. Dropping it frees the slot.
 pub(super) struct JobSlot {
     slots: Arc<Slots>,
     number: u64,
 }
 
 impl JobSlot {
-    /// Whether no more jobs are to be begun.
+    /// Returns `true` if the worker was shut down, so that no more jobs may start.
     pub(super) fn is_stopped(&self) -> bool {
         self.slots.lock().stopped
     }
@@ -150,10 +151,10 @@ impl Drop for JobSlot {
     }
 }
 
-/// A worker that runs. Clones are handles to the same one.
+/// A handle to a running worker. Clones are handles to the same worker.
 ///
-/// It runs until it is [shut down](Self::shut_down), or its executor ends. Dropping this neither
-/// stops it nor waits for it.
+/// The worker runs until it is [shut down](Self::shut_down) or its executor ends. Dropping the
+/// handle neither stops the worker nor waits for it.
 ///
 /// ```
 /// # #[cfg(feature = "tokio")] {
@@ -171,7 +172,7 @@ impl Drop for JobSlot {
 ///     tokio::task::yield_now().await;
 /// }
 /// let left = running.shut_down(Duration::ZERO).await; // claims no more jobs
-/// assert_eq!(left[0].job.id().as_str(), "order-7"); // still at it
+/// assert_eq!(left[0].job.id().as_str(), "order-7"); // still running
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap() }
 /// ```
@@ -185,33 +186,33 @@ impl RunningJobs {
         RunningJobs { slots }
     }
 
-    /// How many jobs may be worked on at once.
+    /// Returns how many jobs may run concurrently.
     pub fn concurrency(&self) -> usize {
-        self.slots.lock().wanted
+        self.slots.lock().concurrency
     }
 
-    /// Works on so many jobs at once from now on. Of 0, none: it pauses. Those that are worked on
-    /// are finished.
+    /// Sets how many jobs may run concurrently. 0 pauses the worker. Running jobs are not stopped.
     pub fn set_concurrency(&self, jobs: usize) {
-        self.slots.change(|state| state.wanted = jobs);
+        self.slots.change(|state| state.concurrency = jobs);
     }
 
-    /// What is worked on.
+    /// Returns the running jobs.
     pub fn jobs(&self) -> Vec<RunningJob> {
         self.slots.running()
     }
 
-    /// Waits until the worker has ended. Dropping it only stops waiting.
+    /// Waits until the worker has ended. Dropping the future only stops waiting.
     pub fn join(&self) -> impl Future<Output = ()> + Send + use<> {
         let slots = Arc::clone(&self.slots);
         async move { slots.ended().await }
     }
 
-    /// Claims no more jobs, gives back those that are not begun, and waits for those that are
-    /// worked on, for at most `limit`. Answers what is then still worked on: it goes on, and its
-    /// leases are extended, for as long as the executor lives.
+    /// Stops the worker: claims no more jobs, releases those that have not started, and waits at
+    /// most `limit` for the running ones. Returns the jobs that are still running then. They
+    /// continue, and their leases are extended, as long as the executor runs.
     ///
-    /// Begun by this call, not by the first poll. Dropping the answer only stops waiting.
+    /// The shutdown begins with the call, not with the first poll. Dropping the future only stops
+    /// waiting.
     pub fn shut_down(
         &self,
         limit: Duration,
@@ -220,7 +221,7 @@ impl RunningJobs {
         let end = slots.clock.now().saturating_add(limit);
         slots.change(|state| state.stopped = true);
         async move {
-            // Whether it ended or time is up, what is left is told.
+            // Whether the worker has ended or not, the running jobs are returned.
             let _ = by(&slots.clock, end, slots.ended()).await;
             slots.running()
         }
@@ -236,12 +237,12 @@ impl fmt::Debug for RunningJobs {
     }
 }
 
-/// A job that is worked on.
+/// A job whose handler is running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunningJob {
     /// The job, as it was claimed.
     pub job: ClaimedJob,
-    /// How long this attempt has taken so far.
+    /// How long the handler has been running.
     pub running_for: Duration,
 }

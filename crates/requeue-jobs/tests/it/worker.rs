@@ -756,7 +756,7 @@ fn an_error_that_panics_as_it_is_told_is_a_failure_like_any_other() {
     let job = world.view("i").expect("it comes back");
     assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
     let error = job.failures[0].error.as_deref().expect("it is told");
-    assert_eq!(error, "the error panicked as it was told: no words");
+    assert_eq!(error, "formatting the error panicked: no words");
 }
 
 #[test]

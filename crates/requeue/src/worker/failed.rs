@@ -4,22 +4,23 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A failed attempt, as its callbacks see it.
+/// A failed attempt: what [`Worker::on_failure`](super::Worker::on_failure) and
+/// [`Worker::on_dead`](super::Worker::on_dead) pass to their callback.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub struct Failed<'a, K> {
     /// The key.
     pub key: &'a K,
-    /// 1 for the first attempt since the key's failures were last forgotten.
+    /// The number of the attempt: 1 for the first since the key's failures were last forgotten.
     pub attempt: u32,
-    /// Why it failed.
+    /// Why the attempt failed.
     pub cause: Cause<'a>,
-    /// What becomes of the key.
+    /// What happens to the key.
     pub next: Next,
 }
 
 impl<'a, K> Failed<'a, K> {
-    /// For tests of a callback, and for workers over other queues.
+    /// Returns a failed attempt. Use it to test a callback, or to write a worker for another queue.
     ///
     /// ```
     /// use requeue::worker::{Cause, Failed, Next};
@@ -36,11 +37,11 @@ impl<'a, K> Failed<'a, K> {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub enum Cause<'a> {
-    /// The handler answered this error.
+    /// The handler returned this error.
     Error(&'a (dyn Error + Send + Sync + 'static)),
-    /// It took longer than [`Worker::timeout`](super::Worker::timeout) allows.
+    /// The attempt took longer than [`Worker::timeout`](super::Worker::timeout) allows.
     TimedOut,
-    /// It panicked with this message.
+    /// The handler, or other code of the attempt, panicked with this message.
     Panicked(&'a str),
     /// The handler returned [`Outcome::Retry`](super::Outcome::Retry).
     RetryRequested,
@@ -61,23 +62,23 @@ impl fmt::Display for Cause<'_> {
     }
 }
 
-/// What becomes of a key that failed.
+/// What happens to a key, or a job, after a failed attempt.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It is ready again after this long: sooner if it was to be anyway, later if a
-    /// [minimum interval](crate::Options::min_interval) keeps it.
+    /// It is retried after this delay. A key may be ready earlier if it was already waiting for an
+    /// earlier time, and later because of a [minimum interval](crate::Options::min_interval).
     RetryIn(Duration),
-    /// It is not tried again, and its failures are forgotten.
+    /// It is not retried. The queue forgets the key's failures; a store keeps the job as dead.
     Dead,
-    /// The queue drains, and the drain's answer lists it. It is not tried again, unless it had
-    /// been added once more before.
+    /// The queue is draining, and the result of the drain lists the key. It is not retried, unless
+    /// it had been added again before.
     Kept,
-    /// The queue is shut down and took it back no more: this is the last that is heard of it.
+    /// The queue is shut down and did not take the key back: this is the last report of it.
     Dropped,
 }
 
-/// A cause that owns what it tells.
+/// An owned [`Cause`].
 pub(super) enum Fault {
     Error(BoxError),
     TimedOut,
@@ -98,7 +99,7 @@ impl Fault {
     }
 }
 
-/// Runs what belongs to an attempt: a panic in it is why that failed.
+/// Calls code that belongs to an attempt. A panic is the cause of the attempt's failure.
 pub(super) fn attempted<T>(foreign: impl FnOnce() -> T) -> Result<T, Fault> {
     guarded(foreign).map_err(Fault::Panicked)
 }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A worker that runs. Clones are handles to the same one.
+/// A handle to a running worker. Clones are handles to the same worker.
 ///
-/// It ends when its queue does: once that is shut down and worked off, or drained. Or it
-/// is [shut down](Self::shut_down) itself, and the queue stays as it is. Dropping this
-/// neither stops it nor waits for it.
+/// The worker ends when its queue ends, that is, when the queue is shut down and empty, or drained.
+/// It also ends when it is [shut down](Self::shut_down) itself; the queue then stays as it is.
+/// Dropping the handle neither stops the worker nor waits for it.
 ///
 /// ```
 /// use requeue::RateLimitingQueue;
@@ -39,7 +39,7 @@ use std::time::Duration;
 /// let held = &running.keys()[0];
 /// assert_eq!((held.runner, held.key, held.attempt), (0, "order-7", 1));
 /// let left = running.shut_down(Duration::ZERO).wait(); // takes no more keys
-/// assert_eq!(left[0].key, "order-7"); // still at it
+/// assert_eq!(left[0].key, "order-7"); // still running
 /// go.send(())?;
 /// running.join().wait();
 /// assert_eq!(queue.len(), 1); // for another worker, or for `queue.drain`
@@ -55,21 +55,21 @@ impl<K: Key> Running<K> {
         Running { runners, hire }
     }
 
-    /// How many keys are to be worked on at once; 0 once the worker is shut down or has
+    /// Returns how many keys may be processed concurrently, or 0 if the worker is shut down or has
     /// ended.
     pub fn concurrency(&self) -> usize {
         self.runners.concurrency()
     }
 
-    /// Works on so many keys at once from now on. Of 0, none: it pauses.
+    /// Sets how many keys may be processed concurrently, at most
+    /// [`MAX_CONCURRENCY`](super::MAX_CONCURRENCY). 0 pauses the worker.
     ///
-    /// Runners that are too many leave: those that wait for a key at once, those that work on
-    /// one, or are just taking it, after that. More than
-    /// [`MAX_CONCURRENCY`](super::MAX_CONCURRENCY) counts as that.
-    /// Without effect once the worker has ended or is shut down.
+    /// Surplus runners end: those that wait for a key immediately, those that process a key, or are
+    /// just taking one, after that key. The call has no effect if the worker has ended or is shut
+    /// down.
     ///
-    /// An error says that the system refused a thread; as many run as could be started, and
-    /// [`concurrency`](Self::concurrency) says how many. Tasks are never refused.
+    /// Fails if the system cannot start a thread. As many threads run as could be started, and
+    /// [`concurrency`](Self::concurrency) returns their number. It never fails for tasks.
     ///
     /// ```
     /// use requeue::RateLimitingQueue;
@@ -95,15 +95,16 @@ impl<K: Key> Running<K> {
         self.runners.stop();
     }
 
-    /// Who works on which key, by runner: each at an instant of its own.
+    /// Returns the keys that are being processed, by runner. The runners are read one after the
+    /// other, so the list is not one consistent snapshot.
     pub fn keys(&self) -> Vec<RunningKey<K>> {
         self.runners.running()
     }
 
-    /// Waits until the worker has ended, also if it is paused meanwhile.
+    /// Waits until the worker has ended, even if it is paused meanwhile.
     ///
-    /// It has ended once it was shut down, or the queue was, and every runner has
-    /// left. A paused worker does not look at its queue, and so does not see it end.
+    /// It has ended once it or the queue was shut down and every runner has ended. A paused worker
+    /// does not read its queue, and so does not notice that the queue ends.
     pub fn join(&self) -> Join<K> {
         Join { runners: Arc::clone(&self.runners), waiter: Waiter::for_task() }
     }
@@ -138,17 +139,17 @@ impl<K: Key + fmt::Debug> fmt::Debug for Running<K> {
     }
 }
 
-/// A key that is worked on, and by whom.
+/// A key that a runner is processing.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningKey<K> {
-    /// The number of the runner, below the concurrency that there is or was.
+    /// The number of the runner, from 0. It is lower than the highest concurrency so far.
     pub runner: usize,
     /// The key.
     pub key: K,
-    /// 1 for the first attempt since the key's failures were last forgotten.
+    /// The number of the attempt: 1 for the first since the key's failures were last forgotten.
     pub attempt: u32,
-    /// How long this attempt has taken so far.
+    /// How long the attempt has been running.
     pub running_for: Duration,
 }
 
@@ -185,9 +186,9 @@ impl<K> Drop for Join<K> {
     }
 }
 
-/// Waits until a worker that was told to stop has ended, or a limit has passed, and answers
-/// what is still worked on. Dropping it only stops waiting.
-#[must_use = "await it, or call wait(): it answers what is still worked on"]
+/// Waits until a worker that is shutting down has ended, or a time limit has passed, and returns
+/// the keys that are still being processed. Dropping it only stops waiting.
+#[must_use = "await it, or call wait(): it returns the keys that are still being processed"]
 pub struct ShutDown<K> {
     join: Join<K>,
     alarm: Alarm,

@@ -1,4 +1,4 @@
-//! Runners that are tasks. Nothing here knows of an executor, but for one call of tokio.
+//! Runners that are tasks, of any executor. Only `spawn` calls tokio.
 
 use crate::guarded::discard;
 use crate::retry::Retry;
@@ -13,23 +13,22 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A runner, for an executor to spawn.
+/// The future of a runner, which an executor polls to completion.
 pub type RunnerFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// After so many keys a runner lets other tasks have their turn: a handler that never
-/// waits would keep them from it for as long as keys are ready. Coming round again costs
-/// less than one key does.
+/// After this many keys, a runner yields to other tasks of the executor. Otherwise a handler that
+/// never waits would starve them as long as keys are ready. Yielding costs less than one key.
 const KEYS_PER_TURN: u32 = 32;
 
 impl<Q: Retry> Worker<Q> {
-    /// Runs `handler` on the tokio runtime that this is called in. Needs the feature `tokio`.
+    /// Starts the worker on the current tokio runtime. Requires the feature `tokio`.
     ///
-    /// See [`Worker`] for an example. When the runtime is shut down, what is being worked on
-    /// is put back into the queue.
+    /// See [`Worker`] for an example. When the runtime shuts down, the keys that are being processed
+    /// are put back into the queue.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if it is called outside of a tokio runtime.
     #[cfg(feature = "tokio")]
     pub fn spawn<F, Fut, T>(self, handler: F) -> Running<Q::Key>
     where
@@ -41,11 +40,11 @@ impl<Q: Retry> Worker<Q> {
         self.spawn_with(move |runner| drop(runtime.spawn(runner)), handler)
     }
 
-    /// Runs `handler` on any executor: `spawn` is called for each runner, and is to see to
-    /// it that the future is polled to its end.
+    /// Starts the worker on any executor. `spawn` is called for each runner and has to make the
+    /// executor poll the future to completion.
     ///
-    /// A future that is dropped before puts back the key it was working on. No
-    /// runner is started after that, since the executor has ended.
+    /// If the executor drops the future before, the key that was being processed is put back. No
+    /// further runner is started then, because the executor has ended.
     ///
     /// ```
     /// use requeue::RateLimitingQueue;
@@ -54,7 +53,7 @@ impl<Q: Retry> Worker<Q> {
     /// use std::sync::mpsc;
     /// use std::task::{Context, Waker};
     ///
-    /// // An executor that polls what it has when it is told to.
+    /// // An executor whose tasks are polled by hand.
     /// let (spawn, spawned) = mpsc::channel::<RunnerFuture>();
     /// let queue = RateLimitingQueue::new(default_controller());
     /// let running = Worker::new(&queue).spawn_with(
@@ -124,7 +123,7 @@ where
     }
 }
 
-/// Polls a handler's future to its end or its limit, and drops it.
+/// Polls a handler's future until it completes or times out, and drops it.
 async fn finish<Fut, T>(future: Fut, limit: Option<Limit>, span: &Span) -> Result<Outcome, Fault>
 where
     Fut: Future<Output = Result<T, BoxError>>,
@@ -139,12 +138,12 @@ where
         let future = future.as_mut().as_pin_mut().expect("dropped below");
         match span.enter(|| future.poll(cx).map_ok(Into::into)) {
             Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
-            // Set only now: most attempts that need no waiting need no alarm either.
+            // Set only now: an attempt that completes at the first poll needs no alarm.
             Ok(Poll::Pending) => {
                 match alarm.as_mut().map(|alarm| attempted(|| alarm.poll(cx.waker()))) {
                     Some(Ok(Poll::Ready(()))) => Poll::Ready(Err(Fault::TimedOut)),
                     Some(Ok(Poll::Pending)) | None => Poll::Pending,
-                    // There is no timer thread, and so no limit.
+                    // The timer thread could not be started, so there would be no timeout.
                     Some(Err(panicked)) => Poll::Ready(Err(panicked)),
                 }
             }

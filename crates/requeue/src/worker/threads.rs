@@ -14,10 +14,10 @@ use std::sync::Arc;
 const THREAD_NAME: &str = "requeue-worker";
 
 impl<Q: Retry> Worker<Q> {
-    /// Runs `handler` on threads, one per key that is worked on at once.
+    /// Starts the worker on threads, one per concurrent key.
     ///
-    /// See [`Worker`] for an example. An error says that the system refused a thread; those
-    /// that were started by then stop after the key they may have taken.
+    /// See [`Worker`] for an example. Fails if the system cannot start a thread. The threads that
+    /// were already started stop after the key that they may have taken.
     pub fn spawn_threads<F, T>(self, handler: F) -> io::Result<Running<Q::Key>>
     where
         F: Fn(Run<&Q::Key>) -> Result<T, BoxError> + Send + Sync + 'static,
@@ -40,12 +40,12 @@ where
     F: Fn(Run<&Q::Key>) -> Result<T, BoxError> + Send + Sync + 'static,
     T: Into<Outcome>,
 {
-    // Handed over, so that it can be taken back where there is no thread.
+    // In an option that both sides can take, so that the job is not lost if there is no thread.
     let ours = Arc::new(Mutex::new(Some(job)));
     let theirs = Arc::clone(&ours);
     let body = move || {
         let job = theirs.lock().take();
-        work(&job.expect("it is taken back only without a thread"));
+        work(&job.expect("it is taken back only if the thread did not start"));
     };
     let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
     thread.map(drop).inspect_err(|_| {

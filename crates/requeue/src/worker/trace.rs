@@ -1,4 +1,4 @@
-//! The span of a run, with the feature `tracing`; without it, nothing at all.
+//! The span of an attempt. Without the feature `tracing`, it does nothing.
 
 pub(super) use imp::Span;
 
@@ -22,8 +22,8 @@ mod imp {
             Span(tracing::info_span!("run", ?key, attempt, outcome = Empty))
         }
 
-        /// Runs what belongs to the attempt. A subscriber that panics as the span is entered or
-        /// left changes nothing.
+        /// Calls code that belongs to the attempt. A panic of the subscriber, when the span is
+        /// entered or left, has no effect.
         pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> Result<T, Fault> {
             let entered = guarded(|| self.0.enter());
             let answer = attempted(f);
@@ -50,9 +50,9 @@ mod imp {
     }
 
     impl<Q: Retry<Key: Debug>> Worker<Q> {
-        /// Opens a [`tracing`] span for every run: `run`, at the level info, with the fields
-        /// `key`, `attempt` and, once it is known, `outcome`. The handler runs within it, and a
-        /// failure is an event in it. Needs the feature `tracing`.
+        /// Opens a [`tracing`] span for every attempt: `run`, at the level info, with the fields
+        /// `key`, `attempt` and, once it is known, `outcome`. The handler runs within the span, and a
+        /// failure is an event in it. Requires the feature `tracing`.
         ///
         /// ```
         /// use requeue::RateLimitingQueue;

@@ -53,7 +53,7 @@ fn errors_name_line_field_and_value() {
         (
             r#""kind":"mail","gen"#,
             r#""kind":"ma il","gen"#,
-            r#"line 2: kind is "ma il": kind "ma il" has the character ' '"#,
+            r#"line 2: kind is "ma il": kind "ma il" contains the character ' '"#,
         ),
         (
             r#""kind":"sms","id""#,
