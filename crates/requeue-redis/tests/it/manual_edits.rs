@@ -2,12 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/by_the_book.rs"]
-mod by_the_book;
-#[path = "support/deployment.rs"]
-mod deployment;
-
-use deployment::{Deployment, HOUR, id, kind, text};
+use crate::support::deployment::{Deployment, HOUR, id, kind, text};
 use requeue_jobs::{
     Claim, Claimed, Due, Mode, Put, Receipt, Settle, Settlement, Store, WorkerName,
 };

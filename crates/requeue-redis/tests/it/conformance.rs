@@ -1,7 +1,5 @@
 //! The store on one Redis keeps the contract.
 
-mod support;
-
-use support::RedisFixture;
+use crate::support::RedisFixture;
 
 requeue_testkit::conformance!(RedisFixture::new);

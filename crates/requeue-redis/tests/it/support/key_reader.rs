@@ -1,6 +1,6 @@
 //! Reads the keys of a deployment by `docs/redis-keys.md`, and by nothing of the crate.
 
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use redis::{Commands, Connection};
 use requeue_jobs::{
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// What is kept of a kind.
 #[derive(Debug)]
-pub(crate) struct Chapter {
+pub(crate) struct KindContents {
     pub(crate) jobs: BTreeMap<String, Job>,
     pub(crate) generation: u64,
     pub(crate) fence: u64,
@@ -54,19 +54,19 @@ struct Keys {
 }
 
 /// Reads a deployment as of this time, and checks what holds.
-pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, Chapter> {
+pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, KindContents> {
     let names: BTreeSet<String> = con.smembers(format!("{{{prefix}}}:kinds")).unwrap();
     let format: String = con.get(format!("{{{prefix}}}:format")).unwrap();
     assert_eq!(format, "1");
     let kinds = kinds_with_keys(con, prefix);
     assert!(kinds.is_subset(&names), "6: {kinds:?} are all in {names:?}");
-    let chapter = |name: String| {
+    let contents = |name: String| {
         let keys = Keys::read(con, &format!("{{{prefix}:{name}}}"));
         keys.check();
-        let chapter = keys.chapter(&name, now);
-        (name, chapter)
+        let contents = keys.contents(&name, now);
+        (name, contents)
     };
-    kinds.into_iter().map(chapter).collect()
+    kinds.into_iter().map(contents).collect()
 }
 
 /// All kinds of which there is a key. Checks that there are no keys but those of the page.
@@ -147,13 +147,13 @@ impl Keys {
         self.meta.get(field).map_or(0, |text| text.parse().expect("7: a whole number"))
     }
 
-    fn chapter(&self, name: &str, now: u64) -> Chapter {
+    fn contents(&self, name: &str, now: u64) -> KindContents {
         let kind = Kind::new(name).unwrap();
         let job = |id: &String| (id.clone(), self.job(&kind, id, now));
         let mut schedules: Vec<_> =
             self.schedules.iter().map(|(id, bytes)| schedule(id, bytes)).collect();
         schedules.sort_by(|a, b| a.id.cmp(&b.id));
-        Chapter {
+        KindContents {
             jobs: self.job.keys().map(job).collect(),
             generation: self.counter("generation"),
             fence: self.counter("fence"),

@@ -1,9 +1,7 @@
 //! Random histories on Redis: as the model says.
 
-mod support;
-
+use crate::support::RedisFixture;
 use requeue_testkit::check_histories;
-use support::RedisFixture;
 
 const FAILED_ONCE: [u64; 0] = [];
 

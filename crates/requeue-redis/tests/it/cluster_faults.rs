@@ -4,17 +4,15 @@
 //! too long. Nothing is lost by it, nor by a replica that takes over from a master that lives.
 //! Where a master dies, its replica may not have all that was answered, as under Sentinel.
 
-mod support;
-
+use crate::support::load::Load;
+use crate::support::{
+    as_stores, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, settle, try_put,
+};
 use requeue_jobs::{Settled, Settlement, Store};
 use requeue_testkit::servers::{RedisCluster, RedisServer};
 use requeue_testkit::{Concurrent, Random, block_on, check_seeds};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use support::load::Load;
-use support::{
-    as_stores, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, settle, try_put,
-};
 
 const LONG: Duration = Duration::from_secs(3600);
 

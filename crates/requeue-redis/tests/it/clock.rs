@@ -9,14 +9,12 @@
 //!   no longer than that: nobody else gets the job meanwhile, and its holder can settle it
 //! - what is put after the jump is counted from the clock as it is then
 
-mod support;
-
+use crate::support::{claimed, connect, fresh, is_whole, kind, put, put_after, put_all, settle};
 use requeue_jobs::{JobState, SettleError, Settled, Settlement, Store};
 use requeue_redis::RedisStore;
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisServer, until};
 use std::time::Duration;
-use support::{claimed, connect, fresh, is_whole, kind, put, put_after, put_all, settle};
 
 const LONG: Duration = Duration::from_secs(3600);
 const HOUR: i64 = 3600;

@@ -1,8 +1,8 @@
 //! A deployment with jobs in every state, that is read past the store.
 
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use crate::by_the_book::{self, Chapter};
+use super::key_reader::{self, KindContents};
 use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobState, JobView,
@@ -35,7 +35,7 @@ impl Deployment {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut options = Options::default();
-        options.prefix = format!("book-{}-", NEXT.fetch_add(1, Ordering::Relaxed));
+        options.prefix = format!("keys-{}-", NEXT.fetch_add(1, Ordering::Relaxed));
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
         let (prefix, url) = (options.prefix.clone(), SERVER.url());
@@ -46,9 +46,9 @@ impl Deployment {
         Deployment { prefix, store, wall_clock, clock, reader }
     }
 
-    pub(crate) fn read(&self) -> BTreeMap<String, Chapter> {
+    pub(crate) fn read(&self) -> BTreeMap<String, KindContents> {
         let mut reader = self.reader.lock().expect("nobody panicked");
-        by_the_book::read(&mut reader, &self.prefix, self.wall_clock.now().as_millis())
+        key_reader::read(&mut reader, &self.prefix, self.wall_clock.now().as_millis())
     }
 }
 
@@ -65,28 +65,28 @@ impl Fixture for Deployment {
         self.clock.advance(by);
     }
 
-    /// The store tells what the book does.
+    /// The store returns what the keys contain.
     fn check(&self) {
         let told = block_on(self.store.kinds()).expect("the server answers");
         let mut told: BTreeMap<_, _> =
             told.into_iter().map(|view| (view.kind.as_str().to_owned(), view)).collect();
-        for (name, chapter) in self.read() {
+        for (name, contents) in self.read() {
             let kind = Kind::new(name.as_str()).expect("it is a kind");
             let query = Query { limit: 1000, ..Query::new(kind.clone()) };
             let page = block_on(self.store.list(query)).expect("the server answers");
-            let jobs: Vec<_> = chapter.jobs.values().map(|job| job.view.clone()).collect();
+            let jobs: Vec<_> = contents.jobs.values().map(|job| job.view.clone()).collect();
             assert_eq!((page.jobs, page.cursor), (jobs, None));
             let settings = block_on(self.store.settings(kind.clone()));
-            assert_eq!(settings.expect("the server answers"), chapter.settings);
+            assert_eq!(settings.expect("the server answers"), contents.settings);
             let schedules = block_on(self.store.schedules(kind));
-            assert_eq!(schedules.expect("the server answers"), chapter.schedules);
+            assert_eq!(schedules.expect("the server answers"), contents.schedules);
             // Of a kind with nothing in it the store does not tell.
             let Some(view) = told.remove(&name) else {
-                assert!(chapter.jobs.is_empty() && chapter.schedules.is_empty());
+                assert!(contents.jobs.is_empty() && contents.schedules.is_empty());
                 continue;
             };
             let count = |states: &[JobState]| {
-                chapter.jobs.values().filter(|job| states.contains(&job.view.state)).count() as u64
+                contents.jobs.values().filter(|job| states.contains(&job.view.state)).count() as u64
             };
             let pending = count(&[JobState::Waiting, JobState::Ready]);
             assert_eq!(
@@ -95,9 +95,9 @@ impl Fixture for Deployment {
             );
             assert_eq!(view.counts.leased, count(&[JobState::Leased]));
             assert_eq!(view.counts.dead, count(&[JobState::Dead]));
-            let counters = (Generation(chapter.generation), Fence(chapter.fence));
+            let counters = (Generation(contents.generation), Fence(contents.fence));
             assert_eq!((view.generation, view.fence), counters);
-            assert_eq!(view.paused, chapter.settings.paused);
+            assert_eq!(view.paused, contents.settings.paused);
         }
         assert!(told.is_empty(), "{told:?} are on no page");
     }

@@ -2,12 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/by_the_book.rs"]
-mod by_the_book;
-#[path = "support/deployment.rs"]
-mod deployment;
-
-use deployment::{Deployment, id, kind, text};
+use crate::support::deployment::{Deployment, id, kind, text};
 use requeue_jobs::{Body, Due, Missed, Mode, Schedule, Store, Ticked, Timestamp};
 use requeue_testkit::{Fixture, block_on, check_histories};
 use std::collections::BTreeSet;
@@ -27,16 +22,16 @@ fn every_state_is_kept_as_the_page_draws_it() {
     all.settings_and_schedules();
     all.check();
 
-    let book = all.read();
-    let chapter = &book["order.close"];
-    let job = |id: &str| &chapter.jobs[id];
-    for (name, job) in &chapter.jobs {
+    let kinds = all.read();
+    let contents = &kinds["order.close"];
+    let job = |id: &str| &contents.jobs[id];
+    for (name, job) in &contents.jobs {
         let told = block_on(all.store.get(kind(), id(name))).unwrap();
         assert_eq!(told.as_ref(), Some(&job.view));
     }
-    let states: BTreeSet<_> = chapter.jobs.values().map(|job| job.view.state).collect();
+    let states: BTreeSet<_> = contents.jobs.values().map(|job| job.view.state).collect();
     assert_eq!(states.len(), 4, "all are there: {states:?}");
-    assert_eq!((chapter.schedules.len(), chapter.settings.paused), (2, true));
+    assert_eq!((contents.schedules.len(), contents.settings.paused), (2, true));
     // What views do not tell.
     for (id, receipt) in receipts {
         let told = job(id).fence_and_nonce;
@@ -52,7 +47,7 @@ fn every_state_is_kept_as_the_page_draws_it() {
     assert_eq!(past("acked-next").first, 0, "the next put is the first");
     assert_eq!(past("put-again").first, job("put-again").view.updated_at.as_millis());
     for job in ["octets", "debounced", "leased", "leased-next", "restored", "ready"] {
-        assert!(chapter.jobs[job].past.is_none(), "{job} has no past");
+        assert!(contents.jobs[job].past.is_none(), "{job} has no past");
     }
     assert_eq!(job("expired").view.failures[0].error, None);
 }

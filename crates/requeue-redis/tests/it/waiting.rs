@@ -1,13 +1,11 @@
 //! Waiting costs the server next to nothing, however many wait.
 
-mod support;
-
+use crate::support::RedisFixture;
 use requeue_jobs::Kind;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_testkit::servers::{RedisServer, until};
 use requeue_testkit::{Fixture, block_on};
 use std::thread;
-use support::RedisFixture;
 
 /// How many scripts the server has run.
 fn scripts(server: &RedisServer) -> u32 {

@@ -3,8 +3,7 @@
 //! A test starts this very program again to run [`child`], and tells it by the environment where
 //! to work. The child tells on its standard output what it does, line by line.
 
-mod support;
-
+use crate::support::{connect, count, fresh, insist, is_whole};
 use requeue::worker::{BoxError, Outcome};
 use requeue_jobs::{Body, ClaimedJob, JobId, JobWorker, Jobs, Kind, Put, Store};
 use requeue_redis::{Options, RedisStore};
@@ -18,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, process};
-use support::{connect, count, fresh, insist, is_whole};
 
 /// Where the child works, and under which prefix.
 const URL: &str = "REQUEUE_URL";
@@ -135,7 +133,7 @@ struct Process {
 impl Process {
     fn start(server: &RedisServer, options: &Options, heard: &Arc<Heard>) -> Process {
         let mut child = Command::new(env::current_exe().expect("this program"))
-            .args(["child", "--exact", "--ignored", "--nocapture"])
+            .args(["processes::child", "--exact", "--ignored", "--nocapture"])
             .env(URL, server.url())
             .env(PREFIX, &options.prefix)
             .stdin(Stdio::piped())

@@ -13,7 +13,7 @@ use requeue_testkit::servers::{RedisCluster, RedisServer, until};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const PAGE: &str = include_str!("../../../docs/redis-keys.md");
+const PAGE: &str = include_str!("../../../../docs/redis-keys.md");
 
 /// The rights on the page: what follows the user's name and password.
 fn rights() -> Vec<&'static str> {

@@ -1,11 +1,9 @@
 //! The store on a Cluster keeps the contract. Its kinds are on different nodes.
 
-mod support;
-
+use crate::support::{RedisFixture, as_stores, clients, is_whole};
 use requeue_testkit::servers::RedisCluster;
 use requeue_testkit::{Concurrent, check_histories, check_seeds};
 use std::sync::LazyLock;
-use support::{RedisFixture, as_stores, clients, is_whole};
 
 /// All tests of the process share it.
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| RedisCluster::start(3, 0));

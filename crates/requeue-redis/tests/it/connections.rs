@@ -1,8 +1,10 @@
 //! Connections are cut and scripts forgotten under load: nothing is lost, and nothing is done
 //! twice that must not be.
 
-mod support;
-
+use crate::support::{
+    as_stores, claim, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, put_all,
+    settle, try_put,
+};
 use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_BODY_LEN};
 use requeue_jobs::{
     Body, Fence, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError, Settled,
@@ -13,10 +15,6 @@ use requeue_testkit::servers::{RedisServer, until};
 use requeue_testkit::{Concurrent, Direction, Proxy, Random, block_on, check_seeds};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use support::{
-    as_stores, claim, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, put_all,
-    settle, try_put,
-};
 
 const LONG: Duration = Duration::from_secs(3600);
 

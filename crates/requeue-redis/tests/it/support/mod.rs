@@ -1,7 +1,8 @@
 //! Fresh deployments on real servers: those whose time is moved by hand, and those that are
 //! let fail in real time.
-#![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod deployment;
+pub(crate) mod key_reader;
 pub(crate) mod load;
 
 use requeue::ManualClock;

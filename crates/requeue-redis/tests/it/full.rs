@@ -1,7 +1,6 @@
 //! A server without room takes no more jobs, and those that it has can be worked off.
 
-mod support;
-
+use crate::support::{claimed, connect, fresh, ids, is_whole, put, settle, try_put};
 use requeue_jobs::{
     Body, Change, ChangeKind, Changed, Placed, Put, PutError, Settled, Settlement, Store,
     StoreError,
@@ -10,7 +9,6 @@ use requeue_testkit::block_on;
 use requeue_testkit::servers::RedisServer;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use support::{claimed, connect, fresh, ids, is_whole, put, settle, try_put};
 
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -4,8 +4,8 @@
 //! or two may be: a process that is killed has written what it answered, and only a machine
 //! that goes down loses what was not synced. So here the file is cut as that would cut it.
 
-mod support;
-
+use crate::support::load::Load;
+use crate::support::{as_stores, claimed, clients, ids, insist, is_whole, put, try_put};
 use requeue_testkit::servers::RedisServer;
 use requeue_testkit::{Concurrent, Random, check_seeds};
 use std::collections::BTreeSet;
@@ -13,8 +13,6 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
-use support::load::Load;
-use support::{as_stores, claimed, clients, ids, insist, is_whole, put, try_put};
 
 /// What Redis says of `everysec`: it syncs each second, and waits one more where the disk is slow.
 const SYNCED: Duration = Duration::from_secs(2);

@@ -4,15 +4,15 @@
 //! answered puts may vanish in a failover, and acks be undone. What is there afterwards is whole,
 //! fences rise (as far as the clocks of the two agree), and clients go on by themselves.
 
-mod support;
-
+use crate::support::load::Load;
+use crate::support::{
+    claimed, clients, count, ids, insist, is_whole, put, put_all, settle, try_put,
+};
 use requeue_jobs::{Settled, Settlement, Store};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisServer, Sentinels, until};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use support::load::Load;
-use support::{claimed, clients, count, ids, insist, is_whole, put, put_all, settle, try_put};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -85,7 +85,8 @@ fn what_a_master_had_not_told_its_replica_is_lost_whole() {
 
     let mut found = Vec::new();
     until("it is there again", || {
-        found = insist("it is answered", || block_on(store.claim(support::claim(2, LONG)))).jobs;
+        found =
+            insist("it is answered", || block_on(store.claim(crate::support::claim(2, LONG)))).jobs;
         !found.is_empty()
     });
     let [job] = &found[..] else { panic!("{found:?}") };
