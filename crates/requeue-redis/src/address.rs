@@ -33,14 +33,14 @@ const FORMS: &str = "redis://[user[:password]@]host[:port][/database], \
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    pub(crate) place: Place,
+    pub(crate) topology: Topology,
     pub(crate) tls: bool,
     pub(crate) login: Login,
     pub(crate) database: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Topology {
     Server(Host),
     Socket(PathBuf),
     /// Some nodes, that know the others.
@@ -103,15 +103,15 @@ fn parse(url: &str) -> Result<Address, String> {
         None => (Login::default(), authority),
     };
     let tls = scheme == "rediss" || scheme.starts_with("rediss+");
-    let (place, database) = match scheme {
-        "redis" | "rediss" => (Place::Server(parse_host(hosts, 6379)?), path),
-        "redis+cluster" | "rediss+cluster" => (Place::Cluster(parse_hosts(hosts, 6379)?), path),
+    let (topology, database) = match scheme {
+        "redis" | "rediss" => (Topology::Server(parse_host(hosts, 6379)?), path),
+        "redis+cluster" | "rediss+cluster" => (Topology::Cluster(parse_hosts(hosts, 6379)?), path),
         "redis+sentinel" | "rediss+sentinel" => {
             let (master, database) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
                 return Err("it does not name the master".to_owned());
             }
-            (Place::Sentinels(parse_hosts(hosts, 26379)?, decode(master)?), database)
+            (Topology::Sentinels(parse_hosts(hosts, 26379)?, decode(master)?), database)
         }
         "redis+unix" => {
             if !hosts.is_empty() || path.is_empty() {
@@ -119,7 +119,7 @@ fn parse(url: &str) -> Result<Address, String> {
             }
             let database = query.unwrap_or("db=0").strip_prefix("db=");
             let path = PathBuf::from(format!("/{}", decode(path)?));
-            (Place::Socket(path), database.ok_or("it asks for something else than db")?)
+            (Topology::Socket(path), database.ok_or("it asks for something else than db")?)
         }
         _ => return Err("its scheme is not known".to_owned()),
     };
@@ -128,13 +128,13 @@ fn parse(url: &str) -> Result<Address, String> {
     }
     let number = if database.is_empty() { Ok(0) } else { database.parse() };
     let database = number.map_err(|_| "its database is not a number")?;
-    if matches!(place, Place::Cluster(_)) && database != 0 {
+    if matches!(topology, Topology::Cluster(_)) && database != 0 {
         return Err("a Cluster has no database but 0".to_owned());
     }
     if tls && !cfg!(feature = "tls") {
         return Err("this program was built without the feature tls".to_owned());
     }
-    Ok(Address { place, tls, login, database })
+    Ok(Address { topology, tls, login, database })
 }
 
 fn parse_login(login: &str) -> Result<Login, String> {
@@ -196,13 +196,13 @@ impl fmt::Display for Address {
         let user = self.login.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let tls = if self.tls { "s" } else { "" };
         let list = |hosts: &[Host]| hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
-        match &self.place {
-            Place::Server(host) => write!(f, "redis{tls}://{user}{host}/{}", self.database),
-            Place::Socket(path) => {
+        match &self.topology {
+            Topology::Server(host) => write!(f, "redis{tls}://{user}{host}/{}", self.database),
+            Topology::Socket(path) => {
                 write!(f, "redis+unix://{user}{}?db={}", path.display(), self.database)
             }
-            Place::Cluster(hosts) => write!(f, "redis{tls}+cluster://{user}{}", list(hosts)),
-            Place::Sentinels(hosts, master) => {
+            Topology::Cluster(hosts) => write!(f, "redis{tls}+cluster://{user}{}", list(hosts)),
+            Topology::Sentinels(hosts, master) => {
                 let hosts = list(hosts);
                 write!(f, "redis{tls}+sentinel://{user}{hosts}/{master}/{}", self.database)
             }

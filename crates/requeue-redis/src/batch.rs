@@ -1,6 +1,6 @@
 //! Batches, cut up into calls of scripts: of one kind each, and no job in one twice.
 
-use crate::reply::strange;
+use crate::reply::unexpected;
 use futures_util::future::join_all;
 use requeue_jobs::{JobId, Kind, StoreError};
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ pub(crate) trait Entry {
 
 /// Answers a batch by calls: kinds at the same time, and the calls of one kind too where no job is
 /// in two of them. What fails as a whole fails for each of its entries.
-pub(crate) async fn answered<T: Entry, A, E: From<StoreError>, F>(
+pub(crate) async fn run_batch<T: Entry, A, E: From<StoreError>, F>(
     entries: Vec<T>,
     call: impl Fn(Kind, Vec<T>) -> F,
 ) -> Vec<Result<A, E>>
@@ -29,7 +29,7 @@ where
 {
     let call = &call;
     let mut answers: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
-    let kinds = by_kind(entries).into_iter().map(async |OfKind { kind, waves }| {
+    let kinds = by_kind(entries).into_iter().map(async |KindCalls { kind, waves }| {
         let mut of_kind = Vec::new();
         for wave in waves {
             let (numbers, entries): (Vec<_>, Vec<_>) =
@@ -49,13 +49,13 @@ where
     for (number, answer) in join_all(kinds).await.into_iter().flatten() {
         answers[number] = Some(answer);
     }
-    let missing = || Err(strange("an entry is without an answer").into());
+    let missing = || Err(unexpected("an entry is without an answer").into());
     answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
 }
 
 /// The entries of one kind, in their order. A wave of calls has no job twice: they may be on
 /// their way at the same time, and waves not.
-struct OfKind<T> {
+struct KindCalls<T> {
     kind: Kind,
     waves: Vec<Vec<Call<T>>>,
 }
@@ -72,7 +72,7 @@ impl<T> Default for Call<T> {
     }
 }
 
-fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<OfKind<T>> {
+fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<KindCalls<T>> {
     let mut kinds: Vec<(Kind, Vec<(usize, T)>)> = Vec::new();
     for (number, entry) in entries.into_iter().enumerate() {
         // Most batches have one kind, and few have many.
@@ -81,7 +81,7 @@ fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<OfKind<T>> {
             None => kinds.push((entry.kind().clone(), vec![(number, entry)])),
         }
     }
-    let cut = |(kind, entries)| OfKind { kind, waves: cut(entries) };
+    let cut = |(kind, entries)| KindCalls { kind, waves: cut(entries) };
     kinds.into_iter().map(cut).collect()
 }
 
@@ -178,7 +178,7 @@ mod tests {
             Ok(things.iter().map(|_| Ok::<_, StoreError>(number)).collect())
         };
         let things = (0..4).map(|n| thing("k", &n.to_string(), MAX_BYTES)).collect();
-        let answers = block_on(answered(things, call));
+        let answers = block_on(run_batch(things, call));
         assert_eq!(answers, [0, 1, 2, 3].map(Ok));
         assert_eq!(done.take(), [0, 1, 2, 3]);
     }

@@ -59,7 +59,7 @@ impl RedisStore {
     }
 
     async fn texts(&self, keys: &Keys, cmd: Cmd) -> Result<BTreeSet<String>, StoreError> {
-        let mut reply = Reply::of(self.look(&keys.tag, cmd).await?)?;
+        let mut reply = Reply::of(self.read(&keys.tag, cmd).await?)?;
         let mut texts = BTreeSet::new();
         while !reply.is_empty() {
             texts.insert(reply.text()?);

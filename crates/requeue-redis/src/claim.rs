@@ -2,7 +2,7 @@
 
 use crate::codec::{Past, Record};
 use crate::put::millis;
-use crate::reply::{self, Reply, strange};
+use crate::reply::{self, Reply, unexpected};
 use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
@@ -122,7 +122,7 @@ impl RedisStore {
             let (id, due) = (found.text()?, Timestamp::from_millis(found.number()?));
             let record = records.next()?;
             let past = if has_pasts { pasts.next()? } else { Value::Nil };
-            let id = JobId::new(id).map_err(|error| strange(&error.to_string()))?;
+            let id = JobId::new(id).map_err(|error| unexpected(&error.to_string()))?;
             if record == Value::Nil {
                 let reason = format!("job {id:?} has no record any more; it is given up");
                 claimed.errors.push((kind.clone(), StoreError::Unavailable { reason }));
@@ -154,8 +154,8 @@ pub(crate) fn expired_leases(
     let mut leases = Vec::new();
     while !reports.is_empty() {
         let (id, worker) = (JobId::new(reports.text()?), WorkerName::new(reports.text()?));
-        let id = id.map_err(|error| strange(&error.to_string()))?;
-        let worker = worker.map_err(|error| strange(&error.to_string()))?;
+        let id = id.map_err(|error| unexpected(&error.to_string()))?;
+        let worker = worker.map_err(|error| unexpected(&error.to_string()))?;
         let attempt = u32::try_from(reports.number()?).unwrap_or(u32::MAX);
         let mut lease = ExpiredLease::new(kind.clone(), id, worker, attempt);
         lease.died = reports.number()? == 1;

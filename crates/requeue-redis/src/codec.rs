@@ -1,6 +1,6 @@
 //! What is kept of a job, byte by byte, as the scripts cut it up. `docs/redis-keys.md` draws it.
 
-use crate::reply::strange;
+use crate::reply::unexpected;
 use requeue_jobs::{
     Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, NextView,
     Receipt, Schedule, StoreError, Timestamp, WorkerName,
@@ -32,7 +32,7 @@ pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 impl<'a> Input<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], StoreError> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or_else(|| strange("a record is cut short"))?;
+            self.0.split_at_checked(count).ok_or_else(|| unexpected("a record is cut short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -46,11 +46,11 @@ impl<'a> Input<'a> {
     }
 
     fn text(&mut self, len: usize) -> Result<&'a str, StoreError> {
-        str::from_utf8(self.take(len)?).map_err(|_| strange("a text is not in UTF-8"))
+        str::from_utf8(self.take(len)?).map_err(|_| unexpected("a text is not in UTF-8"))
     }
 
     fn worker(&mut self, len: usize) -> Result<WorkerName, StoreError> {
-        WorkerName::new(self.text(len)?).map_err(|_| strange("a worker's name is none"))
+        WorkerName::new(self.text(len)?).map_err(|_| unexpected("a worker's name is none"))
     }
 
     /// What [`content`] wrote, up to the end.
@@ -62,14 +62,14 @@ impl<'a> Input<'a> {
                 let len = self.take(1)?[0];
                 self.text(usize::from(len))?
             }
-            None => return Err(strange("a record has flags of a later version")),
+            None => return Err(unexpected("a record has flags of a later version")),
         };
         let bytes = std::mem::take(&mut self.0);
         let body = match flags {
             0 => Body::octets(bytes),
             _ => Body::new(bytes, content_type),
         };
-        body.map_err(|error| strange(&error.to_string()))
+        body.map_err(|error| unexpected(&error.to_string()))
     }
 }
 
@@ -185,7 +185,7 @@ fn read_failure(input: &mut Input<'_>) -> Result<FailedAttempt, StoreError> {
 }
 
 /// A job, as the script `view` tells it.
-pub(crate) struct Told {
+pub(crate) struct StoredJob {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
     /// When it is due, its lease ends, or it died.
@@ -196,7 +196,7 @@ pub(crate) struct Told {
     pub(crate) past: Vec<u8>,
 }
 
-impl Told {
+impl StoredJob {
     pub(crate) fn view(&self, kind: &Kind) -> Result<JobView, StoreError> {
         let Record { generation, created_at, updated_at, body } = Record::read(&self.record)?;
         let past = match self.past.is_empty() {
@@ -209,13 +209,13 @@ impl Told {
         (view.created_at, view.updated_at) = (created_at, updated_at.max(past.updated_at));
         match self.state {
             JobState::Waiting | JobState::Ready => {}
-            JobState::Leased => self.tell_lease(&mut view)?,
+            JobState::Leased => self.read_lease(&mut view)?,
             JobState::Dead => (view.due, view.died_at) = (past.due, Some(self.at)),
         }
         Ok(view)
     }
 
-    fn tell_lease(&self, view: &mut JobView) -> Result<(), StoreError> {
+    fn read_lease(&self, view: &mut JobView) -> Result<(), StoreError> {
         let mut input = Input(&self.lease);
         input.take(COUNTER + 8)?;
         view.due = input.time()?;
@@ -262,7 +262,7 @@ pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, StoreEr
     let missed = match input.take(1)?[0] {
         0 => Missed::One,
         1 => Missed::Skip,
-        _ => return Err(strange("a schedule is of a later version")),
+        _ => return Err(unexpected("a schedule is of a later version")),
     };
     let mut text = || {
         let len = input.number(2)?;

@@ -13,13 +13,13 @@ pub enum ConnectError {
     /// An option can mean nothing.
     #[error("an option is wrong: {reason}")]
     Options {
-        /// Which one, and why.
+        /// ServerSource one, and why.
         reason: String,
     },
     /// No server answers. Later one may.
     #[error("{address} is not available: {reason}")]
     Unavailable {
-        /// Which server.
+        /// ServerSource server.
         address: String,
         /// Why.
         reason: String,
@@ -27,7 +27,7 @@ pub enum ConnectError {
     /// A server does not let us in, or not do what has to be done.
     #[error("{address} refuses us: {reason}")]
     Refused {
-        /// Which server.
+        /// ServerSource server.
         address: String,
         /// What it said.
         reason: String,
@@ -35,7 +35,7 @@ pub enum ConnectError {
     /// A server is not one to keep jobs on, as it is.
     #[error("{address} cannot be used: {reason}")]
     Unfit {
-        /// Which server.
+        /// ServerSource server.
         address: String,
         /// What it lacks, and how to help it.
         reason: String,
@@ -43,7 +43,7 @@ pub enum ConnectError {
     /// A newer version of this program keeps its jobs there.
     #[error("{address} has jobs of format {found:?} ({key}), and this program knows {known:?}")]
     Format {
-        /// Which server.
+        /// ServerSource server.
         address: String,
         /// Where it says so.
         key: String,

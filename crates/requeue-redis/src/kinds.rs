@@ -2,7 +2,7 @@
 
 use crate::claim::expired_leases;
 use crate::keys::{self, Keys};
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
@@ -36,10 +36,10 @@ impl RedisStore {
         let prefix = &self.shared.prefix;
         let mut cmd = redis::cmd("SMEMBERS");
         cmd.arg(keys::kinds(prefix));
-        let mut names = Reply::of(self.look(prefix, cmd).await?)?;
+        let mut names = Reply::of(self.read(prefix, cmd).await?)?;
         let mut kinds = Vec::new();
         while !names.is_empty() {
-            kinds.push(Kind::new(names.text()?).map_err(|error| strange(&error.to_string()))?);
+            kinds.push(Kind::new(names.text()?).map_err(|error| unexpected(&error.to_string()))?);
         }
         kinds.sort_unstable();
         Ok(kinds)
@@ -120,7 +120,7 @@ impl RedisStore {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(keys.meta()).arg(&FIELDS);
-        read_settings(Reply::of(self.look(&keys.tag, cmd).await?)?)
+        read_settings(Reply::of(self.read(&keys.tag, cmd).await?)?)
     }
 
     pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
@@ -154,7 +154,7 @@ impl RedisStore {
             }
             self.register(kind).await?;
         }
-        Err(strange("a kind that was made is none"))
+        Err(unexpected("a kind that was made is none"))
     }
 }
 
@@ -185,7 +185,7 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
         })
     };
     let mut settings = Settings::default();
-    let wrong = || strange("a setting of the kind is no number");
+    let wrong = || unexpected("a setting of the kind is no number");
     if let Some(lease) = next()? {
         settings.lease = read_millis(&lease).ok_or_else(wrong)?;
     }

@@ -1,8 +1,8 @@
 //! Puts.
 
-use crate::batch::{Entry, answered};
+use crate::batch::{Entry, run_batch};
 use crate::codec::content;
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::limits::MAX_DELAY;
@@ -34,7 +34,7 @@ impl RedisStore {
         puts: Vec<Put>,
     ) -> Result<BatchResults<Placed, PutError>, StoreError> {
         check_batch(&puts)?;
-        Ok(answered(puts, |kind, puts| self.put_call(kind, puts)).await)
+        Ok(run_batch(puts, |kind, puts| self.put_call(kind, puts)).await)
     }
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
@@ -124,7 +124,7 @@ fn other(put: &Put, letter: u8, number: u64) -> Result<Placing, StoreError> {
             Err(PutError::Generation { kind, id, expected, found })
         }
         (b'D', _) => Err(too_late(Duration::from_millis(number)).into()),
-        _ => return Err(strange("a put came to nothing that is known")),
+        _ => return Err(unexpected("a put came to nothing that is known")),
     })
 }
 

@@ -24,22 +24,22 @@ impl Script {
     fn new(flags: &str, parts: &[&str]) -> Script {
         let text = format!("#!lua{flags}\n{}", parts.concat());
         let sha = redis::Script::new(&text).get_hash().to_owned();
-        Script { text, sha, only_reads: flags == LOOKS }
+        Script { text, sha, only_reads: flags == READ_ONLY }
     }
 }
 
 /// A full server refuses it: it needs room for what is new.
-const ADDS: &str = "";
+const REFUSED_WHEN_FULL: &str = "";
 /// It works on a full server too, so that the backlog drains.
-const DRAINS: &str = " flags=allow-oom";
-const LOOKS: &str = " flags=no-writes,allow-oom";
+const ALLOWED_WHEN_FULL: &str = " flags=allow-oom";
+const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
 const BURY: &str = include_str!("lua/parts/bury.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
-const FREED: &str = include_str!("lua/parts/freed.lua");
+const NOTIFY_ROOM: &str = include_str!("lua/parts/notify_room.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
 const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
-const LEAVES_EXPIRED: &str = include_str!("lua/parts/leaves_expired.lua");
+const NO_EXPIRY: &str = include_str!("lua/parts/no_expiry.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
 const MERGE: &str = include_str!("lua/parts/merge.lua");
 const NOW: &str = include_str!("lua/parts/now.lua");
@@ -72,28 +72,44 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let new = Script::new;
     let claim = include_str!("lua/claim.lua");
     Scripts {
-        put: new(ADDS, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
-        claim: new(DRAINS, &[KEYS, NOW, LEAVES_EXPIRED, SOONEST, claim]),
-        claim_expired: new(DRAINS, &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim]),
-        ack: new(DRAINS, &[KEYS, FREED, include_str!("lua/ack.lua")]),
-        settle: new(
-            DRAINS,
-            &[KEYS, NOW, WAKE, FREED, PAST, FAIL, BURY, LEASE, include_str!("lua/settle.lua")],
+        put: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
+        claim: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, NO_EXPIRY, SOONEST, claim]),
+        claim_expired: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim],
         ),
-        change: new(DRAINS, &[KEYS, NOW, WAKE, PAST, BURY, include_str!("lua/change.lua")]),
-        restore: new(ADDS, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
+        ack: new(ALLOWED_WHEN_FULL, &[KEYS, NOTIFY_ROOM, include_str!("lua/ack.lua")]),
+        settle: new(
+            ALLOWED_WHEN_FULL,
+            &[
+                KEYS,
+                NOW,
+                WAKE,
+                NOTIFY_ROOM,
+                PAST,
+                FAIL,
+                BURY,
+                LEASE,
+                include_str!("lua/settle.lua"),
+            ],
+        ),
+        change: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, WAKE, PAST, BURY, include_str!("lua/change.lua")],
+        ),
+        restore: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
         reap: new(
-            DRAINS,
+            ALLOWED_WHEN_FULL,
             &[KEYS, NOW, WAKE, PAST, FAIL, BURY, LEASE, EXPIRY, include_str!("lua/reap.lua")],
         ),
-        peek: new(LOOKS, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
-        view: new(LOOKS, &[KEYS, NOW, include_str!("lua/view.lua")]),
-        facts: new(LOOKS, &[KEYS, NOW, WAKE, include_str!("lua/facts.lua")]),
-        upcoming: new(LOOKS, &[KEYS, include_str!("lua/upcoming.lua")]),
-        set: new(DRAINS, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
-        schedule: new(ADDS, &[KEYS, include_str!("lua/schedule.lua")]),
-        tick: new(ADDS, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
-        register: new(ADDS, &[include_str!("lua/register.lua")]),
+        peek: new(READ_ONLY, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
+        view: new(READ_ONLY, &[KEYS, NOW, include_str!("lua/view.lua")]),
+        facts: new(READ_ONLY, &[KEYS, NOW, WAKE, include_str!("lua/facts.lua")]),
+        upcoming: new(READ_ONLY, &[KEYS, include_str!("lua/upcoming.lua")]),
+        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
+        schedule: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/schedule.lua")]),
+        tick: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
+        register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
     }
 });
 

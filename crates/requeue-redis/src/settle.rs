@@ -1,9 +1,9 @@
 //! Settlements.
 
-use crate::batch::{Entry, answered};
+use crate::batch::{Entry, run_batch};
 use crate::codec::proof;
 use crate::put::{millis, too_late};
-use crate::reply::{Reply, bytes, strange};
+use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Cmd;
@@ -42,7 +42,7 @@ impl RedisStore {
         settlements: Vec<Settle>,
     ) -> Result<BatchResults<Settled, SettleError>, StoreError> {
         check_count("entries in a batch", settlements.len())?;
-        Ok(answered(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
+        Ok(run_batch(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
     }
 
     /// Acks first, by a script that does nothing else, then what is left: of different jobs it does
@@ -62,7 +62,7 @@ impl RedisStore {
         let others: Vec<usize> =
             (0..settlements.len()).filter(|&number| answers[number].is_none()).collect();
         self.settle(&kind, &settlements, &others, &mut answers).await;
-        let missing = || Err(strange("an entry is without an answer").into());
+        let missing = || Err(unexpected("an entry is without an answer").into());
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
     }
 
@@ -91,7 +91,7 @@ impl RedisStore {
                         b'A' => Some(Ok(Settled::Done)),
                         b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
                         b'S' => None,
-                        _ => Some(Err(strange("an ack came to nothing that is known").into())),
+                        _ => Some(Err(unexpected("an ack came to nothing that is known").into())),
                     };
                 }
             }
@@ -161,7 +161,7 @@ fn read<'a>(
             b'E' => Ok(Settled::Extended(Timestamp::from_millis(reply.number()?))),
             b'X' => Ok(Settled::Cancelled),
             b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
-            _ => return Err(strange("a settlement came to nothing that is known")),
+            _ => return Err(unexpected("a settlement came to nothing that is known")),
         })
     };
     receipts.zip(letters).map(settled).collect()

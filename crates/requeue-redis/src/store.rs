@@ -1,9 +1,9 @@
 //! The store: what it holds, and what it is asked.
 
+use crate::connections::{CommandError, Connections, Signal};
 use crate::error::ConnectError;
 use crate::keys::{self, Keys};
-use crate::link::{Link, Signal, Trouble};
-use crate::list::Windows;
+use crate::list::ScanCache;
 use crate::options::Options;
 use crate::reply::{Reply, number};
 use crate::script::{SCRIPTS, Script};
@@ -44,10 +44,10 @@ pub struct RedisStore {
 }
 
 pub(crate) struct Shared {
-    link: Link,
+    connections: Connections,
     pub(crate) prefix: String,
     pub(crate) watch: Arc<Watch>,
-    pub(crate) windows: Windows,
+    pub(crate) scans: ScanCache,
     pub(crate) turns: Mutex<Turns>,
     /// The kind that was reaped last.
     pub(crate) reaped: Mutex<Option<String>>,
@@ -87,17 +87,17 @@ impl RedisStore {
                 Signal::Resumed => watch.forget_all(),
                 Signal::Message { channel, payload } => {
                     if let Some(kind) = keys::kind_of_channel(&prefix, channel) {
-                        watch.tell(kind, payload);
+                        watch.on_message(kind, payload);
                     }
                 }
             }
         };
-        let link = Link::open(url.parse()?, &options, Box::new(signals)).await?;
+        let connections = Connections::open(url.parse()?, &options, Box::new(signals)).await?;
         let shared = Shared {
-            link,
+            connections,
             prefix,
             watch,
-            windows: Windows::default(),
+            scans: ScanCache::default(),
             turns: Mutex::default(),
             reaped: Mutex::default(),
             wall_clock,
@@ -126,18 +126,22 @@ impl RedisStore {
         keys: &Keys,
         cmd: Cmd,
     ) -> Result<Value, StoreError> {
-        let answer = self.shared.link.call(&keys.tag, cmd, Some(script)).await;
-        answer.map_err(if script.only_reads { Trouble::of_a_look } else { Trouble::of_a_change })
+        let answer = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
+        answer.map_err(if script.only_reads {
+            CommandError::for_read
+        } else {
+            CommandError::for_write
+        })
     }
 
     /// A command that only looks, on the server that has the slot of `tag`.
-    pub(crate) async fn look(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_look)
+    pub(crate) async fn read(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_read)
     }
 
     /// A command that changes something, and is no script.
-    pub(crate) async fn tell(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_change)
+    pub(crate) async fn write(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_write)
     }
 
     /// Counts a kind among those of the deployment. On a Cluster they are in another slot than
@@ -147,8 +151,8 @@ impl RedisStore {
         let (tag, script) = (&self.shared.prefix, &SCRIPTS.register);
         let mut cmd = script.begin(&[keys::kinds(tag)]);
         cmd.arg(kind.as_str()).arg(MAX_KINDS);
-        let answer = self.shared.link.call(tag, cmd, Some(script)).await;
-        let answer = answer.map_err(Trouble::of_a_look)?;
+        let answer = self.shared.connections.call(tag, cmd, Some(script)).await;
+        let answer = answer.map_err(CommandError::for_read)?;
         match usize::try_from(number(&answer)?).unwrap_or(usize::MAX) {
             0 => Ok(()),
             count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
@@ -160,13 +164,13 @@ impl RedisStore {
         if let Some(wall_clock) = &self.shared.wall_clock {
             return Ok(wall_clock.now());
         }
-        let mut time = Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
+        let mut time = Reply::of(self.read(&keys.tag, redis::cmd("TIME")).await?)?;
         let (seconds, micros) = (time.number()?, time.number()?);
         Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
     }
 
     pub(crate) fn subscribe(&self, kind: &Kind) {
-        self.shared.link.subscribe(&keys::channel(&self.shared.prefix, kind));
+        self.shared.connections.subscribe(&keys::channel(&self.shared.prefix, kind));
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is known of jobs.
 
-use crate::codec::Told;
+use crate::codec::StoredJob;
 use crate::keys::Keys;
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
@@ -57,16 +57,16 @@ fn letter(state: JobState) -> &'static str {
     }
 }
 
-fn read(told: &mut Reply) -> Result<Told, StoreError> {
-    let id = JobId::new(told.text()?).map_err(|error| strange(&error.to_string()))?;
+fn read(told: &mut Reply) -> Result<StoredJob, StoreError> {
+    let id = JobId::new(told.text()?).map_err(|error| unexpected(&error.to_string()))?;
     let state = match told.bytes()?.as_slice() {
         b"w" => JobState::Waiting,
         b"r" => JobState::Ready,
         b"l" => JobState::Leased,
         b"d" => JobState::Dead,
-        _ => return Err(strange("a job is in no state that is known")),
+        _ => return Err(unexpected("a job is in no state that is known")),
     };
     let at = requeue_jobs::Timestamp::from_millis(told.number()?);
     let (record, lease, next, past) = (told.bytes()?, told.bytes()?, told.bytes()?, told.bytes()?);
-    Ok(Told { id, state, at, record, lease, next, past })
+    Ok(StoredJob { id, state, at, record, lease, next, past })
 }

@@ -28,6 +28,6 @@ if gone[1] then
   call('HDEL', LEASE, unpack(gone))
   call('HDEL', JOB, unpack(gone))
   if call('EXISTS', PAST) == 1 then call('HDEL', PAST, unpack(gone)) end
-  tell_of_room()
+  notify_room()
 end
 return table.concat(letters)

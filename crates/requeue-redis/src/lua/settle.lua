@@ -104,7 +104,7 @@ for i = 1, (#ARGV - 1) / PER_JOB do
     freed = freed or letters[i] ~= 'E'
   end
 end
-if freed and not tell_of_room() then
+if freed and not notify_room() then
   local at = head()
   if at < before then wake(at) end
 end

@@ -18,24 +18,24 @@ const NOW: u64 = 1_700_000_000_000;
 const NONCE: &str = "nonce-01";
 
 /// A kind, and a connection to the server that has it.
-struct Desk {
+struct ScriptRunner {
     connection: Connection,
     keys: Keys,
 }
 
-impl Desk {
+impl ScriptRunner {
     /// With a kind that is new there.
-    fn new(server: &RedisServer, kind: &str) -> Desk {
+    fn new(server: &RedisServer, kind: &str) -> ScriptRunner {
         let client = redis::Client::open(server.url()).expect("it is an address");
         let connection = client.get_connection().expect("the server answers");
         let keys = Keys::of("desk", &Kind::new(kind).expect("it is a kind"));
-        Desk { connection, keys }
+        ScriptRunner { connection, keys }
     }
 
     /// On a server that all of these tests share.
-    fn of(kind: &str) -> Desk {
+    fn of(kind: &str) -> ScriptRunner {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-        Desk::new(&SERVER, kind)
+        ScriptRunner::new(&SERVER, kind)
     }
 
     fn eval(&mut self, eval: &str, text: &str, args: impl ToRedisArgs) -> RedisResult<Value> {

@@ -107,8 +107,8 @@ fn a_server_that_comes_back_is_used_again() {
     let port = server.port().to_string();
     match echo(&link, "t", "b").unwrap_err() {
         // If the end of the connection had been noticed.
-        Trouble::NotDone(reason) => assert!(reason.contains(&port), "{reason}"),
-        Trouble::Unknown(reason) => assert!(reason.contains(&port), "{reason}"),
+        CommandError::NotDone(reason) => assert!(reason.contains(&port), "{reason}"),
+        CommandError::Unknown(reason) => assert!(reason.contains(&port), "{reason}"),
     }
     server.start_again();
     until_it_works(&link);
@@ -127,7 +127,7 @@ fn without_a_server_a_call_is_not_done_and_says_why() {
     echo(&link, "t", "a").unwrap();
     server.kill();
     drop(echo(&link, "t", "b"));
-    let Err(Trouble::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
     let told = format!("{} is not available: ", server.address());
     assert!(reason.starts_with(&told), "{reason}");
     assert!(reason.contains("refused"), "{reason}");
@@ -158,8 +158,8 @@ fn a_call_that_is_cut_while_it_runs_may_have_been_done() {
     };
     until("it is there", || server.command(&["CLIENT", "LIST"]).contains("cmd=blpop"));
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let trouble = waiting.join().unwrap().unwrap_err();
-    assert!(matches!(trouble, Trouble::Unknown(_)), "{trouble:?}");
+    let command_error = waiting.join().unwrap().unwrap_err();
+    assert!(matches!(command_error, CommandError::Unknown(_)), "{command_error:?}");
     until_it_works(&link);
 }
 
@@ -172,16 +172,16 @@ fn what_does_not_answer_in_time_may_have_been_done_and_is_left() {
     let (link, _signals) = open(&server.url(), &options).unwrap();
     echo(&link, "t", "a").unwrap();
     server.freeze();
-    let trouble = echo(&link, "t", "b").unwrap_err();
+    let command_error = echo(&link, "t", "b").unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::Unknown(reason) if reason.contains("timed out")),
-        "{trouble:?}"
+        matches!(&command_error, CommandError::Unknown(reason) if reason.contains("timed out")),
+        "{command_error:?}"
     );
     // The connection was left, and there is no other one.
-    let trouble = echo(&link, "t", "c").unwrap_err();
+    let command_error = echo(&link, "t", "c").unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::NotDone(reason) if reason.contains("no answer")),
-        "{trouble:?}"
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("no answer")),
+        "{command_error:?}"
     );
     server.thaw();
     until_it_works(&link);
@@ -196,22 +196,28 @@ fn what_the_server_refuses_is_not_done() {
     let (link, _signals) = link(&server.url());
     echo(&link, "t", "a").unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let trouble = call(&link, &["SET", "{t}:a", "1"]).unwrap_err();
-    assert!(matches!(&trouble, Trouble::NotDone(reason) if reason.contains("OOM")), "{trouble:?}");
+    let command_error = call(&link, &["SET", "{t}:a", "1"]).unwrap_err();
+    assert!(
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("OOM")),
+        "{command_error:?}"
+    );
     let mut half = HALF.begin(&["{t}:count".to_owned(), "{t}:a".to_owned()]);
     half.arg("x");
-    let trouble = block_on(link.call("t", half, Some(&HALF))).unwrap_err();
-    assert!(matches!(&trouble, Trouble::NotDone(reason) if reason.contains("OOM")), "{trouble:?}");
+    let command_error = block_on(link.call("t", half, Some(&HALF))).unwrap_err();
+    assert!(
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("OOM")),
+        "{command_error:?}"
+    );
     // What may be done when memory is full is, and over a new connection too.
     echo(&link, "t", "b").unwrap();
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     until_it_works(&link);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let trouble = call(&link, &["SET", "{t}:a", "1"]).unwrap_err();
+    let command_error = call(&link, &["SET", "{t}:a", "1"]).unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::NotDone(reason) if reason.contains("NOREPLICAS")),
-        "{trouble:?}"
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("NOREPLICAS")),
+        "{command_error:?}"
     );
 }
 
@@ -221,8 +227,8 @@ fn a_script_that_fails_in_the_middle_may_have_done_something() {
     let (link, _signals) = link(&server.url());
     server.command(&["SET", "{t}:word", "none"]);
     let half = HALF.begin(&["{t}:count".to_owned(), "{t}:word".to_owned()]);
-    let trouble = block_on(link.call("t", half, Some(&HALF))).unwrap_err();
-    assert!(matches!(trouble, Trouble::Unknown(_)), "{trouble:?}");
+    let command_error = block_on(link.call("t", half, Some(&HALF))).unwrap_err();
+    assert!(matches!(command_error, CommandError::Unknown(_)), "{command_error:?}");
     assert_eq!(server.command(&["GET", "{t}:count"]), "1");
 }
 
@@ -237,12 +243,12 @@ fn a_master_that_becomes_a_replica_is_left() {
     assert_eq!(next(&signals), "resumed");
     let port = other.port().to_string();
     server.command(&["REPLICAOF", "127.0.0.1", &port]);
-    let trouble = echo(&link, "t", "b").unwrap_err();
+    let command_error = echo(&link, "t", "b").unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::NotDone(reason) if reason.contains("READONLY")),
-        "{trouble:?}"
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("READONLY")),
+        "{command_error:?}"
     );
-    let Err(Trouble::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
     assert!(reason.contains(&format!("it is a replica of 127.0.0.1:{port}")), "{reason}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
     until_it_works(&link);
@@ -297,7 +303,7 @@ fn messages_come_from_every_channel_that_is_wanted() {
 
 #[test]
 fn nothing_is_left_of_a_link_that_is_dropped() {
-    /// Told when what has it is gone.
+    /// StoredJob when what has it is gone.
     struct Gone(Arc<AtomicBool>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -315,7 +321,7 @@ fn nothing_is_left_of_a_link_that_is_dropped() {
             sender.lock().unwrap().send(()).expect("the test is there");
         };
         let address = server.url().parse().unwrap();
-        let link = block_on(Link::open(address, &quick(), Box::new(tell))).unwrap();
+        let link = block_on(Connections::open(address, &quick(), Box::new(tell))).unwrap();
         if round % 2 == 0 {
             echo(&link, "t", "a").unwrap();
             link.subscribe("{t}:wake");

@@ -1,6 +1,6 @@
 //! Messages, over a connection of their own.
 
-use super::live::{Live, dial_pubsub};
+use super::connection::{RedisConnection, dial_pubsub};
 use super::server::Backoff;
 use super::{Settings, Signal, Target};
 use futures_util::StreamExt;
@@ -25,9 +25,9 @@ pub(super) async fn listen(
     loop {
         let since = Instant::now();
         // Why it ended is no news: calls meet the same, and tell it.
-        if let Some((live, sink, stream)) = subscribe(&settings, &target, &channels).await {
+        if let Some((connection, sink, stream)) = subscribe(&settings, &target, &channels).await {
             tell(Signal::Resumed);
-            pass_on(&settings, &mut wanted, &mut channels, &tell, live, sink, stream).await;
+            pass_on(&settings, &mut wanted, &mut channels, &tell, connection, sink, stream).await;
         }
         if since.elapsed() > settings.options.longest_backoff {
             backoff = Backoff::new(&settings);
@@ -41,15 +41,15 @@ async fn subscribe(
     settings: &Settings,
     target: &Target,
     channels: &[String],
-) -> Option<(Live, PubSubSink, PubSubStream)> {
-    let live = target.live().await?;
+) -> Option<(RedisConnection, PubSubSink, PubSubStream)> {
+    let connection = target.connection().await?;
     let connecting = async {
-        let (mut sink, stream) = dial_pubsub(settings, &live.endpoint).await.ok()?.split();
+        let (mut sink, stream) = dial_pubsub(settings, &connection.endpoint).await.ok()?.split();
         sink.subscribe(channels).await.ok()?;
         Some((sink, stream))
     };
     let (sink, stream) = timeout(settings.options.connect_timeout, connecting).await.ok()??;
-    Some((live, sink, stream))
+    Some((connection, sink, stream))
 }
 
 /// Passes messages on until the connection is over, or that of the calls.
@@ -58,7 +58,7 @@ async fn pass_on(
     wanted: &mut UnboundedReceiver<String>,
     channels: &mut Vec<String>,
     tell: &Tell,
-    live: Live,
+    connection: RedisConnection,
     mut sink: PubSubSink,
     mut stream: PubSubStream,
 ) {
@@ -85,7 +85,7 @@ async fn pass_on(
                 }
             }
             // A server that calls leave, for example because it is no longer master.
-            () = live.ended() => return,
+            () = connection.ended() => return,
             () = sleep(settings.probe()) => match timeout(limit, sink.ping::<redis::Value>()).await {
                 Ok(Ok(_)) => {}
                 _ => return,

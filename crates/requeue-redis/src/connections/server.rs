@@ -8,10 +8,10 @@
 //! ```
 
 use super::check::check;
-use super::live::{Live, unavailable};
+use super::connection::{RedisConnection, unavailable};
 use super::sentinels;
 use super::stream::Endpoint;
-use super::{Settings, Trouble};
+use super::{CommandError, Settings};
 use crate::error::ConnectError;
 use crate::script::Script;
 use redis::{Cmd, Value};
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Which server.
 #[derive(Clone)]
-pub(super) enum Which {
+pub(super) enum ServerSource {
     This(Endpoint),
     /// Whichever the sentinels call their master.
     Master,
@@ -38,7 +38,7 @@ pub(super) struct Server {
 }
 
 enum State {
-    Connected(Live),
+    Connected(RedisConnection),
     /// Why it is not.
     Lost(String),
 }
@@ -47,21 +47,21 @@ impl Server {
     /// Waits for the first connection, and answers why there is none.
     pub(super) async fn open(
         settings: &Arc<Settings>,
-        which: Which,
+        source: ServerSource,
     ) -> Result<Server, ConnectError> {
-        let live = connect(settings, &which).await?;
-        Ok(Server::keep(settings, which, State::Connected(live)))
+        let connection = connect(settings, &source).await?;
+        Ok(Server::keep(settings, source, State::Connected(connection)))
     }
 
     /// Does not wait.
     pub(super) fn start(settings: &Arc<Settings>, endpoint: Endpoint) -> Server {
         let state = State::Lost(format!("{endpoint}: not yet connected"));
-        Server::keep(settings, Which::This(endpoint), state)
+        Server::keep(settings, ServerSource::This(endpoint), state)
     }
 
-    fn keep(settings: &Arc<Settings>, which: Which, state: State) -> Server {
+    fn keep(settings: &Arc<Settings>, source: ServerSource, state: State) -> Server {
         let state = Arc::new(watch::Sender::new(state));
-        let keeper = tokio::spawn(keep(settings.clone(), which, state.clone())).abort_handle();
+        let keeper = tokio::spawn(keep(settings.clone(), source, state.clone())).abort_handle();
         Server { settings: settings.clone(), state, keeper }
     }
 
@@ -70,13 +70,14 @@ impl Server {
         &self,
         cmd: &Cmd,
         script: Option<&'static Script>,
-    ) -> Result<Value, Trouble> {
-        let mut live = self.live_until(self.patience()).await.map_err(Trouble::NotDone)?;
-        live.run(cmd, false, script).await.map_err(|failure| {
+    ) -> Result<Value, CommandError> {
+        let mut connection =
+            self.connection_until(self.patience()).await.map_err(CommandError::NotDone)?;
+        connection.run(cmd, false, script).await.map_err(|failure| {
             if failure.leaves() {
-                self.leave(&live, &failure.reason());
+                self.leave(&connection, &failure.reason());
             }
-            failure.trouble(&live.endpoint)
+            failure.command_error(&connection.endpoint)
         })
     }
 
@@ -86,22 +87,22 @@ impl Server {
     }
 
     /// The connection, if there is one.
-    pub(super) fn live(&self) -> Option<Live> {
+    pub(super) fn connection(&self) -> Option<RedisConnection> {
         match &*self.state.borrow() {
-            State::Connected(live) if !live.has_ended() => Some(live.clone()),
+            State::Connected(connection) if !connection.has_ended() => Some(connection.clone()),
             _ => None,
         }
     }
 
     /// Waits for a connection; answers why there is none.
-    pub(super) async fn live_until(&self, end: Instant) -> Result<Live, String> {
-        if let Some(live) = self.live() {
-            return Ok(live);
+    pub(super) async fn connection_until(&self, end: Instant) -> Result<RedisConnection, String> {
+        if let Some(connection) = self.connection() {
+            return Ok(connection);
         }
         let mut state = self.state.subscribe();
         loop {
-            if let Some(live) = self.live() {
-                return Ok(live);
+            if let Some(connection) = self.connection() {
+                return Ok(connection);
             }
             let is_there = |state: &State| matches!(state, State::Connected(l) if !l.has_ended());
             if timeout_at(end, state.wait_for(is_there)).await.is_err() {
@@ -113,13 +114,15 @@ impl Server {
     /// Why there is no connection.
     pub(super) fn why_not(&self) -> String {
         match &*self.state.borrow() {
-            State::Connected(live) => format!("{}: the connection was closed", live.endpoint),
+            State::Connected(connection) => {
+                format!("{}: the connection was closed", connection.endpoint)
+            }
             State::Lost(reason) => reason.clone(),
         }
     }
 
     /// Leaves a connection that is of no use any more.
-    pub(super) fn leave(&self, left: &Live, reason: &str) {
+    pub(super) fn leave(&self, left: &RedisConnection, reason: &str) {
         left.close();
         lose(&self.state, left, reason);
     }
@@ -128,16 +131,16 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.keeper.abort();
-        if let State::Connected(live) = &*self.state.borrow() {
-            live.close();
+        if let State::Connected(connection) = &*self.state.borrow() {
+            connection.close();
         }
     }
 }
 
 /// Notes that a connection is over, unless there is another one already.
-fn lose(state: &watch::Sender<State>, lost: &Live, reason: &str) {
+fn lose(state: &watch::Sender<State>, lost: &RedisConnection, reason: &str) {
     state.send_if_modified(|state| {
-        let is_it = matches!(state, State::Connected(live) if live.is(lost));
+        let is_it = matches!(state, State::Connected(connection) if connection.is(lost));
         if is_it {
             *state = State::Lost(format!("{}: {reason}", lost.endpoint));
         }
@@ -146,18 +149,18 @@ fn lose(state: &watch::Sender<State>, lost: &Live, reason: &str) {
 }
 
 /// Connects whenever there is no connection.
-async fn keep(settings: Arc<Settings>, which: Which, state: Arc<watch::Sender<State>>) {
+async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::Sender<State>>) {
     let mut backoff = Backoff::new(&settings);
     loop {
-        let live = match &*state.borrow() {
-            State::Connected(live) => Some(live.clone()),
+        let connection = match &*state.borrow() {
+            State::Connected(connection) => Some(connection.clone()),
             State::Lost(_) => None,
         };
-        if let Some(live) = live {
+        if let Some(connection) = connection {
             let since = Instant::now();
-            let reason = watch_over(&settings, live.clone()).await;
-            live.close();
-            lose(&state, &live, &reason);
+            let reason = watch_over(&settings, connection.clone()).await;
+            connection.close();
+            lose(&state, &connection, &reason);
             // One that breaks at once each time must not be tried at once each time.
             if since.elapsed() > settings.options.longest_backoff {
                 backoff = Backoff::new(&settings);
@@ -165,8 +168,8 @@ async fn keep(settings: Arc<Settings>, which: Which, state: Arc<watch::Sender<St
                 sleep(backoff.next()).await;
             }
         }
-        match connect(&settings, &which).await {
-            Ok(live) => drop(state.send_replace(State::Connected(live))),
+        match connect(&settings, &source).await {
+            Ok(connection) => drop(state.send_replace(State::Connected(connection))),
             Err(error) => {
                 state.send_replace(State::Lost(error.to_string()));
                 sleep(backoff.next()).await;
@@ -177,9 +180,9 @@ async fn keep(settings: Arc<Settings>, which: Which, state: Arc<watch::Sender<St
 
 /// Waits for the end of a connection, and answers why. It ends, too, when the server does not
 /// fit any more.
-async fn watch_over(settings: &Settings, mut live: Live) -> String {
-    while timeout(settings.probe(), live.ended()).await.is_err() {
-        if let Err(error) = check(&mut live, settings).await {
+async fn watch_over(settings: &Settings, mut connection: RedisConnection) -> String {
+    while timeout(settings.probe(), connection.ended()).await.is_err() {
+        if let Err(error) = check(&mut connection, settings).await {
             return error.to_string();
         }
     }
@@ -187,23 +190,26 @@ async fn watch_over(settings: &Settings, mut live: Live) -> String {
 }
 
 /// Finds a server, connects and checks it.
-async fn connect(settings: &Arc<Settings>, which: &Which) -> Result<Live, ConnectError> {
+async fn connect(
+    settings: &Arc<Settings>,
+    source: &ServerSource,
+) -> Result<RedisConnection, ConnectError> {
     let connecting = async {
-        let endpoint = match which {
-            Which::This(endpoint) => endpoint.clone(),
-            Which::Master => sentinels::find_master(settings).await?,
+        let endpoint = match source {
+            ServerSource::This(endpoint) => endpoint.clone(),
+            ServerSource::Master => sentinels::find_master(settings).await?,
         };
         let (login, database) = (&settings.address.login, settings.address.database);
-        let mut live = Live::dial(settings, &endpoint, login, database).await?;
-        check(&mut live, settings).await?;
-        Ok(live)
+        let mut connection = RedisConnection::dial(settings, &endpoint, login, database).await?;
+        check(&mut connection, settings).await?;
+        Ok(connection)
     };
     let limit = settings.options.connect_timeout;
     timeout(limit, connecting).await.unwrap_or_else(|_| {
         let reason = format!("no answer within {limit:?}");
-        match which {
-            Which::This(endpoint) => Err(unavailable(endpoint, reason)),
-            Which::Master => Err(unavailable(&settings.address, reason)),
+        match source {
+            ServerSource::This(endpoint) => Err(unavailable(endpoint, reason)),
+            ServerSource::Master => Err(unavailable(&settings.address, reason)),
         }
     })
 }

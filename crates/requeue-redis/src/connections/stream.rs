@@ -71,11 +71,11 @@ mod tls {
 
     /// Whom to trust, and what to show.
     #[derive(Clone)]
-    pub(in crate::link) struct Tls(TlsConnector);
+    pub(in crate::connections) struct Tls(TlsConnector);
 
     impl Tls {
         /// Reads the files.
-        pub(in crate::link) fn new(options: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, ConnectError> {
             let mut trusted = RootCertStore::empty();
             // One that cannot be read is not trusted: what depends on it says so later.
             trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -134,10 +134,10 @@ mod tls {
 
     /// There is none: no address asks for it.
     #[derive(Clone)]
-    pub(in crate::link) enum Tls {}
+    pub(in crate::connections) enum Tls {}
 
     impl Tls {
-        pub(in crate::link) fn new(_: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, ConnectError> {
             let reason = "this program was built without the feature tls".to_owned();
             Err(ConnectError::Address { reason })
         }

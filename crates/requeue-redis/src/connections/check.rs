@@ -1,9 +1,9 @@
 //! Whether jobs can be kept on a server.
 
 use super::Settings;
-use super::live::{Live, unavailable};
+use super::connection::{RedisConnection, unavailable};
 use super::outcome::Failure;
-use crate::address::Place;
+use crate::address::Topology;
 use crate::error::ConnectError;
 use redis::Value;
 
@@ -14,20 +14,23 @@ const OLDEST: (u32, u32) = (7, 0);
 const FORMAT: &str = "1";
 
 /// Asks a server all that has to be known before it is used.
-pub(super) async fn check(live: &mut Live, settings: &Settings) -> Result<(), ConnectError> {
-    let address = live.endpoint.to_string();
+pub(super) async fn check(
+    connection: &mut RedisConnection,
+    settings: &Settings,
+) -> Result<(), ConnectError> {
+    let address = connection.endpoint.to_string();
     let unfit = |reason: String| ConnectError::Unfit { address: address.clone(), reason };
-    let info = match live.ask(&redis::cmd("INFO")).await {
+    let info = match connection.ask(&redis::cmd("INFO")).await {
         Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
         Ok(_) => return Err(unfit("it answers INFO with something else".to_owned())),
-        Err(failure) => return Err(refusal(live, failure)),
+        Err(failure) => return Err(refusal(connection, failure)),
     };
-    let is_cluster = matches!(settings.address.place, Place::Cluster(_));
+    let is_cluster = matches!(settings.address.topology, Topology::Cluster(_));
     fits(&info, is_cluster).map_err(unfit)?;
     if field(&info, "loading") == Some("1") {
-        return Err(unavailable(&live.endpoint, "it is still reading its files"));
+        return Err(unavailable(&connection.endpoint, "it is still reading its files"));
     }
-    check_format(live, settings).await
+    check_format(connection, settings).await
 }
 
 /// Whether what a server tells of itself will do.
@@ -62,7 +65,7 @@ fn fits(info: &str, is_cluster: bool) -> Result<(), String> {
     let policy = found("maxmemory_policy");
     if policy != "noeviction" {
         return Err(format!(
-            "its maxmemory-policy is {policy}, which would drop jobs when memory is full: \
+            "its maxmemory-policy is {policy}, source would drop jobs when memory is full: \
              CONFIG SET maxmemory-policy noeviction, and the same in its redis.conf"
         ));
     }
@@ -79,7 +82,10 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Writes down which format the jobs have, or reads it.
-async fn check_format(live: &mut Live, settings: &Settings) -> Result<(), ConnectError> {
+async fn check_format(
+    connection: &mut RedisConnection,
+    settings: &Settings,
+) -> Result<(), ConnectError> {
     let key = format!("{{{}}}:format", settings.options.prefix);
     // First read: nothing can be written when memory is full, but jobs can be worked off.
     let mut get = redis::cmd("GET");
@@ -87,25 +93,25 @@ async fn check_format(live: &mut Live, settings: &Settings) -> Result<(), Connec
     let mut set = redis::cmd("SET");
     set.arg(&key).arg(FORMAT).arg("NX");
     for cmd in [&get, &set, &get] {
-        match live.ask(cmd).await {
+        match connection.ask(cmd).await {
             Ok(Value::BulkString(found)) if found == FORMAT.as_bytes() => break,
             Ok(Value::BulkString(found)) => {
                 let found = String::from_utf8_lossy(&found).into_owned();
-                let (address, known) = (live.endpoint.to_string(), FORMAT.to_owned());
+                let (address, known) = (connection.endpoint.to_string(), FORMAT.to_owned());
                 return Err(ConnectError::Format { address, key, found, known });
             }
             Ok(_) => {}
             // Another node has it, and is asked too.
             Err(Failure::Answer(error)) if ["MOVED", "ASK"].contains(&error.code()) => break,
-            Err(failure) => return Err(refusal(live, failure)),
+            Err(failure) => return Err(refusal(connection, failure)),
         }
     }
     Ok(())
 }
 
 /// Why a server does not answer such simple questions.
-pub(super) fn refusal(live: &Live, failure: Failure) -> ConnectError {
-    let (address, reason) = (live.endpoint.to_string(), failure.reason());
+pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> ConnectError {
+    let (address, reason) = (connection.endpoint.to_string(), failure.reason());
     match &failure {
         Failure::Answer(error)
             if ["ERR", "NOAUTH", "NOPERM", "WRONGTYPE"].contains(&error.code()) =>

@@ -5,12 +5,12 @@
 //! the one to ask, or not now.
 
 use super::check::refusal;
-use super::live::{Live, unavailable};
+use super::connection::{RedisConnection, unavailable};
 use super::outcome::Failure;
-use super::server::{Server, Which};
+use super::server::{Server, ServerSource};
 use super::stream::Endpoint;
-use super::{Settings, Trouble};
-use crate::address::{Host, Place};
+use super::{CommandError, Settings};
+use crate::address::{Host, Topology};
 use crate::error::ConnectError;
 use crate::script::Script;
 use redis::{Cmd, Value};
@@ -48,14 +48,14 @@ struct Map {
 }
 
 /// What to do with a command that was refused.
-enum Next {
+enum Resend {
     /// The slot is there now.
     Moved(Host),
     /// The slot is on its way there.
     Ask(Host),
     /// The same again, a little later.
     Later,
-    Nothing,
+    Never,
 }
 
 impl Cluster {
@@ -76,8 +76,8 @@ impl Cluster {
         let mut servers = HashMap::new();
         for (_, _, host) in &ranges {
             if !servers.contains_key(host) {
-                let which = Which::This(Endpoint::Host(host.clone()));
-                let server = Server::open(settings, which).await?;
+                let source = ServerSource::This(Endpoint::Host(host.clone()));
+                let server = Server::open(settings, source).await?;
                 servers.insert(host.clone(), Arc::new(server));
             }
         }
@@ -93,7 +93,7 @@ impl Cluster {
         slot: u16,
         cmd: &Cmd,
         script: Option<&'static Script>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, CommandError> {
         let begun = Instant::now();
         let mut hops = 0;
         let mut redirected = None;
@@ -101,36 +101,36 @@ impl Cluster {
             let (version, owner) = self.owner(slot);
             let target = redirected.take().or(owner.map(|server| (server, false)));
             let Some((server, asking)) = target else {
-                let why = Trouble::NotDone(format!("slot {slot} has no master"));
+                let why = CommandError::NotDone(format!("slot {slot} has no master"));
                 self.pause(version, None, begun, self.settings.options.answer_timeout, why).await?;
                 continue;
             };
-            let Some(mut live) = server.live() else {
+            let Some(mut connection) = server.connection() else {
                 // It may be gone for good, and another have its slots.
-                let why = Trouble::NotDone(server.why_not());
+                let why = CommandError::NotDone(server.why_not());
                 let limit = self.settings.options.connect_timeout;
                 self.pause(version, Some(&server), begun, limit, why).await?;
-                redirected = server.live().map(|_| (server, asking));
+                redirected = server.connection().map(|_| (server, asking));
                 continue;
             };
-            let failure = match live.run(cmd, asking, script).await {
+            let failure = match connection.run(cmd, asking, script).await {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
             if failure.leaves() {
-                server.leave(&live, &failure.reason());
+                server.leave(&connection, &failure.reason());
             }
-            let why = failure.trouble(&live.endpoint);
+            let why = failure.command_error(&connection.endpoint);
             hops += 1;
-            match next(&failure, &live.endpoint) {
-                Next::Moved(host) => {
+            match resend(&failure, &connection.endpoint) {
+                Resend::Moved(host) => {
                     redirected = Some((self.server(host), false));
                     // It is probably not the only one.
                     self.read_soon(version);
                 }
-                Next::Ask(host) => redirected = Some((self.server(host), true)),
-                Next::Later => hops = HOPS,
-                Next::Nothing => {
+                Resend::Ask(host) => redirected = Some((self.server(host), true)),
+                Resend::Later => hops = HOPS,
+                Resend::Never => {
                     if failure.leaves() {
                         self.read_soon(version);
                     }
@@ -146,18 +146,18 @@ impl Cluster {
     }
 
     /// A connection to any master, if there is one soon.
-    pub(super) async fn live(&self) -> Option<Live> {
+    pub(super) async fn connection(&self) -> Option<RedisConnection> {
         let begun = Instant::now();
         loop {
-            let (version, live) = {
+            let (version, connection) = {
                 let map = self.map();
                 // In no order, so that not all who ask get the same.
-                (map.version, map.servers.values().find_map(|server| server.live()))
+                (map.version, map.servers.values().find_map(|server| server.connection()))
             };
-            if live.is_some() {
-                return live;
+            if connection.is_some() {
+                return connection;
             }
-            let why = Trouble::NotDone(String::new());
+            let why = CommandError::NotDone(String::new());
             let limit = self.settings.options.connect_timeout;
             self.pause(version, None, begun, limit, why).await.ok()?;
         }
@@ -171,17 +171,17 @@ impl Cluster {
         server: Option<&Server>,
         begun: Instant,
         limit: Duration,
-        why: Trouble,
-    ) -> Result<(), Trouble> {
+        why: CommandError,
+    ) -> Result<(), CommandError> {
         if begun.elapsed() >= limit {
             return Err(why);
         }
         let end = Instant::now() + PAUSE;
         match server {
-            Some(server) => drop(server.live_until(end).await),
+            Some(server) => drop(server.connection_until(end).await),
             None => tokio::time::sleep_until(end).await,
         }
-        if server.is_none_or(|server| server.live().is_none()) {
+        if server.is_none_or(|server| server.connection().is_none()) {
             self.read(version).await;
         }
         Ok(())
@@ -203,8 +203,8 @@ impl Cluster {
             map.servers.clone()
         };
         let limit = self.settings.options.connect_timeout;
-        for mut live in servers.values().filter_map(|server| server.live()) {
-            if let Ok(Ok(ranges)) = timeout(limit, ask(&mut live)).await {
+        for mut connection in servers.values().filter_map(|server| server.connection()) {
+            if let Ok(Ok(ranges)) = timeout(limit, ask(&mut connection)).await {
                 return self.map().set(&self.settings, &ranges);
             }
         }
@@ -250,8 +250,8 @@ impl Map {
 }
 
 fn seeds(settings: &Settings) -> &[Host] {
-    match &settings.address.place {
-        Place::Cluster(hosts) => hosts,
+    match &settings.address.topology {
+        Topology::Cluster(hosts) => hosts,
         _ => &[],
     }
 }
@@ -260,7 +260,8 @@ fn seeds(settings: &Settings) -> &[Host] {
 async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, ConnectError> {
     let endpoint = Endpoint::Host(host.clone());
     let reading = async {
-        ask(&mut Live::dial(settings, &endpoint, &settings.address.login, 0).await?).await
+        ask(&mut RedisConnection::dial(settings, &endpoint, &settings.address.login, 0).await?)
+            .await
     };
     let limit = settings.options.connect_timeout;
     let late = || Err(unavailable(&endpoint, format!("no answer within {limit:?}")));
@@ -268,15 +269,18 @@ async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, Conne
 }
 
 /// Asks who has what.
-async fn ask(live: &mut Live) -> Result<Vec<Range>, ConnectError> {
+async fn ask(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectError> {
     let mut cmd = redis::cmd("CLUSTER");
     cmd.arg("SLOTS");
-    match live.ask(&cmd).await {
-        Ok(Value::Array(ranges)) => {
-            Ok(ranges.into_iter().filter_map(|range| range_of(range, &live.endpoint)).collect())
+    match connection.ask(&cmd).await {
+        Ok(Value::Array(ranges)) => Ok(ranges
+            .into_iter()
+            .filter_map(|range| range_of(range, &connection.endpoint))
+            .collect()),
+        Ok(_) => {
+            Err(unavailable(&connection.endpoint, "it answers CLUSTER SLOTS with something else"))
         }
-        Ok(_) => Err(unavailable(&live.endpoint, "it answers CLUSTER SLOTS with something else")),
-        Err(failure) => Err(refusal(live, failure)),
+        Err(failure) => Err(refusal(connection, failure)),
     }
 }
 
@@ -302,10 +306,10 @@ fn host(name: &str, port: u16, asked: &Endpoint) -> Option<Host> {
     }
 }
 
-fn next(failure: &Failure, asked: &Endpoint) -> Next {
+fn resend(failure: &Failure, asked: &Endpoint) -> Resend {
     let error = match failure {
         Failure::Answer(error) => error,
-        Failure::NotDone(_) | Failure::Cut(_) => return Next::Nothing,
+        Failure::NotDone(_) | Failure::Cut(_) => return Resend::Never,
     };
     // `MOVED 3999 127.0.0.1:6381`
     let place = || {
@@ -313,10 +317,10 @@ fn next(failure: &Failure, asked: &Endpoint) -> Next {
         host(name, port.parse().ok()?, asked)
     };
     match error.code() {
-        "MOVED" => place().map_or(Next::Nothing, Next::Moved),
-        "ASK" => place().map_or(Next::Nothing, Next::Ask),
-        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Next::Later,
-        _ => Next::Nothing,
+        "MOVED" => place().map_or(Resend::Never, Resend::Moved),
+        "ASK" => place().map_or(Resend::Never, Resend::Ask),
+        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Resend::Later,
+        _ => Resend::Never,
     }
 }
 

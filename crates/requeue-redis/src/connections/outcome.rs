@@ -1,6 +1,6 @@
 //! What became of a call.
 
-use super::Trouble;
+use super::CommandError;
 use super::stream::Endpoint;
 use redis::{RedisError, ServerError};
 
@@ -44,7 +44,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn reason(&self) -> String {
         match self {
-            Failure::Answer(error) => told(error),
+            Failure::Answer(error) => server_error_text(error),
             Failure::NotDone(reason) | Failure::Cut(reason) => reason.clone(),
         }
     }
@@ -59,12 +59,12 @@ impl Failure {
     }
 
     /// What the caller is told.
-    pub(super) fn trouble(&self, endpoint: &Endpoint) -> Trouble {
+    pub(super) fn command_error(&self, endpoint: &Endpoint) -> CommandError {
         let reason = format!("{endpoint}: {}", self.reason());
         match self {
-            Failure::Answer(error) if was_before(error) => Trouble::NotDone(reason),
-            Failure::Answer(_) | Failure::Cut(_) => Trouble::Unknown(reason),
-            Failure::NotDone(_) => Trouble::NotDone(reason),
+            Failure::Answer(error) if was_before(error) => CommandError::NotDone(reason),
+            Failure::Answer(_) | Failure::Cut(_) => CommandError::Unknown(reason),
+            Failure::NotDone(_) => CommandError::NotDone(reason),
         }
     }
 }
@@ -76,7 +76,7 @@ fn was_before(error: &ServerError) -> bool {
 }
 
 /// An error as the server told it.
-pub(super) fn told(error: &ServerError) -> String {
+pub(super) fn server_error_text(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()
 }
 

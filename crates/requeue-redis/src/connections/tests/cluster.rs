@@ -1,7 +1,7 @@
 //! A Cluster.
 
 use super::*;
-use crate::link::cluster::slot_of;
+use crate::connections::cluster::slot_of;
 use requeue_testkit::servers::{RedisCluster, RedisServer, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -120,10 +120,10 @@ fn a_slot_on_its_way_is_asked_for_where_it_goes() {
     let there = &cluster.nodes()[to];
     // Of two keys one is missing: neither node can do it now.
     let half = HALF.begin(&[format!("{{{tag}}}:count"), format!("{{{tag}}}:none")]);
-    let trouble = block_on(link.call(tag, half, Some(&HALF))).unwrap_err();
+    let command_error = block_on(link.call(tag, half, Some(&HALF))).unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::NotDone(reason) if reason.contains("TRYAGAIN")),
-        "{trouble:?}"
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("TRYAGAIN")),
+        "{command_error:?}"
     );
     // Others do not wait for that.
     echo(&link, other, "a").unwrap();
@@ -145,8 +145,8 @@ fn a_replica_that_takes_over_is_used() {
     let dead = cluster.owner(slot_of("t"));
     echo(&link, "t", "a").unwrap();
     cluster.node_mut(dead).kill();
-    for trouble in until_it_works(&link) {
-        let (Trouble::NotDone(reason) | Trouble::Unknown(reason)) = trouble;
+    for command_error in until_it_works(&link) {
+        let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = command_error;
         assert!(!reason.is_empty());
     }
     for tag in tags() {
@@ -182,7 +182,7 @@ fn without_the_node_a_call_is_not_done() {
     elsewhere.retain(|tag| cluster.owner(slot_of(tag)) != dead);
     cluster.node_mut(dead).kill();
     drop(echo(&link, "t", "b"));
-    let Err(Trouble::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
     assert!(reason.contains(&port), "{reason}");
     // The others go on.
     for tag in &elsewhere {

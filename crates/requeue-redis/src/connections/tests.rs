@@ -7,7 +7,7 @@ mod sentinels;
 #[cfg(feature = "tls")]
 mod tls;
 
-use super::{Link, Signal, Trouble};
+use super::{CommandError, Connections, Signal};
 use crate::error::ConnectError;
 use crate::options::Options;
 use crate::script::Script;
@@ -52,7 +52,7 @@ fn quick() -> Options {
 }
 
 /// A link, and what it signals: a message as `channel payload`, or `resumed`.
-fn open(url: &str, options: &Options) -> Result<(Link, Receiver<String>), ConnectError> {
+fn open(url: &str, options: &Options) -> Result<(Connections, Receiver<String>), ConnectError> {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let tell = move |signal: Signal<'_>| {
@@ -64,11 +64,11 @@ fn open(url: &str, options: &Options) -> Result<(Link, Receiver<String>), Connec
         };
         drop(sender.lock().unwrap().send(text));
     };
-    let link = block_on(Link::open(url.parse()?, options, Box::new(tell)))?;
+    let link = block_on(Connections::open(url.parse()?, options, Box::new(tell)))?;
     Ok((link, receiver))
 }
 
-fn link(url: &str) -> (Link, Receiver<String>) {
+fn link(url: &str) -> (Connections, Receiver<String>) {
     open(url, &quick()).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
@@ -87,7 +87,7 @@ fn cmd(words: &[&str]) -> Cmd {
     cmd
 }
 
-fn call(link: &Link, words: &[&str]) -> Result<Value, Trouble> {
+fn call(link: &Connections, words: &[&str]) -> Result<Value, CommandError> {
     block_on(link.call("t", cmd(words), None))
 }
 
@@ -96,14 +96,14 @@ fn text(bytes: &str) -> Value {
 }
 
 /// Runs the script that counts, on a tag.
-fn echo(link: &Link, tag: &str, word: &str) -> Result<Value, Trouble> {
+fn echo(link: &Connections, tag: &str, word: &str) -> Result<Value, CommandError> {
     let mut cmd = ECHO.begin(&[format!("{{{tag}}}:count")]);
     cmd.arg(word);
     block_on(link.call(tag, cmd, Some(&ECHO)))
 }
 
 /// Calls until it works, and answers what became of the calls before.
-fn until_it_works(link: &Link) -> Vec<Trouble> {
+fn until_it_works(link: &Connections) -> Vec<CommandError> {
     let mut troubles = Vec::new();
     loop {
         match echo(link, "t", "again") {
@@ -111,7 +111,7 @@ fn until_it_works(link: &Link) -> Vec<Trouble> {
                 assert_eq!(value, text("again"));
                 return troubles;
             }
-            Err(trouble) => troubles.push(trouble),
+            Err(command_error) => troubles.push(command_error),
         }
         assert!(troubles.len() < 100_000, "{:?}", troubles.last());
     }

@@ -2,9 +2,9 @@
 
 use super::Settings;
 use super::check::refusal;
-use super::live::{Live, unavailable};
+use super::connection::{RedisConnection, unavailable};
 use super::stream::Endpoint;
-use crate::address::{Host, Login, Place};
+use crate::address::{Host, Login, Topology};
 use crate::error::ConnectError;
 use redis::Value;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// Asks all at once. What more than half of them say counts at once, so that one that is cut
 /// off with an old master does not mislead, and one that is gone does not hold up.
 pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, ConnectError> {
-    let Place::Sentinels(hosts, name) = &settings.address.place else {
+    let Topology::Sentinels(hosts, name) = &settings.address.topology else {
         unreachable!("only an address with sentinels is looked up");
     };
     let mut asked = JoinSet::new();
@@ -65,16 +65,16 @@ async fn ask(
     let login =
         Login { user: options.sentinel_user.clone(), password: options.sentinel_password.clone() };
     let asking = async {
-        let mut live = Live::dial(&settings, &endpoint, &login, 0).await?;
+        let mut connection = RedisConnection::dial(&settings, &endpoint, &login, 0).await?;
         let mut cmd = redis::cmd("SENTINEL");
         cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        match live.ask(&cmd).await {
+        match connection.ask(&cmd).await {
             Ok(Value::Nil) => Ok(None),
             Ok(value) => match redis::from_redis_value(value) {
                 Ok((name, port)) => Ok(Some(Host { name, port })),
                 Err(_) => Err(unavailable(&endpoint, "it does not answer as sentinels do")),
             },
-            Err(failure) => Err(refusal(&live, failure)),
+            Err(failure) => Err(refusal(&connection, failure)),
         }
     };
     // Time has to be left for the master.

@@ -18,7 +18,7 @@ const LOADS: usize = 3;
 
 /// A connection, and to whom. Cheap to clone; calls on clones do not wait for each other.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct RedisConnection {
     pub(super) endpoint: Arc<Endpoint>,
     connection: MultiplexedConnection,
     driver: Arc<Driver>,
@@ -38,14 +38,14 @@ impl Drop for Driver {
     }
 }
 
-impl Live {
+impl RedisConnection {
     /// Connects, and logs in.
     pub(super) async fn dial(
         settings: &Settings,
         endpoint: &Endpoint,
         login: &Login,
         database: u32,
-    ) -> Result<Live, ConnectError> {
+    ) -> Result<RedisConnection, ConnectError> {
         let stream = open(settings, endpoint).await?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(settings.options.answer_timeout));
@@ -58,7 +58,7 @@ impl Live {
             driver.await;
         });
         let driver = Arc::new(Driver { task: task.abort_handle(), open });
-        Ok(Live { endpoint: Arc::new(endpoint.clone()), connection, driver })
+        Ok(RedisConnection { endpoint: Arc::new(endpoint.clone()), connection, driver })
     }
 
     /// Sends a command. A script that is not there is loaded, and it is sent again.
@@ -109,7 +109,7 @@ impl Live {
     }
 
     /// Whether both are the same connection.
-    pub(super) fn is(&self, other: &Live) -> bool {
+    pub(super) fn is(&self, other: &RedisConnection) -> bool {
         Arc::ptr_eq(&self.driver, &other.driver)
     }
 

@@ -1,13 +1,13 @@
 //! The connections to Redis: kept up, and honest about what became of a call.
 //!
-//! All of them live on one thread with a runtime of its own, so that they can be used from any
+//! All of them connection on one thread with a runtime of its own, so that they can be used from any
 //! executor and from plain threads. Calls of all callers share one connection per server;
 //! messages come over another one. Nothing is sent twice, unless a server has said that it did
 //! not do it.
 
 mod check;
 mod cluster;
-mod live;
+mod connection;
 mod outcome;
 mod sentinels;
 mod server;
@@ -16,16 +16,16 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::address::{Address, Place};
+use crate::address::{Address, Topology};
 use crate::error::ConnectError;
 use crate::options::Options;
 use crate::script::Script;
 use cluster::Cluster;
-use live::Live;
+use connection::RedisConnection;
 use redis::{Cmd, Value};
 use requeue_jobs::StoreError;
 use requeue_jobs::limits::MAX_KINDS;
-use server::{Server, Which};
+use server::{Server, ServerSource};
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,32 +47,32 @@ pub(crate) enum Signal<'a> {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum CommandError {
     /// It was not done: no connection, or the server refused.
     NotDone(String),
     /// It may have been done.
     Unknown(String),
 }
 
-impl Trouble {
+impl CommandError {
     /// What it means for a call that changes something.
-    pub(crate) fn of_a_change(self) -> StoreError {
+    pub(crate) fn for_write(self) -> StoreError {
         match self {
-            Trouble::NotDone(reason) => StoreError::Unavailable { reason },
-            Trouble::Unknown(reason) => StoreError::Unknown { reason },
+            CommandError::NotDone(reason) => StoreError::Unavailable { reason },
+            CommandError::Unknown(reason) => StoreError::Unknown { reason },
         }
     }
 
     /// What it means for a call that changes nothing, or that done twice is done once.
-    pub(crate) fn of_a_look(self) -> StoreError {
-        let (Trouble::NotDone(reason) | Trouble::Unknown(reason)) = self;
+    pub(crate) fn for_read(self) -> StoreError {
+        let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = self;
         StoreError::Unavailable { reason }
     }
 }
 
 /// The connections of a store. Cheap to clone; with the last clone they are closed.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct Connections {
     shared: Arc<Shared>,
 }
 
@@ -101,20 +101,20 @@ enum Target {
     Cluster(Arc<Cluster>),
 }
 
-impl Link {
+impl Connections {
     /// Connects, or answers why not. `signals` is called on the thread of the connections, and
     /// must not wait for anything.
     pub(crate) async fn open(
         address: Address,
         options: &Options,
         signals: Box<dyn Fn(Signal<'_>) + Send + Sync>,
-    ) -> Result<Link, ConnectError> {
+    ) -> Result<Connections, ConnectError> {
         options.check()?;
         let tls = address.tls.then(|| Tls::new(options)).transpose()?;
         let settings = Arc::new(Settings { address, options: options.clone(), tls });
         let (handle, end) = start().map_err(|error| {
             let reason = format!("there is no thread for its connections: {error}");
-            live::unavailable(&settings.address, reason)
+            connection::unavailable(&settings.address, reason)
         })?;
         let (subscribe, wanted) = mpsc::unbounded_channel();
         let opening = handle.spawn(async move {
@@ -124,7 +124,9 @@ impl Link {
         });
         let target = opening.await.expect("opening neither panics nor is given up")?;
         let wanted = Mutex::default();
-        Ok(Link { shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }) })
+        Ok(Connections {
+            shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }),
+        })
     }
 
     /// Sends a command to the master that has the slot of `tag` (the text between braces).
@@ -135,11 +137,11 @@ impl Link {
         tag: &str,
         cmd: Cmd,
         script: Option<&'static Script>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, CommandError> {
         let target = self.shared.target.clone();
         let slot = target.slot(tag);
         let call = self.shared.handle.spawn(async move { target.call(slot, &cmd, script).await });
-        call.await.unwrap_or_else(|error| Err(Trouble::Unknown(error.to_string())))
+        call.await.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string())))
     }
 
     /// Sends messages of this channel to `signals` from soon on, over all reconnects. Does not
@@ -178,15 +180,15 @@ impl Settings {
 
 impl Target {
     async fn open(settings: &Arc<Settings>) -> Result<Target, ConnectError> {
-        let which = match &settings.address.place {
-            Place::Server(host) => Which::This(Endpoint::Host(host.clone())),
-            Place::Socket(path) => Which::This(Endpoint::Socket(path.clone())),
-            Place::Sentinels(..) => Which::Master,
-            Place::Cluster(_) => {
+        let source = match &settings.address.topology {
+            Topology::Server(host) => ServerSource::This(Endpoint::Host(host.clone())),
+            Topology::Socket(path) => ServerSource::This(Endpoint::Socket(path.clone())),
+            Topology::Sentinels(..) => ServerSource::Master,
+            Topology::Cluster(_) => {
                 return Ok(Target::Cluster(Arc::new(Cluster::open(settings).await?)));
             }
         };
-        Ok(Target::One(Server::open(settings, which).await?))
+        Ok(Target::One(Server::open(settings, source).await?))
     }
 
     /// Where the keys with this tag are.
@@ -202,7 +204,7 @@ impl Target {
         slot: u16,
         cmd: &Cmd,
         script: Option<&'static Script>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, CommandError> {
         match self {
             Target::One(server) => server.call(cmd, script).await,
             Target::Cluster(cluster) => cluster.call(slot, cmd, script).await,
@@ -211,10 +213,10 @@ impl Target {
 
     /// A connection to where messages are told, if there is one soon. On a Cluster that is
     /// anywhere.
-    async fn live(&self) -> Option<Live> {
+    async fn connection(&self) -> Option<RedisConnection> {
         match self {
-            Target::One(server) => server.live_until(server.patience()).await.ok(),
-            Target::Cluster(cluster) => cluster.live().await,
+            Target::One(server) => server.connection_until(server.patience()).await.ok(),
+            Target::Cluster(cluster) => cluster.connection().await,
         }
     }
 }

@@ -145,8 +145,8 @@ fn what_goes_wrong_later_is_told_as_well() {
     let mut told = String::new();
     while !told.contains("maxmemory-policy is allkeys-lru") {
         match echo(&link, "t", "a") {
-            Err(Trouble::NotDone(reason)) => told = reason,
-            Err(Trouble::Unknown(_)) | Ok(_) => {}
+            Err(CommandError::NotDone(reason)) => told = reason,
+            Err(CommandError::Unknown(_)) | Ok(_) => {}
         }
     }
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
