@@ -93,7 +93,7 @@ impl RedisStore {
         Ok(Page { jobs, cursor })
     }
 
-    /// ServerSource run of which server it is: where a scan has come to means nothing to another, which
+    /// Which run of which server it is: where a scan has come to means nothing to another, which
     /// would leave out jobs without a word.
     async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
         let mut cmd = redis::cmd("INFO");

@@ -49,7 +49,7 @@ fn who_asks_wrongly_is_told_what_is_wrong() {
         (&["soon"], 2, "\"soon\" is no number of seconds"),
         (&["0"], 2, "\"0\" is no number of seconds"),
         (&["--store"], 2, "--store URL needs a value"),
-        (&["--store", "http://here"], 1, "not the address of a Redis"),
+        (&["--store", "http://here"], 1, "invalid Redis URL"),
         (&["--store", "redis://127.0.0.1:1"], 1, "127.0.0.1:1 is not available"),
     ] {
         let (ran, said) = run(arguments);

@@ -36,7 +36,7 @@ fn wrong_passwords_are_not_shown() {
         ("", "NOAUTH Authentication required."),
     ] {
         let error = refused(&format!("redis://{login}{host}"), &quick());
-        assert_eq!(error.to_string(), format!("{host} refuses us: {told}"));
+        assert_eq!(error.to_string(), format!("{host} denied access: {told}"));
         assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     }
 }
@@ -83,7 +83,7 @@ fn jobs_of_another_format_are_refused_and_left_alone() {
     let server = RedisServer::start();
     server.command(&["SET", "{requeue}:format", "2"]);
     let error = refused(&server.url(), &quick());
-    let told = r#"has jobs of format "2" ({requeue}:format), and this program knows "1""#;
+    let told = r#"has jobs in format "2" ({requeue}:format), but this version supports "1""#;
     assert_eq!(error.to_string(), format!("{} {told}", server.address()));
     assert_eq!(server.command(&["GET", "{requeue}:format"]), "2");
     // They are somebody else's.
