@@ -156,7 +156,7 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
 }
 
 #[test]
-fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
+fn every_script_has_a_header_with_arguments_reply_and_state_change() {
     let Scripts { put, claim, claim_expired, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
     let of_kinds = [
@@ -178,7 +178,7 @@ fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
     ];
     for script in of_kinds.into_iter().chain([register]) {
         let text = &script.text;
-        for line in ["\n-- ARGV    ", "\n-- Answer  ", "\n-- State   "] {
+        for line in ["\n-- ARGV    ", "\n-- Reply   ", "\n-- State   "] {
             assert_eq!(text.matches(line).count(), 1, "{line:?} of\n{text}");
         }
     }
