@@ -1,9 +1,8 @@
-//! The connections to Redis: kept up, and honest about what became of a call.
+//! The connections to Redis: they reconnect automatically and report the outcome of each command.
 //!
-//! All of them connection on one thread with a runtime of its own, so that they can be used from any
-//! executor and from plain threads. Calls of all callers share one connection per server;
-//! messages come over another one. Nothing is sent twice, unless a server has said that it did
-//! not do it.
+//! All connections run on one thread with its own tokio runtime, so they can be used from any
+//! executor and from plain threads. All callers share one connection per server; pub/sub messages
+//! use another one. A command is sent again only if the server has said that it did not run it.
 
 mod check;
 mod cluster;
@@ -41,21 +40,21 @@ pub(crate) enum Signal<'a> {
         channel: &'a str,
         payload: &'a [u8],
     },
-    /// Subscribed anew: anything may have been missed.
+    /// (Re)subscribed: messages may have been missed.
     Resumed,
 }
 
-/// Why there is no answer.
+/// Why a command has no reply.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// It was not done: no connection, or the server refused.
+    /// The command was not run: there is no connection, or the server rejected it.
     NotDone(String),
-    /// It may have been done.
+    /// The command may have been run.
     Unknown(String),
 }
 
 impl CommandError {
-    /// What it means for a call that changes something.
+    /// The error for a call that changes something.
     pub(crate) fn for_write(self) -> StoreError {
         match self {
             CommandError::NotDone(reason) => StoreError::Unavailable { reason },
@@ -63,47 +62,46 @@ impl CommandError {
         }
     }
 
-    /// What it means for a call that changes nothing, or that done twice is done once.
+    /// The error for a call that is read-only or idempotent.
     pub(crate) fn for_read(self) -> StoreError {
         let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = self;
         StoreError::Unavailable { reason }
     }
 }
 
-/// The connections of a store. Cheap to clone; with the last clone they are closed.
+/// The connections of a store. Cheap to clone; dropping the last clone closes them.
 #[derive(Clone)]
 pub(crate) struct Connections {
     shared: Arc<Shared>,
 }
 
-/// Invariant: no task of the runtime has it, or it would never end.
+/// Invariant: no task of the runtime holds this, or the thread would never end.
 struct Shared {
     handle: Handle,
     target: Arc<Target>,
-    /// The channels that were ever wanted.
+    /// All channels that were ever subscribed to.
     wanted: Mutex<HashSet<String>>,
     subscribe: mpsc::UnboundedSender<String>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _end: oneshot::Sender<()>,
 }
 
-/// What was given.
+/// Address, options and TLS configuration.
 struct Settings {
     address: Address,
     options: Options,
     tls: Option<Tls>,
 }
 
-/// Where calls go.
+/// Where commands are sent.
 enum Target {
-    /// One server has all.
+    /// A single server, or the master behind sentinels.
     One(Server),
     Cluster(Arc<Cluster>),
 }
 
 impl Connections {
-    /// Connects, or answers why not. `signals` is called on the thread of the connections, and
-    /// must not wait for anything.
+    /// Connects. `signals` is called on the thread of the connections and must not block.
     pub(crate) async fn open(
         address: Address,
         options: &Options,
@@ -113,7 +111,7 @@ impl Connections {
         let tls = address.tls.then(|| Tls::new(options)).transpose()?;
         let settings = Arc::new(Settings { address, options: options.clone(), tls });
         let (handle, end) = start().map_err(|error| {
-            let reason = format!("there is no thread for its connections: {error}");
+            let reason = format!("cannot start the connection thread: {error}");
             connection::unavailable(&settings.address, reason)
         })?;
         let (subscribe, wanted) = mpsc::unbounded_channel();
@@ -129,9 +127,9 @@ impl Connections {
         })
     }
 
-    /// Sends a command to the master that has the slot of `tag` (the text between braces).
-    /// NOSCRIPT loads `script` there and sends again. If nobody waits for the answer any more,
-    /// it is still sent.
+    /// Sends a command to the master that owns the slot of `tag` (the text in braces). If the server
+    /// replies NOSCRIPT, loads `script` and sends the command again. Dropping the future does not
+    /// cancel the command.
     pub(crate) async fn call(
         &self,
         tag: &str,
@@ -144,11 +142,11 @@ impl Connections {
         call.await.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string())))
     }
 
-    /// Sends messages of this channel to `signals` from soon on, over all reconnects. Does not
-    /// wait. Again is nothing; so it is where there are more than there can be kinds.
+    /// Subscribes to a channel in the background, across reconnects; its messages go to `signals`.
+    /// Does nothing if the channel is subscribed already, or if there are [`MAX_KINDS`] channels.
     pub(crate) fn subscribe(&self, channel: &str) {
         let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who waits for ever new names must not fill the memory, here or on the server.
+        // Waiting for ever new kinds must not exhaust memory, here or on the server.
         if wanted.len() < MAX_KINDS && !wanted.contains(channel) {
             wanted.insert(channel.to_owned());
             drop(self.shared.subscribe.send(channel.to_owned()));
@@ -171,8 +169,8 @@ fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
 }
 
 impl Settings {
-    /// After so long a connection is tried: a server that is gone without a word, or is no
-    /// longer master, would otherwise be noticed only by who wants something of it.
+    /// How often an idle connection is checked. Otherwise only the next command would notice that the
+    /// server has disappeared or is no longer master.
     fn probe(&self) -> Duration {
         self.options.answer_timeout * 3
     }
@@ -191,7 +189,7 @@ impl Target {
         Ok(Target::One(Server::open(settings, source).await?))
     }
 
-    /// Where the keys with this tag are.
+    /// Returns the slot of the keys with this tag.
     fn slot(&self, tag: &str) -> u16 {
         match self {
             Target::One(_) => 0,
@@ -211,8 +209,8 @@ impl Target {
         }
     }
 
-    /// A connection to where messages are told, if there is one soon. On a Cluster that is
-    /// anywhere.
+    /// Waits a short time for a connection to a server that publishes the messages. On a Cluster that
+    /// is any node.
     async fn connection(&self) -> Option<RedisConnection> {
         match self {
             Target::One(server) => server.connection_until(server.patience()).await.ok(),

@@ -1,9 +1,9 @@
 //! Listing by id.
 //!
 //! Redis keeps no order of ids, and an index of them would cost every job a third more memory and
-//! every put and ack more time. So whoever lists pays: all ids of the kind are scanned, and the
-//! first that follow are kept as a scan, from which the next pages are served. A million jobs are
-//! listed in twenty scans.
+//! every put and ack more time. Instead, listing pays: it scans all ids of the kind, and keeps the
+//! first ids after the cursor in memory to serve the next pages. A million jobs are listed in twenty
+//! scans.
 
 use crate::keys::Keys;
 use crate::reply::{Reply, text, unexpected};
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Ids of a scan.
+/// Max. ids kept of a scan.
 const MAX_SCANNED: usize = 50_000;
 /// ScanCache that are kept, for so many who list at the same time.
 const MAX_SCANS: usize = 4;
@@ -258,7 +258,7 @@ mod tests {
             }
             !scans()
         } {}
-        // It has run_batch, and not yet been asked for more: no call is cut.
+        // The server has replied and no command is in flight: the restart cuts no call.
         server.start_again();
         let page = block_on(page);
         assert!(matches!(page, Err(StoreError::Unavailable { .. })), "{page:?}");

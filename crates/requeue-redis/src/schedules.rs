@@ -65,12 +65,12 @@ impl RedisStore {
             b"M" => Ticked::Moved(Timestamp::from_millis(reply.number()?)),
             b"D" => return Err(too_late(Duration::from_millis(reply.number()?)).into()),
             [letter] => {
-                let outcome = outcome(*letter)
-                    .ok_or_else(|| unexpected("a tick came to nothing that is known"))?;
+                let outcome =
+                    outcome(*letter).ok_or_else(|| unexpected("unknown outcome of a tick"))?;
                 let generation = Generation(reply.number()? + 1);
                 Ticked::Put(Placed { outcome, generation })
             }
-            _ => return Err(unexpected("a tick came to nothing that is known")),
+            _ => return Err(unexpected("unknown outcome of a tick")),
         })
     }
 }

@@ -1,20 +1,20 @@
-//! The scripts, and how they are called.
+//! The Lua scripts, assembled from `lua/*.lua` and `lua/parts/*.lua`.
 
 use redis::Cmd;
 use std::sync::LazyLock;
 
-/// A script that a server runs as one step.
+/// A Lua script, which the server runs atomically.
 pub(crate) struct Script {
-    /// Its text, as it is loaded.
+    /// The source, for `SCRIPT LOAD`.
     pub(crate) text: String,
-    /// What it is called by.
+    /// The SHA-1 of the source, for `EVALSHA`.
     pub(crate) sha: String,
-    /// Whether it changes nothing.
+    /// Whether the script only reads.
     pub(crate) only_reads: bool,
 }
 
 impl Script {
-    /// Begins a call of it: arguments follow.
+    /// Builds the `EVALSHA` command with its keys. The caller adds the arguments.
     pub(crate) fn begin(&self, keys: &[String]) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.sha).arg(keys.len()).arg(keys);
@@ -28,10 +28,11 @@ impl Script {
     }
 }
 
-/// A full server refuses it: it needs room for what is new.
+/// Flags of a script that adds data: a server whose memory is full rejects it.
 const REFUSED_WHEN_FULL: &str = "";
-/// It works on a full server too, so that the backlog drains.
+/// Flags of a script that also runs when memory is full, so that the backlog can drain.
 const ALLOWED_WHEN_FULL: &str = " flags=allow-oom";
+/// Flags of a script that only reads.
 const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
 const BURY: &str = include_str!("lua/parts/bury.lua");
@@ -50,7 +51,7 @@ const WAKE: &str = include_str!("lua/parts/wake.lua");
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) put: Script,
-    /// Of what is due; it leaves leases that expired to the other.
+    /// Claims due jobs. If leases have expired, does nothing: `claim_expired` must be called.
     pub(crate) claim: Script,
     pub(crate) claim_expired: Script,
     pub(crate) ack: Script,

@@ -1,9 +1,9 @@
-//! Waiting for work: what is known of when there will be some, and who is told.
+//! Waiting for work.
 //!
-//! A claim that finds too little learns when there may be more, and so does a look (`peek.lua`). From
-//! then on scripts say so when it is sooner. Who waits sleeps until the first time that is known,
-//! and asks nobody. Since a message may be lost, what is known is known for a second: then one of
-//! those who wait looks again, for all in this process.
+//! A claim that finds too little, and `peek.lua`, return when the next job may be claimable. If that
+//! time becomes earlier, scripts publish a message. Waiting callers sleep until the first known time
+//! and send nothing. Because a message may be lost, a known time is valid for one second; then one
+//! of the waiting callers asks the server again, on behalf of all in this process.
 
 use crate::reply::signed;
 use crate::script::SCRIPTS;

@@ -1,11 +1,11 @@
-//! What became of a call.
+//! Classifies failed commands: not run, or unknown.
 
 use super::CommandError;
 use super::stream::Endpoint;
 use redis::{RedisError, ServerError};
 
-/// What a server answers before it does anything. All else may come from the middle of a
-/// script.
+/// Error codes that a server returns before it runs a command. Other errors may come from the middle
+/// of a script.
 const BEFORE: &[&str] = &[
     "ASK",
     "BUSY",
@@ -25,19 +25,19 @@ const BEFORE: &[&str] = &[
     "WRONGPASS",
 ];
 
-/// What a server answers that is not the one to ask, or not now.
+/// Error codes of a server that is the wrong one, or cannot serve requests now.
 const ELSEWHERE: &[&str] = &["LOADING", "MASTERDOWN", "READONLY"];
 
-/// Servers add this to what was raised inside a script.
+/// Servers add this to errors raised inside a script.
 const INSIDE: &str = "@user_script";
 
-/// Why there is no answer to a command.
+/// Why a command failed.
 pub(super) enum Failure {
-    /// There is one: an error.
+    /// The server replied with an error.
     Answer(ServerError),
-    /// It was not done.
+    /// The command was not run.
     NotDone(String),
-    /// The connection broke, or nothing came over it in time.
+    /// The connection broke, or the reply timed out.
     Cut(String),
 }
 
@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// Whether the connection should be left: broken, or to the wrong server.
+    /// Whether the connection should be closed, because it is broken or leads to the wrong server.
     pub(super) fn leaves(&self) -> bool {
         match self {
             Failure::Answer(error) => ELSEWHERE.contains(&error.code()),
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// What the caller is told.
+    /// Converts it into the error for the caller.
     pub(super) fn command_error(&self, endpoint: &Endpoint) -> CommandError {
         let reason = format!("{endpoint}: {}", self.reason());
         match self {
@@ -69,18 +69,18 @@ impl Failure {
     }
 }
 
-/// Whether a server said this before it did anything.
+/// Whether the server returned this error before it ran the command.
 fn was_before(error: &ServerError) -> bool {
     let inside = error.details().is_some_and(|details| details.contains(INSIDE));
     BEFORE.contains(&error.code()) && !inside
 }
 
-/// An error as the server told it.
+/// The text of a server's error.
 pub(super) fn server_error_text(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()
 }
 
-/// An error as the server told it, if it was the server.
+/// The text of an error; the server's own text if it came from the server.
 pub(super) fn text(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),

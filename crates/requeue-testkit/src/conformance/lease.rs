@@ -243,13 +243,19 @@ pub(crate) async fn a_claim_reports_the_leases_that_it_found_expired(t: &Trial) 
     t.set(|settings| settings.max_attempts = 2).await;
     t.put("a").await;
     let first = expired(t, "worker-1", false).await;
-    let second = t.claim_with(|claim| claim.worker = WorkerName::new("worker-2").unwrap()).await;
+    let second = t
+        .claim_with(|claim| claim.worker = WorkerName::new("worker-2").expect("a valid name"))
+        .await;
     assert_eq!((ids(&second.jobs), second.expired), (vec!["a"], vec![first]));
     assert_eq!(t.claim_with(|_| {}).await.expired, [], "a lease that has not expired");
     t.advance(LEASE);
     let last = t.claim_with(|_| {}).await;
-    let mut died =
-        ExpiredLease::new(kind("mail"), id("a"), WorkerName::new("worker-2").unwrap(), 2);
+    let mut died = ExpiredLease::new(
+        kind("mail"),
+        id("a"),
+        WorkerName::new("worker-2").expect("a valid name"),
+        2,
+    );
     died.died = true;
     assert_eq!((ids(&last.jobs), last.expired), (vec![], vec![died]));
     assert_eq!(t.claim_with(|_| {}).await.expired, [], "each is reported once");
