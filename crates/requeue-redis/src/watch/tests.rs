@@ -76,6 +76,8 @@ fn one_who_gives_up_does_not_keep_others_from_asking() {
     let server = RedisServer::start();
     let store = store(&server, &ManualClock::new());
     store.shared.watch.forget_all();
+    // The reply must not arrive before the first poll returns.
+    server.command(&["CLIENT", "PAUSE", "1000", "ALL"]);
     let mut given_up = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
     assert!(given_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(given_up);

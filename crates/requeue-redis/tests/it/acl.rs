@@ -212,7 +212,7 @@ fn a_cluster_takes_two_rights_more() {
     let cluster = RedisCluster::start(3, 0);
     let url = cluster.url().replace("://", "://shop:secret@");
     let (slot, asked) = (cluster.slot("shop:order.close"), "+asking");
-    assert!(PAGE.contains("On a Cluster also `+cluster|slots +asking`"));
+    assert!(PAGE.contains("on a Cluster `+cluster|slots +asking`"));
     for (more, missing) in [
         (&["+cluster|slots", asked][..], None),
         (&["+cluster|slots"], Some("asking")),
