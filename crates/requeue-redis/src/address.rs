@@ -1,28 +1,29 @@
-//! Where Redis is, as a URL tells it.
+//! Parsing of Redis URLs.
 
 use crate::error::ConnectError;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What is allowed, for those who wrote something else.
+/// The supported forms, for error messages.
 const FORMS: &str = "redis://[user[:password]@]host[:port][/database], \
     redis+unix:///path[?db=database], redis+cluster://host:port,host:port,… or \
     redis+sentinel://host:port,host:port,…/master[/database]; with rediss for TLS";
 
-/// Where Redis is: one server, a Cluster, or whatever server some sentinels call their master.
+/// The address of a Redis deployment, parsed from a URL: a single server, a Cluster, or the master
+/// that a group of sentinels reports.
 ///
-/// | URL | what it means |
+/// | URL | meaning |
 /// |---|---|
-/// | `redis://[user[:password]@]host[:port][/database]` | one server |
-/// | `redis+unix://[user[:password]@]/path[?db=database]` | one server, by its socket |
-/// | `redis+cluster://[user[:password]@]host[:port],…` | a Cluster: some of its nodes |
-/// | `redis+sentinel://[user[:password]@]host[:port],…/master[/database]` | a master, by its sentinels |
+/// | `redis://[user[:password]@]host[:port][/database]` | a single server |
+/// | `redis+unix://[user[:password]@]/path[?db=database]` | a single server, over a Unix socket |
+/// | `redis+cluster://[user[:password]@]host[:port],…` | a Cluster; one or more of its nodes |
+/// | `redis+sentinel://[user[:password]@]host[:port],…/master[/database]` | the master with this name, found through sentinels |
 ///
-/// All but the second can begin with `rediss` and are then reached by TLS. The port is 6379 if
-/// none is given, and a sentinel's 26379. What has a meaning in URLs (`/`, `?`, `%` …) is
-/// written `%2F` and so on in users and passwords. The password is not shown by `Debug` and
-/// `Display`.
+/// All forms except `redis+unix` can begin with `rediss` to use TLS. The default port is 6379, or
+/// 26379 for sentinels. In user names and passwords, characters that have a meaning in URLs (`/`,
+/// `?`, `%` …) must be percent-encoded, for example `%2F` for `/`. `Debug` and `Display` do not show
+/// the password.
 ///
 /// ```
 /// use requeue_redis::Address;
@@ -33,37 +34,40 @@ const FORMS: &str = "redis://[user[:password]@]host[:port][/database], \
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    pub(crate) place: Place,
+    pub(crate) topology: Topology,
     pub(crate) tls: bool,
     pub(crate) login: Login,
     pub(crate) database: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Topology {
+    /// A single server on the network.
     Server(Host),
+    /// A single server behind a Unix socket.
     Socket(PathBuf),
-    /// Some nodes, that know the others.
+    /// Some nodes of the Cluster. They know the other nodes.
     Cluster(Vec<Host>),
+    /// The sentinels, and the name of the master.
     Sentinels(Vec<Host>, String),
 }
 
 /// A server on the network.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
-    /// Without brackets, if it is an IPv6 address.
+    /// A host name or IP address; an IPv6 address is without brackets.
     pub(crate) name: String,
     pub(crate) port: u16,
 }
 
-/// Who one is, to a server.
+/// The credentials for a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
 }
 
-/// A password. It is not shown by `Debug`.
+/// A password. `Debug` does not show it.
 ///
 /// ```
 /// use requeue_redis::Secret;
@@ -88,14 +92,15 @@ impl fmt::Debug for Secret {
 impl FromStr for Address {
     type Err = ConnectError;
 
-    /// What is wrong is told without citing it: it could be part of a password.
+    /// Fails with [`ConnectError::Address`] if the URL is invalid. The error does not quote the URL,
+    /// because the invalid part could belong to the password.
     fn from_str(url: &str) -> Result<Self, ConnectError> {
         parse(url).map_err(|what| ConnectError::Address { reason: format!("{what}: {FORMS}") })
     }
 }
 
 fn parse(url: &str) -> Result<Address, String> {
-    let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
+    let (scheme, rest) = url.split_once("://").ok_or("the scheme is missing")?;
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
@@ -103,38 +108,38 @@ fn parse(url: &str) -> Result<Address, String> {
         None => (Login::default(), authority),
     };
     let tls = scheme == "rediss" || scheme.starts_with("rediss+");
-    let (place, database) = match scheme {
-        "redis" | "rediss" => (Place::Server(parse_host(hosts, 6379)?), path),
-        "redis+cluster" | "rediss+cluster" => (Place::Cluster(parse_hosts(hosts, 6379)?), path),
+    let (topology, database) = match scheme {
+        "redis" | "rediss" => (Topology::Server(parse_host(hosts, 6379)?), path),
+        "redis+cluster" | "rediss+cluster" => (Topology::Cluster(parse_hosts(hosts, 6379)?), path),
         "redis+sentinel" | "rediss+sentinel" => {
             let (master, database) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
-                return Err("it does not name the master".to_owned());
+                return Err("the name of the master is missing".to_owned());
             }
-            (Place::Sentinels(parse_hosts(hosts, 26379)?, decode(master)?), database)
+            (Topology::Sentinels(parse_hosts(hosts, 26379)?, decode(master)?), database)
         }
         "redis+unix" => {
             if !hosts.is_empty() || path.is_empty() {
-                return Err("the path of a socket begins with /".to_owned());
+                return Err("a socket URL must contain an absolute path and no host".to_owned());
             }
             let database = query.unwrap_or("db=0").strip_prefix("db=");
             let path = PathBuf::from(format!("/{}", decode(path)?));
-            (Place::Socket(path), database.ok_or("it asks for something else than db")?)
+            (Topology::Socket(path), database.ok_or("the only supported query parameter is db")?)
         }
-        _ => return Err("its scheme is not known".to_owned()),
+        _ => return Err("unknown scheme".to_owned()),
     };
     if query.is_some() && scheme != "redis+unix" {
-        return Err("it has a query".to_owned());
+        return Err("this scheme supports no query parameters".to_owned());
     }
     let number = if database.is_empty() { Ok(0) } else { database.parse() };
-    let database = number.map_err(|_| "its database is not a number")?;
-    if matches!(place, Place::Cluster(_)) && database != 0 {
-        return Err("a Cluster has no database but 0".to_owned());
+    let database = number.map_err(|_| "the database is not a number")?;
+    if matches!(topology, Topology::Cluster(_)) && database != 0 {
+        return Err("a Cluster has only database 0".to_owned());
     }
     if tls && !cfg!(feature = "tls") {
-        return Err("this program was built without the feature tls".to_owned());
+        return Err("this program was built without the feature `tls`".to_owned());
     }
-    Ok(Address { place, tls, login, database })
+    Ok(Address { topology, tls, login, database })
 }
 
 fn parse_login(login: &str) -> Result<Login, String> {
@@ -151,9 +156,9 @@ fn parse_hosts(hosts: &str, port: u16) -> Result<Vec<Host>, String> {
 fn parse_host(host: &str, default: u16) -> Result<Host, String> {
     let (name, port) = match host.strip_prefix('[') {
         Some(host) => {
-            let (name, rest) = host.split_once(']').ok_or("a [ of a host has no ]")?;
+            let (name, rest) = host.split_once(']').ok_or("a host begins with [ but has no ]")?;
             if !rest.is_empty() && !rest.starts_with(':') {
-                return Err("something other than a port follows a ]".to_owned());
+                return Err("only a port may follow ]".to_owned());
             }
             (name, rest.strip_prefix(':'))
         }
@@ -169,9 +174,11 @@ fn parse_host(host: &str, default: u16) -> Result<Host, String> {
     }
 }
 
-/// Text in which `%2F` stands for `/`.
+/// Decodes percent-encoded text.
 fn decode(text: &str) -> Result<String, String> {
-    let wrong = || "a % is not followed by two digits that make up UTF-8".to_owned();
+    let wrong = || {
+        "invalid percent-encoding: % must be followed by two hexadecimal digits, and the result must be UTF-8".to_owned()
+    };
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -196,13 +203,13 @@ impl fmt::Display for Address {
         let user = self.login.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let tls = if self.tls { "s" } else { "" };
         let list = |hosts: &[Host]| hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
-        match &self.place {
-            Place::Server(host) => write!(f, "redis{tls}://{user}{host}/{}", self.database),
-            Place::Socket(path) => {
+        match &self.topology {
+            Topology::Server(host) => write!(f, "redis{tls}://{user}{host}/{}", self.database),
+            Topology::Socket(path) => {
                 write!(f, "redis+unix://{user}{}?db={}", path.display(), self.database)
             }
-            Place::Cluster(hosts) => write!(f, "redis{tls}+cluster://{user}{}", list(hosts)),
-            Place::Sentinels(hosts, master) => {
+            Topology::Cluster(hosts) => write!(f, "redis{tls}+cluster://{user}{}", list(hosts)),
+            Topology::Sentinels(hosts, master) => {
                 let hosts = list(hosts);
                 write!(f, "redis{tls}+sentinel://{user}{hosts}/{master}/{}", self.database)
             }
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_understood() {
+    fn every_form_is_parsed() {
         assert_eq!(shown("redis://localhost"), "redis://localhost:6379/0");
         assert_eq!(shown("redis://h:1/2"), "redis://h:1/2");
         assert_eq!(shown("redis://[::1]:7000/"), "redis://[::1]:7000/0");
@@ -247,13 +254,13 @@ mod tests {
         assert_eq!(shown("rediss://h"), "rediss://h:6379/0");
         assert_eq!(shown("rediss+cluster://h"), "rediss+cluster://h:6379");
         assert_eq!(shown("rediss+sentinel://h/m"), "rediss+sentinel://h:26379/m/0");
-        assert!(wrong("rediss+unix:///run/r").contains("scheme is not known"));
+        assert!(wrong("rediss+unix:///run/r").contains("unknown scheme"));
     }
 
     #[cfg(not(feature = "tls"))]
     #[test]
-    fn what_was_left_out_is_named() {
-        assert!(wrong("rediss://h").contains("without the feature tls"));
+    fn a_missing_feature_is_named() {
+        assert!(wrong("rediss://h").contains("without the feature `tls`"));
     }
 
     #[test]
@@ -273,29 +280,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_citing_it() {
+    fn errors_do_not_quote_the_url() {
         for (url, what) in [
-            ("localhost:6379", "it has no scheme"),
-            ("http://h", "its scheme is not known"),
+            ("localhost:6379", "the scheme is missing"),
+            ("http://h", "unknown scheme"),
             ("redis://", "a host is missing"),
             ("redis://:hunter2@", "a host is missing"),
             ("redis://h:0", "a port is not a number from 1 to 65535"),
             ("redis://h:70000", "a port is not a number from 1 to 65535"),
             // The / should have been written %2F.
             ("redis://u:hunter2/3@h", "a port is not a number from 1 to 65535"),
-            ("redis://h/hunter2", "its database is not a number"),
-            ("redis://h/-1", "its database is not a number"),
-            ("redis://h?db=3", "it has a query"),
-            ("redis://u:hunter2%@h", "a % is not followed by two digits"),
-            ("redis://u:hunter2%fF@h", "a % is not followed by two digits that make up UTF-8"),
-            ("redis://u:hunter2%ä@h", "a % is not followed by two digits"),
-            ("redis://[::1:6379", "a [ of a host has no ]"),
-            ("redis://[::1]6379", "something other than a port follows a ]"),
-            ("redis+unix://h/path", "the path of a socket begins with /"),
-            ("redis+unix:///path?database=3", "it asks for something else than db"),
+            ("redis://h/hunter2", "the database is not a number"),
+            ("redis://h/-1", "the database is not a number"),
+            ("redis://h?db=3", "this scheme supports no query parameters"),
+            ("redis://u:hunter2%@h", "invalid percent-encoding"),
+            (
+                "redis://u:hunter2%fF@h",
+                "invalid percent-encoding: % must be followed by two hexadecimal digits, and the result must be UTF-8",
+            ),
+            ("redis://u:hunter2%ä@h", "invalid percent-encoding"),
+            ("redis://[::1:6379", "a host begins with [ but has no ]"),
+            ("redis://[::1]6379", "only a port may follow ]"),
+            ("redis+unix://h/path", "a socket URL must contain an absolute path and no host"),
+            ("redis+unix:///path?database=3", "the only supported query parameter is db"),
             ("redis+cluster://a,,b", "a host is missing"),
-            ("redis+cluster://a/1", "a Cluster has no database but 0"),
-            ("redis+sentinel://a", "it does not name the master"),
+            ("redis+cluster://a/1", "a Cluster has only database 0"),
+            ("redis+sentinel://a", "the name of the master is missing"),
         ] {
             let told = wrong(url);
             assert!(told.contains(what), "{url}: {told}");

@@ -1,26 +1,27 @@
-//! Batches, cut up into calls of scripts: of one kind each, and no job in one twice.
+//! Splits batches into script calls. A call has jobs of one kind, and no job twice.
 
-use crate::reply::strange;
+use crate::reply::unexpected;
 use futures_util::future::join_all;
 use requeue_jobs::{JobId, Kind, StoreError};
 use std::collections::HashSet;
 use std::mem;
 
-/// Entries of one call: the server does nothing else meanwhile.
+/// Max. entries per call: the server is blocked while a script runs.
 const MAX_ENTRIES: usize = 250;
-/// Bytes of one call, of its bodies and errors.
+/// Max. bytes of bodies and errors per call.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What entries have in common.
+/// An entry of a batch.
 pub(crate) trait Entry {
     fn kind(&self) -> &Kind;
     fn id(&self) -> &JobId;
     fn bytes(&self) -> usize;
 }
 
-/// Answers a batch by calls: kinds at the same time, and the calls of one kind too where no job is
-/// in two of them. What fails as a whole fails for each of its entries.
-pub(crate) async fn answered<T: Entry, A, E: From<StoreError>, F>(
+/// Runs a batch as script calls, and returns one result per entry, in their order. Calls for
+/// different kinds run concurrently, and so do calls for one kind that have no job in common. If a
+/// call fails, each of its entries gets the error.
+pub(crate) async fn run_batch<T: Entry, A, E: From<StoreError>, F>(
     entries: Vec<T>,
     call: impl Fn(Kind, Vec<T>) -> F,
 ) -> Vec<Result<A, E>>
@@ -29,7 +30,7 @@ where
 {
     let call = &call;
     let mut answers: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
-    let kinds = by_kind(entries).into_iter().map(async |OfKind { kind, waves }| {
+    let kinds = by_kind(entries).into_iter().map(async |KindCalls { kind, waves }| {
         let mut of_kind = Vec::new();
         for wave in waves {
             let (numbers, entries): (Vec<_>, Vec<_>) =
@@ -49,18 +50,18 @@ where
     for (number, answer) in join_all(kinds).await.into_iter().flatten() {
         answers[number] = Some(answer);
     }
-    let missing = || Err(strange("an entry is without an answer").into());
+    let missing = || Err(unexpected("an entry has no result").into());
     answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
 }
 
-/// The entries of one kind, in their order. A wave of calls has no job twice: they may be on
-/// their way at the same time, and waves not.
-struct OfKind<T> {
+/// The calls for one kind. The calls of a wave have no job in common and run concurrently; the waves
+/// run one after the other.
+struct KindCalls<T> {
     kind: Kind,
     waves: Vec<Vec<Call<T>>>,
 }
 
-/// Entries, and which of their batch they are.
+/// The entries of a call, and their positions in the batch.
 struct Call<T> {
     numbers: Vec<usize>,
     entries: Vec<T>,
@@ -72,7 +73,7 @@ impl<T> Default for Call<T> {
     }
 }
 
-fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<OfKind<T>> {
+fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<KindCalls<T>> {
     let mut kinds: Vec<(Kind, Vec<(usize, T)>)> = Vec::new();
     for (number, entry) in entries.into_iter().enumerate() {
         // Most batches have one kind, and few have many.
@@ -81,7 +82,7 @@ fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<OfKind<T>> {
             None => kinds.push((entry.kind().clone(), vec![(number, entry)])),
         }
     }
-    let cut = |(kind, entries)| OfKind { kind, waves: cut(entries) };
+    let cut = |(kind, entries)| KindCalls { kind, waves: cut(entries) };
     kinds.into_iter().map(cut).collect()
 }
 
@@ -106,8 +107,8 @@ fn cut<T: Entry>(entries: Vec<(usize, T)>) -> Vec<Vec<Call<T>>> {
     }
     wave.push(call);
     waves.push(wave);
-    // The first call goes alone: where it has to load the script or to make the kind, the next would
-    // overtake it, and have the lower generations.
+    // The first call runs alone. If it has to load the script or create the kind, the next call
+    // would overtake it and get lower generations.
     let others = waves[0].split_off(1);
     if !others.is_empty() {
         waves.insert(1, others);
@@ -178,7 +179,7 @@ mod tests {
             Ok(things.iter().map(|_| Ok::<_, StoreError>(number)).collect())
         };
         let things = (0..4).map(|n| thing("k", &n.to_string(), MAX_BYTES)).collect();
-        let answers = block_on(answered(things, call));
+        let answers = block_on(run_batch(things, call));
         assert_eq!(answers, [0, 1, 2, 3].map(Ok));
         assert_eq!(done.take(), [0, 1, 2, 3]);
     }

@@ -1,7 +1,7 @@
 //! Changes of jobs by their name.
 
-use crate::batch::{Entry, answered};
-use crate::reply::{bytes, strange};
+use crate::batch::{Entry, run_batch};
+use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::rules::check_count;
@@ -31,7 +31,7 @@ impl RedisStore {
         changes: Vec<Change>,
     ) -> Result<BatchResults<Changed, ChangeError>, StoreError> {
         check_count("entries in a batch", changes.len())?;
-        Ok(answered(changes, |kind, changes| self.change_call(kind, changes)).await)
+        Ok(run_batch(changes, |kind, changes| self.change_call(kind, changes)).await)
     }
 
     async fn change_call(
@@ -59,7 +59,7 @@ impl RedisStore {
                 b'a' => Err(ChangeError::Absent { kind, id }),
                 b'l' => Err(ChangeError::Leased { kind, id }),
                 b'd' => Err(ChangeError::NotDead { kind, id }),
-                _ => return Err(strange("a change came to nothing that is known")),
+                _ => return Err(unexpected("a change came to nothing that is known")),
             })
         };
         changes.into_iter().zip(letters).map(changed).collect()

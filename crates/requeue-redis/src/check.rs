@@ -1,4 +1,4 @@
-//! Whether what is kept fits together.
+//! Consistency check of the keys.
 
 use crate::keys::Keys;
 use crate::kinds::AT_ONCE;
@@ -10,11 +10,12 @@ use requeue_jobs::{Kind, StoreError};
 use std::collections::BTreeSet;
 
 impl RedisStore {
-    /// Looks whether what is kept of each kind fits together, and tells what does not, in words:
-    /// every job is in one list and has a record, every lease is of a leased job, and nothing is
-    /// left of jobs that are gone.
+    /// Checks that the keys of every kind are consistent, and returns a description of each
+    /// problem: every job must be in exactly one list and have a record, every lease must belong to
+    /// a leased job, and removed jobs must leave nothing behind.
     ///
-    /// It reads all ids. What others change meanwhile may look wrong.
+    /// Reads all ids. Changes that other clients make during the check can appear as problems.
+    /// Fails if the server is not available.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
         let mut problems = Vec::new();
         for kinds in self.names().await?.chunks(AT_ONCE) {
@@ -59,7 +60,7 @@ impl RedisStore {
     }
 
     async fn texts(&self, keys: &Keys, cmd: Cmd) -> Result<BTreeSet<String>, StoreError> {
-        let mut reply = Reply::of(self.look(&keys.tag, cmd).await?)?;
+        let mut reply = Reply::of(self.read(&keys.tag, cmd).await?)?;
         let mut texts = BTreeSet::new();
         while !reply.is_empty() {
             texts.insert(reply.text()?);

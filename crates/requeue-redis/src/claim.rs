@@ -2,7 +2,7 @@
 
 use crate::codec::{Past, Record};
 use crate::put::millis;
-use crate::reply::{self, Reply, strange};
+use crate::reply::{self, Reply, unexpected};
 use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use requeue_jobs::{
 };
 use std::time::Duration;
 
-/// Jobs of one call: as large as they may be, their answer comes in time.
+/// Max. jobs per script call, so that even the largest bodies arrive before the timeout.
 const MAX_JOBS: usize = 100;
 
 impl RedisStore {
@@ -40,8 +40,8 @@ impl RedisStore {
         Ok(claimed)
     }
 
-    /// Claims of a kind until there are enough, or enough bytes: an answer that is too large to
-    /// come in time would leave all of them leased to nobody.
+    /// Claims jobs of a kind in several script calls, until there are enough jobs or bytes. A single
+    /// reply that is too large to arrive in time would leave all its jobs leased without a worker.
     async fn claim_in_calls(
         &self,
         kind: &Kind,
@@ -63,8 +63,8 @@ impl RedisStore {
         }
     }
 
-    /// In the order in which they are asked. Of several, those are left out that have nothing:
-    /// all are looked at in one go, and not one after the other.
+    /// Returns the kinds to claim from, in claim order. If there are several, checks all of them
+    /// concurrently first and leaves out those without claimable jobs.
     async fn kinds_with_work(&self, kinds: &[Kind], claimed: &mut Claimed) -> Vec<Kind> {
         if let [kind] = kinds {
             return vec![kind.clone()];
@@ -78,7 +78,7 @@ impl RedisStore {
                 Err(error) => claimed.errors.push((kind.clone(), error)),
             }
         }
-        // Of those that have nothing none has a turn: the next would have it twice.
+        // A kind without jobs must not take a turn: the kind after it would get two.
         let first = lock(&self.shared.turns).first(with_work.iter().enumerate());
         with_work.rotate_left(first);
         with_work
@@ -122,9 +122,9 @@ impl RedisStore {
             let (id, due) = (found.text()?, Timestamp::from_millis(found.number()?));
             let record = records.next()?;
             let past = if has_pasts { pasts.next()? } else { Value::Nil };
-            let id = JobId::new(id).map_err(|error| strange(&error.to_string()))?;
+            let id = JobId::new(id).map_err(|error| unexpected(&error.to_string()))?;
             if record == Value::Nil {
-                let reason = format!("job {id:?} has no record any more; it is given up");
+                let reason = format!("job {id:?} has no record and is given up");
                 claimed.errors.push((kind.clone(), StoreError::Unavailable { reason }));
                 fence += 1;
                 continue;
@@ -146,7 +146,7 @@ impl RedisStore {
     }
 }
 
-/// The expired leases that a script has ended.
+/// Reads the expired leases that a script reports.
 pub(crate) fn expired_leases(
     kind: &Kind,
     mut reports: Reply,
@@ -154,8 +154,8 @@ pub(crate) fn expired_leases(
     let mut leases = Vec::new();
     while !reports.is_empty() {
         let (id, worker) = (JobId::new(reports.text()?), WorkerName::new(reports.text()?));
-        let id = id.map_err(|error| strange(&error.to_string()))?;
-        let worker = worker.map_err(|error| strange(&error.to_string()))?;
+        let id = id.map_err(|error| unexpected(&error.to_string()))?;
+        let worker = worker.map_err(|error| unexpected(&error.to_string()))?;
         let attempt = u32::try_from(reports.number()?).unwrap_or(u32::MAX);
         let mut lease = ExpiredLease::new(kind.clone(), id, worker, attempt);
         lease.died = reports.number()? == 1;

@@ -1,17 +1,18 @@
-//! What is kept of a job, byte by byte, as the scripts cut it up. `docs/redis-keys.md` draws it.
+//! Encoding of the values in Redis, as the scripts use them. `docs/redis-keys.md` describes every byte.
 
-use crate::reply::strange;
+use crate::reply::unexpected;
 use requeue_jobs::{
     Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Receipt,
     Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 
-/// Content types that need no bytes of their own; the last means that it follows.
+/// Content types that are stored as one byte: their index here.
 const CONTENT_TYPES: [&str; 3] = ["application/octet-stream", "application/json", "text/plain"];
+/// The byte for any other content type: its length and text follow.
 const OTHER: u8 = 3;
 
-/// Flags, content type, body.
+/// Encodes flags, content type and body.
 pub(crate) fn content(body: &Body) -> Vec<u8> {
     let known = CONTENT_TYPES.iter().position(|known| *known == body.content_type());
     let mut out = Vec::with_capacity(body.len() + 1);
@@ -26,13 +27,13 @@ pub(crate) fn content(body: &Body) -> Vec<u8> {
     out
 }
 
-/// Bytes that are read from their beginning.
+/// A cursor over bytes.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], StoreError> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or_else(|| strange("a record is cut short"))?;
+            self.0.split_at_checked(count).ok_or_else(|| unexpected("a record is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -46,14 +47,14 @@ impl<'a> Input<'a> {
     }
 
     fn text(&mut self, len: usize) -> Result<&'a str, StoreError> {
-        str::from_utf8(self.take(len)?).map_err(|_| strange("a text is not in UTF-8"))
+        str::from_utf8(self.take(len)?).map_err(|_| unexpected("a text is not UTF-8"))
     }
 
     fn worker(&mut self, len: usize) -> Result<WorkerName, StoreError> {
-        WorkerName::new(self.text(len)?).map_err(|_| strange("a worker's name is none"))
+        WorkerName::new(self.text(len)?).map_err(|_| unexpected("a worker name is invalid"))
     }
 
-    /// What [`content`] wrote, up to the end.
+    /// Reads what [`content`] wrote, up to the end of the input.
     pub(crate) fn content(&mut self) -> Result<Body, StoreError> {
         let flags = self.take(1)?[0];
         let content_type = match CONTENT_TYPES.get(usize::from(flags)) {
@@ -62,14 +63,14 @@ impl<'a> Input<'a> {
                 let len = self.take(1)?[0];
                 self.text(usize::from(len))?
             }
-            None => return Err(strange("a record has flags of a later version")),
+            None => return Err(unexpected("a record has flags of a newer version")),
         };
         let bytes = std::mem::take(&mut self.0);
         let body = match flags {
             0 => Body::octets(bytes),
             _ => Body::new(bytes, content_type),
         };
-        body.map_err(|error| strange(&error.to_string()))
+        body.map_err(|error| unexpected(&error.to_string()))
     }
 }
 
@@ -84,21 +85,21 @@ pub(crate) fn push_time(out: &mut Vec<u8>, time: Timestamp) {
     push_number(out, kept_time(time), TIME);
 }
 
-/// A time as it is kept. The largest that fits is in the year 10889.
+/// Limits a time to the largest that six bytes hold, in the year 10889.
 pub(crate) fn kept_time(time: Timestamp) -> u64 {
     time.as_millis().min((1 << 48) - 1)
 }
 
-/// The fence and the nonce of a receipt, as leases begin.
+/// Encodes fence and nonce of a receipt: the first bytes of a lease.
 pub(crate) fn proof(receipt: &Receipt) -> Vec<u8> {
     let mut out = Vec::with_capacity(COUNTER + 8);
-    // What does not fit was not given out here; the highest was not either.
+    // No fence of this store is that high, so a receipt with one matches no lease.
     push_number(&mut out, receipt.fence().0.min((1 << 56) - 1), COUNTER);
     out.extend(receipt.nonce().to_be_bytes());
     out
 }
 
-/// A job's record.
+/// The record of a job.
 pub(crate) struct Record {
     pub(crate) generation: Generation,
     pub(crate) created_at: Timestamp,
@@ -124,7 +125,7 @@ impl Record {
     }
 }
 
-/// What few jobs have; default for the others.
+/// The past of a job. Jobs without one have the default.
 #[derive(Default)]
 pub(crate) struct Past {
     pub(crate) attempts: u32,
@@ -146,7 +147,7 @@ impl Past {
         Ok(Past { attempts, deaths, due, updated_at, failures })
     }
 
-    /// How often a job has failed; `bytes` may be its past.
+    /// Reads only the number of failed attempts.
     pub(crate) fn attempts(bytes: &[u8]) -> Result<u32, StoreError> {
         Ok(Input(bytes).number(4)? as u32)
     }
@@ -184,11 +185,11 @@ fn read_failure(input: &mut Input<'_>) -> Result<FailedAttempt, StoreError> {
     Ok(FailedAttempt { worker, started_at, ended_at, error })
 }
 
-/// A job, as the script `view` tells it.
-pub(crate) struct Told {
+/// A job as `view.lua` returns it.
+pub(crate) struct StoredJob {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
-    /// When it is due, its lease ends, or it died.
+    /// Its score: due time, end of the lease, or time of death.
     pub(crate) at: Timestamp,
     pub(crate) record: Vec<u8>,
     pub(crate) lease: Vec<u8>,
@@ -196,7 +197,7 @@ pub(crate) struct Told {
     pub(crate) past: Vec<u8>,
 }
 
-impl Told {
+impl StoredJob {
     pub(crate) fn view(&self, kind: &Kind) -> Result<JobView, StoreError> {
         let Record { generation, created_at, updated_at, body } = Record::read(&self.record)?;
         let past = match self.past.is_empty() {
@@ -209,13 +210,13 @@ impl Told {
         (view.created_at, view.updated_at) = (created_at, updated_at.max(past.updated_at));
         match self.state {
             JobState::Waiting | JobState::Ready => {}
-            JobState::Leased => self.tell_lease(&mut view)?,
+            JobState::Leased => self.read_lease(&mut view)?,
             JobState::Dead => (view.due, view.died_at) = (past.due, Some(self.at)),
         }
         Ok(view)
     }
 
-    fn tell_lease(&self, view: &mut JobView) -> Result<(), StoreError> {
+    fn read_lease(&self, view: &mut JobView) -> Result<(), StoreError> {
         let mut input = Input(&self.lease);
         input.take(COUNTER + 8)?;
         view.due = input.time()?;
@@ -235,12 +236,12 @@ impl Told {
     }
 }
 
-/// The schedule, less its id: next time, where the content begins, what is missed, when, where.
+/// Encodes a schedule without its id.
 pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
     let mut out = Vec::new();
     push_time(&mut out, schedule.next);
     let (when, zone) = (schedule.when.as_bytes(), schedule.time_zone.as_bytes());
-    // As Lua counts: from 1.
+    // Lua counts positions from 1.
     let begins = TIME + 2 + 1 + 2 + when.len() + 2 + zone.len() + 1;
     push_number(&mut out, begins as u64, 2);
     out.push(match schedule.missed {
@@ -262,7 +263,7 @@ pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, StoreEr
     let missed = match input.take(1)?[0] {
         0 => Missed::One,
         1 => Missed::Skip,
-        _ => return Err(strange("a schedule is of a later version")),
+        _ => return Err(unexpected("a schedule was written by a newer version")),
     };
     let mut text = || {
         let len = input.number(2)?;

@@ -1,55 +1,57 @@
-//! Why a store on Redis cannot be had.
+//! The error type of connecting.
 
-/// Why a store on Redis cannot be had.
+/// Why connecting a [`RedisStore`](crate::RedisStore) failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// What was given is not the URL of a Redis.
-    #[error("not the address of a Redis: {reason}")]
+    /// The URL is invalid.
+    #[error("invalid Redis URL: {reason}")]
     Address {
-        /// What is wrong with it, and what is allowed.
+        /// What is wrong, and the supported forms. Does not contain parts of the URL, because they
+        /// could belong to the password.
         reason: String,
     },
-    /// An option can mean nothing.
-    #[error("an option is wrong: {reason}")]
+    /// An option is invalid.
+    #[error("invalid option: {reason}")]
     Options {
-        /// Which one, and why.
+        /// Which option, and what is wrong with it.
         reason: String,
     },
-    /// No server answers. Later one may.
+    /// The server cannot be reached or does not respond. A later attempt may succeed.
     #[error("{address} is not available: {reason}")]
     Unavailable {
-        /// Which server.
+        /// The server that was tried.
         address: String,
-        /// Why.
+        /// The network error, or the server's response.
         reason: String,
     },
-    /// A server does not let us in, or not do what has to be done.
-    #[error("{address} refuses us: {reason}")]
+    /// The server denies access: wrong user or password, or missing permissions.
+    #[error("{address} denied access: {reason}")]
     Refused {
-        /// Which server.
+        /// The server that was tried.
         address: String,
-        /// What it said.
+        /// The server's error.
         reason: String,
     },
-    /// A server is not one to keep jobs on, as it is.
+    /// The server cannot store jobs with its current version, role or configuration.
     #[error("{address} cannot be used: {reason}")]
     Unfit {
-        /// Which server.
+        /// The server that was tried.
         address: String,
-        /// What it lacks, and how to help it.
+        /// What does not fit, and how to change it.
         reason: String,
     },
-    /// A newer version of this program keeps its jobs there.
-    #[error("{address} has jobs of format {found:?} ({key}), and this program knows {known:?}")]
+    /// The keys on the server have a format that this version does not support, for example
+    /// because a newer version wrote them. Nothing was changed.
+    #[error("{address} has jobs in format {found:?} ({key}), but this version supports {known:?}")]
     Format {
-        /// Which server.
+        /// The server that was tried.
         address: String,
-        /// Where it says so.
+        /// The key that contains the format.
         key: String,
-        /// Its format.
+        /// The format that the key contains.
         found: String,
-        /// The format that is known here.
+        /// The format that this version supports.
         known: String,
     },
 }

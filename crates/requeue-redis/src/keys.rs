@@ -1,10 +1,10 @@
-//! What keys are called. `docs/redis-keys.md` says what is in them.
+//! Key and channel names. `docs/redis-keys.md` describes the contents of the keys.
 
 use requeue_jobs::Kind;
 
 /// The keys of a kind, all in one slot of a Cluster.
 pub(crate) struct Keys {
-    /// What its slot is computed from: the part of its keys that is in braces.
+    /// The part of the keys in braces, which determines the Cluster slot.
     pub(crate) tag: String,
     /// In the order in which scripts take them.
     pub(crate) all: [String; 9],
@@ -29,18 +29,18 @@ impl Keys {
     }
 }
 
-/// Where those are told who wait for a kind.
+/// The channel on which clients that wait for a kind are woken.
 pub(crate) fn channel(prefix: &str, kind: &Kind) -> String {
     format!("{{{prefix}:{kind}}}:wake")
 }
 
-/// The kind whose channel this is.
+/// Returns the kind of a channel.
 pub(crate) fn kind_of_channel<'a>(prefix: &str, channel: &'a str) -> Option<&'a str> {
     let rest = channel.strip_prefix('{')?.strip_prefix(prefix)?.strip_prefix(':')?;
     rest.strip_suffix("}:wake")
 }
 
-/// The names of all kinds of a deployment.
+/// The key of the set of kinds of a deployment.
 pub(crate) fn kinds(prefix: &str) -> String {
     format!("{{{prefix}}}:kinds")
 }

@@ -1,8 +1,8 @@
-//! Kinds: what is known of them, what is set for them, and what is cleaned up in them.
+//! Kinds: their counts and settings, and reaping.
 
 use crate::claim::expired_leases;
 use crate::keys::{self, Keys};
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
@@ -14,10 +14,10 @@ use requeue_jobs::{
 };
 use std::time::Duration;
 
-/// Kinds that are asked at the same time.
+/// How many kinds are queried concurrently.
 pub(crate) const AT_ONCE: usize = 100;
 
-/// Fields of what is set, in the order in which they are written and read.
+/// The settings fields in `meta`, in the order in which they are written and read.
 const FIELDS: [&str; 9] = [
     "lease",
     "backoff_base",
@@ -31,15 +31,15 @@ const FIELDS: [&str; 9] = [
 ];
 
 impl RedisStore {
-    /// The names of all kinds that were ever made, sorted.
+    /// Returns the names of all kinds in the deployment's set, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<Kind>, StoreError> {
         let prefix = &self.shared.prefix;
         let mut cmd = redis::cmd("SMEMBERS");
         cmd.arg(keys::kinds(prefix));
-        let mut names = Reply::of(self.look(prefix, cmd).await?)?;
+        let mut names = Reply::of(self.read(prefix, cmd).await?)?;
         let mut kinds = Vec::new();
         while !names.is_empty() {
-            kinds.push(Kind::new(names.text()?).map_err(|error| strange(&error.to_string()))?);
+            kinds.push(Kind::new(names.text()?).map_err(|error| unexpected(&error.to_string()))?);
         }
         kinds.sort_unstable();
         Ok(kinds)
@@ -56,7 +56,7 @@ impl RedisStore {
         Ok(views)
     }
 
-    /// What is known of a kind; nothing of one that has no jobs, settings or schedules.
+    /// Returns a kind's counts, or `None` if it has no jobs, settings or schedules.
     async fn view_of_kind(&self, kind: &Kind) -> Result<Option<KindView>, StoreError> {
         let (keys, script) = (self.keys(kind), &SCRIPTS.facts);
         let cmd = self.begin(script, &keys);
@@ -77,14 +77,14 @@ impl RedisStore {
 
     pub(crate) async fn reap_kinds(&self, max: usize) -> Result<Reaped, StoreError> {
         let mut names = self.names().await?;
-        // Those that come after the one that was last, and then from the beginning.
+        // Continue after the last kind of the previous call, and wrap around.
         let last = lock(&self.shared.reaped).clone();
         let from = names.partition_point(|kind| Some(kind.as_str()) <= last.as_deref());
         names.rotate_left(from);
         names.truncate(AT_ONCE);
         let reaped = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
         *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
-        // All are seen to, also where one fails.
+        // All kinds are reaped, even if one fails.
         Reaped::sum(reaped)
     }
 
@@ -120,7 +120,7 @@ impl RedisStore {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(keys.meta()).arg(&FIELDS);
-        read_settings(Reply::of(self.look(&keys.tag, cmd).await?)?)
+        read_settings(Reply::of(self.read(&keys.tag, cmd).await?)?)
     }
 
     pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
@@ -139,7 +139,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Calls a script that makes the kind, where it answers 0 for one that is not registered.
+    /// Calls a script that creates the kind. If it returns 0, the kind is not registered: registers
+    /// it and calls again.
     pub(crate) async fn make(
         &self,
         kind: &Kind,
@@ -154,11 +155,11 @@ impl RedisStore {
             }
             self.register(kind).await?;
         }
-        Err(strange("a kind that was made is none"))
+        Err(unexpected("a registered kind is reported as not registered"))
     }
 }
 
-/// All empty where nothing is set.
+/// The values of [`FIELDS`]; all empty if the settings are the default.
 fn write_settings(settings: &Settings) -> [String; 9] {
     if *settings == Settings::default() {
         return Default::default();
@@ -185,7 +186,7 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
         })
     };
     let mut settings = Settings::default();
-    let wrong = || strange("a setting of the kind is no number");
+    let wrong = || unexpected("a setting of the kind is not a number");
     if let Some(lease) = next()? {
         settings.lease = read_millis(&lease).ok_or_else(wrong)?;
     }
@@ -214,7 +215,7 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
     Ok(settings)
 }
 
-/// Milliseconds, with as many decimals as it takes.
+/// Milliseconds as text, with six decimals if they are not whole.
 fn write_millis(duration: Duration) -> String {
     let (millis, nanos) = (duration.as_millis(), duration.subsec_nanos() % 1_000_000);
     match nanos {

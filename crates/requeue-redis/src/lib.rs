@@ -1,8 +1,9 @@
-//! Durable jobs on Redis: the contract of `requeue-jobs` across machines.
+//! Durable jobs on Redis, shared by any number of processes and machines.
 //!
-//! A [`RedisStore`] is a [`Store`](requeue_jobs::Store) that any number of processes share, on
-//! one Redis (7.0 or later), under Sentinel, or on a Cluster. The contract is
-//! `docs/jobs.md`, the same as of every store; `docs/redis-keys.md` draws what is kept, and how.
+//! A [`RedisStore`] implements the [`Store`](requeue_jobs::Store) trait of `requeue-jobs` on a
+//! single Redis server (7.0 or later), a Sentinel deployment, or a Redis Cluster. It has the same
+//! contract as every store, which `docs/jobs.md` describes. `docs/redis-keys.md` documents every
+//! key and its contents.
 //!
 //! ```no_run
 //! use requeue_jobs::Jobs;
@@ -20,47 +21,49 @@
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`RedisStore`] | the store: connect it, use it as a [`Store`](requeue_jobs::Store) |
-//! | [`Address`] | the URLs it takes: one server, Sentinel, Cluster, TLS, a socket |
-//! | [`Options`] | the prefix of a deployment, timeouts, certificates |
-//! | [`ConnectError`] | why it could not be connected |
+//! | [`RedisStore`] | the store; connect it and use it as a [`Store`](requeue_jobs::Store) |
+//! | [`Address`] | the supported URLs: single server, Unix socket, Sentinel, Cluster, with or without TLS |
+//! | [`Options`] | key prefix, timeouts, certificates |
+//! | [`ConnectError`] | why connecting failed |
 //!
 //! # How it works
 //!
-//! Whatever changes a job is one Lua script, so it happens as a whole or not at all. Per kind there
-//! is a sorted set of pending jobs by due time, one of leased jobs by the end of their leases, and one
-//! of the dead. Time is the server's. Calls that are made at the same time through one
-//! [`Jobs`](requeue_jobs::Jobs) are joined: fifty puts are one script.
+//! Every change of a job is one Lua script, so it is applied completely or not at all. Each kind
+//! has three sorted sets: pending jobs by due time, leased jobs by the end of their lease, and dead
+//! jobs by time of death. All times come from the Redis server's clock. Concurrent calls through
+//! one [`Jobs`](requeue_jobs::Jobs) are batched: fifty puts run as one script.
 //!
-//! Nobody polls. Who waits knows from its last claim when there will be something, and sleeps until
-//! then; what is put sooner is told by a message. A message that is lost costs a second.
+//! Waiting does not poll for each job. A claim that finds too little also returns when the next job
+//! is due, and the waiting worker sleeps until then. If a job is put with an earlier due time, a
+//! pub/sub message wakes it. If that message is lost, the worker notices the job up to a second
+//! late.
 //!
-//! # What it promises
+//! # Durability
 //!
-//! As much as the Redis does that keeps it:
+//! A call that returned successfully is as durable as the Redis configuration makes it:
 //!
-//! | Redis | what was answered |
+//! | Redis configuration | confirmed calls |
 //! |---|---|
-//! | `appendonly yes`, `appendfsync always` | stays, whatever happens to the process |
-//! | `appendonly yes`, `appendfsync everysec` | stays, but for about the last two seconds before a crash |
-//! | a replica takes over (Sentinel, Cluster) | stays, but for what had not reached the replica: jobs may be missing, and done jobs may come back |
-//! | no persistence | is gone with the process |
+//! | `appendonly yes`, `appendfsync always` | survive a crash of the Redis process |
+//! | `appendonly yes`, `appendfsync everysec` | survive, except about the last two seconds before a crash |
+//! | failover to a replica (Sentinel, Cluster) | survive, except those that the replica had not received: jobs may be missing, and acked jobs may run again |
+//! | no persistence | are lost when the process ends |
 //!
-//! Whatever is lost, nothing is half there, and fences go on rising as long as the servers' clocks
-//! agree: an ack by a receipt of before is refused where its lease is not known any more.
-//! Generations of puts that were lost are given out again.
+//! Scripts are never lost in part. After a loss, fences still rise as long as the servers' clocks
+//! agree, and an ack with a receipt whose lease was lost is rejected. Generations of lost puts are
+//! used again.
 //!
-//! # When something fails
+//! # Failures
 //!
-//! | | |
+//! | situation | result |
 //! |---|---|
-//! | no connection can be had | [unavailable](requeue_jobs::StoreError::Unavailable): nothing was done. It is tried again, with backoff |
-//! | a connection breaks, or no answer comes in time | [unknown](requeue_jobs::StoreError::Unknown): it may have been done. Nothing is ever sent a second time by itself |
-//! | the server's memory is full | new jobs are refused, as unavailable; claiming and settling go on, so that it drains |
-//! | it evicts keys | [`connect`](RedisStore::connect) refuses it: jobs would vanish |
-//! | a slot of a Cluster is moved | calls of its kinds wait until it is over; where that takes too long, unavailable |
-//! | the server's clock jumps | what is due, and when leases end, follows it. Fences rise all the same |
-//! | a newer program wrote it | [`connect`](RedisStore::connect) refuses it, and touches nothing |
+//! | no connection | calls fail with [`Unavailable`](requeue_jobs::StoreError::Unavailable): nothing was done. The store reconnects with backoff |
+//! | the connection breaks, or the response times out | the call fails with [`Unknown`](requeue_jobs::StoreError::Unknown): it may have been done. The store never repeats a command whose outcome is unknown |
+//! | the server's memory is full | puts fail with `Unavailable`; claims and settlements still work, so the backlog can drain |
+//! | the server evicts keys | [`connect`](RedisStore::connect) rejects it, because jobs would disappear |
+//! | a Cluster slot is being moved | calls for its kinds wait; if the move takes too long, they fail with `Unavailable` |
+//! | the server's clock jumps | due times and lease ends follow the clock. Fences still rise |
+//! | the keys have another format | [`connect`](RedisStore::connect) rejects the server and changes nothing |
 
 mod address;
 mod batch;
@@ -68,10 +71,10 @@ mod change;
 mod check;
 mod claim;
 mod codec;
+mod connections;
 mod error;
 mod keys;
 mod kinds;
-mod link;
 mod list;
 mod options;
 mod put;

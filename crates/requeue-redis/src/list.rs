@@ -1,12 +1,12 @@
 //! Listing by id.
 //!
 //! Redis keeps no order of ids, and an index of them would cost every job a third more memory and
-//! every put and ack more time. So whoever lists pays: all ids of the kind are scanned, and the
-//! first that follow are kept as a window, from which the next pages are served. A million jobs are
-//! listed in twenty scans.
+//! every put and ack more time. Instead, listing pays: it scans all ids of the kind, and keeps the
+//! first ids after the cursor in memory to serve the next pages. A million jobs are listed in twenty
+//! scans.
 
 use crate::keys::Keys;
-use crate::reply::{Reply, strange, text};
+use crate::reply::{Reply, text, unexpected};
 use crate::store::{RedisStore, lock};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{JobId, JobState, Page, Query, StoreError};
@@ -14,23 +14,23 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Ids of a window.
-const WINDOW: usize = 50_000;
-/// Windows that are kept, for so many who list at the same time.
-const WINDOWS: usize = 4;
+/// Max. ids kept of a scan.
+const MAX_SCANNED: usize = 50_000;
+/// ScanCache that are kept, for so many who list at the same time.
+const MAX_SCANS: usize = 4;
 /// For so long one is used: who lists by way of several processes may come by a cursor that another
 /// was given here, and would miss what was put since.
 const KEPT: Duration = Duration::from_secs(30);
 /// What a server looks at in one go.
 const SCAN: usize = 1000;
 
-/// Windows of those who list, the latest first.
+/// ScanCache of those who list, the latest first.
 #[derive(Default)]
-pub(crate) struct Windows(Mutex<VecDeque<Window>>);
+pub(crate) struct ScanCache(Mutex<VecDeque<ScannedIds>>);
 
 /// Ids that follow one another, for one who lists: it is found again by the cursor that it was
 /// given. Who begins elsewhere wants to see what is there now.
-struct Window {
+struct ScannedIds {
     /// What was asked for; where the next page begins.
     query: Query,
     /// Sorted: all that there were, or the first of them.
@@ -39,20 +39,20 @@ struct Window {
     scanned: Instant,
 }
 
-impl Windows {
-    fn take(&self, query: &Query) -> Option<Window> {
-        let mut windows = lock(&self.0);
-        windows.retain(|window| window.scanned.elapsed() < KEPT);
+impl ScanCache {
+    fn take(&self, query: &Query) -> Option<ScannedIds> {
+        let mut scans = lock(&self.0);
+        scans.retain(|scan| scan.scanned.elapsed() < KEPT);
         let is_it =
-            |window: &Window| Query { limit: query.limit, ..window.query.clone() } == *query;
-        let place = windows.iter().position(is_it)?;
-        windows.remove(place)
+            |scan: &ScannedIds| Query { limit: query.limit, ..scan.query.clone() } == *query;
+        let place = scans.iter().position(is_it)?;
+        scans.remove(place)
     }
 
-    fn keep(&self, window: Window) {
-        let mut windows = lock(&self.0);
-        windows.truncate(WINDOWS - 1);
-        windows.push_front(window);
+    fn keep(&self, scan: ScannedIds) {
+        let mut scans = lock(&self.0);
+        scans.truncate(MAX_SCANS - 1);
+        scans.push_front(scan);
     }
 }
 
@@ -60,13 +60,13 @@ impl RedisStore {
     pub(crate) async fn list_page(&self, query: Query) -> Result<Page, StoreError> {
         let limit = query.limit.clamp(1, MAX_BATCH);
         let keys = self.keys(&query.kind);
-        let mut window = match self.shared.windows.take(&query) {
-            Some(window) => window,
+        let mut scan = match self.shared.scans.take(&query) {
+            Some(scan) => scan,
             None => self.scan(&keys, query).await?,
         };
         let mut jobs = Vec::new();
         loop {
-            let Window { query, ids, is_last, .. } = &window;
+            let ScannedIds { query, ids, is_last, .. } = &scan;
             let mut from = ids.partition_point(|id| Some(id) <= query.after.as_ref());
             // One more than is asked for tells whether there are more.
             while from < ids.len() && jobs.len() <= limit {
@@ -81,14 +81,14 @@ impl RedisStore {
                 break;
             }
             let after = ids.last().cloned();
-            window = self.scan(&keys, Query { after, ..window.query }).await?;
+            scan = self.scan(&keys, Query { after, ..scan.query }).await?;
         }
         let more = jobs.len() > limit;
         jobs.truncate(limit);
         let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
         if cursor.is_some() {
-            window.query.after = cursor.clone();
-            self.shared.windows.keep(window);
+            scan.query.after = cursor.clone();
+            self.shared.scans.keep(scan);
         }
         Ok(Page { jobs, cursor })
     }
@@ -98,12 +98,12 @@ impl RedisStore {
     async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
         let mut cmd = redis::cmd("INFO");
         cmd.arg("server");
-        let info = text(self.look(&keys.tag, cmd).await?)?;
+        let info = text(self.read(&keys.tag, cmd).await?)?;
         Ok(info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned))
     }
 
     /// The first ids that follow.
-    async fn scan(&self, keys: &Keys, query: Query) -> Result<Window, StoreError> {
+    async fn scan(&self, keys: &Keys, query: Query) -> Result<ScannedIds, StoreError> {
         let (scanned, server) = (Instant::now(), self.run_id(keys).await?);
         let [due, leased, dead, ..] = &keys.all;
         let lists = match query.state {
@@ -121,7 +121,7 @@ impl RedisStore {
                 if !query.prefix.is_empty() {
                     cmd.arg("MATCH").arg(pattern(&query.prefix));
                 }
-                let mut reply = Reply::of(self.look(&keys.tag, cmd).await?)?;
+                let mut reply = Reply::of(self.read(&keys.tag, cmd).await?)?;
                 cursor = reply.text()?;
                 let mut found = reply.array()?;
                 while !found.is_empty() {
@@ -130,9 +130,9 @@ impl RedisStore {
                     let follows =
                         query.after.as_ref().is_none_or(|after| id.as_str() > after.as_str());
                     if follows && id.starts_with(&query.prefix) {
-                        ids.insert(JobId::new(id).map_err(|error| strange(&error.to_string()))?);
+                        ids.insert(JobId::new(id).map_err(|error| unexpected(&error.to_string()))?);
                     }
-                    if ids.len() > WINDOW {
+                    if ids.len() > MAX_SCANNED {
                         is_last = false;
                         ids.pop_last();
                     }
@@ -146,7 +146,7 @@ impl RedisStore {
             let reason = "another server took over while its jobs were listed".to_owned();
             return Err(StoreError::Unavailable { reason });
         }
-        Ok(Window { query, ids: ids.into_iter().collect(), is_last, scanned })
+        Ok(ScannedIds { query, ids: ids.into_iter().collect(), is_last, scanned })
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
     fn a_kind_that_is_larger_than_a_window_is_listed_as_it_is_each_time() {
         let server = RedisServer::start();
         let store = block_on(RedisStore::connect(&server.url())).unwrap();
-        put(&store, (0..WINDOW + 10).map(|n| format!("{n:06}")));
+        put(&store, (0..MAX_SCANNED + 10).map(|n| format!("{n:06}")));
         for more in ["", "9"] {
             put(&store, (!more.is_empty()).then(|| more.to_owned()).into_iter());
             let (mut seen, mut cursor) = (Vec::new(), None);
@@ -222,10 +222,10 @@ mod tests {
                     None => break,
                 }
             }
-            assert_eq!(seen.len(), WINDOW + 10 + more.len());
+            assert_eq!(seen.len(), MAX_SCANNED + 10 + more.len());
             assert!(seen.is_sorted());
         }
-        // Twice two windows, of fifty calls each; and not all of it for every page.
+        // Twice two scans, of fifty calls each; and not all of it for every page.
         let stats = server.command(&["INFO", "commandstats"]);
         let (_, calls) = stats.split_once("cmdstat_zscan:calls=").unwrap();
         let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
@@ -258,7 +258,7 @@ mod tests {
             }
             !scans()
         } {}
-        // It has answered, and not yet been asked for more: no call is cut.
+        // The server has replied and no command is in flight: the restart cuts no call.
         server.start_again();
         let page = block_on(page);
         assert!(matches!(page, Err(StoreError::Unavailable { .. })), "{page:?}");

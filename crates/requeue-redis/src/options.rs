@@ -1,18 +1,18 @@
-//! What can be chosen.
+//! Options of a connection.
 
 use crate::address::Secret;
 use crate::error::ConnectError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// So long may a prefix be: it is part of every key, and of every message.
+/// The longest prefix, in bytes: it is part of every key and every channel name.
 const LONGEST_PREFIX: usize = 64;
 
-/// So long may anything take: who waits longer has other troubles, and sums of times must not
-/// overflow.
+/// The longest timeout or backoff, so that sums of times cannot overflow.
 const LONGEST_TIME: Duration = Duration::from_secs(3600);
 
-/// How a store on Redis is connected. The defaults suit a server in the same data centre.
+/// How a [`RedisStore`](crate::RedisStore) connects to Redis. The defaults suit a server in the same
+/// data centre.
 ///
 /// ```
 /// use requeue_redis::Options;
@@ -23,33 +23,35 @@ const LONGEST_TIME: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Begins the name of every key, so that several deployments share one Redis: 1 to 64 of
-    /// `A`–`Z`, `a`–`z`, `0`–`9`, `.`, `_` and `-`. Anything else could mean something to Redis
-    /// (braces choose the node of a Cluster) or to ACL patterns.
+    /// The prefix of every key, so that several deployments can share one Redis. 1 to 64
+    /// characters from `A`–`Z`, `a`–`z`, `0`–`9`, `.`, `_` and `-`; default `requeue`. Other
+    /// characters are rejected because they have a meaning in key names (braces choose the
+    /// Cluster slot) or in ACL patterns.
     pub prefix: String,
-    /// How long a connection may take, with all that is asked of a server before it is used;
-    /// and how long a call waits for one. 3 s: enough for one lost packet that is sent again.
+    /// How long connecting may take, including the checks before a server is used, and how long a
+    /// call waits for a connection. Default 3 s, enough for one lost packet to be sent again.
     pub connect_timeout: Duration,
-    /// How long an answer may take. Longer than any script should run; what has not answered by
-    /// then is left, and what was asked may have been done. 5 s. Every three times as long a
-    /// server is asked whether it can still be used.
+    /// How long a response may take; longer than any script should run. Default 5 s. After that
+    /// the connection is closed and the call fails with an unknown outcome. A server is checked
+    /// again each time three times this long has passed.
     pub answer_timeout: Duration,
-    /// How long after a failed attempt to connect the next one comes. It doubles from attempt
-    /// to attempt, and up to half of it is taken away at random, so that not all come at once
-    /// to a server that has just come up. 50 ms.
+    /// How long to wait after the first failed attempt to connect. Default 50 ms. It doubles with
+    /// each attempt, and up to half of it is subtracted at random, so that not all clients connect
+    /// at the same moment to a server that has just started.
     pub first_backoff: Duration,
-    /// How long that can get: about so long after it is back a server is used again. 2 s.
+    /// The longest wait between attempts to connect: a server that is back is used again after at
+    /// most about this long. Default 2 s.
     pub longest_backoff: Duration,
-    /// As whom to ask sentinels, if they want to know. They have users of their own.
+    /// The user name for the sentinels, if they require one. Sentinels have users of their own.
     pub sentinel_user: Option<String>,
-    /// With which password to ask sentinels.
+    /// The password for the sentinels, if they require one.
     pub sentinel_password: Option<Secret>,
-    /// A file with certificates (PEM) that are trusted as the system's are: for a server
-    /// whose certificate was signed by nobody else. For addresses with `rediss`.
+    /// A PEM file with CA certificates to trust in addition to the system's, for example for a
+    /// private CA. Used for URLs that begin with `rediss`.
     pub ca_file: Option<PathBuf>,
-    /// A file with the certificate (PEM) to show to servers that ask for one.
+    /// A PEM file with the client certificate, for servers that require one. Requires `key_file`.
     pub certificate_file: Option<PathBuf>,
-    /// A file with the private key (PEM) of that certificate.
+    /// A PEM file with the private key of the client certificate. Requires `certificate_file`.
     pub key_file: Option<PathBuf>,
 }
 
@@ -71,16 +73,18 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether they can mean something.
+    /// Fails with [`ConnectError::Options`] if an option is invalid.
     pub(crate) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |reason: String| Err(ConnectError::Options { reason });
         let (prefix, bytes) = (&self.prefix, self.prefix.len());
         if !(1..=LONGEST_PREFIX).contains(&bytes) {
-            return wrong(format!("a prefix has 1 to {LONGEST_PREFIX} bytes, and not {bytes}"));
+            return wrong(format!("prefix has {bytes} bytes, but must have 1 to {LONGEST_PREFIX}"));
         }
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if let Some(odd) = prefix.chars().find(|&c| !is_fine(c)) {
-            return wrong(format!("prefix {prefix:?} has a {odd:?}, and only A-Za-z0-9._- may be"));
+            return wrong(format!(
+                "prefix {prefix:?} contains {odd:?}; allowed are A-Z a-z 0-9 . _ -"
+            ));
         }
         for (name, time) in [
             ("connect_timeout", self.connect_timeout),
@@ -89,18 +93,20 @@ impl Options {
             ("longest_backoff", self.longest_backoff),
         ] {
             if time > LONGEST_TIME {
-                return wrong(format!("{name} is {time:?}, and the longest is {LONGEST_TIME:?}"));
+                return wrong(format!("{name} is {time:?}, but must be at most {LONGEST_TIME:?}"));
             }
             if time.is_zero() {
-                return wrong(format!("{name} is 0, and nothing is that fast"));
+                return wrong(format!("{name} is 0, but must be longer"));
             }
         }
         if self.longest_backoff < self.first_backoff {
             let (longest, first) = (self.longest_backoff, self.first_backoff);
-            return wrong(format!("longest_backoff {longest:?} is under first_backoff {first:?}"));
+            return wrong(format!(
+                "longest_backoff {longest:?} is shorter than first_backoff {first:?}"
+            ));
         }
         if self.certificate_file.is_some() != self.key_file.is_some() {
-            return wrong("certificate_file and key_file go together".to_owned());
+            return wrong("certificate_file and key_file must be given together".to_owned());
         }
         Ok(())
     }
@@ -111,18 +117,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_can_mean_nothing_are_refused() {
+    fn invalid_options_are_rejected() {
         type Set = fn(&mut Options);
         let cases: [(Set, &str); 10] = [
-            (|options| options.prefix.clear(), "a prefix has 1 to 64 bytes, and not 0"),
-            (|options| options.prefix = "a".repeat(65), "1 to 64 bytes, and not 65"),
-            (|options| options.prefix = "a{b".to_owned(), r#"prefix "a{b" has a '{'"#),
-            (|options| options.prefix = "ä".to_owned(), "has a 'ä'"),
+            (|options| options.prefix.clear(), "prefix has 0 bytes, but must have 1 to 64"),
+            (
+                |options| options.prefix = "a".repeat(65),
+                "prefix has 65 bytes, but must have 1 to 64",
+            ),
+            (|options| options.prefix = "a{b".to_owned(), r#"prefix "a{b" contains '{'"#),
+            (|options| options.prefix = "ä".to_owned(), "contains 'ä'"),
             (|options| options.connect_timeout = Duration::ZERO, "connect_timeout is 0"),
             (|options| options.first_backoff = Duration::ZERO, "first_backoff is 0"),
             (|options| options.longest_backoff = Duration::ZERO, "longest_backoff is 0"),
-            (|options| options.first_backoff *= 50, "2s is under first_backoff 2.5s"),
-            (|options| options.answer_timeout = Duration::MAX, "and the longest is 3600s"),
+            (|options| options.first_backoff *= 50, "2s is shorter than first_backoff 2.5s"),
+            (|options| options.answer_timeout = Duration::MAX, "but must be at most 3600s"),
             (|options| options.key_file = Some("k".into()), "certificate_file and key_file"),
         ];
         Options::default().check().unwrap();

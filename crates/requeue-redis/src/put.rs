@@ -1,8 +1,8 @@
 //! Puts.
 
-use crate::batch::{Entry, answered};
+use crate::batch::{Entry, run_batch};
 use crate::codec::content;
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::limits::MAX_DELAY;
@@ -34,7 +34,7 @@ impl RedisStore {
         puts: Vec<Put>,
     ) -> Result<BatchResults<Placed, PutError>, StoreError> {
         check_batch(&puts)?;
-        Ok(answered(puts, |kind, puts| self.put_call(kind, puts)).await)
+        Ok(run_batch(puts, |kind, puts| self.put_call(kind, puts)).await)
     }
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
@@ -52,7 +52,7 @@ impl RedisStore {
     }
 }
 
-/// When a put is due, as the script takes it: from now on is below zero.
+/// The due time as `put.lua` takes it: a delay is negated.
 pub(crate) fn due(due: Due) -> i64 {
     match due {
         Due::Now => 0,
@@ -61,10 +61,10 @@ pub(crate) fn due(due: Due) -> i64 {
     }
 }
 
-/// What Lua counts exactly, and later than any time that is allowed.
+/// The largest number that Lua represents exactly; later than any allowed time.
 const FAR_AWAY: i64 = 1 << 53;
 
-/// Rounded up, and not so many that Lua miscounts.
+/// Milliseconds, rounded up, at most [`FAR_AWAY`].
 pub(crate) fn millis(duration: Duration) -> i64 {
     let millis = Timestamp::default().saturating_add(duration).as_millis();
     i64::try_from(millis).unwrap_or(i64::MAX).min(FAR_AWAY)
@@ -85,7 +85,7 @@ fn action(put: &Put) -> String {
     }
 }
 
-/// Reads what `put.lua` answers.
+/// Parses the reply of `put.lua`.
 fn placed(reply: &mut Reply, puts: &[Put]) -> Result<Vec<Placing>, StoreError> {
     let mut latest = reply.number()?;
     let letters = reply.bytes()?;
@@ -103,7 +103,7 @@ fn placed(reply: &mut Reply, puts: &[Put]) -> Result<Vec<Placing>, StoreError> {
         .collect()
 }
 
-/// What a put that gets a generation did.
+/// The outcome of a put that got a new generation.
 pub(crate) fn outcome(letter: u8) -> Option<PutOutcome> {
     Some(match letter {
         b'C' => PutOutcome::Created,
@@ -124,7 +124,7 @@ fn other(put: &Put, letter: u8, number: u64) -> Result<Placing, StoreError> {
             Err(PutError::Generation { kind, id, expected, found })
         }
         (b'D', _) => Err(too_late(Duration::from_millis(number)).into()),
-        _ => return Err(strange("a put came to nothing that is known")),
+        _ => return Err(unexpected("unknown outcome of a put")),
     })
 }
 

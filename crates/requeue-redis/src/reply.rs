@@ -1,16 +1,16 @@
-//! Reading what scripts answer.
+//! Parsing of script replies.
 
 use redis::Value;
 use requeue_jobs::StoreError;
 
-/// What a script answered, read from its beginning.
+/// A reply, read value by value.
 pub(crate) struct Reply {
     values: std::vec::IntoIter<Value>,
 }
 
-/// The answer of another program: not one of our scripts', whatever the outcome.
-pub(crate) fn strange(what: &str) -> StoreError {
-    let reason = format!("Redis answered something that is no answer: {what}");
+/// The error for a reply that none of our scripts sends. Whether the call was done is unknown.
+pub(crate) fn unexpected(what: &str) -> StoreError {
+    let reason = format!("unexpected reply from Redis: {what}");
     StoreError::Unknown { reason }
 }
 
@@ -18,7 +18,7 @@ impl Reply {
     pub(crate) fn of(value: Value) -> Result<Reply, StoreError> {
         match value {
             Value::Array(values) => Ok(Reply { values: values.into_iter() }),
-            other => Err(strange(&format!("{other:?} is no array"))),
+            other => Err(unexpected(&format!("{other:?} is not an array"))),
         }
     }
 
@@ -27,7 +27,7 @@ impl Reply {
     }
 
     pub(crate) fn next(&mut self) -> Result<Value, StoreError> {
-        self.values.next().ok_or_else(|| strange("it ends too soon"))
+        self.values.next().ok_or_else(|| unexpected("it is too short"))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, StoreError> {
@@ -54,27 +54,27 @@ impl Reply {
 pub(crate) fn signed(value: &Value) -> Result<i64, StoreError> {
     match value {
         Value::Int(number) => Ok(*number),
-        // Scores are told as text.
+        // Scores are text.
         Value::BulkString(digits) => {
             let digits = str::from_utf8(digits).ok();
             let number = digits.and_then(|digits| digits.parse().ok());
-            number.ok_or_else(|| strange("it is no whole number"))
+            number.ok_or_else(|| unexpected("it is not a whole number"))
         }
-        other => Err(strange(&format!("{other:?} is no number"))),
+        other => Err(unexpected(&format!("{other:?} is not a number"))),
     }
 }
 
 pub(crate) fn number(value: &Value) -> Result<u64, StoreError> {
-    u64::try_from(signed(value)?).map_err(|_| strange("a number is below zero"))
+    u64::try_from(signed(value)?).map_err(|_| unexpected("a number is negative"))
 }
 
 pub(crate) fn bytes(value: Value) -> Result<Vec<u8>, StoreError> {
     match value {
         Value::BulkString(bytes) => Ok(bytes),
-        other => Err(strange(&format!("{other:?} is no text"))),
+        other => Err(unexpected(&format!("{other:?} is not text"))),
     }
 }
 
 pub(crate) fn text(value: Value) -> Result<String, StoreError> {
-    String::from_utf8(bytes(value)?).map_err(|_| strange("a text is not in UTF-8"))
+    String::from_utf8(bytes(value)?).map_err(|_| unexpected("a text is not UTF-8"))
 }

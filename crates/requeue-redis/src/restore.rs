@@ -1,8 +1,8 @@
 //! Jobs of another store.
 
-use crate::batch::{Entry, answered};
+use crate::batch::{Entry, run_batch};
 use crate::codec::{Past, Record};
-use crate::reply::{bytes, strange};
+use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{
@@ -55,11 +55,11 @@ impl RedisStore {
             // The kind is raised all the same.
             self.restore_call(kind, Vec::new(), generation, fence).await?;
         }
-        let restored = answered(arriving, |kind, arriving| {
+        let restored = run_batch(arriving, |kind, arriving| {
             self.restore_call(kind, arriving, generation, fence)
         });
         let mut restored = restored.await.into_iter();
-        let missing = || Err(strange("an entry is without an answer"));
+        let missing = || Err(unexpected("an entry is without an answer"));
         let answer = |refused: Option<Invalid>| match refused {
             Some(invalid) => Err(invalid.into()),
             None => restored.next().unwrap_or_else(missing),
@@ -99,7 +99,7 @@ impl RedisStore {
             b'C' => Ok(Ok(Restored::Created)),
             b'K' => Ok(Ok(Restored::Kept)),
             b'N' => Ok(Ok(Restored::Ended)),
-            _ => Err(strange("a restored job came to nothing that is known")),
+            _ => Err(unexpected("a restored job came to nothing that is known")),
         };
         letters.into_iter().map(restored).collect()
     }

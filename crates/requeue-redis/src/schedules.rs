@@ -2,7 +2,7 @@
 
 use crate::codec::{kept_time, read_schedule, write_schedule};
 use crate::put::{outcome, too_late};
-use crate::reply::{Reply, bytes, number, signed, strange};
+use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::limits::MAX_SCHEDULES;
@@ -36,17 +36,17 @@ impl RedisStore {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HDEL");
         cmd.arg(keys.schedules()).arg(id.as_str());
-        Ok(number(&self.tell(&keys.tag, cmd).await?)? == 1)
+        Ok(number(&self.write(&keys.tag, cmd).await?)? == 1)
     }
 
     pub(crate) async fn schedules_of(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HGETALL");
         cmd.arg(keys.schedules());
-        let mut fields = Reply::of(self.look(&keys.tag, cmd).await?)?;
+        let mut fields = Reply::of(self.read(&keys.tag, cmd).await?)?;
         let mut schedules = Vec::new();
         while !fields.is_empty() {
-            let id = JobId::new(fields.text()?).map_err(|error| strange(&error.to_string()))?;
+            let id = JobId::new(fields.text()?).map_err(|error| unexpected(&error.to_string()))?;
             schedules.push(read_schedule(id, &fields.bytes()?)?);
         }
         schedules.sort_unstable_by(|a, b| a.id.cmp(&b.id));
@@ -65,12 +65,12 @@ impl RedisStore {
             b"M" => Ticked::Moved(Timestamp::from_millis(reply.number()?)),
             b"D" => return Err(too_late(Duration::from_millis(reply.number()?)).into()),
             [letter] => {
-                let outcome = outcome(*letter)
-                    .ok_or_else(|| strange("a tick came to nothing that is known"))?;
+                let outcome =
+                    outcome(*letter).ok_or_else(|| unexpected("unknown outcome of a tick"))?;
                 let generation = Generation(reply.number()? + 1);
                 Ticked::Put(Placed { outcome, generation })
             }
-            _ => return Err(strange("a tick came to nothing that is known")),
+            _ => return Err(unexpected("unknown outcome of a tick")),
         })
     }
 }

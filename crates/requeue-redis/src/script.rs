@@ -1,20 +1,20 @@
-//! The scripts, and how they are called.
+//! The Lua scripts, assembled from `lua/*.lua` and `lua/parts/*.lua`.
 
 use redis::Cmd;
 use std::sync::LazyLock;
 
-/// A script that a server runs as one step.
+/// A Lua script, which the server runs atomically.
 pub(crate) struct Script {
-    /// Its text, as it is loaded.
+    /// The source, for `SCRIPT LOAD`.
     pub(crate) text: String,
-    /// What it is called by.
+    /// The SHA-1 of the source, for `EVALSHA`.
     pub(crate) sha: String,
-    /// Whether it changes nothing.
+    /// Whether the script only reads.
     pub(crate) only_reads: bool,
 }
 
 impl Script {
-    /// Begins a call of it: arguments follow.
+    /// Builds the `EVALSHA` command with its keys. The caller adds the arguments.
     pub(crate) fn begin(&self, keys: &[String]) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.sha).arg(keys.len()).arg(keys);
@@ -24,22 +24,23 @@ impl Script {
     fn new(flags: &str, parts: &[&str]) -> Script {
         let text = format!("#!lua{flags}\n{}", parts.concat());
         let sha = redis::Script::new(&text).get_hash().to_owned();
-        Script { text, sha, only_reads: flags == LOOKS }
+        Script { text, sha, only_reads: flags == READ_ONLY }
     }
 }
 
-/// A full server refuses it: it needs room for what is new.
-const ADDS: &str = "";
-/// It works on a full server too, so that the backlog drains.
-const DRAINS: &str = " flags=allow-oom";
-const LOOKS: &str = " flags=no-writes,allow-oom";
+/// Flags of a script that adds data: a server whose memory is full rejects it.
+const REFUSED_WHEN_FULL: &str = "";
+/// Flags of a script that also runs when memory is full, so that the backlog can drain.
+const ALLOWED_WHEN_FULL: &str = " flags=allow-oom";
+/// Flags of a script that only reads.
+const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
 const BURY: &str = include_str!("lua/parts/bury.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
-const FREED: &str = include_str!("lua/parts/freed.lua");
+const NOTIFY_ROOM: &str = include_str!("lua/parts/notify_room.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
 const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
-const LEAVES_EXPIRED: &str = include_str!("lua/parts/leaves_expired.lua");
+const NO_EXPIRY: &str = include_str!("lua/parts/no_expiry.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
 const MERGE: &str = include_str!("lua/parts/merge.lua");
 const NOW: &str = include_str!("lua/parts/now.lua");
@@ -50,7 +51,7 @@ const WAKE: &str = include_str!("lua/parts/wake.lua");
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) put: Script,
-    /// Of what is due; it leaves leases that expired to the other.
+    /// Claims due jobs. If leases have expired, does nothing: `claim_expired` must be called.
     pub(crate) claim: Script,
     pub(crate) claim_expired: Script,
     pub(crate) ack: Script,
@@ -72,28 +73,44 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let new = Script::new;
     let claim = include_str!("lua/claim.lua");
     Scripts {
-        put: new(ADDS, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
-        claim: new(DRAINS, &[KEYS, NOW, LEAVES_EXPIRED, SOONEST, claim]),
-        claim_expired: new(DRAINS, &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim]),
-        ack: new(DRAINS, &[KEYS, FREED, include_str!("lua/ack.lua")]),
-        settle: new(
-            DRAINS,
-            &[KEYS, NOW, WAKE, FREED, PAST, FAIL, BURY, LEASE, include_str!("lua/settle.lua")],
+        put: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
+        claim: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, NO_EXPIRY, SOONEST, claim]),
+        claim_expired: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim],
         ),
-        change: new(DRAINS, &[KEYS, NOW, WAKE, PAST, BURY, include_str!("lua/change.lua")]),
-        restore: new(ADDS, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
+        ack: new(ALLOWED_WHEN_FULL, &[KEYS, NOTIFY_ROOM, include_str!("lua/ack.lua")]),
+        settle: new(
+            ALLOWED_WHEN_FULL,
+            &[
+                KEYS,
+                NOW,
+                WAKE,
+                NOTIFY_ROOM,
+                PAST,
+                FAIL,
+                BURY,
+                LEASE,
+                include_str!("lua/settle.lua"),
+            ],
+        ),
+        change: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, WAKE, PAST, BURY, include_str!("lua/change.lua")],
+        ),
+        restore: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
         reap: new(
-            DRAINS,
+            ALLOWED_WHEN_FULL,
             &[KEYS, NOW, WAKE, PAST, FAIL, BURY, LEASE, EXPIRY, include_str!("lua/reap.lua")],
         ),
-        peek: new(LOOKS, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
-        view: new(LOOKS, &[KEYS, NOW, include_str!("lua/view.lua")]),
-        facts: new(LOOKS, &[KEYS, NOW, WAKE, include_str!("lua/facts.lua")]),
-        upcoming: new(LOOKS, &[KEYS, include_str!("lua/upcoming.lua")]),
-        set: new(DRAINS, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
-        schedule: new(ADDS, &[KEYS, include_str!("lua/schedule.lua")]),
-        tick: new(ADDS, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
-        register: new(ADDS, &[include_str!("lua/register.lua")]),
+        peek: new(READ_ONLY, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
+        view: new(READ_ONLY, &[KEYS, NOW, include_str!("lua/view.lua")]),
+        facts: new(READ_ONLY, &[KEYS, NOW, WAKE, include_str!("lua/facts.lua")]),
+        upcoming: new(READ_ONLY, &[KEYS, include_str!("lua/upcoming.lua")]),
+        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
+        schedule: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/schedule.lua")]),
+        tick: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
+        register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
     }
 });
 

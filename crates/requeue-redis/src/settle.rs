@@ -1,9 +1,9 @@
 //! Settlements.
 
-use crate::batch::{Entry, answered};
+use crate::batch::{Entry, run_batch};
 use crate::codec::proof;
 use crate::put::{millis, too_late};
-use crate::reply::{Reply, bytes, strange};
+use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Cmd;
@@ -42,11 +42,11 @@ impl RedisStore {
         settlements: Vec<Settle>,
     ) -> Result<BatchResults<Settled, SettleError>, StoreError> {
         check_count("entries in a batch", settlements.len())?;
-        Ok(answered(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
+        Ok(run_batch(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
     }
 
-    /// Acks first, by a script that does nothing else, then what is left: of different jobs it does
-    /// not matter which comes first.
+    /// Runs the acks first, with a script that does nothing else, and then the rest. The order does
+    /// not matter because all entries of a call are for different jobs.
     async fn settle_call(
         &self,
         kind: Kind,
@@ -62,11 +62,11 @@ impl RedisStore {
         let others: Vec<usize> =
             (0..settlements.len()).filter(|&number| answers[number].is_none()).collect();
         self.settle(&kind, &settlements, &others, &mut answers).await;
-        let missing = || Err(strange("an entry is without an answer").into());
+        let missing = || Err(unexpected("an entry has no result").into());
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
     }
 
-    /// Leaves those without an answer that are for [`settle`](Self::settle).
+    /// Acks jobs. Entries that must go through [`settle`](Self::settle) keep no result.
     async fn ack(
         &self,
         kind: &Kind,
@@ -91,7 +91,7 @@ impl RedisStore {
                         b'A' => Some(Ok(Settled::Done)),
                         b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
                         b'S' => None,
-                        _ => Some(Err(strange("an ack came to nothing that is known").into())),
+                        _ => Some(Err(unexpected("unknown outcome of an ack").into())),
                     };
                 }
             }
@@ -127,7 +127,7 @@ impl RedisStore {
     }
 }
 
-/// What `settle.lua` is given of a settlement.
+/// Adds the arguments of `settle.lua` for one settlement.
 fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
     let (letter, length, error) = match action {
         Settlement::Ack => ("a", None, None),
@@ -146,7 +146,7 @@ fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
     cmd.arg(Backoff::part(receipt.fence().0 ^ receipt.nonce()));
 }
 
-/// Reads what `settle.lua` answers.
+/// Parses the reply of `settle.lua`.
 fn read<'a>(
     mut reply: Reply,
     receipts: impl Iterator<Item = &'a Receipt>,
@@ -161,18 +161,18 @@ fn read<'a>(
             b'E' => Ok(Settled::Extended(Timestamp::from_millis(reply.number()?))),
             b'X' => Ok(Settled::Cancelled),
             b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
-            _ => return Err(strange("a settlement came to nothing that is known")),
+            _ => return Err(unexpected("unknown outcome of a settlement")),
         })
     };
     receipts.zip(letters).map(settled).collect()
 }
 
-/// Whether lengths of time are neither too long nor too short.
+/// Fails if a delay or lease is out of range.
 fn check(action: &Settlement) -> Result<(), Invalid> {
     match action {
         Settlement::Extend(Some(lease)) => check_lease(*lease),
         Settlement::Retry { delay: Some(delay), .. } | Settlement::RequeueAfter(delay) => {
-            // As it is rounded.
+            // Compare after rounding up to milliseconds.
             let rounded = Timestamp::default().saturating_add(*delay);
             let rounded = rounded.saturating_since(Timestamp::default());
             if rounded > MAX_DELAY { Err(too_late(rounded)) } else { Ok(()) }

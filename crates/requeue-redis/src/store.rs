@@ -1,9 +1,9 @@
-//! The store: what it holds, and what it is asked.
+//! [`RedisStore`] and its implementation of [`Store`].
 
+use crate::connections::{CommandError, Connections, Signal};
 use crate::error::ConnectError;
 use crate::keys::{self, Keys};
-use crate::link::{Link, Signal, Trouble};
-use crate::list::Windows;
+use crate::list::ScanCache;
 use crate::options::Options;
 use crate::reply::{Reply, number};
 use crate::script::{SCRIPTS, Script};
@@ -21,10 +21,11 @@ use requeue_jobs::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Jobs on Redis.
+/// A [`Store`] that keeps jobs on Redis.
 ///
-/// A handle: clones share their connections. It works on any executor and from plain threads;
-/// a thread of its own does what goes over the network.
+/// Cloning is cheap, and clones share their connections. The store works with any async executor
+/// and from plain threads: it runs its network I/O on a thread of its own. That thread ends when
+/// the last clone is dropped.
 ///
 /// ```no_run
 /// use requeue_jobs::Jobs;
@@ -44,34 +45,42 @@ pub struct RedisStore {
 }
 
 pub(crate) struct Shared {
-    link: Link,
+    connections: Connections,
     pub(crate) prefix: String,
     pub(crate) watch: Arc<Watch>,
-    pub(crate) windows: Windows,
+    pub(crate) scans: ScanCache,
     pub(crate) turns: Mutex<Turns>,
-    /// The kind that was reaped last.
+    /// The kind that the last reap ended with. The next reap continues after it.
     pub(crate) reaped: Mutex<Option<String>>,
-    /// The time, where it is not the server's.
+    /// Replaces the server's clock in tests.
     wall_clock: Option<WallClock>,
 }
 
-/// What panicked under the lock has changed nothing by halves.
+/// Locks a mutex and ignores poisoning: no code that holds one of these locks leaves partial changes
+/// behind when it panics.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RedisStore {
-    /// Connects to Redis, by the URL.
+    /// Connects to the Redis at `url` with the default [`Options`]. See
+    /// [`Address`](crate::Address) for the supported URLs.
+    ///
+    /// Waits until the server, or every master of a Cluster, is connected and checked. Fails with
+    /// a [`ConnectError`] if the URL is invalid, the server is not available or refuses access, or
+    /// its version, configuration or key format is not supported.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         RedisStore::connect_with(url, Options::default()).await
     }
 
-    /// Connects with other options than the default ones.
+    /// Connects as [`connect`](Self::connect) does, with the given options. Also fails if an option
+    /// is invalid.
     pub async fn connect_with(url: &str, options: Options) -> Result<Self, ConnectError> {
         RedisStore::connect_at(url, options, None).await
     }
 
-    /// Connects, and tells the scripts what time it is: for tests, which move it by hand.
+    /// Connects, and passes the time of `wall_clock` to the scripts in place of the server's. For
+    /// tests.
     #[doc(hidden)]
     pub async fn connect_at(
         url: &str,
@@ -87,17 +96,17 @@ impl RedisStore {
                 Signal::Resumed => watch.forget_all(),
                 Signal::Message { channel, payload } => {
                     if let Some(kind) = keys::kind_of_channel(&prefix, channel) {
-                        watch.tell(kind, payload);
+                        watch.on_message(kind, payload);
                     }
                 }
             }
         };
-        let link = Link::open(url.parse()?, &options, Box::new(signals)).await?;
+        let connections = Connections::open(url.parse()?, &options, Box::new(signals)).await?;
         let shared = Shared {
-            link,
+            connections,
             prefix,
             watch,
-            windows: Windows::default(),
+            scans: ScanCache::default(),
             turns: Mutex::default(),
             reaped: Mutex::default(),
             wall_clock,
@@ -109,7 +118,8 @@ impl RedisStore {
         Keys::of(&self.shared.prefix, kind)
     }
 
-    /// Begins a call of a script on a kind: its first argument is the time.
+    /// Builds the command for a script call on a kind, with the time as its first argument. The
+    /// caller adds the other arguments and passes it to [`end`](Self::end).
     pub(crate) fn begin(&self, script: &Script, keys: &Keys) -> Cmd {
         let mut cmd = script.begin(&keys.all);
         match &self.shared.wall_clock {
@@ -119,54 +129,58 @@ impl RedisStore {
         cmd
     }
 
-    /// Ends a call that [was begun](Self::begin).
+    /// Sends a script call that [`begin`](Self::begin) started, and returns the reply.
     pub(crate) async fn end(
         &self,
         script: &'static Script,
         keys: &Keys,
         cmd: Cmd,
     ) -> Result<Value, StoreError> {
-        let answer = self.shared.link.call(&keys.tag, cmd, Some(script)).await;
-        answer.map_err(if script.only_reads { Trouble::of_a_look } else { Trouble::of_a_change })
+        let answer = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
+        answer.map_err(if script.only_reads {
+            CommandError::for_read
+        } else {
+            CommandError::for_write
+        })
     }
 
-    /// A command that only looks, on the server that has the slot of `tag`.
-    pub(crate) async fn look(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_look)
+    /// Sends a read-only command to the server that owns the slot of `tag`.
+    pub(crate) async fn read(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_read)
     }
 
-    /// A command that changes something, and is no script.
-    pub(crate) async fn tell(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.link.call(tag, cmd, None).await.map_err(Trouble::of_a_change)
+    /// Sends a command that changes something and is not a script.
+    pub(crate) async fn write(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
+        self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_write)
     }
 
-    /// Counts a kind among those of the deployment. On a Cluster they are in another slot than
-    /// the kind, so this comes before it is made: what is interrupted leaves a name without a
-    /// kind, which shows nowhere.
+    /// Adds a kind to the set of kinds of the deployment. On a Cluster that set is in another slot
+    /// than the kind, so one script cannot do both. The name is added before the kind is created:
+    /// an interruption leaves a name without a kind, which no call returns.
     pub(crate) async fn register(&self, kind: &Kind) -> Result<(), StoreError> {
         let (tag, script) = (&self.shared.prefix, &SCRIPTS.register);
         let mut cmd = script.begin(&[keys::kinds(tag)]);
         cmd.arg(kind.as_str()).arg(MAX_KINDS);
-        let answer = self.shared.link.call(tag, cmd, Some(script)).await;
-        let answer = answer.map_err(Trouble::of_a_look)?;
+        let answer = self.shared.connections.call(tag, cmd, Some(script)).await;
+        let answer = answer.map_err(CommandError::for_read)?;
         match usize::try_from(number(&answer)?).unwrap_or(usize::MAX) {
             0 => Ok(()),
             count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
         }
     }
 
-    /// The server's time.
+    /// Returns the server's time.
     pub(crate) async fn now(&self, keys: &Keys) -> Result<Timestamp, StoreError> {
         if let Some(wall_clock) = &self.shared.wall_clock {
             return Ok(wall_clock.now());
         }
-        let mut time = Reply::of(self.look(&keys.tag, redis::cmd("TIME")).await?)?;
+        let mut time = Reply::of(self.read(&keys.tag, redis::cmd("TIME")).await?)?;
         let (seconds, micros) = (time.number()?, time.number()?);
         Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
     }
 
     pub(crate) fn subscribe(&self, kind: &Kind) {
-        self.shared.link.subscribe(&keys::channel(&self.shared.prefix, kind));
+        self.shared.connections.subscribe(&keys::channel(&self.shared.prefix, kind));
     }
 }
 

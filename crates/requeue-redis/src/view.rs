@@ -1,13 +1,13 @@
-//! What is known of jobs.
+//! Reading jobs.
 
-use crate::codec::Told;
+use crate::codec::StoredJob;
 use crate::keys::Keys;
-use crate::reply::{Reply, strange};
+use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
 
-/// Bytes of records that are told at a time.
+/// Max. bytes of records per script call.
 const MAX_BYTES: usize = 4 << 20;
 
 impl RedisStore {
@@ -21,8 +21,9 @@ impl RedisStore {
         Ok(jobs.into_iter().next())
     }
 
-    /// The jobs of these ids, in their order, that are in this state, up to `max`. Answers also how
-    /// many of the ids were looked at: not all, where `max` or much was found.
+    /// Returns up to `max` of the jobs with these ids that are in this state, in the order of the
+    /// ids. Also returns how many of the ids were examined: fewer than all if `max` jobs or
+    /// [`MAX_BYTES`] were reached.
     pub(crate) async fn views(
         &self,
         kind: &Kind,
@@ -57,16 +58,16 @@ fn letter(state: JobState) -> &'static str {
     }
 }
 
-fn read(told: &mut Reply) -> Result<Told, StoreError> {
-    let id = JobId::new(told.text()?).map_err(|error| strange(&error.to_string()))?;
+fn read(told: &mut Reply) -> Result<StoredJob, StoreError> {
+    let id = JobId::new(told.text()?).map_err(|error| unexpected(&error.to_string()))?;
     let state = match told.bytes()?.as_slice() {
         b"w" => JobState::Waiting,
         b"r" => JobState::Ready,
         b"l" => JobState::Leased,
         b"d" => JobState::Dead,
-        _ => return Err(strange("a job is in no state that is known")),
+        _ => return Err(unexpected("unknown state of a job")),
     };
     let at = requeue_jobs::Timestamp::from_millis(told.number()?);
     let (record, lease, next, past) = (told.bytes()?, told.bytes()?, told.bytes()?, told.bytes()?);
-    Ok(Told { id, state, at, record, lease, next, past })
+    Ok(StoredJob { id, state, at, record, lease, next, past })
 }

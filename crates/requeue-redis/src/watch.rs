@@ -1,9 +1,9 @@
-//! Waiting for work: what is known of when there will be some, and who is told.
+//! Waiting for work.
 //!
-//! A claim that finds too little learns when there may be more, and so does a look (`peek.lua`). From
-//! then on scripts say so when it is sooner. Who waits sleeps until the first time that is known,
-//! and asks nobody. Since a message may be lost, what is known is known for a second: then one of
-//! those who wait looks again, for all in this process.
+//! A claim that finds too little, and `peek.lua`, return when the next job may be claimable. If that
+//! time becomes earlier, scripts publish a message. Waiting callers sleep until the first known time
+//! and send nothing. Because a message may be lost, a known time is valid for one second; then one
+//! of the waiting callers asks the server again, on behalf of all in this process.
 
 use crate::reply::signed;
 use crate::script::SCRIPTS;
@@ -22,21 +22,21 @@ pub(crate) struct Watch {
     clock: Clock,
     /// The time, where it is not the server's.
     wall_clock: Option<WallClock>,
-    known: Mutex<Known>,
+    known: Mutex<WorkTimes>,
     changes: ChangeNotifier,
 }
 
 #[derive(Default)]
-struct Known {
-    kinds: HashMap<Kind, Of>,
+struct WorkTimes {
+    kinds: HashMap<Kind, KindWork>,
     /// How often all that was known was forgotten.
     forgotten: u64,
 }
 
 /// What is known of a kind.
 #[derive(Default)]
-struct Of {
-    next: Next,
+struct KindWork {
+    next: NextWork,
     /// When the server was last asked: who waits need not ask again for a while.
     asked: Option<Moment>,
     /// How many messages there were: what was asked before one is not learnt after it.
@@ -44,7 +44,7 @@ struct Of {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Next {
+enum NextWork {
     #[default]
     Unknown,
     Never,
@@ -81,23 +81,23 @@ impl Watch {
     pub(crate) fn learn(&self, kind: &Kind, question: Question, in_millis: i64) {
         let Question { heard, asked } = question;
         let next = match u64::try_from(in_millis) {
-            Ok(millis) => Next::At(asked.saturating_add(Duration::from_millis(millis))),
-            Err(_) if in_millis == -1 => Next::Never,
-            Err(_) => Next::Unknown,
+            Ok(millis) => NextWork::At(asked.saturating_add(Duration::from_millis(millis))),
+            Err(_) if in_millis == -1 => NextWork::Never,
+            Err(_) => NextWork::Unknown,
         };
         let mut known = lock(&self.known);
-        let is_current = known.heard(kind) == heard && next != Next::Unknown;
+        let is_current = known.heard(kind) == heard && next != NextWork::Unknown;
         let of = known.of(kind.clone());
         (of.next, of.asked) = match is_current {
             true => (next, Some(asked)),
-            false => (Next::Unknown, None),
+            false => (NextWork::Unknown, None),
         };
         drop(known);
         self.changes.notify();
     }
 
     /// A message: the time of the server, and when there may be work, sooner than was known.
-    pub(crate) fn tell(&self, kind: &str, payload: &[u8]) {
+    pub(crate) fn on_message(&self, kind: &str, payload: &[u8]) {
         let times = str::from_utf8(payload).ok().and_then(|text| text.split_once(' '));
         let times = times.map(|(now, at)| (now.parse::<u64>(), at.parse::<u64>()));
         let Ok(kind) = Kind::new(kind) else { return };
@@ -111,9 +111,9 @@ impl Watch {
                     let delay = Duration::from_millis(at.saturating_sub(now));
                     of.next.sooner(self.clock.now().saturating_add(delay))
                 }
-                _ => Next::Unknown,
+                _ => NextWork::Unknown,
             };
-            if of.next == Next::Unknown {
+            if of.next == NextWork::Unknown {
                 // Also where somebody is asking just now: it may have been too soon.
                 of.asked = None;
             }
@@ -150,8 +150,8 @@ impl Watch {
         let next = |kind| match known.kinds.get(kind) {
             None => Duration::ZERO,
             Some(of) => match of.next {
-                Next::At(at) => at.saturating_since(now).min(of.fresh_for(now)),
-                Next::Never | Next::Unknown => of.fresh_for(now),
+                NextWork::At(at) => at.saturating_since(now).min(of.fresh_for(now)),
+                NextWork::Never | NextWork::Unknown => of.fresh_for(now),
             },
         };
         kinds.iter().map(next).min()
@@ -162,11 +162,11 @@ impl Watch {
         let now = self.clock.now();
         let known = lock(&self.known);
         let mut nexts = kinds.iter().filter_map(|kind| Some(known.kinds.get(kind)?.next));
-        nexts.any(|next| matches!(next, Next::At(at) if at <= now))
+        nexts.any(|next| matches!(next, NextWork::At(at) if at <= now))
     }
 }
 
-impl Of {
+impl KindWork {
     /// For how long nobody needs to ask.
     fn fresh_for(&self, now: Moment) -> Duration {
         let until = self.asked.map(|asked| asked.saturating_add(WAIT_SLICE));
@@ -174,13 +174,13 @@ impl Of {
     }
 }
 
-impl Known {
+impl WorkTimes {
     fn heard(&self, kind: &Kind) -> Heard {
         let messages = self.kinds.get(kind).map_or(0, |of| of.messages);
         Heard { messages, forgotten: self.forgotten }
     }
 
-    fn of(&mut self, kind: Kind) -> &mut Of {
+    fn of(&mut self, kind: Kind) -> &mut KindWork {
         // Who waits for ever new names must not fill the memory.
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
             self.forget_all();
@@ -194,12 +194,12 @@ impl Known {
     }
 }
 
-impl Next {
-    fn sooner(self, at: Moment) -> Next {
+impl NextWork {
+    fn sooner(self, at: Moment) -> NextWork {
         match self {
-            Next::Unknown => Next::Unknown,
-            Next::Never => Next::At(at),
-            Next::At(known) => Next::At(known.min(at)),
+            NextWork::Unknown => NextWork::Unknown,
+            NextWork::Never => NextWork::At(at),
+            NextWork::At(known) => NextWork::At(known.min(at)),
         }
     }
 }

@@ -172,7 +172,7 @@ fn errors_at_start_are_reported_before_anything_is_created() {
     dir.run(&tls).code(1).complains("could not read absent");
     let store = ["serve", "--listen", "127.0.0.1:0", "--store", "redis://127.0.0.1:1"];
     dir.run(&store).code(4).complains("127.0.0.1:1");
-    dir.run(&["serve", "--store", "mysql://h"]).code(2).complains("not the address of a Redis");
+    dir.run(&["serve", "--store", "mysql://h"]).code(2).complains("invalid Redis URL");
 }
 
 #[test]

@@ -1,7 +1,7 @@
--- Acks jobs that have no successor and were not cancelled: they are done. No id is there twice.
+-- Acks jobs that have no successor and were not cancelled, and removes them. The ids must be distinct.
 --
--- ARGV    now or '', then for each job: id, fence and nonce (15 bytes)
--- Answer  a letter for each job: A acked, L the lease is lost, S it is for settle.lua, not done
+-- ARGV    now or ''; then for each job: id, fence and nonce (15 bytes)
+-- Reply   one letter per job: A acked; L lease lost; S not done, must be settled by settle.lua
 -- State   leased -> absent
 local ids, proofs = {}, {}
 for i = 2, #ARGV, 2 do
@@ -28,6 +28,6 @@ if gone[1] then
   call('HDEL', LEASE, unpack(gone))
   call('HDEL', JOB, unpack(gone))
   if call('EXISTS', PAST) == 1 then call('HDEL', PAST, unpack(gone)) end
-  tell_of_room()
+  notify_room()
 end
 return table.concat(letters)

@@ -1,9 +1,10 @@
--- Cancels jobs, runs them now, or revives them. No id is there twice.
+-- Cancels jobs, runs them now, or revives them. The ids must be distinct.
 --
--- ARGV    now or '', then for each job: id; c cancel, n run now, v revive
--- Answer  a letter for each job: R removed, E ends with its lease, Y is due now, V revived;
---         a is absent, l is leased and has no successor, d is not dead
--- State   any -> absent; waiting, dead -> ready; leased: cancelled, or its successor is due now
+-- ARGV    now or ''; then for each job: id, action (c cancel, n run now, v revive)
+-- Reply   one letter per job.
+--         Done: R removed; E will end with its lease; Y due now; V revived
+--         Not done: a absent; l leased without a successor; d not dead
+-- State   any -> absent; waiting, dead -> ready; leased -> cancelled, or its successor is due now
 local letters = {}
 local before = head()
 

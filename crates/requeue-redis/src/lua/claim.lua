@@ -1,14 +1,16 @@
--- Leases jobs that are due, and those whose lease expired, by the time since when.
+-- Claims due jobs and jobs with expired leases, ordered by due time or end of the lease.
 --
--- ARGV    now or '', how many at most, length of the lease in milliseconds or '', nonce (8 bytes),
---         worker, how many expired leases it may end that leave nothing to claim
--- Answer  Nothing at all: leases have expired, and this is the script that leaves those to the other
---         (both are this text; the other knows how to end leases). Nothing was done.
---         now, when the leases end, the fence of the first (the others follow), in how many
---         milliseconds there may be more (-1: never; -2: not looked), how many of those it ended,
---         ids and due times in turn, records, pasts (or nothing: none has any), and from the other
---         script: id, worker, attempt and whether the job died (1 or 0) of each lease that it ended
--- State   ready, or leased and expired -> leased; an expired one may be dead, gone, or wait instead
+-- This text is built into two scripts. `claim` has no code to end leases. If it finds an expired lease it
+-- changes nothing and returns an empty array; the client then calls `claim_expired`.
+--
+-- ARGV    now or ''; max. number of jobs; lease in milliseconds or '' (the kind's); nonce (8 bytes);
+--         worker; max. number of expired leases to end whose jobs cannot be claimed
+-- Reply   now; end of the leases; fence of the first job (the others count up from it); milliseconds
+--         until more may be claimable (-1 never, -2 not determined); number of expired leases ended
+--         whose jobs were not claimed; ids and due times, alternating; records; pasts (empty if no job
+--         has one). Only `claim_expired`: id, worker, attempt and 1 if the job died (else 0) of each
+--         expired lease that it ended
+-- State   ready -> leased; leased and expired -> leased, dead, waiting or absent
 local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
 local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
 local paused = set[1]
@@ -19,7 +21,7 @@ if wanted <= 0 then
   return { now, ends_at, 0, soonest(paused, free), 0, {}, {}, {} }
 end
 
--- Lets a job that has become due stand in line, from `at` on.
+-- Inserts a job that has become due into `line`, in due order, not before position `at`.
 local function join(line, at, id, due)
   while line[at] and tonumber(line[at + 1]) <= due do at = at + 2 end
   table.insert(line, at, text(due))

@@ -1,9 +1,9 @@
--- Tells what is known of a kind.
+-- Returns counts and counters of a kind.
 --
 -- ARGV    now or ''
--- Answer  how many are pending, leased, dead and ready, when the first ready one was due (or -1),
---         generation, fence, whether it is paused, whether it has settings or schedules
--- State   stays
+-- Reply   number of pending, leased, dead and ready jobs; due time of the first ready job or -1;
+--         generation; fence; 1 if the kind is paused (else 0); 1 if it has settings or schedules (else 0)
+-- State   unchanged
 local upto = text(now)
 local set = call('HMGET', META, 'generation', 'fence', 'paused', 'lease')
 local at = head()

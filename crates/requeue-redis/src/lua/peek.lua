@@ -1,7 +1,7 @@
--- Looks when a claim may get something.
+-- Returns when the next claim may find a job.
 --
 -- ARGV    now or ''
--- Answer  in how many milliseconds; -1: never, if nobody changes anything
--- State   stays
+-- Reply   milliseconds until then; -1 if never, unless something changes
+-- State   unchanged
 local set = call('HMGET', META, 'paused', 'concurrency')
 return soonest(set[1], room(set[2]))

@@ -1,16 +1,17 @@
--- Puts jobs. No id is there twice.
+-- Puts jobs. The ids must be distinct.
 --
--- ARGV    now or '', '1' if the kind is among the kinds of the deployment, then for each job:
+-- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; then for each job:
 --         id
---         due time; 0 and below: so many milliseconds from now
---         how: '' or MODE[LONGEST][CONDITION[GENERATION]]; MODE is r, e, k or d for replace, earliest,
---         keep, debounce; CONDITION is a or g for if-absent, if-generation
+--         due time in milliseconds; 0 or negative: delay from now, negated
+--         mode and condition: '' or MODE[MAX_WAIT][CONDITION[GENERATION]]; MODE is r replace, e earliest,
+--         k keep or d debounce; CONDITION is a if-absent or g if-generation
 --         content: flags, content type, body
--- Answer  the generation before, a letter for each job, then a number for each letter that has one:
---         C created, U updated, O coalesced, R revived: each has the next generation
---         K kept, E exists, G has generation (0: is absent), D is due in too long: each has a number
---         0: the kind is not among those of the deployment, and nothing was done
--- State   absent -> pending; pending, ready -> pending; leased -> has a successor; dead -> pending
+-- Reply   0 if the kind is not registered and nothing was done. Otherwise: the generation before the
+--         call; one letter per job; a number for each letter of the second group.
+--         C created, U updated, O coalesced, R revived: the job has the next generation
+--         K kept, E exists, G generation differs (0: absent): the job's generation.
+--         D due too late: the delay in milliseconds
+-- State   absent -> pending; pending -> pending; leased -> leased with a successor; dead -> pending
 local PER_JOB = 4
 local ids = {}
 for i = 3, #ARGV, PER_JOB do ids[#ids + 1] = ARGV[i] end
@@ -24,7 +25,7 @@ local died = call('EXISTS', DEAD) == 1 and call('ZMSCORE', DEAD, unpack(ids)) or
 
 local letters, numbers, records, places = {}, {}, {}, {}
 local times = pack('>I6I6', now, now)
--- Many are due at the same time: it is written once.
+-- Many jobs have the same due time: format it only once.
 local last, written
 for i = 1, #ids do
   local at = PER_JOB * i

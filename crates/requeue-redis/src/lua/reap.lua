@@ -1,7 +1,8 @@
--- Ends leases that expired, and drops dead jobs that are not to be kept.
+-- Ends expired leases, and drops dead jobs past their retention.
 --
--- ARGV    now or '', how many of each at most
--- Answer  how many; id, worker, attempt and whether the job died (1 or 0) of each lease that it ended
+-- ARGV    now or ''; max. number of each
+-- Reply   number of leases ended and jobs dropped; id, worker, attempt and 1 if the job died (else 0) of
+--         each expired lease that it ended
 -- State   leased and expired -> ready, waiting, dead or absent; dead -> absent
 local max = tonumber(ARGV[2])
 local before = head()

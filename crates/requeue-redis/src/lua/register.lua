@@ -1,9 +1,9 @@
--- Counts a kind among those of the deployment, before it is made.
+-- Adds a kind to the kinds of the deployment. Must be called before the kind is created.
 --
--- KEYS    the kinds of the deployment
--- ARGV    the kind, how many there may be
--- Answer  0; or how many there would be, where that is too many
--- State   stays
+-- KEYS    the set of kinds of the deployment
+-- ARGV    name of the kind; max. number of kinds
+-- Reply   0 if the kind is in the set; otherwise the number of kinds there would be, which is too many
+-- State   unchanged
 local kinds, name, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local count = redis.call('SCARD', kinds) + 1
 if count > limit and redis.call('SISMEMBER', kinds, name) == 0 then return count end

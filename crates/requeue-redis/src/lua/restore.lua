@@ -1,11 +1,11 @@
--- Keeps jobs that another store had, those that are not here. No id is there twice.
+-- Adds jobs exported from another store, unless their ids exist here. The ids must be distinct.
 --
--- ARGV    now or '', '1' if the kind is among the kinds of the deployment, the least generation and
---         fence that were given out, then for each job:
---         id, its newest generation, state (p pending, d dead, '' it does not arrive), its time in
---         its list, record, past or ''
--- Answer  a letter for each job: C created, K is there already, N does not arrive
---         0: the kind is not among those of the deployment, and nothing was done
+-- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; lowest allowed value of the
+--         generation counter and of the fence counter; then for each job:
+--         id; its newest generation; state (p pending, d dead, '' do not add it); its time in its list;
+--         record; past or ''
+-- Reply   0 if the kind is not registered and nothing was done. Otherwise one letter per job: C created,
+--         K exists already, N not added
 -- State   absent -> pending, dead
 local PER_JOB = 6
 if ARGV[2] == '' and call('EXISTS', META) == 0 then return 0 end
@@ -17,7 +17,7 @@ local letters = {}
 for i = 1, (#ARGV - 4) / PER_JOB do
   local at = PER_JOB * (i - 1) + 5
   local id, state = ARGV[at], ARGV[at + 2]
-  -- Also of one that does not arrive: it was given out.
+  -- Also for a job that is not added: its generation was in use.
   generation = math.max(generation, tonumber(ARGV[at + 1]))
   if call('HEXISTS', JOB, id) == 1 then
     letters[i] = 'K'

@@ -1,19 +1,19 @@
--- Settles leases. No id is there twice.
+-- Settles leases. The ids must be distinct.
 --
--- ARGV    now or '', then for each job:
---         id, fence and nonce (15 bytes)
---         how: a ack, r retry, b bury, q requeue, l release, e extend
---         milliseconds: of the delay, or of the lease; '' as is set for the kind
+-- ARGV    now or ''; then for each job:
+--         id; fence and nonce (15 bytes)
+--         action: a ack, r retry, b bury, q requeue, l release, e extend
+--         milliseconds of the delay or of the lease; '' the kind's backoff or lease
 --         error, or ''
---         how much of the jitter, of 65536
--- Answer  letters, one for each job, then a number for each R and E: A acked or requeued, R retried at,
---         D dead, F released, E extended to, X was cancelled, L the lease is lost
+--         how much of the jitter to subtract, in 65536ths
+-- Reply   one letter per job, then one number for each R and E: A acked or requeued; R retry, and the due
+--         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost
 -- State   leased -> pending, dead, leased for longer, or absent
 local PER_JOB = 6
 local letters, numbers = {}, {}
 local before, freed = head(), false
 
--- How long a job waits that has failed so often.
+-- Returns the backoff in milliseconds after this many failures.
 local function backoff(failures, part)
   local set = call('HMGET', META, 'backoff_base', 'backoff_max', 'backoff_jitter')
   local longest = tonumber(set[2]) or 3600000
@@ -75,7 +75,7 @@ local function settle(id, how, length, problem, part, lease)
       bury(id, past, due)
       return 'D'
     end
-    -- It was put on what is dead now, and revives it.
+    -- The successor counts as a put on the dead job: it revives it.
     past.attempts, past.floor, past.first = 0, 0, put_at
     count_death(past)
     keep_past(id, past)
@@ -104,7 +104,7 @@ for i = 1, (#ARGV - 1) / PER_JOB do
     freed = freed or letters[i] ~= 'E'
   end
 end
-if freed and not tell_of_room() then
+if freed and not notify_room() then
   local at = head()
   if at < before then wake(at) end
 end

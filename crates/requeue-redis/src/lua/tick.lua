@@ -1,13 +1,14 @@
--- A step of a schedule: if its next time is what is expected, puts its job and moves it on.
+-- Advances a schedule: if its next time is the expected one, puts its job and sets the new next time.
 --
--- ARGV    now or '', id, expected time, next time, '1' if a job is put
--- Answer  S skipped; a absent; M and its next time: it has moved; otherwise as put.lua answers
--- State   as of a put
+-- ARGV    now or ''; id; expected time; new next time; '1' to put the job, '' to skip it
+-- Reply   S skipped; a schedule absent; M and the next time: another node advanced it; D and the delay in
+--         milliseconds: due too late; otherwise the letter that put.lua returns, and the generation before
+-- State   as put.lua
 local SCHEDULES = KEYS[9]
 local id, expected, later = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local schedule = call('HGET', SCHEDULES, id)
 if not schedule then return { 'a' } end
--- Next time, where the content begins, and what is not for this script.
+-- The schedule begins with its next time and the position of its content. This script needs no more.
 local at, content = cut('>I6H', schedule)
 if at ~= expected then return { 'M', at } end
 local moved = pack('>I6', later) .. string.sub(schedule, 7)

@@ -1,8 +1,8 @@
--- Counts pending jobs by when they are due.
+-- Counts pending jobs by due time.
 --
--- ARGV    now or '', then the beginning of each span, and the end of the last
--- Answer  how many in each span: from its beginning, before its end
--- State   stays
+-- ARGV    now or ''; the start of each span, and the end of the last
+-- Reply   number of jobs in each span, including its start and excluding its end
+-- State   unchanged
 local counts = {}
 for i = 2, #ARGV - 1 do
   counts[i - 1] = call('ZCOUNT', DUE, ARGV[i], '(' .. ARGV[i + 1])

@@ -1,15 +1,15 @@
--- Tells jobs, in the order of their ids here, and leaves out those that are not there.
+-- Returns the jobs with the given ids, in that order. Leaves out jobs that do not exist.
 --
--- ARGV    now or '', state (w waiting, r ready, l leased, d dead, '' any), how many at most,
---         how many bytes of records at most (but one job at least), then ids
--- Answer  now, how many of the ids were looked at, then for each job: id, state (one of those
---         letters), its time in its list, record, lease, successor, past
--- State   stays
+-- ARGV    now or ''; state (w waiting, r ready, l leased, d dead, '' any); max. number of jobs; max. bytes
+--         of records (but at least one job); then ids
+-- Reply   now; how many of the ids were examined; then for each job: id, state (letter as above), its time
+--         in its list, record, lease, successor, past
+-- State   unchanged
 local wanted, max, bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local told, seen, size = {}, 0, 0
+local found, examined, size = {}, 0, 0
 for i = 5, #ARGV do
-  if #told >= 7 * max or size > bytes then break end
-  seen = seen + 1
+  if #found >= 7 * max or size > bytes then break end
+  examined = examined + 1
   local id = ARGV[i]
   local state, at = 'w', call('ZSCORE', DUE, id)
   if at then
@@ -23,11 +23,11 @@ for i = 5, #ARGV do
     if record then
       local lease = state == 'l' and call('HGET', LEASE, id) or ''
       local next = state == 'l' and call('HGET', NEXT, id) or ''
-      local n = #told
-      told[n + 1], told[n + 2], told[n + 3], told[n + 4] = id, state, at, record
-      told[n + 5], told[n + 6], told[n + 7] = lease, next, call('HGET', PAST, id) or ''
+      local n = #found
+      found[n + 1], found[n + 2], found[n + 3], found[n + 4] = id, state, at, record
+      found[n + 5], found[n + 6], found[n + 7] = lease, next, call('HGET', PAST, id) or ''
       size = size + #record + #next
     end
   end
 end
-return { now, seen, told }
+return { now, examined, found }

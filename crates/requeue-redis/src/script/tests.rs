@@ -18,24 +18,24 @@ const NOW: u64 = 1_700_000_000_000;
 const NONCE: &str = "nonce-01";
 
 /// A kind, and a connection to the server that has it.
-struct Desk {
+struct ScriptRunner {
     connection: Connection,
     keys: Keys,
 }
 
-impl Desk {
+impl ScriptRunner {
     /// With a kind that is new there.
-    fn new(server: &RedisServer, kind: &str) -> Desk {
+    fn new(server: &RedisServer, kind: &str) -> ScriptRunner {
         let client = redis::Client::open(server.url()).expect("it is an address");
         let connection = client.get_connection().expect("the server answers");
         let keys = Keys::of("desk", &Kind::new(kind).expect("it is a kind"));
-        Desk { connection, keys }
+        ScriptRunner { connection, keys }
     }
 
     /// On a server that all of these tests share.
-    fn of(kind: &str) -> Desk {
+    fn of(kind: &str) -> ScriptRunner {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-        Desk::new(&SERVER, kind)
+        ScriptRunner::new(&SERVER, kind)
     }
 
     fn eval(&mut self, eval: &str, text: &str, args: impl ToRedisArgs) -> RedisResult<Value> {
@@ -156,7 +156,7 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
 }
 
 #[test]
-fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
+fn every_script_has_a_header_with_arguments_reply_and_state_change() {
     let Scripts { put, claim, claim_expired, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
     let of_kinds = [
@@ -178,7 +178,7 @@ fn every_script_is_headed_by_what_it_takes_answers_and_changes() {
     ];
     for script in of_kinds.into_iter().chain([register]) {
         let text = &script.text;
-        for line in ["\n-- ARGV    ", "\n-- Answer  ", "\n-- State   "] {
+        for line in ["\n-- ARGV    ", "\n-- Reply   ", "\n-- State   "] {
             assert_eq!(text.matches(line).count(), 1, "{line:?} of\n{text}");
         }
     }

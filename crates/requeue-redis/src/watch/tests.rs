@@ -23,7 +23,7 @@ fn a_message_that_says_nothing_makes_those_who_wait_look_at_once() {
     for in_millis in [-1, 3_600_000] {
         watch.learn(&kinds[0], watch.question(&kinds[0]), in_millis);
         assert_eq!(watch.to_ask(&kinds), []);
-        watch.tell("mail", b"");
+        watch.on_message("mail", b"");
         assert_eq!(watch.soonest(&kinds), Some(Duration::ZERO));
         assert_eq!(watch.to_ask(&kinds), kinds);
     }
@@ -76,6 +76,8 @@ fn one_who_gives_up_does_not_keep_others_from_asking() {
     let server = RedisServer::start();
     let store = store(&server, &ManualClock::new());
     store.shared.watch.forget_all();
+    // The reply must not arrive before the first poll returns.
+    server.command(&["CLIENT", "PAUSE", "1000", "ALL"]);
     let mut given_up = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
     assert!(given_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(given_up);
@@ -87,7 +89,7 @@ fn who_is_told_of_work_believes_it_whatever_messages_came_meanwhile() {
     let server = RedisServer::start();
     let store = store(&server, &ManualClock::new());
     let wait = store.wait_for(vec![kind("mail")], HOUR);
-    ends(wait, || store.shared.watch.tell("mail", b""));
+    ends(wait, || store.shared.watch.on_message("mail", b""));
     let stats = server.command(&["INFO", "commandstats"]);
     assert!(stats.contains("cmdstat_hmget:calls=1,"), "it asked once: {stats}");
 }

@@ -1,12 +1,12 @@
 -- Needs: past.
 
--- Removes a job from everywhere but the three lists.
+-- Removes a job from all keys except the three lists.
 local function forget(id)
   call('HDEL', JOB, id)
   call('HDEL', PAST, id)
 end
 
--- Drops up to `max` dead jobs that are too old, or too many. Answers how many.
+-- Drops up to `max` dead jobs that exceed the age or the count of the retention. Returns how many.
 local function drop_dead(max)
   local set = call('HMGET', META, 'retention_age', 'retention_count')
   local oldest = now - math.floor(tonumber(set[1]) or 604800000)
@@ -27,7 +27,7 @@ local function count_death(past)
   past.deaths = math.min(past.deaths + 1, 4294967295)
 end
 
--- Lets a job that is in no list be dead.
+-- Makes a job dead that is in no list.
 local function bury(id, past, due)
   count_death(past)
   past.due, past.updated = due, now

@@ -1,15 +1,14 @@
--- Ends a lease that ended at `ended` and that nobody settled: a failed attempt. Answers since when
--- the job can be claimed, if it can; then it is in no list yet. Otherwise it is seen to; answers
--- nil, and when it is due where it was cancelled and has a successor.
---
--- `reports` has four entries for each lease that it ended: id, worker, attempt, and 1 if the job died
--- of it or else 0.
+-- The leases that `expiry` has ended, with four entries each: id, worker, attempt, and 1 if the job
+-- died (else 0).
 local reports = {}
 
+-- Ends a lease that expired at `ended`, which counts as a failed attempt. If the job can be claimed now,
+-- returns since when; the job is then in no list. Otherwise puts the job where it belongs and returns
+-- nil; if the job was cancelled and has a successor, also returns the due time of that.
 local function expiry(id, ended)
   local lease, next, record = call('HGET', LEASE, id), call('HGET', NEXT, id), call('HGET', JOB, id)
   unlease(id, next)
-  -- Without a record: somebody has deleted by hand.
+  -- No lease or no record: someone has deleted keys by hand.
   if not lease or not record then return nil, end_job(id, next) end
   local _, created = cut('>I7I6', record)
   local _, began, worker = lease_parts(lease)
@@ -18,7 +17,7 @@ local function expiry(id, ended)
   reports[n + 1], reports[n + 2], reports[n + 3], reports[n + 4] = id, worker, past.attempts + 1, 0
   if is_cancelled(lease) then return nil, end_job(id, next) end
   fail(past, worker, began, ended)
-  -- The lease was the wait: it needs no further backoff.
+  -- The job has waited for the length of the lease: no further backoff.
   local due = ended
   if next then
     call('HSET', JOB, id, successor(next, created))

@@ -1,6 +1,6 @@
 local KEPT_ATTEMPTS = 5
 
--- Counts a failed attempt, and keeps the latest. No `problem`: the lease expired.
+-- Counts a failed attempt, and keeps the latest ones. If the lease expired, `problem` is nil.
 local function fail(past, worker, began, ended, problem)
   past.attempts = math.min(past.attempts + 1, 4294967295)
   local count, failures = string.byte(past.failures), string.sub(past.failures, 2)

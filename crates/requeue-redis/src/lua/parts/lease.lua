@@ -1,4 +1,5 @@
--- What a lease is: bytes 1 to 15 are its fence and nonce, 34 tells whether the job was cancelled.
+-- Returns due time, time of the claim, and worker of a lease. Bytes 1 to 15 are fence and nonce; byte 34 is
+-- 1 if the job was cancelled.
 local function lease_parts(lease)
   local due, claimed = cut('>I6I6', lease, 16)
   return due, claimed, string.sub(lease, 35)
@@ -8,21 +9,21 @@ local function is_cancelled(lease)
   return string.byte(lease, 34) == 1
 end
 
--- What is put while a job is leased, as the record of that job.
+-- Returns the record that a successor becomes.
 local function successor(next, created)
   local _, generation = cut('>I6I7', next)
   return pack('>I7I6I6', generation, created, now) .. string.sub(next, 20)
 end
 
--- Takes the lease off: the job is in no list then.
+-- Removes the lease. The job is in no list afterwards.
 local function unlease(id, next)
   call('ZREM', LEASED, id)
   call('HDEL', LEASE, id)
   if next then call('HDEL', NEXT, id) end
 end
 
--- The lease is off and the job over. Its successor is a job of its own; without one, it is gone.
--- Where it followed on an ack, its first put is the next one. Answers when it is due.
+-- Ends a job whose lease was removed. If it has a successor, that becomes a new job, and its due time is
+-- returned; otherwise the job is removed. After an ack, the next put counts as the first one.
 local function end_job(id, next, acked)
   call('HDEL', PAST, id)
   if not next then

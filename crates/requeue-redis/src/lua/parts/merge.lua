@@ -1,16 +1,16 @@
--- Puts, as a kind sees them: `generation` is the latest, and rises with each put that counts.
--- Needs: begin, past.
+-- Puts on existing jobs. `generation` is the latest of the kind, and rises with each put that has an effect.
+-- Needs: past.
 local MAX_DELAY = 316224000000
 local generation
 
--- The time that a put asks for, given that of what is there already.
+-- Returns the due time that a put requests, given the due time `old` of the existing job or successor.
 local function asked(mode, longest, due, old, first)
   if mode == 'e' then return old and math.min(old, due) or due end
   if mode == 'd' then return math.min(due, math.max(first + longest, now)) end
   return due
 end
 
--- A record of this generation, changed now.
+-- Returns a record with the latest generation, updated now.
 local function record(created, content)
   return pack('>I7I6I6', generation, created, now) .. content
 end
@@ -21,8 +21,9 @@ local function create(id, due, content)
   call('ZADD', DUE, due, id)
 end
 
--- A put on a job that is pending since `waits`, leased until `runs` or dead since `died`.
--- Answers what became of it, and a generation where that is not the latest.
+-- Puts a job that may exist: `waits` is its due time if it is pending, `runs` the end of its lease if it is
+-- leased, `died` its time of death if it is dead. Returns the letter of the outcome, and the generation if
+-- that is not the latest.
 local function merge(id, due, content, how, waits, runs, died)
   local mode, longest, condition, expected = 'r', '', '', ''
   if how ~= '' then
@@ -65,7 +66,7 @@ local function merge(id, due, content, how, waits, runs, died)
       local _
       sooner, _, put_at = cut('>I6I7I6', next)
     end
-    -- What is put after a cancel is another job, and counts for itself.
+    -- A put after a cancel is a new job, with its own first put.
     local first = put_at
     if string.byte(lease, 34) == 0 then
       first = past.first
@@ -79,7 +80,7 @@ local function merge(id, due, content, how, waits, runs, died)
 
   waits = tonumber(waits)
   due = math.max(asked(mode, longest, due, waits, past.first), past.floor)
-  -- Due now and due before, it keeps its place.
+  -- A job that was ready and stays ready keeps its position.
   if due ~= waits and not (due <= now and waits <= now) then
     call('ZADD', DUE, math.max(due, now), id)
   end

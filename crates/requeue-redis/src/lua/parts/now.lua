@@ -1,4 +1,4 @@
--- The time in milliseconds: the server's, unless a test says what it is.
+-- The time in milliseconds: the server's, or the test's if ARGV[1] is not empty.
 local now, micros
 if ARGV[1] == '' then
   local time = call('TIME')
@@ -9,7 +9,7 @@ else
   micros = now * 1000
 end
 
--- A number as commands take it. They take numbers too, and write them in a way that takes longer.
+-- Formats a number for a command. Commands take Lua numbers too, but convert them more slowly.
 local function text(number)
   return string.format('%.0f', number)
 end

@@ -1,7 +1,7 @@
--- What few jobs have: failures, deaths, a backoff, a first put that is not their creation.
+-- The past of a job: failures, deaths, end of the backoff, and first put. Most jobs have none.
 local NO_FAILURES = '\0'
 
--- Of a job that was created at `created`.
+-- Reads the past of a job. Without one, the first put is the creation.
 local function past_of(id, created)
   local past = { attempts = 0, deaths = 0, floor = 0, first = created, due = 0, updated = 0, failures = NO_FAILURES }
   local text = call('HGET', PAST, id)

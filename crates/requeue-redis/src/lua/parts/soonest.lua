@@ -1,10 +1,10 @@
--- How many more may be leased; expired leases do not count.
+-- Returns how many more jobs may be leased. Expired leases do not count.
 local function room(concurrency)
   if not concurrency then return math.huge end
   return tonumber(concurrency) - call('ZCOUNT', LEASED, '(' .. text(now), '+inf')
 end
 
--- In how many milliseconds a claim may get something, if nobody changes anything; -1: never.
+-- Returns in how many milliseconds a claim may find a job, if nothing changes; -1 if never.
 local function soonest(paused, free)
   if paused then return -1 end
   local at

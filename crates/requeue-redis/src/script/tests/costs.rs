@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 /// Counts the commands of a call, as the server does. It must be nobody else's.
 fn commands(
     server: &RedisServer,
-    desk: &mut Desk,
+    runner: &mut ScriptRunner,
     script: &Script,
     args: impl ToRedisArgs,
 ) -> String {
     server.command(&["CONFIG", "RESETSTAT"]);
-    desk.call(script, args);
+    runner.call(script, args);
     let stats = server.command(&["INFO", "commandstats"]);
     let mut counts = BTreeMap::new();
     for line in stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
@@ -28,44 +28,44 @@ fn commands(
 #[test]
 fn fifty_jobs_cost_as_many_commands_as_one() {
     let server = RedisServer::start();
-    let mut desk = Desk::new(&server, "costs");
-    desk.put(NOW, &["first"]);
+    let mut runner = ScriptRunner::new(&server, "costs");
+    runner.put(NOW, &["first"]);
     for (count, from) in [(50, 0), (1, 50)] {
         let ids: Vec<_> = (from..from + count).map(|number| format!("job-{number:02}")).collect();
         let puts: Vec<_> = ids.iter().map(|id| (id, 0, "", of("body"))).collect();
-        let put = commands(&server, &mut desk, &SCRIPTS.put, ("", "1", puts));
+        let put = commands(&server, &mut runner, &SCRIPTS.put, ("", "1", puts));
         let reads = "exists 2, hget 1";
         assert_eq!(put, format!("{reads}, hset 2, time 1, zadd 1, zmscore 1, zrange 2"));
 
-        desk.call(&SCRIPTS.change, (NOW, "first", "c"));
+        runner.call(&SCRIPTS.change, (NOW, "first", "c"));
         let claim = ("", count, "", NONCE, "worker", 1000);
-        let claim = commands(&server, &mut desk, &SCRIPTS.claim, claim);
+        let claim = commands(&server, &mut runner, &SCRIPTS.claim, claim);
         assert_eq!(claim, "exists 1, hmget 2, hset 2, time 1, zadd 1, zrange 2, zrem 1");
 
-        let fence: u64 = desk.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
+        let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
         let first = fence + 1 - count;
         let acks: Vec<_> = ids.iter().zip(first..).map(|(id, n)| (id, proof(n))).collect();
-        let ack = commands(&server, &mut desk, &SCRIPTS.ack, ("", acks));
+        let ack = commands(&server, &mut runner, &SCRIPTS.ack, ("", acks));
         assert_eq!(ack, "exists 2, hdel 2, hexists 1, hmget 1, zrem 1");
-        assert_eq!(desk.ask("EXISTS", "job", &[]), "0", "all are done");
-        desk.put(NOW, &["first"]);
+        assert_eq!(runner.ask("EXISTS", "job", &[]), "0", "all are done");
+        runner.put(NOW, &["first"]);
     }
 }
 
 #[test]
 fn the_largest_calls_are_not_too_large_for_a_script() {
-    let mut desk = Desk::of("large");
+    let mut runner = ScriptRunner::of("large");
     // As much as is put and claimed at a time, and more than Lua hands over at once by default.
     for half in 0..2 {
         let ids: Vec<_> = (0..500).map(|number| format!("job-{half}-{number:03}")).collect();
         let refused = ids.iter().map(|id| (id, 0, "ra", of("body"))).collect::<Vec<_>>();
-        desk.call(&SCRIPTS.put, (NOW, "1", &refused));
-        let exists = desk.call(&SCRIPTS.put, (NOW, "1", &refused));
+        runner.call(&SCRIPTS.put, (NOW, "1", &refused));
+        let exists = runner.call(&SCRIPTS.put, (NOW, "1", &refused));
         assert_eq!(exists.matches('E').count(), 500, "{exists}");
     }
-    desk.claim(NOW, 1000);
-    assert_eq!(desk.ask("HLEN", "lease", &[]), "1000");
-    let expired = desk.claim(NOW + 5000, 1000);
+    runner.claim(NOW, 1000);
+    assert_eq!(runner.ask("HLEN", "lease", &[]), "1000");
+    let expired = runner.claim(NOW + 5000, 1000);
     let ids: Vec<_> = (0..2).flat_map(|half| (0..500).map(move |n| (half, n))).collect();
     for (half, number) in ids.chunks(500).zip([0, 500]) {
         let acks: Vec<_> = half
@@ -73,7 +73,7 @@ fn the_largest_calls_are_not_too_large_for_a_script() {
             .zip(expired + number..)
             .map(|((half, n), fence)| (format!("job-{half}-{n:03}"), proof(fence)))
             .collect();
-        assert_eq!(desk.call(&SCRIPTS.ack, (NOW + 5000, acks)), "A".repeat(500));
+        assert_eq!(runner.call(&SCRIPTS.ack, (NOW + 5000, acks)), "A".repeat(500));
     }
-    assert_eq!(desk.ask("EXISTS", "past", &[]), "0");
+    assert_eq!(runner.ask("EXISTS", "past", &[]), "0");
 }

@@ -40,33 +40,33 @@ const LOOKING: [&str; 4] = ["peek", "view", "facts", "upcoming"];
 #[test]
 fn on_a_full_server_all_works_but_what_adds() {
     let server = RedisServer::start();
-    let mut desk = Desk::new(&server, "full");
-    let lease = desk.lease(NOW, &["a"]).remove(0);
-    desk.put(NOW, &["b"]);
+    let mut runner = ScriptRunner::new(&server, "full");
+    let lease = runner.lease(NOW, &["a"]).remove(0);
+    runner.put(NOW, &["b"]);
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     for (name, script, args) in cases(&lease) {
-        let keys = desk.ask("HLEN", "job", &[]);
-        match desk.eval("EVAL", &script.text, args) {
+        let keys = runner.ask("HLEN", "job", &[]);
+        match runner.eval("EVAL", &script.text, args) {
             Ok(answer) => assert!(!ADDING.contains(&name), "{name} answers {answer:?}"),
             Err(error) => {
                 assert!(ADDING.contains(&name), "{name} is refused: {error}");
                 assert_eq!(error.code(), Some("OOM"), "{name}: {error}");
-                assert_eq!(desk.ask("HLEN", "job", &[]), keys, "{name} has done something");
+                assert_eq!(runner.ask("HLEN", "job", &[]), keys, "{name} has done something");
             }
         }
     }
-    assert_eq!((desk.state("a"), desk.state("b")), (String::new(), "l=>".to_owned()));
+    assert_eq!((runner.state("a"), runner.state("b")), (String::new(), "l=>".to_owned()));
 }
 
 #[test]
 fn what_only_looks_is_let_at_a_copy_and_the_rest_is_not() {
-    let mut desk = Desk::of("looks");
-    let lease = desk.lease(NOW, &["a"]).remove(0);
-    desk.put(NOW, &["b"]);
+    let mut runner = ScriptRunner::of("looks");
+    let lease = runner.lease(NOW, &["a"]).remove(0);
+    runner.put(NOW, &["b"]);
     for (name, script, args) in cases(&lease) {
-        let looked = desk.eval("EVAL_RO", &script.text, args);
+        let looked = runner.eval("EVAL_RO", &script.text, args);
         assert_eq!(looked.is_ok(), LOOKING.contains(&name), "{name} answers {looked:?}");
         assert_eq!(script.only_reads, LOOKING.contains(&name), "{name}");
     }
-    assert_eq!((desk.state("a"), desk.state("b")), ("l=>".to_owned(), "p=".to_owned()));
+    assert_eq!((runner.state("a"), runner.state("b")), ("l=>".to_owned(), "p=".to_owned()));
 }

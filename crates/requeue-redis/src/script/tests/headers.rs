@@ -4,123 +4,123 @@ use super::*;
 
 #[test]
 fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
-    let mut desk = Desk::of("put");
-    let put = |desk: &mut Desk, id: &str, due: i64, action: &str| {
-        desk.call(&SCRIPTS.put, (NOW, "1", id, due, action, of(action)))
+    let mut runner = ScriptRunner::of("put");
+    let put = |runner: &mut ScriptRunner, id: &str, due: i64, action: &str| {
+        runner.call(&SCRIPTS.put, (NOW, "1", id, due, action, of(action)))
     };
-    let unknown = desk.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
-    assert_eq!((unknown, desk.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
+    let unknown = runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
+    assert_eq!((unknown, runner.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
     // What can only fail needs no kind.
-    assert_eq!(desk.call(&SCRIPTS.put, (NOW, "", "a", 0, "rg7", of("body"))), "[0 G 0]");
-    assert_eq!(put(&mut desk, "a", 0, ""), "[0 C]");
-    assert_eq!(desk.call(&SCRIPTS.put, (NOW, "", "b", -5, "", of(""))), "[1 C]");
-    assert_eq!(desk.ask("ZSCORE", "due", &["b"]), (NOW + 5).to_string());
-    assert_eq!(put(&mut desk, "b", NOW as i64 + 9, ""), "[2 U]");
-    assert_eq!(desk.ask("ZSCORE", "due", &["b"]), (NOW + 9).to_string());
-    assert_eq!(put(&mut desk, "b", -2, "e"), "[3 U]");
-    assert_eq!(put(&mut desk, "b", -7, "e"), "[4 U]");
-    assert_eq!(desk.ask("ZSCORE", "due", &["b"]), (NOW + 2).to_string());
-    assert_eq!(put(&mut desk, "b", -9, "d4"), "[5 U]");
-    assert_eq!(desk.ask("ZSCORE", "due", &["b"]), (NOW + 4).to_string());
-    assert_eq!(put(&mut desk, "b", 0, "k"), "[6 K 6]");
-    assert_eq!(put(&mut desk, "b", 0, "ra"), "[6 E 6]");
-    assert_eq!(put(&mut desk, "b", 0, "rg5"), "[6 G 6]");
-    assert_eq!(put(&mut desk, "b", -9, "rg6"), "[6 U]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "rg7", of("body"))), "[0 G 0]");
+    assert_eq!(put(&mut runner, "a", 0, ""), "[0 C]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "b", -5, "", of(""))), "[1 C]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 5).to_string());
+    assert_eq!(put(&mut runner, "b", NOW as i64 + 9, ""), "[2 U]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 9).to_string());
+    assert_eq!(put(&mut runner, "b", -2, "e"), "[3 U]");
+    assert_eq!(put(&mut runner, "b", -7, "e"), "[4 U]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 2).to_string());
+    assert_eq!(put(&mut runner, "b", -9, "d4"), "[5 U]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 4).to_string());
+    assert_eq!(put(&mut runner, "b", 0, "k"), "[6 K 6]");
+    assert_eq!(put(&mut runner, "b", 0, "ra"), "[6 E 6]");
+    assert_eq!(put(&mut runner, "b", 0, "rg5"), "[6 G 6]");
+    assert_eq!(put(&mut runner, "b", -9, "rg6"), "[6 U]");
     let too_long = MAX_DELAY.as_millis() as i64 + 1;
-    assert_eq!(put(&mut desk, "b", -too_long, ""), format!("[7 D {too_long}]"));
-    assert_eq!(desk.state("b"), "p=", "waiting -> pending");
+    assert_eq!(put(&mut runner, "b", -too_long, ""), format!("[7 D {too_long}]"));
+    assert_eq!(runner.state("b"), "p=", "waiting -> pending");
 
-    desk.claim(NOW, 1);
-    assert_eq!(put(&mut desk, "a", 0, "k"), "[7 O]");
-    assert_eq!(put(&mut desk, "a", 0, "k"), "[8 K 8]");
-    assert_eq!(desk.state("a"), "l=>n", "leased -> has a successor");
-    let fence: u64 = desk.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
-    desk.call(&SCRIPTS.settle, (NOW, "a", proof(fence), "a", "", "", 0));
-    let lease = desk.claim(NOW, 1);
-    desk.call(&SCRIPTS.settle, (NOW, "a", proof(lease), "b", "", "why", 0));
-    assert_eq!(desk.state("a"), "d=<");
-    assert_eq!(put(&mut desk, "a", 0, "k"), "[8 K 8]");
-    assert_eq!(put(&mut desk, "a", 0, ""), "[8 R]");
-    assert_eq!(desk.state("a"), "p=<", "dead -> pending");
+    runner.claim(NOW, 1);
+    assert_eq!(put(&mut runner, "a", 0, "k"), "[7 O]");
+    assert_eq!(put(&mut runner, "a", 0, "k"), "[8 K 8]");
+    assert_eq!(runner.state("a"), "l=>n", "leased -> has a successor");
+    let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
+    runner.call(&SCRIPTS.settle, (NOW, "a", proof(fence), "a", "", "", 0));
+    let lease = runner.claim(NOW, 1);
+    runner.call(&SCRIPTS.settle, (NOW, "a", proof(lease), "b", "", "why", 0));
+    assert_eq!(runner.state("a"), "d=<");
+    assert_eq!(put(&mut runner, "a", 0, "k"), "[8 K 8]");
+    assert_eq!(put(&mut runner, "a", 0, ""), "[8 R]");
+    assert_eq!(runner.state("a"), "p=<", "dead -> pending");
 
     // Several: the numbers are those of the letters that have one.
     let more = ("c", 0, "", of(""), "b", 0, "ra", of(""), "d", 0, "rg1", of(""));
-    assert_eq!(desk.call(&SCRIPTS.put, (NOW, "1", more)), "[9 CEG 7 0]");
-    assert_eq!(desk.ask("HGET", "meta", &["generation"]), "10");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", more)), "[9 CEG 7 0]");
+    assert_eq!(runner.ask("HGET", "meta", &["generation"]), "10");
 }
 
 #[test]
 fn claim_tells_jobs_leases_and_when_there_may_be_more() {
-    let mut desk = Desk::of("claim");
-    let claim = |desk: &mut Desk, now: u64, max: usize, ends: usize| {
-        desk.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
+    let mut runner = ScriptRunner::of("claim");
+    let claim = |runner: &mut ScriptRunner, now: u64, max: usize, ends: usize| {
+        runner.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
     };
     let ends = NOW + 1000;
-    assert_eq!(claim(&mut desk, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
-    desk.put(NOW - 3, &["a", "b"]);
-    let told = claim(&mut desk, NOW, 1, 9);
+    assert_eq!(claim(&mut runner, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
+    runner.put(NOW - 3, &["a", "b"]);
+    let told = claim(&mut runner, NOW, 1, 9);
     let begin = format!("[{NOW} {ends} {NOW}000 -2 0 [a {}] [", NOW - 3);
     assert!(told.starts_with(&begin) && told.ends_with("body] [] []]"), "{told}");
-    assert_eq!((desk.state("a"), desk.state("b")), ("l=>".to_owned(), "p=".to_owned()));
-    let told = claim(&mut desk, NOW, 9, 9);
+    assert_eq!((runner.state("a"), runner.state("b")), ("l=>".to_owned(), "p=".to_owned()));
+    let told = claim(&mut runner, NOW, 9, 9);
     let begin = format!("[{NOW} {ends} {NOW}001 1000 0 [b ");
     assert!(told.starts_with(&begin), "fences follow, and an expires in a second: {told}");
 
     // A expired one is claimed again, and has a past.
     let (later, ends) = (NOW + 1000, NOW + 2000);
     let args = (later, 1, 1000, NONCE, "worker", 9);
-    assert_eq!(desk.call(&SCRIPTS.claim, args), "[]", "that is for the other");
-    let told = claim(&mut desk, later, 1, 9);
+    assert_eq!(runner.call(&SCRIPTS.claim, args), "[]", "that is for the other");
+    let told = claim(&mut runner, later, 1, 9);
     let begin = format!("[{later} {ends} {later}000 -2 0 [a {later}] [");
     assert!(told.starts_with(&begin) && !told.contains("[]"), "{told}");
     assert!(told.ends_with(" [a worker 1 0]]"), "the lease that expired: {told}");
-    assert_eq!(desk.state("a"), "l=><");
+    assert_eq!(runner.state("a"), "l=><");
     // One that was cancelled is gone, and counts among those that were ended for nothing.
-    desk.call(&SCRIPTS.change, (later, "b", "c"));
-    let told = claim(&mut desk, later, 1, 9);
+    runner.call(&SCRIPTS.change, (later, "b", "c"));
+    let told = claim(&mut runner, later, 1, 9);
     assert_eq!(told, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
-    assert_eq!(desk.state("b"), "");
+    assert_eq!(runner.state("b"), "");
     // And one that fails for the last time is dead, unless that is one too many to end.
-    desk.call(&SCRIPTS.set, (later, "1", "max_attempts", "2"));
-    assert!(claim(&mut desk, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
-    assert_eq!(desk.state("a"), "l=><");
-    assert!(claim(&mut desk, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
-    assert_eq!(desk.state("a"), "d=<");
+    runner.call(&SCRIPTS.set, (later, "1", "max_attempts", "2"));
+    assert!(claim(&mut runner, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
+    assert_eq!(runner.state("a"), "l=><");
+    assert!(claim(&mut runner, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
+    assert_eq!(runner.state("a"), "d=<");
 
     // The kind's own lease; and a limit.
-    desk.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
-    desk.put(ends, &["c", "d"]);
-    let told = desk.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
+    runner.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
+    runner.put(ends, &["c", "d"]);
+    let told = runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
     assert!(told.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{told}");
-    assert!(claim(&mut desk, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
-    desk.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
-    assert!(claim(&mut desk, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
+    assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
+    runner.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
+    assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
 }
 
 #[test]
 fn ack_removes_what_is_leased_and_leaves_the_rest_to_settle() {
-    let mut desk = Desk::of("ack");
-    let leases = desk.lease(NOW, &["a", "b", "c", "d"]);
-    desk.put(NOW + 1, &["b"]);
-    desk.call(&SCRIPTS.change, (NOW, "c", "c"));
+    let mut runner = ScriptRunner::of("ack");
+    let leases = runner.lease(NOW, &["a", "b", "c", "d"]);
+    runner.put(NOW + 1, &["b"]);
+    runner.call(&SCRIPTS.change, (NOW, "c", "c"));
     let wrong = [&leases[3][..14], b"?"].concat();
     let acks = (NOW, "a", &leases[0], "b", &leases[1], "c", &leases[2], "d", &wrong);
-    assert_eq!(desk.call(&SCRIPTS.ack, acks), "ASSL");
-    let states = ["a", "b", "c", "d"].map(|id| desk.state(id));
+    assert_eq!(runner.call(&SCRIPTS.ack, acks), "ASSL");
+    let states = ["a", "b", "c", "d"].map(|id| runner.state(id));
     assert_eq!(states, ["", "l=>n", "l=>", "l=>"]);
     let rest = ["b", "c"].iter().zip(&leases[1..]);
     let rest: Vec<_> = rest.map(|(id, lease)| (*id, lease.clone(), "a", "", "", 0)).collect();
-    assert_eq!(desk.call(&SCRIPTS.settle, (NOW, rest)), "[AX]");
-    assert_eq!(["b", "c"].map(|id| desk.state(id)), ["p=<", ""]);
-    assert_eq!(desk.call(&SCRIPTS.ack, (NOW, "a", &leases[0])), "L", "once only");
+    assert_eq!(runner.call(&SCRIPTS.settle, (NOW, rest)), "[AX]");
+    assert_eq!(["b", "c"].map(|id| runner.state(id)), ["p=<", ""]);
+    assert_eq!(runner.call(&SCRIPTS.ack, (NOW, "a", &leases[0])), "L", "once only");
 }
 
 #[test]
 fn settle_answers_how_each_lease_ended() {
-    let mut desk = Desk::of("settle");
+    let mut runner = ScriptRunner::of("settle");
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let leases = desk.lease(NOW, &ids);
-    desk.call(&SCRIPTS.change, (NOW, "f", "c"));
+    let leases = runner.lease(NOW, &ids);
+    runner.call(&SCRIPTS.change, (NOW, "f", "c"));
     let now = NOW + 10;
     let settle = |id: &str, action: &'static str, length: &'static str| {
         let place = ids.iter().position(|other| *other == id).expect("it is one of them");
@@ -136,159 +136,159 @@ fn settle_answers_how_each_lease_ended() {
         settle("g", "e", "5000"),
     ];
     let lost = ("h", &leases[0], "r", "", "why", 0);
-    let told = desk.call(&SCRIPTS.settle, (now, &all[..], lost));
+    let told = runner.call(&SCRIPTS.settle, (now, &all[..], lost));
     let [b, c, g] = [now + 60, now + 1000, now + 5000];
     assert_eq!(told, format!("[ARRDFXEL {b} {c} {g}]"));
-    let states = ids.map(|id| desk.state(id));
+    let states = ids.map(|id| runner.state(id));
     assert_eq!(states, ["p=<", "p=<", "p=<", "d=<", "p=", "", "l=>", "l=>"]);
-    let [a, e] = ["a", "e"].map(|id| desk.ask("ZSCORE", "due", &[id]));
+    let [a, e] = ["a", "e"].map(|id| runner.ask("ZSCORE", "due", &[id]));
     assert_eq!((a, e), ((now + 50).to_string(), NOW.to_string()));
-    assert_eq!(desk.ask("ZSCORE", "leased", &["g"]), g.to_string());
+    assert_eq!(runner.ask("ZSCORE", "leased", &["g"]), g.to_string());
     // The whole of a jitter of 20 % is a fifth.
-    let lease = desk.claim(NOW + 10, 1);
+    let lease = runner.claim(NOW + 10, 1);
     let jitter = (NOW + 10, "e", proof(lease), "r", "", "", 65536);
-    assert_eq!(desk.call(&SCRIPTS.settle, jitter), format!("[R {}]", NOW + 810));
+    assert_eq!(runner.call(&SCRIPTS.settle, jitter), format!("[R {}]", NOW + 810));
 }
 
 #[test]
 fn change_answers_what_became_of_each_job() {
-    let mut desk = Desk::of("change");
-    let leases = desk.lease(NOW, &["a", "b", "c", "d"]);
-    desk.put(NOW, &["b"]);
+    let mut runner = ScriptRunner::of("change");
+    let leases = runner.lease(NOW, &["a", "b", "c", "d"]);
+    runner.put(NOW, &["b"]);
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
-    desk.call(&SCRIPTS.settle, bury);
+    runner.call(&SCRIPTS.settle, bury);
     let later = (NOW, "1", "e", -100, "", of(""), "f", -100, "", of(""));
-    desk.call(&SCRIPTS.put, later);
+    runner.call(&SCRIPTS.put, later);
     let changes = ["a", "n", "b", "n", "c", "c", "d", "v", "e", "c", "f", "n"];
-    assert_eq!(desk.call(&SCRIPTS.change, (NOW, &changes)), "lYEVRY");
-    assert_eq!(desk.call(&SCRIPTS.change, (NOW, "e", "c", "f", "v")), "ad");
-    let states = ["a", "b", "c", "d", "e", "f"].map(|id| desk.state(id));
+    assert_eq!(runner.call(&SCRIPTS.change, (NOW, &changes)), "lYEVRY");
+    assert_eq!(runner.call(&SCRIPTS.change, (NOW, "e", "c", "f", "v")), "ad");
+    let states = ["a", "b", "c", "d", "e", "f"].map(|id| runner.state(id));
     assert_eq!(states, ["l=>", "l=>n", "l=>", "p=<", "", "p="]);
-    let [d, f] = ["d", "f"].map(|id| desk.ask("ZSCORE", "due", &[id]));
+    let [d, f] = ["d", "f"].map(|id| runner.ask("ZSCORE", "due", &[id]));
     assert_eq!([d, f], [NOW.to_string(), NOW.to_string()]);
 }
 
 #[test]
 fn restore_keeps_what_is_not_there() {
-    let mut desk = Desk::of("restore");
+    let mut runner = ScriptRunner::of("restore");
     let record = [&[0, 0, 0, 0, 0, 0, 5][..], &[0; 12], &of("body")].concat();
     let past = vec![0_u8; 33];
-    assert_eq!(desk.call(&SCRIPTS.restore, (NOW, "", 9, 8)), "0");
-    assert_eq!(desk.ask("EXISTS", "meta", &[]), "0");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 9, 8)), "0");
+    assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
     let pending = ("a", 5, "p", NOW + 3, &record, "");
     let dead = ("b", 12, "d", NOW - 3, &record, &past);
     let ended = ("c", 11, "", "", "", "");
-    assert_eq!(desk.call(&SCRIPTS.restore, (NOW, "1", 9, 8, pending, dead, ended)), "CCN");
-    assert_eq!(["a", "b", "c"].map(|id| desk.state(id)), ["p=", "d=<", ""]);
-    assert_eq!(desk.ask("HMGET", "meta", &["generation", "fence"]), "[12 8]");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "1", 9, 8, pending, dead, ended)), "CCN");
+    assert_eq!(["a", "b", "c"].map(|id| runner.state(id)), ["p=", "d=<", ""]);
+    assert_eq!(runner.ask("HMGET", "meta", &["generation", "fence"]), "[12 8]");
     let again = ("b", 5, "p", NOW, &record, "");
-    assert_eq!(desk.call(&SCRIPTS.restore, (NOW, "", 3, 10, again)), "K");
-    assert_eq!(desk.state("b"), "d=<");
-    assert_eq!(desk.ask("HMGET", "meta", &["generation", "fence"]), "[12 10]");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 3, 10, again)), "K");
+    assert_eq!(runner.state("b"), "d=<");
+    assert_eq!(runner.ask("HMGET", "meta", &["generation", "fence"]), "[12 10]");
 }
 
 #[test]
 fn reap_ends_what_expired_and_drops_what_is_too_old() {
-    let mut desk = Desk::of("reap");
-    let leases = desk.lease(NOW, &["a", "b", "c", "d", "e"]);
-    desk.call(&SCRIPTS.change, (NOW, "b", "c"));
-    desk.call(&SCRIPTS.put, (NOW, "1", "c", -5000, "", of("")));
+    let mut runner = ScriptRunner::of("reap");
+    let leases = runner.lease(NOW, &["a", "b", "c", "d", "e"]);
+    runner.call(&SCRIPTS.change, (NOW, "b", "c"));
+    runner.call(&SCRIPTS.put, (NOW, "1", "c", -5000, "", of("")));
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
-    desk.call(&SCRIPTS.settle, bury);
+    runner.call(&SCRIPTS.settle, bury);
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
-    desk.call(&SCRIPTS.settle, longer);
-    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
-    desk.call(&SCRIPTS.set, (NOW, "1", "retention_age", "500"));
-    let reaped = desk.call(&SCRIPTS.reap, (NOW + 1000, 2));
+    runner.call(&SCRIPTS.settle, longer);
+    assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
+    runner.call(&SCRIPTS.set, (NOW, "1", "retention_age", "500"));
+    let reaped = runner.call(&SCRIPTS.reap, (NOW + 1000, 2));
     assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two of leases, one of the dead");
-    assert_eq!(desk.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
-    let states = ["a", "b", "c", "d", "e"].map(|id| desk.state(id));
+    assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
+    let states = ["a", "b", "c", "d", "e"].map(|id| runner.state(id));
     assert_eq!(states, ["p=<", "", "p=<", "", "l=>"]);
-    assert_eq!(desk.ask("ZSCORE", "due", &["c"]), (NOW + 5000).to_string());
+    assert_eq!(runner.ask("ZSCORE", "due", &["c"]), (NOW + 5000).to_string());
 }
 
 #[test]
 fn what_looks_tells_what_is_there() {
-    let mut desk = Desk::of("look");
-    assert_eq!(desk.call(&SCRIPTS.peek, NOW), "-1");
-    assert_eq!(desk.call(&SCRIPTS.facts, NOW), "[0 0 0 0 -1 0 0 0 0]");
-    let leases = desk.lease(NOW, &["a", "b"]);
-    assert_eq!(desk.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases expire");
+    let mut runner = ScriptRunner::of("look");
+    assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
+    assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 -1 0 0 0 0]");
+    let leases = runner.lease(NOW, &["a", "b"]);
+    assert_eq!(runner.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases expire");
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
-    desk.call(&SCRIPTS.settle, bury);
-    desk.put(NOW - 7, &["c"]);
-    desk.call(&SCRIPTS.put, (NOW, "1", "d", -300, "", of("later")));
-    assert_eq!(desk.call(&SCRIPTS.peek, NOW), "0");
+    runner.call(&SCRIPTS.settle, bury);
+    runner.put(NOW - 7, &["c"]);
+    runner.call(&SCRIPTS.put, (NOW, "1", "d", -300, "", of("later")));
+    assert_eq!(runner.call(&SCRIPTS.peek, NOW), "0");
     let fence = format!("{NOW}001");
-    assert_eq!(desk.call(&SCRIPTS.facts, NOW), format!("[2 1 1 1 {} 4 {fence} 0 0]", NOW - 7));
-    let spans = desk.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
+    assert_eq!(runner.call(&SCRIPTS.facts, NOW), format!("[2 1 1 1 {} 4 {fence} 0 0]", NOW - 7));
+    let spans = runner.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
     assert_eq!(spans, "[1 0 1]");
-    desk.call(&SCRIPTS.set, (NOW, "1", "paused", "1", "lease", "10"));
-    assert_eq!(desk.call(&SCRIPTS.peek, NOW), "-1");
-    assert!(desk.call(&SCRIPTS.facts, NOW).ends_with(" 1 1]"));
+    runner.call(&SCRIPTS.set, (NOW, "1", "paused", "1", "lease", "10"));
+    assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
+    assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 1]"));
 
-    let view = |desk: &mut Desk, state: &str, max: usize, bytes: usize| {
-        desk.call(&SCRIPTS.view, (NOW, state, max, bytes, &["a", "x", "b", "c", "d"]))
+    let view = |runner: &mut ScriptRunner, state: &str, max: usize, bytes: usize| {
+        runner.call(&SCRIPTS.view, (NOW, state, max, bytes, &["a", "x", "b", "c", "d"]))
     };
-    let told = view(&mut desk, "", 9, 999);
+    let told = view(&mut runner, "", 9, 999);
     assert!(told.starts_with(&format!("[{NOW} 5 [a l {} ", NOW + 1000)), "{told}");
     for job in
         [format!(" b d {NOW} "), format!(" c r {} ", NOW - 7), format!(" d w {} ", NOW + 300)]
     {
         assert!(told.contains(&job), "{job} in {told}");
     }
-    assert!(view(&mut desk, "d", 9, 999).starts_with(&format!("[{NOW} 5 [b d ")));
-    assert!(view(&mut desk, "", 1, 999).starts_with(&format!("[{NOW} 1 [a l ")));
-    assert!(view(&mut desk, "", 9, 0).starts_with(&format!("[{NOW} 1 [a l ")), "one at least");
-    assert_eq!(view(&mut desk, "w", 0, 999), format!("[{NOW} 0 []]"));
+    assert!(view(&mut runner, "d", 9, 999).starts_with(&format!("[{NOW} 5 [b d ")));
+    assert!(view(&mut runner, "", 1, 999).starts_with(&format!("[{NOW} 1 [a l ")));
+    assert!(view(&mut runner, "", 9, 0).starts_with(&format!("[{NOW} 1 [a l ")), "one at least");
+    assert_eq!(view(&mut runner, "w", 0, 999), format!("[{NOW} 0 []]"));
 }
 
 #[test]
 fn settings_are_fields_and_an_empty_one_is_none() {
-    let mut desk = Desk::of("set");
-    assert_eq!(desk.call(&SCRIPTS.set, (NOW, "", "lease", "10")), "0");
-    assert_eq!(desk.ask("EXISTS", "meta", &[]), "0");
-    assert_eq!(desk.call(&SCRIPTS.set, (NOW, "1", "lease", "10", "paused", "1")), "1");
-    assert_eq!(desk.call(&SCRIPTS.set, (NOW, "", "lease", "20", "paused", "")), "1");
-    assert_eq!(desk.ask("HGETALL", "meta", &[]), "[generation 0 lease 20]");
+    let mut runner = ScriptRunner::of("set");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "10")), "0");
+    assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "1", "lease", "10", "paused", "1")), "1");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "20", "paused", "")), "1");
+    assert_eq!(runner.ask("HGETALL", "meta", &[]), "[generation 0 lease 20]");
 }
 
 #[test]
 fn schedules_are_kept_up_to_a_number_and_tick_once() {
-    let mut desk = Desk::of("tick");
+    let mut runner = ScriptRunner::of("tick");
     let schedule = |next: u64| [&next.to_be_bytes()[2..], &[0, 10, 0], &of("body")].concat();
-    assert_eq!(desk.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2)), "0");
-    assert_eq!(desk.ask("EXISTS", "schedules", &[]), "0");
+    assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2)), "0");
+    assert_eq!(runner.ask("EXISTS", "schedules", &[]), "0");
     for (id, told) in [("a", "1"), ("b", "1"), ("c", "-1"), ("a", "1")] {
-        assert_eq!(desk.call(&SCRIPTS.schedule, (NOW, "1", id, schedule(NOW), 2)), told, "{id}");
+        assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "1", id, schedule(NOW), 2)), told, "{id}");
     }
-    let tick = |desk: &mut Desk, id: &str, expected: u64, next: u64, put: &str| {
-        desk.call(&SCRIPTS.tick, (NOW, id, expected, next, put))
+    let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| {
+        runner.call(&SCRIPTS.tick, (NOW, id, expected, next, put))
     };
-    assert_eq!(tick(&mut desk, "c", NOW, NOW + 9, "1"), "[a]");
-    assert_eq!(tick(&mut desk, "a", NOW, NOW + 9, "1"), "[C 0]");
+    assert_eq!(tick(&mut runner, "c", NOW, NOW + 9, "1"), "[a]");
+    assert_eq!(tick(&mut runner, "a", NOW, NOW + 9, "1"), "[C 0]");
     assert_eq!(
-        (desk.state("a"), desk.ask("ZSCORE", "due", &["a"])),
+        (runner.state("a"), runner.ask("ZSCORE", "due", &["a"])),
         ("p=".into(), NOW.to_string())
     );
-    assert_eq!(tick(&mut desk, "a", NOW, NOW + 9, "1"), format!("[M {}]", NOW + 9));
-    assert_eq!(tick(&mut desk, "a", NOW + 9, NOW + 19, ""), "[S]");
-    assert_eq!(tick(&mut desk, "a", NOW + 19, NOW + 29, "1"), "[U 1]");
-    assert_eq!(desk.ask("ZSCORE", "due", &["a"]), (NOW + 19).to_string());
-    assert_eq!(tick(&mut desk, "b", NOW, NOW, ""), "[S]");
+    assert_eq!(tick(&mut runner, "a", NOW, NOW + 9, "1"), format!("[M {}]", NOW + 9));
+    assert_eq!(tick(&mut runner, "a", NOW + 9, NOW + 19, ""), "[S]");
+    assert_eq!(tick(&mut runner, "a", NOW + 19, NOW + 29, "1"), "[U 1]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["a"]), (NOW + 19).to_string());
+    assert_eq!(tick(&mut runner, "b", NOW, NOW, ""), "[S]");
     let far = NOW + MAX_DELAY.as_millis() as u64 + 1;
-    assert_eq!(tick(&mut desk, "b", NOW, far, ""), "[S]");
-    assert_eq!(tick(&mut desk, "b", far, NOW, "1"), format!("[D {}]", far - NOW));
+    assert_eq!(tick(&mut runner, "b", NOW, far, ""), "[S]");
+    assert_eq!(tick(&mut runner, "b", far, NOW, "1"), format!("[D {}]", far - NOW));
 }
 
 #[test]
 fn register_counts_kinds_up_to_a_number() {
-    let mut desk = Desk::of("register");
+    let mut runner = ScriptRunner::of("register");
     let key = "{desk-kinds}:kinds";
     let mut register = |kind: &str| {
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(&SCRIPTS.register.text).arg(1).arg(key).arg((kind, 2));
-        shown(&cmd.query(&mut desk.connection).expect("the script works"))
+        shown(&cmd.query(&mut runner.connection).expect("the script works"))
     };
     assert_eq!(["a", "b", "c", "b"].map(&mut register), ["0", "0", "3", "0"]);
 }

@@ -1,0 +1,220 @@
+//! The connections to Redis: they reconnect automatically and report the outcome of each command.
+//!
+//! All connections run on one thread with its own tokio runtime, so they can be used from any
+//! executor and from plain threads. All callers share one connection per server; pub/sub messages
+//! use another one. A command is sent again only if the server has said that it did not run it.
+
+mod check;
+mod cluster;
+mod connection;
+mod outcome;
+mod sentinels;
+mod server;
+mod signals;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use crate::address::{Address, Topology};
+use crate::error::ConnectError;
+use crate::options::Options;
+use crate::script::Script;
+use cluster::Cluster;
+use connection::RedisConnection;
+use redis::{Cmd, Value};
+use requeue_jobs::StoreError;
+use requeue_jobs::limits::MAX_KINDS;
+use server::{Server, ServerSource};
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use stream::{Endpoint, Tls};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, oneshot};
+
+/// What comes over the pub/sub connection.
+pub(crate) enum Signal<'a> {
+    Message {
+        channel: &'a str,
+        payload: &'a [u8],
+    },
+    /// (Re)subscribed: messages may have been missed.
+    Resumed,
+}
+
+/// Why a command has no reply.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// The command was not run: there is no connection, or the server rejected it.
+    NotDone(String),
+    /// The command may have been run.
+    Unknown(String),
+}
+
+impl CommandError {
+    /// The error for a call that changes something.
+    pub(crate) fn for_write(self) -> StoreError {
+        match self {
+            CommandError::NotDone(reason) => StoreError::Unavailable { reason },
+            CommandError::Unknown(reason) => StoreError::Unknown { reason },
+        }
+    }
+
+    /// The error for a call that is read-only or idempotent.
+    pub(crate) fn for_read(self) -> StoreError {
+        let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = self;
+        StoreError::Unavailable { reason }
+    }
+}
+
+/// The connections of a store. Cheap to clone; dropping the last clone closes them.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    shared: Arc<Shared>,
+}
+
+/// Invariant: no task of the runtime holds this, or the thread would never end.
+struct Shared {
+    handle: Handle,
+    target: Arc<Target>,
+    /// All channels that were ever subscribed to.
+    wanted: Mutex<HashSet<String>>,
+    subscribe: mpsc::UnboundedSender<String>,
+    /// Dropping it ends the thread.
+    _end: oneshot::Sender<()>,
+}
+
+/// Address, options and TLS configuration.
+struct Settings {
+    address: Address,
+    options: Options,
+    tls: Option<Tls>,
+}
+
+/// Where commands are sent.
+enum Target {
+    /// A single server, or the master behind sentinels.
+    One(Server),
+    Cluster(Arc<Cluster>),
+}
+
+impl Connections {
+    /// Connects. `signals` is called on the thread of the connections and must not block.
+    pub(crate) async fn open(
+        address: Address,
+        options: &Options,
+        signals: Box<dyn Fn(Signal<'_>) + Send + Sync>,
+    ) -> Result<Connections, ConnectError> {
+        options.check()?;
+        let tls = address.tls.then(|| Tls::new(options)).transpose()?;
+        let settings = Arc::new(Settings { address, options: options.clone(), tls });
+        let (handle, end) = start().map_err(|error| {
+            let reason = format!("cannot start the connection thread: {error}");
+            connection::unavailable(&settings.address, reason)
+        })?;
+        let (subscribe, wanted) = mpsc::unbounded_channel();
+        let opening = handle.spawn(async move {
+            let target = Arc::new(Target::open(&settings).await?);
+            tokio::spawn(signals::listen(settings, target.clone(), wanted, signals));
+            Ok(target)
+        });
+        let target = opening.await.expect("opening neither panics nor is given up")?;
+        let wanted = Mutex::default();
+        Ok(Connections {
+            shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }),
+        })
+    }
+
+    /// Sends a command to the master that owns the slot of `tag` (the text in braces). If the server
+    /// replies NOSCRIPT, loads `script` and sends the command again. Dropping the future does not
+    /// cancel the command.
+    pub(crate) async fn call(
+        &self,
+        tag: &str,
+        cmd: Cmd,
+        script: Option<&'static Script>,
+    ) -> Result<Value, CommandError> {
+        let target = self.shared.target.clone();
+        let slot = target.slot(tag);
+        let call = self.shared.handle.spawn(async move { target.call(slot, &cmd, script).await });
+        call.await.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string())))
+    }
+
+    /// Subscribes to a channel in the background, across reconnects; its messages go to `signals`.
+    /// Does nothing if the channel is subscribed already, or if there are [`MAX_KINDS`] channels.
+    pub(crate) fn subscribe(&self, channel: &str) {
+        let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        // Waiting for ever new kinds must not exhaust memory, here or on the server.
+        if wanted.len() < MAX_KINDS && !wanted.contains(channel) {
+            wanted.insert(channel.to_owned());
+            drop(self.shared.subscribe.send(channel.to_owned()));
+        }
+    }
+}
+
+/// Starts a thread with a runtime, that ends with what is returned. It is not waited for: to
+/// wait inside of another runtime could block that for good.
+fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
+    let run = move || {
+        drop(runtime.block_on(ended));
+        // A name that is being looked up is not waited for.
+        runtime.shutdown_background();
+    };
+    thread::Builder::new().name("requeue-redis".to_owned()).spawn(run)?;
+    Ok((handle, end))
+}
+
+impl Settings {
+    /// How often an idle connection is checked. Otherwise only the next command would notice that the
+    /// server has disappeared or is no longer master.
+    fn probe(&self) -> Duration {
+        self.options.answer_timeout * 3
+    }
+}
+
+impl Target {
+    async fn open(settings: &Arc<Settings>) -> Result<Target, ConnectError> {
+        let source = match &settings.address.topology {
+            Topology::Server(host) => ServerSource::This(Endpoint::Host(host.clone())),
+            Topology::Socket(path) => ServerSource::This(Endpoint::Socket(path.clone())),
+            Topology::Sentinels(..) => ServerSource::Master,
+            Topology::Cluster(_) => {
+                return Ok(Target::Cluster(Arc::new(Cluster::open(settings).await?)));
+            }
+        };
+        Ok(Target::One(Server::open(settings, source).await?))
+    }
+
+    /// Returns the slot of the keys with this tag.
+    fn slot(&self, tag: &str) -> u16 {
+        match self {
+            Target::One(_) => 0,
+            Target::Cluster(_) => cluster::slot_of(tag),
+        }
+    }
+
+    async fn call(
+        &self,
+        slot: u16,
+        cmd: &Cmd,
+        script: Option<&'static Script>,
+    ) -> Result<Value, CommandError> {
+        match self {
+            Target::One(server) => server.call(cmd, script).await,
+            Target::Cluster(cluster) => cluster.call(slot, cmd, script).await,
+        }
+    }
+
+    /// Waits a short time for a connection to a server that publishes the messages. On a Cluster that
+    /// is any node.
+    async fn connection(&self) -> Option<RedisConnection> {
+        match self {
+            Target::One(server) => server.connection_until(server.patience()).await.ok(),
+            Target::Cluster(cluster) => cluster.connection().await,
+        }
+    }
+}

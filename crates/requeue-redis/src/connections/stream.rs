@@ -1,0 +1,149 @@
+//! The bytes to and from a server.
+
+use crate::address::Host;
+use redis::aio::AsyncStream;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use tokio::net::TcpStream;
+
+pub(super) use tls::Tls;
+
+pub(super) type Stream = Pin<Box<dyn AsyncStream + Send>>;
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Endpoint {
+    Host(Host),
+    Socket(PathBuf),
+}
+
+impl Endpoint {
+    pub(super) async fn open(&self, tls: Option<&Tls>) -> io::Result<Stream> {
+        let host = match self {
+            Endpoint::Host(host) => host,
+            Endpoint::Socket(path) => return open_socket(path).await,
+        };
+        let stream = TcpStream::connect((&*host.name, host.port)).await?;
+        // A call is one small write, and somebody waits for its answer.
+        stream.set_nodelay(true)?;
+        match tls {
+            Some(tls) => tls.begin(&host.name, stream).await,
+            None => Ok(Box::pin(stream)),
+        }
+    }
+}
+
+#[cfg(unix)]
+async fn open_socket(path: &PathBuf) -> io::Result<Stream> {
+    Ok(Box::pin(tokio::net::UnixStream::connect(path).await?))
+}
+
+#[cfg(not(unix))]
+async fn open_socket(_: &PathBuf) -> io::Result<Stream> {
+    Err(io::Error::other("there are no such sockets on this system"))
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Host(host) => host.fmt(f),
+            Endpoint::Socket(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use super::Stream;
+    use crate::error::ConnectError;
+    use crate::options::Options;
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use tokio::net::TcpStream;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::pem::{Error, PemObject};
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    /// Whom to trust, and what to show.
+    #[derive(Clone)]
+    pub(in crate::connections) struct Tls(TlsConnector);
+
+    impl Tls {
+        /// Reads the files.
+        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, ConnectError> {
+            let mut trusted = RootCertStore::empty();
+            // One that cannot be read is not trusted: what depends on it says so later.
+            trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            for certificate in certificates(options.ca_file.as_deref())? {
+                let added = trusted.add(certificate);
+                added.map_err(|error| wrong("ca_file", options.ca_file.as_deref(), error))?;
+            }
+            // A program that uses rustls elsewhere may have no default, or another one.
+            let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("the provider knows them")
+                .with_root_certificates(trusted);
+            let config = match &options.key_file {
+                None => config.with_no_client_auth(),
+                Some(file) => {
+                    let shown = certificates(options.certificate_file.as_deref())?;
+                    let key = PrivateKeyDer::from_pem_file(file)
+                        .map_err(|error| wrong("key_file", Some(file), error))?;
+                    config
+                        .with_client_auth_cert(shown, key)
+                        .map_err(|error| wrong("key_file", Some(file), error))?
+                }
+            };
+            Ok(Tls(TlsConnector::from(Arc::new(config))))
+        }
+
+        pub(super) async fn begin(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
+            let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+            Ok(Box::pin(self.0.connect(name, stream).await?))
+        }
+    }
+
+    fn certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+        let Some(path) = file else { return Ok(Vec::new()) };
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+        let read: Vec<_> = read.map_err(|error: Error| wrong("certificates", file, error))?;
+        match read.is_empty() {
+            true => Err(wrong("certificates", file, "there are none in it")),
+            false => Ok(read),
+        }
+    }
+
+    fn wrong(what: &str, file: Option<&Path>, error: impl ToString) -> ConnectError {
+        let file = file.unwrap_or(Path::new("")).display();
+        ConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod tls {
+    use super::Stream;
+    use crate::error::ConnectError;
+    use crate::options::Options;
+    use std::io;
+    use tokio::net::TcpStream;
+
+    /// There is none: no address asks for it.
+    #[derive(Clone)]
+    pub(in crate::connections) enum Tls {}
+
+    impl Tls {
+        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, ConnectError> {
+            let reason = "this program was built without the feature tls".to_owned();
+            Err(ConnectError::Address { reason })
+        }
+
+        pub(super) async fn begin(&self, _: &str, _: TcpStream) -> io::Result<Stream> {
+            match *self {}
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The store on a Cluster keeps the contract. Its kinds are on different nodes.
+
+use crate::support::{RedisFixture, as_stores, clients, is_whole};
+use requeue_testkit::servers::RedisCluster;
+use requeue_testkit::{Concurrent, check_histories, check_seeds};
+use std::sync::LazyLock;
+
+/// All tests of the process share it.
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| RedisCluster::start(3, 0));
+
+fn fixture() -> RedisFixture {
+    RedisFixture::at(&CLUSTER.url())
+}
+
+requeue_testkit::conformance!(fixture);
+
+const FAILED_ONCE: [u64; 0] = [];
+
+#[test]
+fn a_cluster_does_what_the_model_does() {
+    check_histories(fixture, &FAILED_ONCE, 30);
+}
+
+#[test]
+fn clients_that_meet_on_a_cluster_see_what_is_promised() {
+    check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
+        let clients = clients(&CLUSTER.url(), 6);
+        Concurrent::default().check(&as_stores(&clients), seed, || ())?;
+        is_whole(&clients[0]);
+        Ok(())
+    });
+}

@@ -1,0 +1,21 @@
+//! All integration tests of the crate, as one program: linking takes longer than most of them.
+//!
+//! Tests start the Redis servers, Sentinels and Clusters that they need, each on ports of its own.
+
+mod acl;
+mod clock;
+mod cluster;
+mod cluster_faults;
+mod conformance;
+mod connections;
+mod documented_keys;
+mod full;
+mod histories;
+mod kills;
+mod manual_edits;
+mod processes;
+mod same_as_rules;
+mod sentinel;
+mod support;
+mod two_machines;
+mod waiting;

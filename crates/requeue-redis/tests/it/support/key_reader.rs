@@ -1,0 +1,333 @@
+//! Reads the keys of a deployment by `docs/redis-keys.md`, and by nothing of the crate.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use redis::{Commands, Connection};
+use requeue_jobs::{
+    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Schedule,
+    Settings, SuccessorView, Timestamp, WorkerName,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What is kept of a kind.
+#[derive(Debug)]
+pub(crate) struct KindContents {
+    pub(crate) jobs: BTreeMap<String, Job>,
+    pub(crate) generation: u64,
+    pub(crate) fence: u64,
+    pub(crate) settings: Settings,
+    pub(crate) schedules: Vec<Schedule>,
+}
+
+/// A job, and what views do not tell of it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) view: JobView,
+    pub(crate) fence_and_nonce: Option<(u64, u64)>,
+    pub(crate) next_first: Option<u64>,
+    pub(crate) past: Option<Past>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Past {
+    attempts: u32,
+    deaths: u32,
+    pub(crate) floor: u64,
+    pub(crate) first: u64,
+    due: u64,
+    updated: u64,
+    failures: Vec<FailedAttempt>,
+}
+
+type Hash = BTreeMap<String, Vec<u8>>;
+
+/// The keys of a kind, as they come.
+struct Keys {
+    lists: [BTreeMap<String, u64>; 3],
+    job: Hash,
+    lease: Hash,
+    next: Hash,
+    past: Hash,
+    meta: BTreeMap<String, String>,
+    schedules: Hash,
+}
+
+/// Reads a deployment as of this time, and checks what holds.
+pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, KindContents> {
+    let names: BTreeSet<String> = con.smembers(format!("{{{prefix}}}:kinds")).unwrap();
+    let format: String = con.get(format!("{{{prefix}}}:format")).unwrap();
+    assert_eq!(format, "1");
+    let kinds = kinds_with_keys(con, prefix);
+    assert!(kinds.is_subset(&names), "6: {kinds:?} are all in {names:?}");
+    let contents = |name: String| {
+        let keys = Keys::read(con, &format!("{{{prefix}:{name}}}"));
+        keys.check();
+        let contents = keys.contents(&name, now);
+        (name, contents)
+    };
+    kinds.into_iter().map(contents).collect()
+}
+
+/// All kinds of which there is a key. Checks that there are no keys but those of the page.
+fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
+    let (of_deployment, of_kind) = (format!("{{{prefix}}}:"), format!("{{{prefix}:"));
+    let keys: Vec<String> = con
+        .scan_match(format!("{{{prefix}*"))
+        .and_then(|keys| keys.collect())
+        .expect("the server answers");
+    let mut pipe = redis::pipe();
+    for key in &keys {
+        pipe.cmd("TYPE").arg(key).ttl(key);
+    }
+    let told: Vec<redis::Value> = pipe.query(con).expect("the server answers");
+    let mut kinds = BTreeSet::new();
+    for (key, told) in keys.iter().zip(told.chunks(2)) {
+        let kind: String = redis::from_redis_value(told[0].clone()).expect("a type is a text");
+        assert_eq!(told[1], redis::Value::Int(-1), "{key} never expires");
+        if let Some(name) = key.strip_prefix(&of_deployment) {
+            assert!([("format", "string"), ("kinds", "set")].contains(&(name, &kind)), "{key}");
+        } else if let Some(rest) = key.strip_prefix(&of_kind) {
+            let (of, name) = rest.split_once("}:").expect("the tag ends");
+            kinds.insert(of.to_owned());
+            let expected = match name {
+                "due" | "leased" | "dead" => "zset",
+                "job" | "lease" | "next" | "past" | "meta" | "schedules" => "hash",
+                other => panic!("there is no {other:?} on the page"),
+            };
+            assert_eq!(kind, expected, "{key}");
+        }
+    }
+    kinds
+}
+
+impl Keys {
+    fn read(con: &mut Connection, tag: &str) -> Keys {
+        let lists = ["due", "leased", "dead"].map(|list| {
+            let list: Vec<(String, f64)> =
+                con.zrange_withscores(format!("{tag}:{list}"), 0, -1).unwrap();
+            list.into_iter().map(|(id, score)| (id, whole(score))).collect()
+        });
+        let mut hash = |name: &str| con.hgetall(format!("{tag}:{name}")).unwrap();
+        let (job, lease, next, past) = (hash("job"), hash("lease"), hash("next"), hash("past"));
+        let schedules = hash("schedules");
+        let meta = con.hgetall(format!("{tag}:meta")).unwrap();
+        Keys { lists, job, lease, next, past, meta, schedules }
+    }
+
+    /// What the page says that holds.
+    fn check(&self) {
+        let [due, leased, dead] = &self.lists;
+        let mut listed = BTreeSet::new();
+        for id in due.keys().chain(leased.keys()).chain(dead.keys()) {
+            assert!(listed.insert(id), "1: {id} is in one list");
+        }
+        let has = |hash: &Hash, id: &String| hash.contains_key(id);
+        assert!(self.job.keys().eq(listed.iter().copied()), "1: exactly those are recorded");
+        assert!(self.lease.keys().eq(leased.keys()), "2: the leased have leases");
+        assert!(self.next.keys().all(|id| has(&self.lease, id)), "2: only they have successors");
+        assert!(self.past.keys().all(|id| has(&self.job, id)), "3: no past without a job");
+        assert!(dead.keys().all(|id| has(&self.past, id)), "3: the dead have a past");
+        let (generation, fence) = (self.counter("generation"), self.counter("fence"));
+        assert!(self.meta.contains_key("generation"), "6: the kind is made");
+        for (id, record) in &self.job {
+            let of_record = In(record).number(7);
+            assert!(of_record <= generation, "4: the generation of {id}");
+            if let Some(next) = self.next.get(id) {
+                let of_next = In(&next[6..]).number(7);
+                assert!(of_record < of_next && of_next <= generation, "4: the successor of {id}");
+            }
+        }
+        let fences: BTreeSet<u64> = self.lease.values().map(|lease| In(lease).number(7)).collect();
+        assert_eq!(fences.len(), self.lease.len(), "5: no two have the same");
+        assert!(fences.last().is_none_or(|last| *last <= fence), "5: all were given out");
+    }
+
+    fn counter(&self, field: &str) -> u64 {
+        self.meta.get(field).map_or(0, |text| text.parse().expect("7: a whole number"))
+    }
+
+    fn contents(&self, name: &str, now: u64) -> KindContents {
+        let kind = Kind::new(name).unwrap();
+        let job = |id: &String| (id.clone(), self.job(&kind, id, now));
+        let mut schedules: Vec<_> =
+            self.schedules.iter().map(|(id, bytes)| schedule(id, bytes)).collect();
+        schedules.sort_by(|a, b| a.id.cmp(&b.id));
+        KindContents {
+            jobs: self.job.keys().map(job).collect(),
+            generation: self.counter("generation"),
+            fence: self.counter("fence"),
+            settings: settings(&self.meta),
+            schedules,
+        }
+    }
+
+    fn job(&self, kind: &Kind, id: &String, now: u64) -> Job {
+        let mut record = In(&self.job[id]);
+        let generation = Generation(record.number(7));
+        let (created_at, updated) = (record.time(), record.number(6));
+        let body = record.content();
+        let [due, leased, dead] = self.lists.each_ref().map(|list| list.get(id).copied());
+        let past = self.past.get(id).map(|bytes| past(bytes));
+        let told = past.clone().unwrap_or_default();
+        let state = match (due, leased) {
+            (Some(due), _) if due <= now => JobState::Ready,
+            (Some(_), _) => JobState::Waiting,
+            (None, Some(_)) => JobState::Leased,
+            (None, None) => JobState::Dead,
+        };
+        let due = due.unwrap_or(told.due);
+        let of = JobId::new(id.as_str()).unwrap();
+        let mut view = JobView::new(kind.clone(), of, body, at(due), generation);
+        (view.state, view.created_at) = (state, created_at);
+        view.updated_at = at(updated.max(told.updated));
+        (view.attempts, view.deaths, view.failures) = (told.attempts, told.deaths, told.failures);
+        view.died_at = dead.map(at);
+        let fence_and_nonce = leased.map(|ends| self.tell_lease(id, ends, &mut view));
+        let next_first = self.next.get(id).map(|next| tell_next(next, &mut view));
+        Job { view, fence_and_nonce, next_first, past }
+    }
+
+    fn tell_lease(&self, id: &String, ends: u64, view: &mut JobView) -> (u64, u64) {
+        let mut lease = In(&self.lease[id]);
+        let receipt = (lease.number(7), lease.number(8));
+        view.due = lease.time();
+        let claimed_at = lease.time();
+        view.updated_at = lease.time();
+        let cancelled = match lease.number(1) {
+            0 => false,
+            1 => true,
+            other => panic!("{other} is neither"),
+        };
+        let worker = WorkerName::new(lease.text(lease.0.len())).unwrap();
+        view.lease = Some(LeaseView { worker, claimed_at, ends_at: at(ends), cancelled });
+        receipt
+    }
+}
+
+fn tell_next(bytes: &[u8], view: &mut JobView) -> u64 {
+    let mut next = In(bytes);
+    let (due, generation) = (next.time(), Generation(next.number(7)));
+    let first = next.number(6);
+    view.next = Some(SuccessorView { body: next.content(), due, generation });
+    first
+}
+
+fn past(bytes: &[u8]) -> Past {
+    let mut input = In(bytes);
+    let (attempts, deaths) = (input.number(4) as u32, input.number(4) as u32);
+    let [floor, first, due, updated] = [(); 4].map(|()| input.number(6));
+    let failures = (0..input.number(1)).map(|_| failure(&mut input)).collect();
+    assert!(input.0.is_empty(), "nothing follows");
+    Past { attempts, deaths, floor, first, due, updated, failures }
+}
+
+fn failure(input: &mut In<'_>) -> FailedAttempt {
+    let (started_at, ended_at) = (input.time(), input.time());
+    let length = input.number(1) as usize;
+    let worker = WorkerName::new(input.text(length)).unwrap();
+    let length = input.number(2) as usize;
+    let error = length.checked_sub(1).map(|length| input.text(length).into());
+    FailedAttempt { worker, started_at, ended_at, error }
+}
+
+fn schedule(id: &str, bytes: &[u8]) -> Schedule {
+    let mut input = In(bytes);
+    let (next, begins) = (input.time(), input.number(2) as usize);
+    let missed = match input.number(1) {
+        0 => Missed::One,
+        1 => Missed::Skip,
+        other => panic!("{other} is neither"),
+    };
+    let [when, time_zone] = [(); 2].map(|()| {
+        let length = input.number(2) as usize;
+        input.text(length)
+    });
+    assert_eq!(begins, bytes.len() - input.0.len() + 1);
+    let body = input.content();
+    Schedule { id: JobId::new(id).unwrap(), when, time_zone, body, missed, next }
+}
+
+fn settings(meta: &BTreeMap<String, String>) -> Settings {
+    let known = ["generation", "fence", "concurrency", "paused"];
+    let others = [
+        "lease",
+        "backoff_base",
+        "backoff_max",
+        "backoff_jitter",
+        "max_attempts",
+        "retention_age",
+        "retention_count",
+    ];
+    let is_known = |field: &String| known.iter().chain(&others).any(|known| field == known);
+    assert!(meta.keys().all(is_known), "{meta:?}");
+    let is_set = meta.contains_key("lease");
+    assert!(others.iter().all(|field| meta.contains_key(*field) == is_set), "all or none");
+    let number = |field: &str, without: u64| -> u64 {
+        meta.get(field).map_or(without, |text| text.parse().expect("7: a whole number"))
+    };
+    let duration = |field: &str, without: u64| -> Duration {
+        let Some(text) = meta.get(field) else { return Duration::from_millis(without) };
+        let (millis, nanos) = text.split_once('.').unwrap_or((text, "000000"));
+        assert_eq!(nanos.len(), 6, "six decimals");
+        Duration::from_millis(millis.parse().unwrap())
+            + Duration::from_nanos(nanos.parse().unwrap())
+    };
+    let mut settings = Settings::default();
+    settings.lease = duration("lease", 30_000);
+    settings.backoff.base = duration("backoff_base", 1000);
+    settings.backoff.max = duration("backoff_max", 3_600_000);
+    settings.backoff.jitter_percent = number("backoff_jitter", 20) as u8;
+    settings.max_attempts = number("max_attempts", 20) as u32;
+    settings.concurrency = meta.get("concurrency").map(|text| text.parse().unwrap());
+    settings.paused = meta.get("paused").is_some_and(|text| text == "1");
+    settings.retention.age = duration("retention_age", 604_800_000);
+    settings.retention.count = number("retention_count", 100_000) as usize;
+    settings
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn whole(score: f64) -> u64 {
+    assert!(score >= 0.0 && score.fract() == 0.0, "7: {score} is whole");
+    score as u64
+}
+
+/// Bytes, read from the front.
+struct In<'a>(&'a [u8]);
+
+impl In<'_> {
+    fn take(&mut self, count: usize) -> &[u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    fn number(&mut self, width: usize) -> u64 {
+        self.take(width).iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn time(&mut self) -> Timestamp {
+        at(self.number(6))
+    }
+
+    fn text(&mut self, length: usize) -> String {
+        String::from_utf8(self.take(length).to_vec()).unwrap()
+    }
+
+    fn content(&mut self) -> Body {
+        let content_type = match self.number(1) {
+            0 => "application/octet-stream".to_owned(),
+            1 => "application/json".to_owned(),
+            2 => "text/plain".to_owned(),
+            3 => {
+                let length = self.number(1) as usize;
+                self.text(length)
+            }
+            other => panic!("there is no content type {other}"),
+        };
+        Body::new(self.take(self.0.len()).to_vec(), content_type).unwrap()
+    }
+}
