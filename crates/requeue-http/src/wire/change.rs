@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 /// The operation to perform on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "The operation to perform on a job: `cancel` removes it, if it is leased when its lease ends; `run-now` makes it due now; `revive` makes a dead job due now and resets its attempts."
+    )
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeVerb {
     /// Removes the job. A leased job is removed when its lease ends.
@@ -165,6 +171,12 @@ pub struct ChangeDone {
 /// What a change did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What a change did: `removed`: the job was removed; `ending`: the job is leased and will be removed when its lease ends; `ready`: the job is now due; `revived`: the job was dead and is now due; `other`: a result that this version does not know."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeResult {
     /// The job was removed.

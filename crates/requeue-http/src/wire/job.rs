@@ -15,6 +15,12 @@ use std::sync::Arc;
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = State))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "The state of a job: `waiting`: not due yet; `ready`: due, and can be claimed; `leased`: claimed and not settled yet; `dead`: its attempts are used up, or it was buried."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum StateJson {
     /// The job is not due yet.

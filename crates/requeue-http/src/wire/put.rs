@@ -70,6 +70,12 @@ fn is_false(value: &bool) -> bool {
 /// What a put does to a job that is already pending, or to the successor of a leased job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What a put does to a job that is already pending, or to the successor of a leased job: `replace` replaces body and due time; `earliest` replaces the body and keeps the earlier due time; `keep` changes nothing; `debounce` replaces body and due time, but the due time is never later than `max_wait` after the first put."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum PutMode {
     /// Replaces body and due time.
@@ -107,6 +113,12 @@ pub struct PutDone {
 /// What a put did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PutOutcome))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What a put did: `created` a new job; `updated` a pending job; `kept` an existing job unchanged; `coalesced`: the job is leased, and the put is its successor; `revived` a dead job."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum PutOutcomeJson {
     /// A new job was created.

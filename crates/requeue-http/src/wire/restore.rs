@@ -70,6 +70,12 @@ pub struct RestoreDone {
 /// What happened to a job that was to be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What happened to a job that was to be restored: `created`: it was added; `kept`: a job with this id already exists and was left unchanged; `ended`: it was cancelled in the other store and was not added."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum RestoreResult {
     /// The job was added.

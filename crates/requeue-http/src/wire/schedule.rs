@@ -49,6 +49,12 @@ pub struct ScheduleJson {
 /// What happens to times that passed while no client ticked the schedule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Missed))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What happens to times that passed while no client ticked the schedule: `one` job is put for all of them together, or they are skipped with `skip`."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MissedJson {
     /// One job is put for all missed times together.
@@ -162,6 +168,12 @@ pub struct TickResult {
 /// What a tick did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What a tick did: `put`: the job was put, and the schedule moved to its next time; `skipped`: the schedule moved, and no job was put; `moved`: nothing was done, because another client ticked or changed the schedule first; `absent`: the schedule does not exist."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum TickOutcome {
     /// The job was put, and the schedule was moved to its next time.

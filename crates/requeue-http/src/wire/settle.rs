@@ -43,6 +43,12 @@ pub struct SettleLease {
 /// How to settle a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "How to settle a lease: `ack`: the job is done; `retry`: the attempt failed, and the job is due again later, or dead if its attempts are used up; `bury`: the attempt failed, and the job is dead; `requeue`: the job is done and runs again after the delay; `release`: the job was not started and returns to the queue; `extend`: the lease is extended."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum SettleVerb {
     /// The job is done.
@@ -152,6 +158,12 @@ pub struct SettleDone {
 /// What a settlement did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        description = "What a settlement did: `done`: this job is done; `retry`: the job is due again at `at`; `dead`: the job is dead; `released`: the job returned to the queue; `extended`: the lease expires at `at`; `cancelled`: the job was cancelled while it was leased, stop working on it; `other`: a result that this version does not know."
+    )
+)]
 #[serde(rename_all = "lowercase")]
 pub enum SettleResult {
     /// The lease has ended, and this job is done. A successor may be pending.
