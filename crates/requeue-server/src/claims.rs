@@ -127,7 +127,7 @@ fn release(app: App, receipts: Vec<Receipt>) {
             };
             if tried == TRIES || app.shutdown().is_requested() {
                 let count = left.len();
-                return warn!(count, %error, "could not release jobs whose response was lost: they stay leased until their leases expire");
+                return warn!(count, %error, "could not release jobs of a lost response: their leases must expire");
             }
             tokio::select! {
                 () = app.clock().sleep(pause) => pause *= 2,

@@ -14,7 +14,8 @@
 //! once, by one node, unless the result of that call is lost on the way. So over all nodes:
 //!
 //! ```text
-//! requeue_claimed_total = requeue_settled_total + requeue_lapses_total + requeue_jobs{state="leased"}
+//! increase(requeue_claimed_total) = increase(requeue_settled_total)
+//!     + increase(requeue_lapses_total) + delta(requeue_jobs{state="leased"})
 //! ```
 
 mod calls;

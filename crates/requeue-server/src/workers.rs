@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 /// removed.
 pub(crate) const MAX_WORKERS: usize = 10_000;
 
-/// Maximum number of tracked leases: 12 to 25 MiB. Leases beyond it do not count as held.
+/// Maximum number of tracked leases: about 15 MB. Leases beyond it do not count as held.
 pub(crate) const MAX_LEASES: usize = 200_000;
 
 /// Maximum number of kinds shown of a worker's last claim.
