@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(put.body.bytes(), br#"{"x":1.50}"#);
         assert_eq!(put.due, Due::After(Duration::from_secs(300)));
         for (line, message) in [
-            (r#"{"kind":"mail"}"#, "id: this is missing"),
+            (r#"{"kind":"mail"}"#, "id: this field is missing"),
             (r#"{"kind":"mail","id":"a","dely":"5m"}"#, "unknown field `dely`"),
             (r#"{"kind":"ma il","id":"a"}"#, "allowed are"),
             (r#"{"kind":"mail","id":"a","body":1,"body_text":"x"}"#, "only one of"),

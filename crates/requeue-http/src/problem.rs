@@ -339,7 +339,8 @@ impl Problem {
 /// Cuts a long text.
 fn cut(mut text: String) -> String {
     if text.len() > MAX_REPEATED {
-        text.truncate(text.floor_char_boundary(MAX_REPEATED));
+        let end = (0..=MAX_REPEATED).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
         text.push('…');
     }
     text

@@ -12,6 +12,7 @@
 mod cases;
 mod concurrent;
 pub mod conformance;
+mod examples;
 mod faults;
 mod fixture;
 mod harness;
@@ -25,6 +26,7 @@ mod simulator;
 mod wake_flag;
 
 pub use concurrent::Concurrent;
+pub use examples::example;
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};

@@ -56,7 +56,7 @@ fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
     assert_eq!(dir.job("mail", "typed")["content_type"], "text/csv");
     dir.ask(&["put", "mail", "a", "@absent"]).code(1).complains("could not read absent");
     dir.write("large", vec![b'x'; (1 << 20) + 1]);
-    dir.ask(&["put", "mail", "a", "@large"]).code(2).complains("and may have 1048576");
+    dir.ask(&["put", "mail", "a", "@large"]).code(2).complains("the limit is 1048576");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn kinds_are_set_paused_and_counted() {
         (&2.into(), &"5s".into())
     );
     assert_eq!(dir.ask(&["kind", "mail", "--json"]).ok().json(), settings);
-    dir.ask(&["kind", "mail", "--lease", "1ms"]).code(2).complains("from 10ms");
+    dir.ask(&["kind", "mail", "--lease", "1ms"]).code(2).complains("the range is 10ms");
     dir.ask(&["kind", "mail"]).ok().says("from 5s to 1h");
     dir.ask(&["pause", "mail"]).ok().says("paused mail");
     dir.ask(&["claim", "mail"]).code(3);

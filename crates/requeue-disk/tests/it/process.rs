@@ -8,7 +8,7 @@ use requeue_disk::{DiskError, DiskStore, Options, verify};
 use requeue_jobs::{
     Body, Claim, JobId, Kind, Put, Query, Settle, Settlement, Store, StoreError, WorkerName,
 };
-use requeue_testkit::{Random, block_on};
+use requeue_testkit::{Random, block_on, example};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
@@ -345,15 +345,8 @@ fn a_process_that_cannot_write_new_jobs_continues_to_settle() {
     assert!(work(&store, 1).expect("there is no limit any more") == 1);
 }
 
-/// The example of this crate. It is built here, because running one test does not build it.
 fn orders_on_disk() -> PathBuf {
-    let profile = this().with_file_name("").join("..");
-    let release = profile.canonicalize().is_ok_and(|profile| profile.ends_with("release"));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "-q", "-p", "requeue-disk", "--example", "orders_on_disk"]);
-    cargo.args(release.then_some("--release"));
-    assert!(cargo.status().expect("cargo runs").success());
-    profile.join("examples/orders_on_disk")
+    example("requeue-disk", "orders_on_disk")
 }
 
 #[test]

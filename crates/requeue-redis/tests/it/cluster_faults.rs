@@ -53,7 +53,7 @@ fn while_a_slot_is_on_its_way_calls_wait_and_nothing_is_done_by_halves() {
         step(&cluster, slot, to);
         let refused = try_put(&store, put("b")).expect_err("part of the kind is elsewhere");
         let told = refused.to_string();
-        assert!(told.contains("not available") && told.contains("TRYAGAIN"), "{told}");
+        assert!(told.contains("unavailable") && told.contains("TRYAGAIN"), "{told}");
         settle(&store, &job, Settlement::Ack).expect_err("part of the kind is elsewhere");
     }
     cluster.end_move(slot, to);

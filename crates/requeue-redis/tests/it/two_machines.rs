@@ -1,24 +1,14 @@
 //! The example of two machines: all orders are closed, though a worker is killed.
 
+use requeue_testkit::example;
 use requeue_testkit::servers::RedisServer;
-use std::env;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The example, built as it is now: tests alone do not build it.
-fn example() -> PathBuf {
-    let this = env::current_exe().expect("this program");
-    let profile = this.with_file_name("").join("..");
-    let release = profile.canonicalize().is_ok_and(|profile| profile.ends_with("release"));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "-q", "-p", "requeue-redis", "--example", "two_machines"]);
-    cargo.args(release.then_some("--release"));
-    assert!(cargo.status().expect("cargo runs").success());
-    profile.join("examples/two_machines")
-}
-
 fn run(arguments: &[&str]) -> (Output, String) {
-    let ran = Command::new(example()).args(arguments).output().expect("it starts");
+    let ran = Command::new(example("requeue-redis", "two_machines"))
+        .args(arguments)
+        .output()
+        .expect("it starts");
     let said = [&ran.stdout[..], &ran.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     println!("{said}");
