@@ -4,7 +4,7 @@ use crate::bytes::put_bytes;
 use crate::codec;
 use crate::due_buckets::ListKey;
 use crate::error::DiskError;
-use crate::job_table::{LayerEntry, Position, position_of};
+use crate::job_table::{LayerEntry, ListAndKey, position_of};
 use crate::state::{Frozen, FrozenKind, SCHEDULES};
 use crate::tables::{Batch, Flush, ListPosition, Tables};
 use requeue_jobs::rules::Record;
@@ -73,7 +73,7 @@ fn write_due(
 
 /// Whether a position in the tables is consumed. It needs no tombstone, a range tombstone covers
 /// it.
-fn is_consumed(kind: &FrozenKind, (list, at): &Position) -> bool {
+fn is_consumed(kind: &FrozenKind, (list, at): &ListAndKey) -> bool {
     kind.consumed_below.iter().any(|(of, consumed)| of == list && at < consumed)
 }
 

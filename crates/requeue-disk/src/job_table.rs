@@ -16,15 +16,15 @@ use crate::error::{Corrupt, DiskError, unavailable};
 use crate::read_ahead::{ReadAhead, TableList};
 use crate::tables::{JobLocation, Version};
 use foldhash::{HashMap, HashSet};
-use requeue_jobs::rules::{JobTable, List, Place, Record};
+use requeue_jobs::rules::{JobTable, List, Position, Record};
 use requeue_jobs::{JobId, StoreError, Timestamp};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The position of a job: its list, and its key in the list.
-pub(crate) type Position = (List, ListKey);
+/// The list of a job, and the key of its position in that list.
+pub(crate) type ListAndKey = (List, ListKey);
 
 /// The entry of a job in a layer.
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(crate) struct LayerEntry {
     /// `None`: the job was removed.
     pub(crate) record: Option<Box<Record>>,
     /// The position of the job in the layers below, if it is there.
-    pub(crate) below: Option<Position>,
+    pub(crate) below: Option<ListAndKey>,
 }
 
 pub(crate) type Jobs = HashMap<JobId, LayerEntry>;
@@ -76,7 +76,7 @@ pub(crate) struct DiskJobTable {
 /// A job that was taken out.
 struct Taken {
     id: JobId,
-    position: Position,
+    position: ListAndKey,
     parts: Parts,
     /// Whether the buckets of the active layer have it at `position`.
     in_bucket: bool,
@@ -119,9 +119,9 @@ fn weight(id: &JobId, record: &Record) -> usize {
     OVERHEAD + id.as_str().len() + record.body.len() + next + failures.sum::<usize>()
 }
 
-pub(crate) fn position_of(record: &Record) -> Position {
-    let (list, place) = record.place();
-    (list, (place.at.as_millis(), place.seq))
+pub(crate) fn position_of(record: &Record) -> ListAndKey {
+    let (list, position) = record.position();
+    (list, (position.at.as_millis(), position.seq))
 }
 
 impl DiskJobTable {
@@ -518,12 +518,12 @@ impl JobTable for DiskJobTable {
         self.insert(id, record, taken);
     }
 
-    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
-        let place = |(at, ..): (ListKey, JobId, FrontSource)| Place {
+    fn first(&mut self, list: List) -> Result<Option<Position>, StoreError> {
+        let position = |(at, ..): (ListKey, JobId, FrontSource)| Position {
             at: Timestamp::from_millis(at.0),
             seq: at.1,
         };
-        Ok(self.front(list)?.map(place))
+        Ok(self.front(list)?.map(position))
     }
 
     fn count(&self, list: List) -> u64 {

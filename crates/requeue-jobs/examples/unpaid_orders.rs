@@ -1,9 +1,9 @@
-//! Orders that nobody pays: a reminder after five minutes, and closed after a day. Payment
-//! cancels both.
+//! Unpaid orders: after five minutes the customer is reminded, and after a day the order is closed.
+//! Payment cancels both.
 //!
-//! `cargo run -p requeue-jobs --example unpaid_orders --features tokio`. A day passes in no time:
-//! the clock is moved by hand. With a store on disk or on Redis, and the system's clock, the
-//! rest would stay as it is.
+//! Run it with `cargo run -p requeue-jobs --example unpaid_orders --features tokio`. It uses a manual
+//! clock, so the day passes immediately. With a store on disk or on Redis and the system clock, the
+//! rest of the code stays the same.
 
 use requeue_jobs::{
     BoxError, ClaimedJob, JobWorker, Jobs, ManualClock, MemoryStore, Outcome, Timestamp, WallClock,
@@ -21,35 +21,36 @@ struct Shop {
 }
 
 impl Shop {
-    /// One job of each kind per order: to place an order twice does no harm.
+    /// Puts one job of each kind for the order. The order is the id, so placing it twice is idempotent.
     async fn place(&self, order: &str, amount: &str) -> Result<(), BoxError> {
         self.jobs.put("order.remind", order, amount).after(5 * MINUTE).await?;
         self.jobs.put("order.close", order, amount).after(DAY).await?;
-        say(&self.clock, order, &format!("placed, {amount}"));
+        print(&self.clock, order, &format!("placed, {amount}"));
         Ok(())
     }
 
     async fn pay(&self, order: &str) -> Result<(), BoxError> {
         let remind = self.jobs.cancel("order.remind", order).await?;
         let close = self.jobs.cancel("order.close", order).await?;
-        say(&self.clock, order, &format!("paid; reminder {remind:?}, closing {close:?}"));
+        print(&self.clock, order, &format!("paid; reminder {remind:?}, closing {close:?}"));
         Ok(())
     }
 }
 
-fn say(clock: &ManualClock, order: &str, what: &str) {
+/// Prints what happened to an order, with the time.
+fn print(clock: &ManualClock, order: &str, event: &str) {
     let minutes = clock.now().as_nanos() / 60_000_000_000;
-    println!("{:02}:{:02}  {order}: {what}", minutes / 60, minutes % 60);
+    println!("{:02}:{:02}  {order}: {event}", minutes / 60, minutes % 60);
 }
 
-/// What falls due. The generation tells two puts of one job apart, so that a mail is sent
-/// once for each, however often it is tried.
-async fn fall_due(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxError> {
+/// Handles a job that is due. A real handler would use the job's id and generation as an idempotency
+/// key, so that each put sends one mail, however often the job is retried.
+async fn handle(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxError> {
     let order = job.id().as_str();
     let amount = std::str::from_utf8(job.body.bytes())?;
     match job.kind().as_str() {
-        "order.remind" => say(clock, order, &format!("reminded of {amount}")),
-        "order.close" => say(clock, order, "closed, nobody paid"),
+        "order.remind" => print(clock, order, &format!("reminded of {amount}")),
+        "order.close" => print(clock, order, "closed, not paid"),
         kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)
@@ -68,7 +69,7 @@ async fn main() -> Result<(), BoxError> {
         move |run| {
             let (clock, done) = (clock.clone(), done.clone());
             async move {
-                let outcome = fall_due(&clock, &run.job).await?;
+                let outcome = handle(&clock, &run.job).await?;
                 done.send(run.job.receipt.to_string())?;
                 Ok(outcome)
             }
@@ -80,9 +81,9 @@ async fn main() -> Result<(), BoxError> {
     clock.advance(3 * MINUTE);
     shop.pay("order-1").await?;
     clock.advance(2 * MINUTE);
-    is_done.recv().await.ok_or("the worker runs")?;
+    is_done.recv().await.ok_or("the worker has stopped")?;
     clock.advance(DAY - 5 * MINUTE);
-    is_done.recv().await.ok_or("the worker runs")?;
+    is_done.recv().await.ok_or("the worker has stopped")?;
 
     let left = running.shut_down(MINUTE).await;
     assert!(left.is_empty() && is_done.try_recv().is_err(), "one reminder, one closed order");

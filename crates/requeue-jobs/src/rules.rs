@@ -6,12 +6,12 @@
 //! [`ChangeNotifier`] for calls of [`wait`].
 //!
 //! ```
-//! use requeue_jobs::rules::{List, Place, Record};
+//! use requeue_jobs::rules::{List, Position, Record};
 //! use requeue_jobs::{Body, Generation, Timestamp};
 //!
 //! let (now, due) = (Timestamp::from_millis(1000), Timestamp::from_millis(5000));
 //! let record = Record::new(Body::default(), due, Generation(1), 7, now);
-//! assert_eq!(record.place(), (List::Pending, Place { at: due, seq: 7 }));
+//! assert_eq!(record.position(), (List::Pending, Position { at: due, seq: 7 }));
 //! ```
 
 mod claim;
@@ -26,7 +26,7 @@ mod tests;
 mod turns;
 
 pub use crate::change_notifier::ChangeNotifier;
-pub use job_table::{JobTable, List, Place};
+pub use job_table::{JobTable, List, Position};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
 pub use record::{Lease, Record, Status, Successor};

@@ -104,7 +104,7 @@ pub enum Outcome {
     Retry,
     /// The attempt failed and further attempts are useless: the key is dead.
     GiveUp {
-        /// Why, for people. Callbacks see it as [`Cause::GaveUp`].
+        /// The reason, as text for people. Callbacks receive it as [`Cause::GaveUp`].
         reason: String,
     },
 }
@@ -429,9 +429,9 @@ impl<Q: Retry> Worker<Q> {
 
 /// What each runner owns.
 ///
-/// The fields are dropped in this order, so that only a [`Running`] still has the queue, the handler
-/// and the name when the worker has ended.
-struct Job<Q: Retry, F> {
+/// The fields are dropped in this order. So when the worker has ended, only a [`Running`] can still
+/// own the queue, the handler and the name.
+struct RunnerTask<Q: Retry, F> {
     handler: Arc<F>,
     worker: Arc<Worker<Q>>,
     runner: Runner<Q::Key>,

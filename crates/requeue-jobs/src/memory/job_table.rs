@@ -5,7 +5,7 @@ use crate::job::JobView;
 use crate::limits::{MAX_BATCH, READY_COUNT_CAP};
 use crate::names::{JobId, Kind};
 use crate::query::{Page, Query};
-use crate::rules::{JobTable, List, Place, Record};
+use crate::rules::{JobTable, List, Position, Record};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ pub(crate) struct MemoryTable {
     jobs: BTreeMap<JobId, Box<Record>>,
     /// One index for each [`List`].
     /// Invariant: each contains exactly the jobs that belong there, at their places.
-    lists: [BTreeMap<Place, JobId>; 3],
+    lists: [BTreeMap<Position, JobId>; 3],
 }
 
 impl JobTable for MemoryTable {
@@ -27,8 +27,8 @@ impl JobTable for MemoryTable {
     fn take(&mut self, id: &JobId) -> Result<Option<Box<Record>>, StoreError> {
         let record = self.jobs.remove(id);
         if let Some(record) = &record {
-            let (list, place) = record.place();
-            self.lists[list as usize].remove(&place);
+            let (list, position) = record.position();
+            self.lists[list as usize].remove(&position);
         }
         Ok(record)
     }
@@ -39,14 +39,14 @@ impl JobTable for MemoryTable {
     }
 
     fn keep(&mut self, id: JobId, record: Box<Record>) {
-        let (list, place) = record.place();
-        let before = self.lists[list as usize].insert(place, id.clone());
+        let (list, position) = record.position();
+        let before = self.lists[list as usize].insert(position, id.clone());
         debug_assert!(before.is_none(), "{id:?} is where {before:?} is");
         self.jobs.insert(id, record);
     }
 
-    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
-        Ok(self.lists[list as usize].first_key_value().map(|(place, _)| *place))
+    fn first(&mut self, list: List) -> Result<Option<Position>, StoreError> {
+        Ok(self.lists[list as usize].first_key_value().map(|(position, _)| *position))
     }
 
     fn count(&self, list: List) -> u64 {
@@ -64,9 +64,9 @@ impl JobTable for MemoryTable {
 
 impl MemoryTable {
     fn ends_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
-        let now = Place { at: now, seq: u64::MAX };
+        let now = Position { at: now, seq: u64::MAX };
         let after = (Bound::Excluded(now), Bound::Unbounded);
-        self.lists[List::Leased as usize].range(after).map(|(place, _)| place.at)
+        self.lists[List::Leased as usize].range(after).map(|(position, _)| position.at)
     }
 
     pub(super) fn list(&self, kind: &Kind, query: &Query, now: Timestamp) -> Page {
@@ -108,15 +108,15 @@ impl MemoryTable {
     }
 
     fn dues(&self) -> impl Iterator<Item = Timestamp> {
-        self.lists[List::Pending as usize].keys().map(|place| place.at)
+        self.lists[List::Pending as usize].keys().map(|position| position.at)
     }
 
     /// Checks the invariants of the fields.
     pub(super) fn check(&self) {
-        let mut lists: [BTreeMap<Place, JobId>; 3] = Default::default();
+        let mut lists: [BTreeMap<Position, JobId>; 3] = Default::default();
         for (id, record) in &self.jobs {
-            let (list, place) = record.place();
-            lists[list as usize].insert(place, id.clone());
+            let (list, position) = record.position();
+            lists[list as usize].insert(position, id.clone());
         }
         assert_eq!(lists, self.lists);
         assert_eq!(lists.iter().map(BTreeMap::len).sum::<usize>(), self.jobs.len());

@@ -57,8 +57,8 @@ impl<S: JobTable> KindState<S> {
         &mut self,
         now: Timestamp,
     ) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
-        let due = self.table.first(List::Pending)?.filter(|place| place.at <= now);
-        let expired = self.table.first(List::Leased)?.filter(|place| place.at <= now);
+        let due = self.table.first(List::Pending)?.filter(|position| position.at <= now);
+        let expired = self.table.first(List::Leased)?.filter(|position| position.at <= now);
         self.table.take_first(match (due, expired) {
             (None, None) => return Ok(None),
             (Some(due), Some(expired)) if expired < due => List::Leased,
@@ -176,8 +176,8 @@ impl<S: JobTable> KindState<S> {
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
         let (max, mut reaped) = (max.min(MAX_BATCH), Reaped::default());
         while reaped.count < max
-            && let Some(place) = self.table.first(List::Leased)?
-            && place.at <= now
+            && let Some(position) = self.table.first(List::Leased)?
+            && position.at <= now
             && let Some((id, record)) = self.table.take_first(List::Leased)?
         {
             if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
@@ -194,8 +194,8 @@ impl<S: JobTable> KindState<S> {
         let oldest = retention.oldest(now);
         let mut dropped = 0;
         while dropped < max
-            && let Some(place) = self.table.first(List::Dead)?
-            && (place.at < oldest || self.table.count(List::Dead) > retention.count as u64)
+            && let Some(position) = self.table.first(List::Dead)?
+            && (position.at < oldest || self.table.count(List::Dead) > retention.count as u64)
         {
             self.table.take_first(List::Dead)?;
             dropped += 1;
@@ -213,6 +213,6 @@ impl<S: JobTable> KindState<S> {
         }
         let due = self.table.first(List::Pending)?;
         let expired = self.table.first(List::Leased)?;
-        Ok(due.into_iter().chain(expired).min().map(|place| place.at))
+        Ok(due.into_iter().chain(expired).min().map(|position| position.at))
     }
 }

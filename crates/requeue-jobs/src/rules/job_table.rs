@@ -24,7 +24,7 @@ impl List {
 /// The position of a job in its list: by time, then in the order of puts. No two jobs of a kind have
 /// the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Position {
     /// The due time, the end of the lease or the time of death, depending on the list.
     pub at: Timestamp,
     /// The job's [`seq`](Record::seq).
@@ -59,7 +59,7 @@ pub trait JobTable: Send {
     }
 
     /// Returns the position of the first job of a list.
-    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError>;
+    fn first(&mut self, list: List) -> Result<Option<Position>, StoreError>;
 
     /// Returns the number of jobs in a list.
     fn count(&self, list: List) -> u64;

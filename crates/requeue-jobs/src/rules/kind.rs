@@ -276,7 +276,7 @@ impl<S: JobTable> KindState<S> {
 
     /// Returns the view of the kind. The store counts the `ready` jobs.
     pub fn view(&mut self, ready: u64, now: Timestamp) -> Result<KindView, StoreError> {
-        let oldest = self.table.first(List::Pending)?.map(|place| place.at);
+        let oldest = self.table.first(List::Pending)?.map(|position| position.at);
         let [pending, leased, dead] = List::ALL.map(|list| self.table.count(list));
         Ok(KindView {
             kind: self.name.clone(),

@@ -1,6 +1,6 @@
 //! The record of one job.
 
-use super::job_table::{List, Place};
+use super::job_table::{List, Position};
 use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
 use crate::limits::KEPT_ATTEMPTS;
 use crate::names::{JobId, Kind, WorkerName};
@@ -94,7 +94,7 @@ pub struct Successor {
 }
 
 impl Record {
-    /// A job that is put for the first time, at `now`.
+    /// Returns the record of a job that is put for the first time, at `now`.
     pub fn new(
         body: Body,
         due: Timestamp,
@@ -118,18 +118,18 @@ impl Record {
         }
     }
 
-    /// In which list of its kind it is, and where: pending by due time, leased by the end of
-    /// the lease, dead by the time of death.
-    pub fn place(&self) -> (List, Place) {
+    /// Returns the list of its kind that the job is in, and its position in that list. Pending jobs
+    /// are ordered by due time, leased jobs by the end of the lease, dead jobs by the time of death.
+    pub fn position(&self) -> (List, Position) {
         let (list, at) = match &self.status {
             Status::Pending => (List::Pending, self.due),
             Status::Leased(lease) => (List::Leased, lease.ends_at),
             Status::Dead { died_at } => (List::Dead, *died_at),
         };
-        (list, Place { at, seq: self.seq })
+        (list, Position { at, seq: self.seq })
     }
 
-    /// The newest generation: the successor's, where there is one.
+    /// Returns the newest generation: that of the successor if there is one, else the job's own.
     pub fn newest_generation(&self) -> Generation {
         match &self.status {
             Status::Leased(lease) => {
@@ -149,12 +149,12 @@ impl Record {
         self.failures.push(FailedAttempt { worker, started_at, ended_at, error });
     }
 
-    /// Lets it start again.
+    /// Resets the number of failures and the end of the backoff.
     pub(super) fn reset(&mut self) {
         (self.attempts, self.floor) = (0, Timestamp::default());
     }
 
-    /// What others may know of it.
+    /// Returns the job as clients see it at `now`. The view does not contain the receipt.
     pub fn view(&self, kind: &Kind, id: &JobId, now: Timestamp) -> JobView {
         let mut view =
             JobView::new(kind.clone(), id.clone(), self.body.clone(), self.due, self.generation);

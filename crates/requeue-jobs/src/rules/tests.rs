@@ -1,6 +1,6 @@
-//! Corners that random histories found, and tables that cannot be read.
+//! Edge cases that random histories found, and tables whose reads fail.
 
-use super::{JobTable, KindState, Kinds, List, Place, Record};
+use super::{JobTable, KindState, Kinds, List, Position, Record};
 use crate::limits::MAX_DELAY;
 use crate::memory::MemoryTable;
 use crate::{
@@ -24,7 +24,7 @@ fn id() -> JobId {
     JobId::new("a").unwrap()
 }
 
-/// Due in ten seconds, and never later than `max_wait` seconds after the first put.
+/// Puts the job, due in ten seconds, but at most `max_wait` seconds after the first put.
 fn debounced(kind: &mut KindState<impl JobTable>, max_wait: u32, now: Timestamp) -> PutOutcome {
     let mut put = Put::new(Kind::new("k").unwrap(), id(), Body::default());
     put.due = Due::After(10 * SECOND);
@@ -72,7 +72,7 @@ fn debounced_puts_during_a_lease_count_from_the_first_of_them() {
     let job = claim(&mut kind, at(0));
     debounced(&mut kind, 60, at(1));
     settle(&mut kind, &job, Settlement::Ack, at(2));
-    // Since the ack there was none: the next is the first.
+    // There was no put since the ack, so the next put is the first again.
     claim(&mut kind, at(11));
     debounced(&mut kind, 15, at(12));
     debounced(&mut kind, 15, at(20));
@@ -100,7 +100,7 @@ fn extending_a_cancelled_lease_changes_nothing() {
 }
 
 #[test]
-fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
+fn a_successor_put_after_a_cancel_is_updated_when_it_replaces_the_job() {
     let mut kind = kind();
     debounced(&mut kind, 0, at(0));
     let job = claim(&mut kind, at(0));
@@ -113,7 +113,7 @@ fn what_was_put_after_a_cancel_is_updated_when_it_starts() {
 }
 
 #[test]
-fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
+fn a_tick_whose_put_is_rejected_does_not_advance_the_schedule() {
     let mut state = Kinds::new(|_| MemoryTable::default());
     let name = Kind::new("k").unwrap();
     let expected = at(0).saturating_add(MAX_DELAY + SECOND);
@@ -128,7 +128,7 @@ fn a_tick_whose_put_is_refused_does_not_move_the_schedule() {
 }
 
 #[test]
-fn the_first_kind_rotates_also_between_claims_of_others() {
+fn the_first_kind_of_a_claim_rotates_even_with_claims_of_other_kinds_between() {
     let mut state = Kinds::new(|_| MemoryTable::default());
     let names = ["x", "y", "z"].map(|name| Kind::new(name).unwrap());
     for name in &names {
@@ -152,7 +152,7 @@ fn the_first_kind_rotates_also_between_claims_of_others() {
 }
 
 #[test]
-fn fences_rise_also_where_the_clock_is_far_off() {
+fn fences_increase_even_if_the_clock_shows_the_latest_timestamp() {
     let mut kind = kind();
     let end = Timestamp::from_millis(u64::MAX);
     let mut fence = 0;
@@ -166,7 +166,7 @@ fn fences_rise_also_where_the_clock_is_far_off() {
 }
 
 #[test]
-fn a_release_uses_up_no_generation() {
+fn a_release_uses_no_generation() {
     let mut kind = kind();
     let put = |kind: &mut KindState<MemoryTable>| {
         kind.put(Put::new(Kind::new("k").unwrap(), id(), Body::default()), at(0))
@@ -180,32 +180,32 @@ fn a_release_uses_up_no_generation() {
     assert_eq!(put(&mut kind).0, successor.0 + 1);
 }
 
-/// A table in memory that counts changes, and whose reads of some sort fail when told to.
+/// A table in memory that counts changes. Some of its reads can be made to fail.
 #[derive(Default)]
-struct Frail {
+struct FailingTable {
     inner: MemoryTable,
     kept: usize,
-    /// Looking at or taking a job by its id.
-    no_jobs: bool,
-    /// Looking at or taking the first of this list.
-    no_list: Option<List>,
+    /// Reading or taking a job by its id fails.
+    fail_jobs: bool,
+    /// Reading this list, or taking its first job, fails.
+    fail_list: Option<List>,
 }
 
-fn broken() -> StoreError {
-    StoreError::Unavailable { reason: "it is broken".into() }
+fn read_error() -> StoreError {
+    StoreError::Unavailable { reason: "the read failed".into() }
 }
 
-impl Frail {
+impl FailingTable {
     fn jobs(&mut self) -> Result<&mut MemoryTable, StoreError> {
-        if self.no_jobs { Err(broken()) } else { Ok(&mut self.inner) }
+        if self.fail_jobs { Err(read_error()) } else { Ok(&mut self.inner) }
     }
 
     fn list(&mut self, list: List) -> Result<&mut MemoryTable, StoreError> {
-        if self.no_list == Some(list) { Err(broken()) } else { Ok(&mut self.inner) }
+        if self.fail_list == Some(list) { Err(read_error()) } else { Ok(&mut self.inner) }
     }
 }
 
-impl JobTable for Frail {
+impl JobTable for FailingTable {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.jobs()?.peek(id)
     }
@@ -227,7 +227,7 @@ impl JobTable for Frail {
         self.inner.keep(id, record);
     }
 
-    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
+    fn first(&mut self, list: List) -> Result<Option<Position>, StoreError> {
         self.list(list)?.first(list)
     }
 
@@ -244,36 +244,36 @@ impl JobTable for Frail {
     }
 }
 
-fn frail() -> KindState<Frail> {
-    KindState::new(Kind::new("k").unwrap(), Frail::default())
+fn failing() -> KindState<FailingTable> {
+    KindState::new(Kind::new("k").unwrap(), FailingTable::default())
 }
 
-fn now_put() -> Put {
+fn put_now() -> Put {
     Put::new(Kind::new("k").unwrap(), id(), Body::default())
 }
 
 #[test]
-fn what_cannot_be_read_is_not_changed() {
-    let mut kind = frail();
-    kind.put(now_put(), at(0)).unwrap();
+fn a_job_that_cannot_be_read_is_not_changed() {
+    let mut kind = failing();
+    kind.put(put_now(), at(0)).unwrap();
     let job = claim(&mut kind, at(0));
     let (before, counters, kept) = (view(&mut kind, at(1)), kind.counters, kind.table.kept);
-    kind.table.no_jobs = true;
+    kind.table.fail_jobs = true;
     let settle = Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
     let change = Change { kind: Kind::new("k").unwrap(), id: id(), action: ChangeKind::Cancel };
-    assert_eq!(kind.put(now_put(), at(1)), Err(PutError::Store(broken())));
-    let conditional = Put { condition: Some(Condition::IfAbsent), ..now_put() };
-    assert_eq!(kind.put(conditional, at(1)), Err(PutError::Store(broken())));
-    assert_eq!(kind.settle(settle, at(1)), Err(SettleError::Store(broken())));
-    assert_eq!(kind.change(change, at(1)), Err(ChangeError::Store(broken())));
-    kind.table.no_jobs = false;
+    assert_eq!(kind.put(put_now(), at(1)), Err(PutError::Store(read_error())));
+    let conditional = Put { condition: Some(Condition::IfAbsent), ..put_now() };
+    assert_eq!(kind.put(conditional, at(1)), Err(PutError::Store(read_error())));
+    assert_eq!(kind.settle(settle, at(1)), Err(SettleError::Store(read_error())));
+    assert_eq!(kind.change(change, at(1)), Err(ChangeError::Store(read_error())));
+    kind.table.fail_jobs = false;
     assert_eq!((kind.counters, kind.table.kept), (counters, kept));
     assert_eq!(view(&mut kind, at(1)), before);
 }
 
 #[test]
-fn a_schedule_stays_where_its_job_cannot_be_read() {
-    let mut kind = frail();
+fn a_schedule_does_not_advance_if_its_job_cannot_be_read() {
+    let mut kind = failing();
     let (when, time_zone) = (String::new(), String::new());
     let (body, missed) = (Body::default(), Missed::One);
     let schedule = Schedule { id: id(), when, time_zone, body, missed, next: at(1) };
@@ -285,55 +285,55 @@ fn a_schedule_stays_where_its_job_cannot_be_read() {
         next: at(2),
         put: true,
     };
-    kind.table.no_jobs = true;
-    assert_eq!(kind.tick(tick(), at(1)), Err(broken()));
-    kind.table.no_jobs = false;
+    kind.table.fail_jobs = true;
+    assert_eq!(kind.tick(tick(), at(1)), Err(read_error()));
+    kind.table.fail_jobs = false;
     assert!(matches!(kind.tick(tick(), at(1)), Ok(Ticked::Put(_))));
 }
 
 #[test]
-fn a_job_is_buried_also_where_the_dead_cannot_be_read() {
-    let mut kind = frail();
+fn a_job_is_buried_even_if_the_dead_jobs_cannot_be_read() {
+    let mut kind = failing();
     kind.settings.retention.count = 0;
-    kind.put(now_put(), at(0)).unwrap();
+    kind.put(put_now(), at(0)).unwrap();
     let job = claim(&mut kind, at(0));
-    kind.table.no_list = Some(List::Dead);
+    kind.table.fail_list = Some(List::Dead);
     assert_eq!(
         settle(&mut kind, &job, Settlement::Bury { error: "no".into() }, at(1)),
         Settled::Dead
     );
     assert_eq!(kind.table.count(List::Dead), 1);
-    assert_eq!(kind.reap(1, at(1)), Err(broken()));
-    kind.table.no_list = None;
+    assert_eq!(kind.reap(1, at(1)), Err(read_error()));
+    kind.table.fail_list = None;
     assert_eq!(kind.reap(1, at(1)).map(|reaped| reaped.count), Ok(1));
     assert_eq!(kind.table.count(List::Dead), 0);
 }
 
 #[test]
-fn jobs_are_claimed_also_where_another_kind_cannot_be_read() {
+fn jobs_are_claimed_even_if_another_kind_cannot_be_read() {
     let mut kinds = Kinds::new(|kind: &Kind| {
-        let no_list = (kind.as_str() == "bad").then_some(List::Leased);
-        Frail { no_list, ..Frail::default() }
+        let fail_list = (kind.as_str() == "bad").then_some(List::Leased);
+        FailingTable { fail_list, ..FailingTable::default() }
     });
     let names = ["bad", "good"].map(|name| Kind::new(name).unwrap());
     for name in &names {
-        kinds.put(Put { kind: name.clone(), ..now_put() }, at(0)).unwrap();
+        kinds.put(Put { kind: name.clone(), ..put_now() }, at(0)).unwrap();
     }
     let worker = WorkerName::new("w").unwrap();
     let claim = Claim { kinds: names.to_vec(), max: 2, lease: None, worker, nonce: 7 };
     let claimed = kinds.claim(&claim, at(0)).unwrap();
-    assert_eq!(claimed.errors, [(names[0].clone(), broken())]);
+    assert_eq!(claimed.errors, [(names[0].clone(), read_error())]);
     assert_eq!(claimed.jobs.iter().map(ClaimedJob::kind).collect::<Vec<_>>(), [&names[1]]);
-    assert_eq!(kinds.reap(1, at(3600)), Err(broken()));
+    assert_eq!(kinds.reap(1, at(3600)), Err(read_error()));
     assert_eq!(kinds.get(&names[1], &id(), at(3600)).unwrap().unwrap().attempts, 1);
 }
 
 #[test]
-fn what_changes_nothing_is_put_back() {
-    let mut kind = frail();
-    let mut keep = now_put();
+fn an_operation_without_effect_puts_the_job_back_unchanged() {
+    let mut kind = failing();
+    let mut keep = put_now();
     keep.mode = Mode::Keep;
-    kind.put(now_put(), at(0)).unwrap();
+    kind.put(put_now(), at(0)).unwrap();
     assert_eq!(kind.put(keep.clone(), at(1)).unwrap().outcome, PutOutcome::Kept);
     let job = claim(&mut kind, at(1));
     let change = |action| Change { kind: Kind::new("k").unwrap(), id: id(), action };

@@ -1,4 +1,4 @@
-//! What a handle to a store promises.
+//! The guarantees of [`Jobs`], the client of a store.
 
 use requeue_jobs::{
     ChangeError, Changed, Invalid, Jobs, ManualClock, MemoryStore, Mode, PutError, PutOutcome,
@@ -19,7 +19,7 @@ fn jobs() -> (Jobs, ManualClock) {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_put_says_when_it_is_due_and_what_becomes_of_the_one_before() {
+fn a_put_specifies_the_due_time_the_mode_and_the_condition() {
     block_on(async {
         let (jobs, _clock) = jobs();
         let due = async |jobs: &Jobs| jobs.get("k", "i").await.unwrap().unwrap().due.as_millis();
@@ -43,7 +43,7 @@ fn a_put_says_when_it_is_due_and_what_becomes_of_the_one_before() {
 }
 
 #[test]
-fn what_cannot_be_put_is_an_error_that_says_why() {
+fn invalid_arguments_are_rejected_with_the_reason() {
     block_on(async {
         let (jobs, _clock) = jobs();
         let message = async |put: requeue_jobs::PutJob| put.await.unwrap_err().to_string();
@@ -98,7 +98,7 @@ fn no_two_claims_have_the_same_nonce() {
 }
 
 #[test]
-fn a_claim_that_waits_gets_what_falls_due_meanwhile() {
+fn a_waiting_claim_returns_a_job_that_becomes_due() {
     let (jobs, clock) = jobs();
     block_on(jobs.put("k", "i", "").after(25 * SECOND).into_future()).unwrap();
     let mut claim = pin!(jobs.claim(["k"], "w").wait(60 * SECOND).into_future());
@@ -107,12 +107,12 @@ fn a_claim_that_waits_gets_what_falls_due_meanwhile() {
         assert!(claim.as_mut().poll(&mut cx).is_pending());
         clock.advance(SECOND);
     }
-    let Poll::Ready(claimed) = claim.as_mut().poll(&mut cx) else { panic!("it is due") };
+    let Poll::Ready(claimed) = claim.as_mut().poll(&mut cx) else { panic!("the job is due") };
     assert_eq!(claimed.unwrap().jobs[0].id().as_str(), "i");
 }
 
 #[test]
-fn a_claim_waits_no_longer_than_it_may() {
+fn a_claim_waits_no_longer_than_its_limit() {
     let (jobs, clock) = jobs();
     let mut claim = pin!(jobs.claim(["k"], "w").wait(2500 * SECOND / 1000).into_future());
     let mut cx = Context::from_waker(Waker::noop());
@@ -120,13 +120,13 @@ fn a_claim_waits_no_longer_than_it_may() {
         assert!(claim.as_mut().poll(&mut cx).is_pending());
         clock.advance(SECOND / 2);
     }
-    let Poll::Ready(claimed) = claim.as_mut().poll(&mut cx) else { panic!("its time is over") };
+    let Poll::Ready(claimed) = claim.as_mut().poll(&mut cx) else { panic!("the limit has passed") };
     assert!(claimed.unwrap().jobs.is_empty());
 }
 
 #[cfg(feature = "serde")]
 #[test]
-fn a_body_in_json_is_read_as_it_was_written() {
+fn a_json_body_round_trips() {
     block_on(async {
         let (jobs, _clock) = jobs();
         jobs.put_json("k", "i", &vec![1, 2]).after(SECOND).await.unwrap();
@@ -142,11 +142,11 @@ fn a_body_in_json_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_claim_of_no_jobs_answers_at_once_whatever_there_is() {
+fn a_claim_of_zero_jobs_returns_immediately() {
     let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     block_on(async {
-        jobs.put("k", "i", "").await.expect("the store in memory does it");
+        jobs.put("k", "i", "").await.expect("the memory store does not fail");
         let claim = jobs.claim(["k"], "w").max(0).wait(Duration::from_secs(3600));
-        assert!(claim.await.expect("the store in memory does it").jobs.is_empty());
+        assert!(claim.await.expect("the memory store does not fail").jobs.is_empty());
     });
 }

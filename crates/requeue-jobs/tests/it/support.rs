@@ -1,4 +1,4 @@
-//! An executor that polls what was woken, and a store that fails when it is told to.
+//! An executor that polls woken tasks, and a store whose calls a test can make fail.
 
 use requeue_jobs::*;
 use std::collections::VecDeque;
@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-/// Tasks, polled by whoever calls [`run`](Self::run), in the order in which they were spawned.
+/// An executor that polls its tasks only in [`run`](Self::run), in the order in which they were
+/// spawned.
 #[derive(Clone, Default)]
 pub(crate) struct Executor {
     spawned: Arc<Mutex<Vec<RunnerFuture>>>,
     tasks: Arc<Mutex<Vec<Task>>>,
 }
 
-type Task = (RunnerFuture, Arc<Flag>);
+type Task = (RunnerFuture, Arc<TaskWaker>);
 
-struct Flag(AtomicBool);
+struct TaskWaker(AtomicBool);
 
-impl Wake for Flag {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -26,16 +27,16 @@ impl Wake for Flag {
 
 impl Executor {
     pub(crate) fn spawn(&self, task: RunnerFuture) {
-        self.spawned.lock().expect("no test panics under it").push(task);
+        self.spawned.lock().expect("no panic while it is locked").push(task);
     }
 
-    /// Until nobody has anything to do.
+    /// Polls woken tasks until none is left.
     pub(crate) fn run(&self) {
         loop {
-            let mut tasks = self.tasks.lock().expect("no test panics under it");
+            let mut tasks = self.tasks.lock().expect("no panic while it is locked");
             let spawned =
-                std::mem::take(&mut *self.spawned.lock().expect("no test panics under it"));
-            let woken = |task| (task, Arc::new(Flag(AtomicBool::new(true))));
+                std::mem::take(&mut *self.spawned.lock().expect("no panic while it is locked"));
+            let woken = |task| (task, Arc::new(TaskWaker(AtomicBool::new(true))));
             tasks.extend(spawned.into_iter().map(woken));
             let mut polled = false;
             tasks.retain_mut(|(task, flag)| {
@@ -52,39 +53,41 @@ impl Executor {
         }
     }
 
-    /// Ends: all tasks are dropped.
+    /// Drops all tasks, as a runtime that is shut down does.
     pub(crate) fn kill(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock().expect("no test panics under it"));
+        let tasks = std::mem::take(&mut *self.tasks.lock().expect("no panic while it is locked"));
         drop(tasks);
     }
 }
 
-/// What a store does with one call.
+/// How the store fails one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Does it not, and says so.
+    /// Does nothing, and fails with [`StoreError::Unavailable`].
     Refuse,
-    /// Does it, and the reply is lost.
+    /// Performs the call, and fails with [`StoreError::Unknown`].
     LoseReply,
-    /// Does it, and answers a second later.
+    /// Performs the call, and returns a second later.
     Slow,
-    /// Never answers, and does nothing.
+    /// Never returns, and does nothing.
     Hang,
-    /// Panics instead of answering.
+    /// Panics.
     Panic,
-    /// Of a claim: says of a kind that it could not be asked.
+    /// For a claim: reports an error for the first kind, and returns no jobs.
     RefuseKind,
 }
 
-/// A memory store that fails calls as it is told to: the next settlements, and the next claims.
+/// A memory store whose next settlements and claims fail as the test specifies.
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
     clock: Clock,
+    /// What happens to the next settlements. `None` is no fault.
     pub(crate) settle: Arc<Mutex<VecDeque<Option<Fault>>>>,
+    /// What happens to the next claims. `None` is no fault.
     pub(crate) claim: Arc<Mutex<VecDeque<Option<Fault>>>>,
-    /// How many jobs each claim asked for.
-    pub(crate) asked_for: Arc<Mutex<Vec<usize>>>,
+    /// The maximum number of jobs of each claim.
+    pub(crate) claim_sizes: Arc<Mutex<Vec<usize>>>,
 }
 
 impl FaultyStore {
@@ -94,31 +97,31 @@ impl FaultyStore {
             clock,
             settle: Arc::default(),
             claim: Arc::default(),
-            asked_for: Arc::default(),
+            claim_sizes: Arc::default(),
         }
     }
 
     fn fail<'a, T: Send + 'a>(
         &self,
         faults: &Mutex<VecDeque<Option<Fault>>>,
-        answer: StoreFuture<'a, T>,
+        call: StoreFuture<'a, T>,
     ) -> StoreFuture<'a, T> {
-        let reason = || "told to".to_owned();
-        match faults.lock().expect("no test panics under it").pop_front().flatten() {
-            None => answer,
+        let reason = || "fault of the test".to_owned();
+        match faults.lock().expect("no panic while it is locked").pop_front().flatten() {
+            None => call,
             Some(Fault::Refuse) => {
                 Box::pin(async move { Err(StoreError::Unavailable { reason: reason() }) })
             }
             Some(Fault::LoseReply) => Box::pin(async move {
-                let _lost = answer.await;
+                let _lost = call.await;
                 Err(StoreError::Unknown { reason: reason() })
             }),
             Some(Fault::Slow) => {
                 let clock = self.clock.clone();
                 Box::pin(async move {
-                    let answer = answer.await;
+                    let result = call.await;
                     clock.sleep(Duration::from_secs(1)).await;
-                    answer
+                    result
                 })
             }
             Some(Fault::Panic) => Box::pin(async move { panic!("the store panics") }),
@@ -133,11 +136,11 @@ impl Layered for FaultyStore {
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
-        self.asked_for.lock().expect("no test panics under it").push(claim.max);
-        let mut faults = self.claim.lock().expect("no test panics under it");
+        self.claim_sizes.lock().expect("no panic while it is locked").push(claim.max);
+        let mut faults = self.claim.lock().expect("no panic while it is locked");
         if faults.front() == Some(&Some(Fault::RefuseKind)) {
             faults.pop_front();
-            let error = StoreError::Unavailable { reason: "told to".to_owned() };
+            let error = StoreError::Unavailable { reason: "fault of the test".to_owned() };
             let errors = vec![(claim.kinds[0].clone(), error)];
             return Box::pin(async move { Ok(Claimed { errors, ..Claimed::default() }) });
         }
@@ -153,25 +156,25 @@ impl Layered for FaultyStore {
     }
 }
 
-/// A store, its clock, and an executor.
-pub(crate) struct World {
+/// What every test of the worker needs: a store, its clock and an executor.
+pub(crate) struct TestEnv {
     pub(crate) jobs: Jobs,
     pub(crate) store: FaultyStore,
     pub(crate) clock: ManualClock,
     pub(crate) executor: Executor,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_000_000));
         let store = FaultyStore::new(MemoryStore::with(wall_clock), Clock::from(&clock));
         let jobs = Jobs::with_clock(Arc::new(store.clone()), &clock);
-        World { jobs, store, clock, executor: Executor::default() }
+        TestEnv { jobs, store, clock, executor: Executor::default() }
     }
 
-    /// Moves time on by `times` steps, and lets everybody do their work after each.
-    pub(crate) fn pass(&self, step: Duration, times: u32) {
+    /// Advances the clock `times` times by `step`, and runs the executor after each step.
+    pub(crate) fn advance(&self, step: Duration, times: u32) {
         for _ in 0..times {
             self.clock.advance(step);
             self.executor.run();
@@ -180,10 +183,10 @@ impl World {
 
     pub(crate) fn put(&self, id: &str) {
         requeue_testkit::block_on(self.jobs.put("k", id, "body").into_future())
-            .expect("the store in memory does it");
+            .expect("the memory store does not fail");
     }
 
     pub(crate) fn view(&self, id: &str) -> Option<JobView> {
-        requeue_testkit::block_on(self.jobs.get("k", id)).expect("the store in memory does it")
+        requeue_testkit::block_on(self.jobs.get("k", id)).expect("the memory store does not fail")
     }
 }

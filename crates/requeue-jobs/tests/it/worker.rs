@@ -1,6 +1,6 @@
-//! What the worker over jobs promises, on a clock that moves when it is told to.
+//! The guarantees of [`JobWorker`], on a manual clock.
 
-use crate::support::{Executor, Fault, World};
+use crate::support::{Executor, Fault, TestEnv};
 use requeue_jobs::{
     BoxError, JobRun, JobState, JobWorker, Next, Outcome, RunnerFuture, RunningJobs, Settings,
     SettleError, Store, StoreError,
@@ -17,45 +17,45 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A third of a lease.
 const THIRD: Duration = Duration::from_secs(10);
 
-/// What a worker said.
+/// What callbacks and handlers of a worker recorded.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn say(&self, line: impl Into<String>) {
-        self.0.lock().expect("no test panics under it").push(line.into());
+    fn record(&self, line: impl Into<String>) {
+        self.0.lock().expect("no panic while it is locked").push(line.into());
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().expect("no test panics under it"))
+        std::mem::take(&mut self.0.lock().expect("no panic while it is locked"))
     }
 }
 
-impl World {
-    /// A worker that tells the log what becomes of its jobs.
+impl TestEnv {
+    /// A worker whose callbacks record in the log what happens to its jobs.
     fn worker(&self, log: &Log) -> JobWorker {
         let [failures, dead, lost, errors] = [(); 4].map(|()| log.clone());
         JobWorker::new(&self.jobs, ["k"], "w")
-            .expect("it is valid")
+            .expect("the argument is valid")
             .lease(3 * THIRD)
-            .expect("it is valid")
+            .expect("the argument is valid")
             .on_failure(move |failed| {
                 let next = match failed.next {
                     Next::RetryIn(delay) => format!("again in {delay:?}"),
                     next => format!("{next:?}"),
                 };
-                failures.say(format!("{} {}: {}", failed.job.id(), failed.cause, next));
+                failures.record(format!("{} {}: {}", failed.job.id(), failed.cause, next));
             })
-            .on_dead(move |failed| dead.say(format!("{} is dead", failed.job.id())))
+            .on_dead(move |failed| dead.record(format!("{} is dead", failed.job.id())))
             .on_lost(move |job, error| {
                 let error = match error {
                     SettleError::LeaseLost { .. } => "lost".to_owned(),
                     error => error.to_string(),
                 };
-                lost.say(format!("{} is gone: {error}", job.id()));
+                lost.record(format!("{} is gone: {error}", job.id()));
             })
             .on_store_error(move |error| {
-                errors.say(match error {
+                errors.record(match error {
                     StoreError::Unavailable { .. } => "unavailable",
                     StoreError::Unknown { .. } => "unknown",
                     _ => "invalid",
@@ -74,27 +74,28 @@ impl World {
         running
     }
 
-    /// A job that a worker with this handler has worked on; what it said, and the job now.
-    fn after_one<F, Fut>(&self, handler: F) -> Vec<String>
+    /// Puts a job, and runs a worker with this handler until it waits. Returns what its callbacks
+    /// recorded.
+    fn process_one<F, Fut>(&self, handler: F) -> Vec<String>
     where
         F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,
     {
         let log = Log::default();
-        self.steady_backoff();
+        self.backoff_without_jitter();
         self.put("i");
         self.spawn(self.worker(&log), handler);
         log.take()
     }
 
-    fn steady_backoff(&self) {
+    fn backoff_without_jitter(&self) {
         let mut settings = Settings::default();
         settings.backoff.jitter_percent = 0;
-        let kind = requeue_jobs::Kind::new("k").expect("it is valid");
-        block_on(self.store.inner.set(kind, settings)).expect("it is valid");
+        let kind = requeue_jobs::Kind::new("k").expect("the argument is valid");
+        block_on(self.store.inner.set(kind, settings)).expect("the argument is valid");
     }
 
-    /// Claims on the world's executor, and each attempt on this one.
+    /// Spawns the task that claims on the executor of the environment, and each attempt on this one.
     fn attempts_on(&self, attempts: &Executor) -> impl Fn(RunnerFuture) + Send + Sync + use<> {
         let (claims, attempts) = (self.executor.clone(), attempts.clone());
         let is_attempt = AtomicBool::new(false);
@@ -108,24 +109,24 @@ impl World {
         self.store
             .settle
             .lock()
-            .expect("no test panics under it")
+            .expect("no panic while it is locked")
             .extend(faults.into_iter().map(Some));
     }
 }
 
-/// Says in the log when it is dropped.
-struct Guard(Log);
+/// Records in the log when it is dropped.
+struct DropRecorder(Log);
 
-impl Drop for Guard {
+impl Drop for DropRecorder {
     fn drop(&mut self) {
-        self.0.say("stopped");
+        self.0.record("stopped");
     }
 }
 
-/// A handler that runs until it is let go.
-fn until(go: &Arc<AtomicBool>) -> impl Future<Output = ()> + Send + use<> {
+/// Waits until the test sets `go`.
+fn wait_until(go: &Arc<AtomicBool>) -> impl Future<Output = ()> + Send + use<> {
     let go = Arc::clone(go);
-    // It is polled whenever its worker extends the lease.
+    // No waker is needed: the worker polls it whenever it extends the lease.
     poll_fn(move |_| if go.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending })
 }
 
@@ -134,110 +135,110 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn done_is_the_end_of_a_job() {
-    let world = World::new();
-    let said = world.after_one(|run| async move {
+fn done_deletes_the_job() {
+    let env = TestEnv::new();
+    let recorded = env.process_one(|run| async move {
         assert_eq!(
             (run.job.id().as_str(), run.job.body.bytes(), run.attempt),
             ("i", &b"body"[..], 1)
         );
         Ok(Outcome::Done)
     });
-    assert_eq!((said, world.view("i")), (vec![], None));
+    assert_eq!((recorded, env.view("i")), (vec![], None));
 }
 
 #[test]
 fn a_handler_may_return_unit() {
-    let world = World::new();
-    world.put("i");
-    let executor = world.executor.clone();
-    let worker = world.worker(&Log::default());
+    let env = TestEnv::new();
+    env.put("i");
+    let executor = env.executor.clone();
+    let worker = env.worker(&Log::default());
     worker.spawn_with(move |task| executor.spawn(task), |_run| async { Ok(()) });
-    world.executor.run();
-    assert_eq!(world.view("i"), None);
+    env.executor.run();
+    assert_eq!(env.view("i"), None);
 }
 
 #[test]
 fn a_failure_reports_how_long_the_handler_ran() {
-    let world = World::new();
-    world.put("i");
-    let (log, clock, executor) = (Log::default(), world.clock.clone(), world.executor.clone());
+    let env = TestEnv::new();
+    env.put("i");
+    let (log, clock, executor) = (Log::default(), env.clock.clone(), env.executor.clone());
     let took = log.clone();
-    let worker = JobWorker::new(&world.jobs, ["k"], "w").expect("it is valid");
-    worker.on_failure(move |failure| took.say(format!("{:?}", failure.took))).spawn_with(
+    let worker = JobWorker::new(&env.jobs, ["k"], "w").expect("the argument is valid");
+    worker.on_failure(move |failure| took.record(format!("{:?}", failure.took))).spawn_with(
         move |task| executor.spawn(task),
         move |_run| {
             clock.advance(3 * SECOND);
             std::future::ready(Ok(Outcome::give_up("no such order")))
         },
     );
-    world.executor.run();
+    env.executor.run();
     assert_eq!(log.take(), ["3s"]);
 }
 
 #[test]
-fn a_retry_comes_back_as_the_backoff_says() {
-    let world = World::new();
-    let said = world.after_one(|run| async move {
+fn a_retry_is_due_after_the_backoff() {
+    let env = TestEnv::new();
+    let recorded = env.process_one(|run| async move {
         Ok(if run.attempt < 3 { Outcome::Retry } else { Outcome::Done })
     });
-    assert_eq!(said, ["i the handler requested a retry: again in 1s"]);
-    let job = world.view("i").unwrap();
+    assert_eq!(recorded, ["i the handler requested a retry: again in 1s"]);
+    let job = env.view("i").unwrap();
     assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
     assert_eq!(job.failures[0].worker.as_str(), "w");
-    world.pass(SECOND, 3);
-    assert_eq!(world.view("i"), None);
+    env.advance(SECOND, 3);
+    assert_eq!(env.view("i"), None);
 }
 
 #[test]
-fn an_error_is_a_retry_that_says_why() {
+fn an_error_is_a_retry_and_the_job_keeps_its_text() {
     #[derive(Debug, thiserror::Error)]
     #[error("{0}")]
-    struct Because(&'static str, #[source] Option<Box<Because>>);
-    let world = World::new();
-    let said = world.after_one(|_| async {
-        let bank = Because("the bank", Some(Box::new(Because("is busy", None))));
-        Err(Because("no money", Some(Box::new(bank))).into())
+    struct ChainedError(&'static str, #[source] Option<Box<ChainedError>>);
+    let env = TestEnv::new();
+    let recorded = env.process_one(|_| async {
+        let bank = ChainedError("the bank", Some(Box::new(ChainedError("is busy", None))));
+        Err(ChainedError("no money", Some(Box::new(bank))).into())
     });
-    assert_eq!(said, ["i no money: again in 1s"]);
-    let error = world.view("i").unwrap().failures[0].error.clone();
+    assert_eq!(recorded, ["i no money: again in 1s"]);
+    let error = env.view("i").unwrap().failures[0].error.clone();
     assert_eq!(error.as_deref(), Some("no money: the bank: is busy"));
 }
 
 #[test]
 fn a_panic_is_a_failed_attempt() {
     type Handled = Pin<Box<dyn Future<Output = Result<Outcome, BoxError>> + Send>>;
-    struct Bomb;
-    impl Drop for Bomb {
+    struct PanicOnDrop;
+    impl Drop for PanicOnDrop {
         fn drop(&mut self) {
             panic!("dropped");
         }
     }
     for (when, message) in [(0, "called"), (1, "polled"), (2, "dropped")] {
-        let world = World::new();
-        let said = world.after_one(move |_| -> Handled {
+        let env = TestEnv::new();
+        let recorded = env.process_one(move |_| -> Handled {
             assert_ne!(when, 0, "called");
-            let bomb = (when == 2).then(|| Bomb);
+            let guard = (when == 2).then(|| PanicOnDrop);
             Box::pin(poll_fn(move |_| {
                 assert_ne!(when, 1, "polled");
-                let _alive = &bomb;
+                let _guard = &guard;
                 Poll::Ready(Ok(Outcome::Done))
             }))
         });
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("panicked") && said[0].contains(message), "{said:?}");
-        assert_eq!(world.view("i").unwrap().attempts, 1);
+        assert_eq!(recorded.len(), 1, "{recorded:?}");
+        assert!(recorded[0].contains("panicked") && recorded[0].contains(message), "{recorded:?}");
+        assert_eq!(env.view("i").unwrap().attempts, 1);
     }
 }
 
 #[test]
-fn a_handler_that_blocks_for_longer_than_it_may_has_failed_whatever_it_answers() {
-    let world = World::new();
+fn a_handler_that_blocks_beyond_the_timeout_has_failed_whatever_it_returns() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.steady_backoff();
-    world.put("i");
-    let clock = world.clock.clone();
-    world.spawn(world.worker(&log).timeout(5 * SECOND), move |_| {
+    env.backoff_without_jitter();
+    env.put("i");
+    let clock = env.clock.clone();
+    env.spawn(env.worker(&log).timeout(5 * SECOND), move |_| {
         let clock = clock.clone();
         async move {
             clock.advance(5 * SECOND);
@@ -248,352 +249,354 @@ fn a_handler_that_blocks_for_longer_than_it_may_has_failed_whatever_it_answers()
 }
 
 #[test]
-fn a_handler_whose_time_is_over_is_not_polled_any_more() {
-    let world = World::new();
+fn a_handler_is_not_polled_after_the_timeout() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
+    env.put("i");
     let polls = log.clone();
-    world.spawn(world.worker(&log).timeout(5 * SECOND), move |_| {
+    env.spawn(env.worker(&log).timeout(5 * SECOND), move |_| {
         let polls = polls.clone();
         poll_fn(move |_| {
-            polls.say("polled");
+            polls.record("polled");
             Poll::Pending
         })
     });
     assert_eq!(log.take(), ["polled"]);
-    world.pass(5 * SECOND, 1);
+    env.advance(5 * SECOND, 1);
     assert!(!log.take().contains(&"polled".to_owned()));
 }
 
 #[test]
-fn an_attempt_that_takes_too_long_has_failed() {
-    let world = World::new();
+fn an_attempt_that_takes_longer_than_the_timeout_has_failed() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.steady_backoff();
-    world.put("i");
+    env.backoff_without_jitter();
+    env.put("i");
     let guard = log.clone();
-    world.spawn(world.worker(&log).timeout(5 * SECOND), move |run| {
-        let guard = Guard(guard.clone());
+    env.spawn(env.worker(&log).timeout(5 * SECOND), move |run| {
+        let guard = DropRecorder(guard.clone());
         async move {
             assert_eq!(run.remaining(), Some(5 * SECOND));
             let _guard = guard;
             pending().await
         }
     });
-    world.pass(SECOND, 4);
+    env.advance(SECOND, 4);
     assert!(log.take().is_empty());
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(log.take(), ["stopped", "i timed out: again in 1s"]);
-    assert_eq!(world.view("i").unwrap().attempts, 1);
+    assert_eq!(env.view("i").unwrap().attempts, 1);
 }
 
 #[test]
-fn whoever_gives_up_has_a_dead_job() {
-    let world = World::new();
-    let said = world.after_one(|_| async { Ok(Outcome::give_up("no such order")) });
-    assert_eq!(said, ["i no such order: Dead", "i is dead"]);
-    let job = world.view("i").unwrap();
+fn after_give_up_the_job_is_dead() {
+    let env = TestEnv::new();
+    let recorded = env.process_one(|_| async { Ok(Outcome::give_up("no such order")) });
+    assert_eq!(recorded, ["i no such order: Dead", "i is dead"]);
+    let job = env.view("i").unwrap();
     assert_eq!(job.failures[0].error.as_deref(), Some("no such order"));
     assert_eq!((job.state, job.attempts), (JobState::Dead, 1));
 }
 
 #[test]
 fn a_job_whose_attempts_are_used_up_is_dead() {
-    let world = World::new();
+    let env = TestEnv::new();
     let log = Log::default();
     let mut settings = Settings::default();
     settings.max_attempts = 2;
     settings.backoff.base = Duration::ZERO;
     let kind = requeue_jobs::Kind::new("k").unwrap();
-    block_on(world.store.inner.set(kind, settings)).unwrap();
-    world.put("i");
-    world.spawn(world.worker(&log), |_| async { Ok(Outcome::Retry) });
-    let said = log.take();
-    assert_eq!(said[1..], ["i the handler requested a retry: Dead", "i is dead"]);
+    block_on(env.store.inner.set(kind, settings)).unwrap();
+    env.put("i");
+    env.spawn(env.worker(&log), |_| async { Ok(Outcome::Retry) });
+    let recorded = log.take();
+    assert_eq!(recorded[1..], ["i the handler requested a retry: Dead", "i is dead"]);
 }
 
 #[test]
-fn a_job_that_is_requeued_comes_back_and_no_failure_is_counted() {
-    let world = World::new();
+fn a_requeued_job_is_due_after_the_delay_and_no_failure_is_counted() {
+    let env = TestEnv::new();
     let runs = Log::default();
     let log = runs.clone();
-    world.after_one(move |run| {
-        log.say(format!("{} {}", run.job.id(), run.attempt));
+    env.process_one(move |run| {
+        log.record(format!("{} {}", run.job.id(), run.attempt));
         async { Ok(Outcome::RequeueAfter(5 * SECOND)) }
     });
-    world.pass(SECOND, 4);
+    env.advance(SECOND, 4);
     assert_eq!(runs.take(), ["i 1"]);
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(runs.take(), ["i 1"]);
-    assert_eq!(world.view("i").unwrap().attempts, 0);
+    assert_eq!(env.view("i").unwrap().attempts, 0);
 }
 
 #[test]
-fn even_a_very_long_requeue_is_obeyed_as_far_as_may_be() {
-    let world = World::new();
-    let said = world.after_one(|_| async { Ok(Outcome::RequeueAfter(Duration::MAX)) });
-    assert!(said.is_empty());
-    assert_eq!(world.view("i").unwrap().state, JobState::Waiting);
+fn a_requeue_delay_above_the_maximum_is_reduced() {
+    let env = TestEnv::new();
+    let recorded = env.process_one(|_| async { Ok(Outcome::RequeueAfter(Duration::MAX)) });
+    assert!(recorded.is_empty());
+    assert_eq!(env.view("i").unwrap().state, JobState::Waiting);
 }
 
 #[test]
-fn a_long_run_keeps_its_lease() {
-    let world = World::new();
+fn a_long_attempt_keeps_its_lease() {
+    let env = TestEnv::new();
     let go = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&go);
-    let said = world.after_one(move |_| {
-        let run = until(&handler);
+    let recorded = env.process_one(move |_| {
+        let run = wait_until(&handler);
         async {
             run.await;
             Ok(Outcome::Done)
         }
     });
-    // Another worker finds nothing to claim, ten leases long.
+    // Another worker finds nothing to claim, for the time of more than ten leases.
     for _ in 0..100 {
-        world.pass(THIRD / 3, 1);
-        let claimed = block_on(world.jobs.claim(["k"], "other").into_future()).unwrap();
+        env.advance(THIRD / 3, 1);
+        let claimed = block_on(env.jobs.claim(["k"], "other").into_future()).unwrap();
         assert!(claimed.jobs.is_empty());
     }
     go.store(true, Ordering::Relaxed);
-    world.pass(THIRD, 1);
-    assert_eq!((said, world.view("i")), (vec![], None));
+    env.advance(THIRD, 1);
+    assert_eq!((recorded, env.view("i")), (vec![], None));
 }
 
 #[test]
-fn a_lost_lease_stops_the_handler_and_is_told() {
-    let world = World::new();
+fn a_lost_lease_stops_the_handler_and_is_reported() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
+    env.put("i");
     let guard = log.clone();
-    world.spawn(world.worker(&log), move |_| {
-        let guard = Guard(guard.clone());
+    env.spawn(env.worker(&log), move |_| {
+        let guard = DropRecorder(guard.clone());
         async move {
             let _guard = guard;
             pending().await
         }
     });
-    // Nobody polls the worker for so long that another takes the job.
-    world.clock.advance(4 * THIRD);
-    let other = block_on(world.jobs.claim(["k"], "other").into_future()).unwrap();
+    // The worker is not polled for so long that another worker claims the job.
+    env.clock.advance(4 * THIRD);
+    let other = block_on(env.jobs.claim(["k"], "other").into_future()).unwrap();
     assert_eq!(other.jobs[0].attempt, 2);
-    world.executor.run();
+    env.executor.run();
     assert_eq!(log.take(), ["stopped", "i is gone: lost"]);
-    assert!(block_on(world.jobs.ack(&other.jobs[0].receipt)).is_ok());
+    assert!(block_on(env.jobs.ack(&other.jobs[0].receipt)).is_ok());
 }
 
 #[test]
 fn a_lease_that_cannot_be_extended_before_it_ends_is_lost() {
     for fault in [Fault::Refuse, Fault::Hang] {
-        let world = World::new();
+        let env = TestEnv::new();
         let log = Log::default();
-        world.put("i");
+        env.put("i");
         let guard = log.clone();
-        world.spawn(world.worker(&log), move |_| {
-            let guard = Guard(guard.clone());
+        env.spawn(env.worker(&log), move |_| {
+            let guard = DropRecorder(guard.clone());
             async move {
                 let _guard = guard;
                 pending().await
             }
         });
-        world.fail_settlements([fault; 20]);
-        world.pass(SECOND, 29);
+        env.fail_settlements([fault; 20]);
+        env.advance(SECOND, 29);
         assert!(!log.take().contains(&"stopped".to_owned()), "{fault:?}");
-        world.pass(SECOND, 1);
-        let said = log.take();
-        assert!(said.contains(&"stopped".to_owned()), "{fault:?}: {said:?}");
-        assert!(said.last().unwrap().starts_with("i is gone: "), "{fault:?}: {said:?}");
+        env.advance(SECOND, 1);
+        let recorded = log.take();
+        assert!(recorded.contains(&"stopped".to_owned()), "{fault:?}: {recorded:?}");
+        assert!(recorded.last().unwrap().starts_with("i is gone: "), "{fault:?}: {recorded:?}");
     }
 }
 
 #[test]
-fn an_extension_that_fails_is_tried_again() {
-    let world = World::new();
+fn an_extension_that_fails_is_retried() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
-    world.spawn(world.worker(&log), |_| pending());
-    world.fail_settlements([Fault::Refuse, Fault::LoseReply]);
-    world.pass(SECOND, 100);
+    env.put("i");
+    env.spawn(env.worker(&log), |_| pending());
+    env.fail_settlements([Fault::Refuse, Fault::LoseReply]);
+    env.advance(SECOND, 100);
     assert_eq!(log.take(), ["unavailable", "unknown"]);
-    assert_eq!(world.view("i").unwrap().attempts, 0);
+    assert_eq!(env.view("i").unwrap().attempts, 0);
 }
 
 #[test]
-fn an_extension_counts_from_when_it_was_asked_for() {
-    let world = World::new();
+fn an_extension_counts_from_the_time_of_the_request() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
-    world.spawn(world.worker(&log), |_| pending());
-    world.pass(SECOND, 39);
-    world.fail_settlements([Fault::Slow; 100]);
-    world.pass(SECOND, 100);
+    env.put("i");
+    env.spawn(env.worker(&log), |_| pending());
+    env.advance(SECOND, 39);
+    env.fail_settlements([Fault::Slow; 100]);
+    env.advance(SECOND, 100);
     assert!(log.take().is_empty());
 }
 
 #[test]
-fn a_cancelled_job_is_stopped_and_gone() {
-    let world = World::new();
+fn the_handler_of_a_cancelled_job_is_stopped_and_the_job_is_deleted() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
+    env.put("i");
     let guard = log.clone();
-    world.spawn(world.worker(&log), move |_| {
-        let guard = Guard(guard.clone());
+    env.spawn(env.worker(&log), move |_| {
+        let guard = DropRecorder(guard.clone());
         async move {
             let _guard = guard;
             pending().await
         }
     });
-    block_on(world.jobs.cancel("k", "i")).unwrap();
-    world.pass(THIRD, 1);
+    block_on(env.jobs.cancel("k", "i")).unwrap();
+    env.advance(THIRD, 1);
     assert_eq!(log.take(), ["stopped"]);
-    assert_eq!(world.view("i"), None);
+    assert_eq!(env.view("i"), None);
 }
 
 #[test]
-fn an_ack_whose_reply_is_lost_is_tried_again_and_is_no_loss() {
-    let world = World::new();
-    world.fail_settlements([Fault::LoseReply]);
+fn an_ack_whose_response_is_lost_is_retried_and_not_reported_as_a_lost_lease() {
+    let env = TestEnv::new();
+    env.fail_settlements([Fault::LoseReply]);
     let log = Log::default();
-    world.put("i");
-    let running = world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
+    env.put("i");
+    let running = env.spawn(env.worker(&log), |_| async { Ok(Outcome::Done) });
     assert_eq!(running.jobs().len(), 1);
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(log.take(), ["unknown"]);
-    assert!(running.jobs().is_empty() && world.view("i").is_none());
+    assert!(running.jobs().is_empty() && env.view("i").is_none());
 }
 
 #[test]
-fn an_ack_that_is_refused_is_tried_again_until_it_is_done() {
-    let world = World::new();
-    world.fail_settlements([Fault::Refuse; 5]);
+fn an_ack_that_fails_is_retried_until_it_succeeds() {
+    let env = TestEnv::new();
+    env.fail_settlements([Fault::Refuse; 5]);
     let log = Log::default();
-    world.put("i");
-    world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
-    assert!(world.view("i").is_some());
-    world.pass(SECOND, 10);
-    assert_eq!((log.take(), world.view("i")), (vec!["unavailable".to_owned(); 5], None));
+    env.put("i");
+    env.spawn(env.worker(&log), |_| async { Ok(Outcome::Done) });
+    assert!(env.view("i").is_some());
+    env.advance(SECOND, 10);
+    assert_eq!((log.take(), env.view("i")), (vec!["unavailable".to_owned(); 5], None));
 }
 
 #[test]
-fn an_ack_that_was_refused_before_the_lease_was_lost_is_told_as_lost() {
-    let world = World::new();
-    world.fail_settlements([Fault::Refuse]);
+fn a_failed_ack_whose_lease_is_lost_meanwhile_is_reported_as_lost() {
+    let env = TestEnv::new();
+    env.fail_settlements([Fault::Refuse]);
     let log = Log::default();
-    world.put("i");
-    world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
-    world.clock.advance(4 * THIRD);
-    assert_eq!(block_on(world.jobs.claim(["k"], "other").into_future()).unwrap().jobs.len(), 1);
-    world.executor.run();
+    env.put("i");
+    env.spawn(env.worker(&log), |_| async { Ok(Outcome::Done) });
+    env.clock.advance(4 * THIRD);
+    assert_eq!(block_on(env.jobs.claim(["k"], "other").into_future()).unwrap().jobs.len(), 1);
+    env.executor.run();
     assert_eq!(log.take(), ["unavailable", "i is gone: lost"]);
 }
 
 #[test]
-fn an_ack_that_cannot_be_had_for_a_lease_long_is_told() {
+fn an_ack_that_fails_for_the_length_of_a_lease_is_reported() {
     for fault in [Fault::Refuse, Fault::Hang] {
-        let world = World::new();
-        world.fail_settlements([fault; 1000]);
+        let env = TestEnv::new();
+        env.fail_settlements([fault; 1000]);
         let log = Log::default();
-        world.put("i");
-        let running = world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
-        world.pass(SECOND, 60);
-        let said = log.take();
-        assert!(said.iter().any(|line| line.starts_with("i is gone: ")), "{fault:?}: {said:?}");
-        world.store.settle.lock().unwrap().clear();
-        world.pass(SECOND, 60);
+        env.put("i");
+        let running = env.spawn(env.worker(&log), |_| async { Ok(Outcome::Done) });
+        env.advance(SECOND, 60);
+        let recorded = log.take();
+        assert!(
+            recorded.iter().any(|line| line.starts_with("i is gone: ")),
+            "{fault:?}: {recorded:?}"
+        );
+        env.store.settle.lock().unwrap().clear();
+        env.advance(SECOND, 60);
         assert!(running.jobs().is_empty());
-        assert_eq!(world.view("i"), None, "it expired, and was done again");
+        assert_eq!(env.view("i"), None, "the lease expired, and the job was processed again");
     }
 }
 
 #[test]
-fn an_ack_by_who_overran_its_lease_is_told_as_lost() {
-    let world = World::new();
+fn an_ack_after_the_lease_expired_is_reported_as_lost() {
+    let env = TestEnv::new();
     let log = Log::default();
-    world.put("i");
-    let clock = world.clock.clone();
-    let jobs = world.jobs.clone();
-    world.spawn(world.worker(&log), move |run| {
+    env.put("i");
+    let clock = env.clock.clone();
+    let jobs = env.jobs.clone();
+    env.spawn(env.worker(&log), move |run| {
         let (clock, jobs) = (clock.clone(), jobs.clone());
         async move {
             if run.attempt == 1 {
-                clock.advance(4 * THIRD); // it blocks its thread
+                clock.advance(4 * THIRD); // the handler blocks its thread
                 jobs.claim(["k"], "other").await?;
             }
             Ok(Outcome::Done)
         }
     });
     assert_eq!(log.take(), ["i is gone: lost"]);
-    assert_eq!(world.view("i").unwrap().lease.unwrap().worker.as_str(), "other");
+    assert_eq!(env.view("i").unwrap().lease.unwrap().worker.as_str(), "other");
 }
 
 #[test]
-fn no_more_jobs_are_worked_on_than_may_be() {
-    let world = World::new();
-    (0..10).for_each(|id| world.put(&id.to_string()));
-    let running = world.spawn(world.worker(&Log::default()).concurrency(3), |_| pending());
+fn no_more_jobs_are_claimed_than_the_concurrency_allows() {
+    let env = TestEnv::new();
+    (0..10).for_each(|id| env.put(&id.to_string()));
+    let running = env.spawn(env.worker(&Log::default()).concurrency(3), |_| pending());
     assert_eq!(running.jobs().len(), 3);
-    let leased =
-        || (0..10).filter(|id| world.view(&id.to_string()).unwrap().lease.is_some()).count();
+    let leased = || (0..10).filter(|id| env.view(&id.to_string()).unwrap().lease.is_some()).count();
     assert_eq!(leased(), 3);
-    let asked_for = || std::mem::take(&mut *world.store.asked_for.lock().unwrap());
-    assert_eq!(asked_for(), [3], "no job is held that nobody works on");
+    let claim_sizes = || std::mem::take(&mut *env.store.claim_sizes.lock().unwrap());
+    assert_eq!(claim_sizes(), [3], "every claimed job is processed immediately");
     running.set_concurrency(5);
-    world.executor.run();
+    env.executor.run();
     assert_eq!((running.concurrency(), running.jobs().len(), leased()), (5, 5, 5));
-    assert_eq!(asked_for(), [2]);
+    assert_eq!(claim_sizes(), [2]);
     running.set_concurrency(0);
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(running.jobs().len(), 5);
 }
 
 #[test]
 fn a_job_that_is_put_later_is_claimed_when_it_is_due() {
-    let world = World::new();
-    world.spawn(world.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
-    world.put("now");
-    world.executor.run();
-    assert_eq!(world.view("now"), None);
-    block_on(world.jobs.put("k", "later", "").after(SECOND / 2).into_future()).unwrap();
-    world.executor.run();
-    assert!(world.view("later").is_some());
-    world.pass(SECOND / 2, 1);
-    assert_eq!(world.view("later"), None);
+    let env = TestEnv::new();
+    env.spawn(env.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
+    env.put("now");
+    env.executor.run();
+    assert_eq!(env.view("now"), None);
+    block_on(env.jobs.put("k", "later", "").after(SECOND / 2).into_future()).unwrap();
+    env.executor.run();
+    assert!(env.view("later").is_some());
+    env.advance(SECOND / 2, 1);
+    assert_eq!(env.view("later"), None);
 }
 
 #[test]
-fn a_store_that_fails_is_asked_again_after_a_while() {
+fn a_failed_claim_is_retried_after_a_pause() {
     for fault in [Fault::Refuse, Fault::RefuseKind] {
-        let world = World::new();
+        let env = TestEnv::new();
         let log = Log::default();
-        world.store.claim.lock().unwrap().extend([Some(fault), Some(fault)]);
-        world.put("i");
-        world.spawn(world.worker(&log), |_| async { Ok(Outcome::Done) });
+        env.store.claim.lock().unwrap().extend([Some(fault), Some(fault)]);
+        env.put("i");
+        env.spawn(env.worker(&log), |_| async { Ok(Outcome::Done) });
         for _ in 0..2 {
             assert_eq!(log.take(), ["unavailable"], "{fault:?}");
-            assert!(world.view("i").is_some());
-            world.pass(SECOND, 1);
+            assert!(env.view("i").is_some());
+            env.advance(SECOND, 1);
         }
-        assert!(log.take().is_empty() && world.view("i").is_none());
+        assert!(log.take().is_empty() && env.view("i").is_none());
     }
 }
 
 #[test]
-fn a_worker_that_waits_for_work_ends_as_soon_as_it_is_shut_down() {
-    let world = World::new();
-    let running = world.spawn(world.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
+fn an_idle_worker_ends_as_soon_as_it_is_shut_down() {
+    let env = TestEnv::new();
+    let running = env.spawn(env.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
     let mut shut_down = pin!(running.shut_down(SECOND));
-    world.executor.run();
+    env.executor.run();
     assert_eq!(poll(shut_down.as_mut()), Poll::Ready(vec![]));
 }
 
 #[test]
-fn shut_down_waits_for_what_is_worked_on_and_claims_no_more() {
-    let world = World::new();
+fn shut_down_waits_for_running_jobs_and_claims_no_more() {
+    let env = TestEnv::new();
     let go = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&go);
-    world.put("i");
-    world.put("j");
-    let running = world.spawn(world.worker(&Log::default()), move |_| {
-        let run = until(&handler);
+    env.put("i");
+    env.put("j");
+    let running = env.spawn(env.worker(&Log::default()), move |_| {
+        let run = wait_until(&handler);
         async {
             run.await;
             Ok(Outcome::Done)
@@ -602,203 +605,203 @@ fn shut_down_waits_for_what_is_worked_on_and_claims_no_more() {
     let mut shut_down = pin!(running.shut_down(100 * SECOND));
     assert!(poll(shut_down.as_mut()).is_pending());
     go.store(true, Ordering::Relaxed);
-    world.pass(THIRD, 1);
+    env.advance(THIRD, 1);
     assert_eq!(poll(shut_down.as_mut()), Poll::Ready(vec![]));
     assert!(poll(pin!(running.join())).is_ready());
-    assert_eq!(world.view("j").unwrap().state, JobState::Ready);
+    assert_eq!(env.view("j").unwrap().state, JobState::Ready);
 }
 
 #[test]
-fn shut_down_waits_no_longer_than_it_may_and_tells_what_is_left() {
-    let world = World::new();
-    world.put("i");
-    let running = world.spawn(world.worker(&Log::default()), |_| pending());
-    world.pass(SECOND, 1);
+fn shut_down_returns_the_running_jobs_at_its_limit() {
+    let env = TestEnv::new();
+    env.put("i");
+    let running = env.spawn(env.worker(&Log::default()), |_| pending());
+    env.advance(SECOND, 1);
     let mut shut_down = pin!(running.shut_down(20 * SECOND));
     assert!(poll(shut_down.as_mut()).is_pending());
-    world.pass(SECOND, 19);
+    env.advance(SECOND, 19);
     assert!(poll(shut_down.as_mut()).is_pending());
-    world.pass(SECOND, 1);
-    let Poll::Ready(left) = poll(shut_down.as_mut()) else { panic!("its time is over") };
+    env.advance(SECOND, 1);
+    let Poll::Ready(left) = poll(shut_down.as_mut()) else { panic!("the limit has passed") };
     assert_eq!((left[0].job.id().as_str(), left[0].running_for), ("i", 21 * SECOND));
-    world.pass(THIRD, 10);
-    assert_eq!(world.view("i").unwrap().attempts, 0, "its lease is kept");
+    env.advance(THIRD, 10);
+    assert_eq!(env.view("i").unwrap().attempts, 0, "the worker still extends the lease");
 }
 
 #[test]
-fn what_was_claimed_and_not_begun_is_given_back() {
-    let world = World::new();
-    ["i", "j", "l"].iter().for_each(|id| world.put(id));
-    world.store.claim.lock().unwrap().push_back(Some(Fault::Slow));
-    let worker = world.worker(&Log::default()).concurrency(3);
-    let running = world.spawn(worker, |_| pending());
+fn claimed_jobs_that_were_not_started_are_released_when_the_concurrency_is_lowered() {
+    let env = TestEnv::new();
+    ["i", "j", "l"].iter().for_each(|id| env.put(id));
+    env.store.claim.lock().unwrap().push_back(Some(Fault::Slow));
+    let worker = env.worker(&Log::default()).concurrency(3);
+    let running = env.spawn(worker, |_| pending());
     running.set_concurrency(1);
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(running.jobs().len(), 1);
-    let jobs = ["j", "l"].map(|id| world.view(id).unwrap());
+    let jobs = ["j", "l"].map(|id| env.view(id).unwrap());
     assert!(jobs.iter().all(|job| (job.state, job.attempts) == (JobState::Ready, 0)));
 }
 
 #[test]
-fn a_worker_that_is_shut_down_while_it_claims_gives_all_back_before_it_ends() {
-    let world = World::new();
-    world.put("i");
-    world.store.claim.lock().unwrap().push_back(Some(Fault::Slow));
-    let running = world.spawn(world.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
+fn a_worker_that_is_shut_down_while_it_claims_releases_the_jobs_before_it_ends() {
+    let env = TestEnv::new();
+    env.put("i");
+    env.store.claim.lock().unwrap().push_back(Some(Fault::Slow));
+    let running = env.spawn(env.worker(&Log::default()), |_| async { Ok(Outcome::Done) });
     let mut shut_down = pin!(running.shut_down(100 * SECOND));
-    world.executor.run();
+    env.executor.run();
     assert!(poll(shut_down.as_mut()).is_pending());
-    world.pass(SECOND, 1);
+    env.advance(SECOND, 1);
     assert_eq!(poll(shut_down.as_mut()), Poll::Ready(vec![]));
-    assert_eq!(world.view("i").unwrap().state, JobState::Ready);
+    assert_eq!(env.view("i").unwrap().state, JobState::Ready);
 }
 
 #[test]
-fn a_job_is_not_begun_when_its_lease_is_over() {
-    let world = World::new();
+fn a_job_whose_lease_has_expired_is_not_started() {
+    let env = TestEnv::new();
     let (log, attempts) = (Log::default(), Executor::default());
-    world.put("i");
-    let spawn = world.attempts_on(&attempts);
+    env.put("i");
+    let spawn = env.attempts_on(&attempts);
     let runs = log.clone();
-    let running = world.worker(&log).spawn_with(spawn, move |_| {
-        runs.say("run");
+    let running = env.worker(&log).spawn_with(spawn, move |_| {
+        runs.record("run");
         async { Ok(Outcome::Done) }
     });
-    world.executor.run();
+    env.executor.run();
     running.set_concurrency(0);
-    world.clock.advance(3 * THIRD);
+    env.clock.advance(3 * THIRD);
     attempts.run();
     assert!(log.take().is_empty() && running.jobs().is_empty());
-    let job = world.view("i").unwrap();
+    let job = env.view("i").unwrap();
     assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
 }
 
 #[test]
-fn an_attempt_that_begins_late_extends_its_lease_in_time() {
-    let world = World::new();
+fn an_attempt_that_starts_late_extends_its_lease_in_time() {
+    let env = TestEnv::new();
     let (log, attempts) = (Log::default(), Executor::default());
-    world.put("i");
-    let spawn = world.attempts_on(&attempts);
-    world.worker(&log).spawn_with(spawn, |_| pending::<Result<(), _>>());
-    world.executor.run();
-    world.clock.advance(3 * THIRD - SECOND);
+    env.put("i");
+    let spawn = env.attempts_on(&attempts);
+    env.worker(&log).spawn_with(spawn, |_| pending::<Result<(), _>>());
+    env.executor.run();
+    env.clock.advance(3 * THIRD - SECOND);
     attempts.run();
-    world.clock.advance(SECOND);
-    let claimed = block_on(world.jobs.claim(["k"], "other").into_future()).unwrap();
+    env.clock.advance(SECOND);
+    let claimed = block_on(env.jobs.claim(["k"], "other").into_future()).unwrap();
     assert!(claimed.jobs.is_empty());
 }
 
 #[test]
-fn when_its_executor_dies_a_worker_has_ended_and_its_jobs_come_back() {
-    let world = World::new();
-    world.put("i");
-    let running = world.spawn(world.worker(&Log::default()), |_| pending());
-    world.executor.kill();
+fn if_its_executor_ends_a_worker_has_ended_and_the_leases_of_its_jobs_expire() {
+    let env = TestEnv::new();
+    env.put("i");
+    let running = env.spawn(env.worker(&Log::default()), |_| pending());
+    env.executor.kill();
     assert!(poll(pin!(running.join())).is_ready());
-    world.clock.advance(3 * THIRD);
-    let claimed = block_on(world.jobs.claim(["k"], "other").into_future()).unwrap();
+    env.clock.advance(3 * THIRD);
+    let claimed = block_on(env.jobs.claim(["k"], "other").into_future()).unwrap();
     assert_eq!(claimed.jobs[0].attempt, 2);
 }
 
 #[test]
-fn a_callback_that_panics_changes_nothing() {
-    let world = World::new();
-    world.put("i");
-    world.put("j");
-    let worker = JobWorker::new(&world.jobs, ["k"], "w").unwrap();
+fn a_callback_that_panics_has_no_effect() {
+    let env = TestEnv::new();
+    env.put("i");
+    env.put("j");
+    let worker = JobWorker::new(&env.jobs, ["k"], "w").unwrap();
     let worker = worker.on_failure(|_| panic!("a callback")).on_dead(|_| panic!("another"));
-    let running = world.spawn(worker, |_| async { Ok(Outcome::give_up("")) });
+    let running = env.spawn(worker, |_| async { Ok(Outcome::give_up("")) });
     assert!(running.jobs().is_empty());
-    assert_eq!(world.view("j").unwrap().state, JobState::Dead);
+    assert_eq!(env.view("j").unwrap().state, JobState::Dead);
 }
 
 #[test]
-fn a_store_that_panics_as_it_is_asked_for_jobs_does_not_end_the_worker() {
-    let (world, log) = (World::new(), Log::default());
-    world.store.claim.lock().expect("no test panics under it").push_back(Some(Fault::Panic));
-    world.put("i");
-    world.spawn(world.worker(&log), |_run| async { Ok(Outcome::Done) });
+fn a_store_that_panics_in_a_claim_does_not_end_the_worker() {
+    let (env, log) = (TestEnv::new(), Log::default());
+    env.store.claim.lock().expect("no panic while it is locked").push_back(Some(Fault::Panic));
+    env.put("i");
+    env.spawn(env.worker(&log), |_run| async { Ok(Outcome::Done) });
     assert_eq!(log.take(), ["unknown"]);
-    world.pass(SECOND, 1);
-    assert_eq!(world.view("i"), None);
+    env.advance(SECOND, 1);
+    assert_eq!(env.view("i"), None);
 }
 
 #[test]
 fn an_executor_that_panics_does_not_end_the_worker() {
-    let (world, log) = (World::new(), Log::default());
-    world.put("i");
-    let (executor, tasks) = (world.executor.clone(), Arc::new(Mutex::new(0)));
+    let (env, log) = (TestEnv::new(), Log::default());
+    env.put("i");
+    let (executor, tasks) = (env.executor.clone(), Arc::new(Mutex::new(0)));
     let spawn = move |task| {
         let mut tasks = tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *tasks += 1;
         assert_ne!(*tasks, 2, "the executor panics");
         executor.spawn(task);
     };
-    world.worker(&log).spawn_with(spawn, |_run| async { Ok(Outcome::Done) });
-    world.executor.run();
+    env.worker(&log).spawn_with(spawn, |_run| async { Ok(Outcome::Done) });
+    env.executor.run();
     assert_eq!(log.take(), ["unavailable"]);
-    world.pass(THIRD, 4); // its lease expires
-    assert_eq!(world.view("i"), None);
+    env.advance(THIRD, 4); // the lease of the job expires
+    assert_eq!(env.view("i"), None);
 }
 
 #[test]
-fn an_error_that_panics_as_it_is_told_is_a_failure_like_any_other() {
+fn an_error_whose_display_panics_is_a_failure_like_any_other() {
     #[derive(Debug)]
-    struct Bad;
-    impl std::fmt::Display for Bad {
+    struct PanickingError;
+    impl std::fmt::Display for PanickingError {
         fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             panic!("no words")
         }
     }
-    impl std::error::Error for Bad {}
-    let world = World::new();
-    world.after_one(|_run| async { Err(Bad.into()) });
-    let job = world.view("i").expect("it comes back");
+    impl std::error::Error for PanickingError {}
+    let env = TestEnv::new();
+    env.process_one(|_run| async { Err(PanickingError.into()) });
+    let job = env.view("i").expect("the job is retried");
     assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
-    let error = job.failures[0].error.as_deref().expect("it is told");
+    let error = job.failures[0].error.as_deref().expect("the error is recorded");
     assert_eq!(error, "formatting the error panicked: no words");
 }
 
 #[test]
-fn jobs_that_were_claimed_and_not_begun_are_given_back_at_shutdown() {
-    let (world, log) = (World::new(), Log::default());
-    world.put("i");
+fn claimed_jobs_that_were_not_started_are_released_at_shutdown() {
+    let (env, log) = (TestEnv::new(), Log::default());
+    env.put("i");
     let attempts = Executor::default();
-    let begun = log.clone();
-    let running = world.worker(&log).spawn_with(world.attempts_on(&attempts), move |_run| {
-        begun.say("begun");
+    let started = log.clone();
+    let running = env.worker(&log).spawn_with(env.attempts_on(&attempts), move |_run| {
+        started.record("started");
         async { Ok(Outcome::Done) }
     });
-    world.executor.run();
+    env.executor.run();
     let mut left = pin!(running.shut_down(SECOND));
     assert!(poll(left.as_mut()).is_pending());
     attempts.run();
-    world.executor.run();
+    env.executor.run();
     assert!(matches!(poll(left), Poll::Ready(left) if left.is_empty()));
     assert_eq!(log.take(), [""; 0]);
-    let job = world.view("i").expect("it was given back");
+    let job = env.view("i").expect("the job was released");
     assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
 }
 
 #[test]
-fn a_release_that_fails_is_tried_again() {
-    let (world, log) = (World::new(), Log::default());
-    world.put("i");
-    world.store.claim.lock().expect("no test panics under it").push_back(Some(Fault::Slow));
-    world.fail_settlements([Fault::Refuse]);
-    let running = world.spawn(world.worker(&log), |_run| async { Ok(Outcome::Done) });
-    let mut left = pin!(running.shut_down(THIRD)); // while it claims
-    world.pass(SECOND, 5);
+fn a_release_that_fails_is_retried() {
+    let (env, log) = (TestEnv::new(), Log::default());
+    env.put("i");
+    env.store.claim.lock().expect("no panic while it is locked").push_back(Some(Fault::Slow));
+    env.fail_settlements([Fault::Refuse]);
+    let running = env.spawn(env.worker(&log), |_run| async { Ok(Outcome::Done) });
+    let mut left = pin!(running.shut_down(THIRD)); // called while the worker claims
+    env.advance(SECOND, 5);
     assert!(matches!(poll(left.as_mut()), Poll::Ready(left) if left.is_empty()));
     assert_eq!(log.take(), ["unavailable"]);
-    let job = world.view("i").expect("it was given back");
+    let job = env.view("i").expect("the job was released");
     assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
 }
 
 #[test]
-fn a_worker_of_too_many_kinds_is_refused() {
+fn a_worker_of_too_many_kinds_is_rejected() {
     let kinds: Vec<String> = (0..1001).map(|n| format!("k{n}")).collect();
-    let worker = JobWorker::new(&World::new().jobs, kinds.iter().map(String::as_str), "w");
-    let error = worker.expect_err("there are too many");
+    let worker = JobWorker::new(&TestEnv::new().jobs, kinds.iter().map(String::as_str), "w");
+    let error = worker.expect_err("there are too many kinds");
     assert_eq!(error.to_string(), "1001 kinds of a worker are too many; the limit is 1000");
 }

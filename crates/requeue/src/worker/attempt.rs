@@ -1,8 +1,8 @@
 //! One attempt at a key, from the moment it is taken until it is settled.
 //!
-//! Foreign code may panic wherever it is called: the handler, a key, a limiter, a callback,
-//! a subscriber of `tracing`. So each call of it is guarded, and those that only want to
-//! know of an attempt are called when its key is safe.
+//! Code of the user may panic: the handler, a key, a limiter, a callback, or a subscriber of
+//! `tracing`. So each call of it is guarded. Callbacks and subscribers are called when a panic can no
+//! longer lose the key.
 
 use crate::clock::Moment;
 use crate::guarded::{discard, guarded};
@@ -18,7 +18,7 @@ use crate::worker::{Callback, Limit, Outcome, Run, Worker};
 use std::mem;
 use std::time::Duration;
 
-/// A key that a runner works on. Dropped before it is settled, it puts the key back.
+/// A key that a runner is processing. If it is dropped before it is settled, it puts the key back.
 pub(super) struct Attempt<'w, Q: Retry> {
     worker: &'w Worker<Q>,
     runner: &'w Runner<Q::Key>,
@@ -31,8 +31,8 @@ pub(super) struct Attempt<'w, Q: Retry> {
 }
 
 impl<'w, Q: Retry> Attempt<'w, Q> {
-    /// Reads the clock once: for who asks how long it has been running, for the limit and
-    /// for metrics.
+    /// Reads the clock once. The time is used to report how long the attempt has been running, for
+    /// the timeout, and for metrics.
     pub(super) fn begin(
         worker: &'w Worker<Q>,
         runner: &'w Runner<Q::Key>,
@@ -54,14 +54,14 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         self.held.as_ref().expect("it is not settled yet")
     }
 
-    /// Finds out which attempt it is, and lists it. A key that panics here has failed
-    /// before its handler was called.
-    pub(super) fn announce(&mut self) -> Result<(), Fault> {
+    /// Reads the number of the attempt, opens its span, and adds it to the list of running keys. If
+    /// the key panics here, the attempt has failed before its handler was called.
+    pub(super) fn prepare(&mut self) -> Result<(), Fault> {
         self.number = attempted(|| self.held().num_requeues())?.saturating_add(1);
         let span = guarded(|| (self.worker.span)(self.held().key(), self.number));
         self.span = span.unwrap_or_else(|_| Span::none());
         let key = attempted(|| self.held().key().clone())?;
-        self.runner.begins(key, self.number, self.started_at);
+        self.runner.start_running(key, self.number, self.started_at);
         Ok(())
     }
 
@@ -77,19 +77,19 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         &self.span
     }
 
-    /// Does with the key what the handler wants. Answers whether the runner is to pause: a
-    /// panic kept the key from being put off, so that it is ready again.
-    pub(super) fn settle(&mut self, answer: Result<Outcome, Fault>) -> bool {
+    /// Settles the key as the handler's result requires. Returns `true` if the runner has to pause,
+    /// because a panic prevented the key from being delayed and it is ready again.
+    pub(super) fn settle(&mut self, result: Result<Outcome, Fault>) -> bool {
         let is_late = self.limit.as_ref().is_some_and(Limit::is_past);
-        let answer = match answer {
+        let result = match result {
             Err(panicked @ Fault::Panicked(_)) => Err(panicked),
             late if is_late => {
                 discard(late);
                 Err(Fault::TimedOut)
             }
-            answer => answer,
+            result => result,
         };
-        match answer {
+        match result {
             Ok(Outcome::Done) => self.succeed(None),
             Ok(Outcome::RequeueAfter(delay)) => self.succeed(Some(delay)),
             Ok(Outcome::Retry) => self.fail(Fault::RetryRequested),
@@ -105,11 +105,11 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         };
         self.record(RunEnd::of(result));
         drop(guarded(|| self.held().forget()));
-        // Out of the list first: whoever holds the key next will be in it.
-        let key = self.runner.ends();
+        // Removed from the list first, because the next runner that holds the key adds it again.
+        let key = self.runner.stop_running();
         let ended = match again_in {
             None => self.done(),
-            Some(delay) => self.put_off(delay).map(drop),
+            Some(delay) => self.delay(delay).map(drop),
         };
         drop(self.span.enter(|| self.span.outcome(outcome)));
         discard(key);
@@ -121,48 +121,48 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
             return self.bury(fault);
         }
         self.record_fault(&fault, false);
-        // A limiter that panics has counted the failure all the same.
+        // The failure is counted even if the limiter panics.
         let delay = guarded(|| self.held().fail()).unwrap_or(PAUSE);
-        let listed = self.runner.ends();
+        let listed = self.runner.stop_running();
         let key = listed.or_else(|| guarded(|| self.held().key().clone()).ok());
-        let added = self.put_off(delay);
+        let added = self.delay(delay);
         let next = match added {
             Ok(Added::Refused) => Next::Dropped,
             Ok(Added::Kept) => Next::Kept,
             Ok(_) => Next::RetryIn(delay),
-            // It is ready, unless the queue stops. To be told of a key in vain is the lesser
-            // evil.
+            // The key is ready, unless the queue is shutting down. Then it may be lost, so it is
+            // reported as dropped: a needless report is better than none.
             Err(_) if self.worker.queue.shutting_down() => Next::Dropped,
             Err(_) => Next::RetryIn(Duration::ZERO),
         };
-        // Callbacks may take their time.
-        self.runner.rests(None);
+        // Callbacks may be slow, and a shutdown does not have to wait for them.
+        self.runner.set_idle(None);
         self.report(&fault, key.as_ref(), next);
-        self.runner.looks();
+        self.runner.set_taking();
         discard(key);
         discard(fault);
         added.is_err()
     }
 
-    /// The key stays held meanwhile: what is written about its death is written before
-    /// anybody works on it again.
+    /// Reports the key as dead while it is still held. So a callback can store it before another
+    /// runner processes the key again.
     fn bury(&mut self, fault: Fault) -> bool {
         self.record_fault(&fault, true);
         drop(guarded(|| self.held().forget()));
         self.report(&fault, Some(self.held().key()), Next::Dead);
-        let key = self.runner.ends();
+        let key = self.runner.stop_running();
         drop(self.done());
         discard(key);
         discard(fault);
         false
     }
 
-    /// Where the guard lies: to move it costs as much as what it does.
+    /// Drops the guard in place, because moving it would cost as much as ending the hold.
     fn done(&mut self) -> Result<(), String> {
         guarded(|| self.held = None)
     }
 
-    fn put_off(&mut self, delay: Duration) -> Result<Added, String> {
+    fn delay(&mut self, delay: Duration) -> Result<Added, String> {
         let held = &mut self.held;
         guarded(|| held.take().map_or(Added::Refused, |held| held.requeue_after(delay)))
     }
@@ -177,7 +177,8 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         self.record(RunEnd { result, panicked, timed_out, given_up });
     }
 
-    /// Before anything else, whose time is not the handler's.
+    /// Records how long the attempt took. It is called before anything else, so that only the time of
+    /// the handler is counted.
     fn record(&self, end: RunEnd) {
         if let Some(recorder) = &self.worker.recorder {
             let now = self.worker.queue.clock().now();
@@ -185,11 +186,12 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
         }
     }
 
-    /// A key that cannot be cloned cannot be told of.
+    /// Calls the subscriber and the callbacks. `key` is `None` if the key could not be cloned; then
+    /// no callback is called.
     fn report(&self, fault: &Fault, key: Option<&Q::Key>, next: Next) {
         let cause = fault.cause();
-        let tell = || {
-            // It prints what the handler answered.
+        let notify = || {
+            // Guarded, because it formats the error of the handler.
             drop(guarded(|| self.span.failed(cause, next)));
             let Some(key) = key else { return };
             let failed = Failed { key, attempt: self.number, cause, next };
@@ -203,7 +205,7 @@ impl<'w, Q: Retry> Attempt<'w, Q> {
                 call(&self.worker.on_dead);
             }
         };
-        drop(self.span.enter(tell));
+        drop(self.span.enter(notify));
     }
 }
 
@@ -213,7 +215,7 @@ impl<Q: Retry> Drop for Attempt<'_, Q> {
             if let Some(recorder) = &self.worker.recorder {
                 recorder.cancelled();
             }
-            let key = self.runner.ends();
+            let key = self.runner.stop_running();
             drop(guarded(|| held.requeue()));
             drop(guarded(|| self.span.outcome("cancelled")));
             discard(key);

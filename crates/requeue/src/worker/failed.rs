@@ -100,6 +100,6 @@ impl Fault {
 }
 
 /// Calls code that belongs to an attempt. A panic is the cause of the attempt's failure.
-pub(super) fn attempted<T>(foreign: impl FnOnce() -> T) -> Result<T, Fault> {
-    guarded(foreign).map_err(Fault::Panicked)
+pub(super) fn attempted<T>(code: impl FnOnce() -> T) -> Result<T, Fault> {
+    guarded(code).map_err(Fault::Panicked)
 }

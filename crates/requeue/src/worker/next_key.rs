@@ -1,7 +1,7 @@
-//! A runner's way to its next key.
+//! How a runner takes its next key.
 //!
-//! Taking one may panic: the queue clones it. It stays where it was then, and the runner,
-//! instead of trying for ever, pauses.
+//! Taking a key may panic, because the queue clones it. The key then stays where it was, and the
+//! runner pauses instead of retrying in a busy loop.
 
 use crate::clock::Alarm;
 use crate::get::{Get, try_get};
@@ -16,32 +16,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a runner pauses, on the queue's clock, after a panic that left a key ready: it
-/// would meet the same key again, and the same panic, at full speed. And how long a key
-/// stays away whose limiter panics.
+/// How long a runner pauses, on the queue's clock, after a panic that left a key ready. Without the
+/// pause it would take the same key, and panic, in a busy loop. It is also the delay of a key whose
+/// limiter panics.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits until there is a key, or the runner has to go: `None`, and so if the queue
-/// is shut down. Cancel safe, as [`Get`] is.
+/// Waits for a key. Returns `None` if the runner has to end, because it was dismissed or the queue is
+/// shut down. Cancel safe, as [`Get`] is.
 pub(super) struct NextKey<'w, Q: Retry> {
     runner: &'w Runner<Q::Key>,
     queue: &'w Q,
     get: Get<'w, Q>,
-    /// Takes no key before that.
+    /// No key is taken before this alarm.
     pause: Option<Alarm>,
-    rests: bool,
+    idle: bool,
 }
 
 impl<'w, Q: Retry> NextKey<'w, Q> {
-    /// `pause`: as [`Attempt::settle`](super::attempt::Attempt::settle) answered.
+    /// `pause` is the result of [`Attempt::settle`](super::attempt::Attempt::settle).
     pub(super) fn new(runner: &'w Runner<Q::Key>, queue: &'w Q, pause: bool) -> Self {
-        let pause = pause.then(|| pause_of(queue));
-        NextKey { runner, queue, get: Get::new(queue), pause, rests: false }
+        let pause = pause.then(|| pause_alarm(queue));
+        NextKey { runner, queue, get: Get::new(queue), pause, idle: false }
     }
 
-    /// What the future would answer, if that is known at once: a key that is ready costs no
-    /// waker. Should taking it panic, there is a pause to come.
-    pub(super) fn at_once(
+    /// Returns what the future would return, if that is known immediately. So a ready key needs no
+    /// waker. If taking the key panics, sets `pause`.
+    pub(super) fn immediately(
         runner: &'w Runner<Q::Key>,
         queue: &'w Q,
         pause: &mut bool,
@@ -57,13 +57,13 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
         key.map(Some)
     }
 
-    /// What the future answers, on a thread.
+    /// Blocks the thread, and returns what the future would return.
     pub(super) fn wait(
         runner: &'w Runner<Q::Key>,
         queue: &'w Q,
         mut pause: bool,
     ) -> Option<Held<'w, Q>> {
-        if let Some(key) = NextKey::at_once(runner, queue, &mut pause) {
+        if let Some(key) = NextKey::immediately(runner, queue, &mut pause) {
             return key;
         }
         let mut next = NextKey::new(runner, queue, pause);
@@ -72,10 +72,10 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
     }
 
     fn poll_key(&mut self, waker: &Waker) -> Poll<Option<Held<'w, Q>>> {
-        if mem::take(&mut self.rests) {
-            self.runner.looks();
+        if mem::take(&mut self.idle) {
+            self.runner.set_taking();
         }
-        // Before a key is taken, since there is no way back.
+        // Checked before a key is taken, because a dismissed runner must not take one.
         if self.runner.is_dismissed() {
             return Poll::Ready(None);
         }
@@ -83,9 +83,9 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
         if key.is_ready() {
             return key;
         }
-        self.rests = true;
-        self.runner.rests(Some(waker));
-        // Who dismissed it before that found nobody to wake.
+        self.idle = true;
+        self.runner.set_idle(Some(waker));
+        // Checked again: a dismissal before this point found no waker to wake.
         if self.runner.is_dismissed() { Poll::Ready(None) } else { Poll::Pending }
     }
 
@@ -95,19 +95,19 @@ impl<'w, Q: Retry> NextKey<'w, Q> {
                 return Poll::Pending;
             }
             self.pause = None;
-            // Written to where it is to be: to move a guard costs as much as to take a key.
+            // Written in place, because moving a guard costs as much as taking a key.
             let (get, mut key) = (Pin::new(&mut self.get), Poll::Pending);
             if guarded(|| key = get.poll(&mut Context::from_waker(waker))).is_ok() {
                 return key;
             }
-            // Not in line meanwhile: others are to be told of keys.
+            // Leaves the queue's waiters during the pause, so that others are notified of keys.
             self.get = Get::new(self.queue);
-            self.pause = Some(pause_of(self.queue));
+            self.pause = Some(pause_alarm(self.queue));
         }
     }
 }
 
-fn pause_of<Q: Retry>(queue: &Q) -> Alarm {
+fn pause_alarm<Q: Retry>(queue: &Q) -> Alarm {
     let clock = queue.clock();
     Alarm::new(clock, clock.now().saturating_add(PAUSE))
 }

@@ -2,7 +2,7 @@ use crate::clock::Alarm;
 use crate::park;
 use crate::waiters::Waiter;
 use crate::work_queue::Key;
-use crate::worker::runners::{Hire, Runners};
+use crate::worker::runners::{Runners, StartRunner};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -47,12 +47,12 @@ use std::time::Duration;
 /// ```
 pub struct Running<K> {
     runners: Arc<Runners<K>>,
-    hire: Hire<K>,
+    start: StartRunner<K>,
 }
 
 impl<K: Key> Running<K> {
-    pub(super) fn new(runners: Arc<Runners<K>>, hire: Hire<K>) -> Self {
-        Running { runners, hire }
+    pub(super) fn new(runners: Arc<Runners<K>>, start: StartRunner<K>) -> Self {
+        Running { runners, start }
     }
 
     /// Returns how many keys may be processed concurrently, or 0 if the worker is shut down or has
@@ -88,7 +88,7 @@ impl<K: Key> Running<K> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn set_concurrency(&self, runners: usize) -> io::Result<()> {
-        self.runners.set_concurrency(runners, &self.hire)
+        self.runners.set_concurrency(runners, &self.start)
     }
 
     pub(super) fn stop(&self) {
@@ -109,13 +109,13 @@ impl<K: Key> Running<K> {
         Join { runners: Arc::clone(&self.runners), waiter: Waiter::for_task() }
     }
 
-    /// Takes no more keys, and waits for those that are worked on, for at most `limit` on the
-    /// queue's clock. Answers what is then still worked on, and goes on being so; if
-    /// nothing is, no handler runs any more.
+    /// Stops the worker: it takes no more keys. Waits for the keys that are being processed, for at
+    /// most `limit` on the queue's clock, and returns those that are still being processed then. Their
+    /// handlers continue. If the result is empty, no handler is running any more.
     ///
-    /// Begun by this call, not by the first poll. A runner that is just taking a key works on it
-    /// still, and the answer waits until it is known which. The queue stays open, with the keys that it has; to have them worked off
-    /// first, see its `drain`.
+    /// The worker stops when this method is called, not when the future is first polled. A runner that
+    /// is just taking a key still processes it, and the future waits until that key is known. The queue
+    /// stays open and keeps its keys. To process them first, call the queue's `drain`.
     pub fn shut_down(&self, limit: Duration) -> ShutDown<K> {
         let clock = self.runners.clock();
         let alarm = Alarm::new(clock, clock.now().saturating_add(limit));
@@ -126,7 +126,7 @@ impl<K: Key> Running<K> {
 
 impl<K> Clone for Running<K> {
     fn clone(&self) -> Self {
-        Running { runners: Arc::clone(&self.runners), hire: Arc::clone(&self.hire) }
+        Running { runners: Arc::clone(&self.runners), start: Arc::clone(&self.start) }
     }
 }
 

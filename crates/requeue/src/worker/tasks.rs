@@ -7,7 +7,7 @@ use crate::worker::failed::{Fault, attempted};
 use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
 use crate::worker::trace::Span;
-use crate::worker::{BoxError, Job, Limit, Outcome, Run, Worker};
+use crate::worker::{BoxError, Limit, Outcome, Run, RunnerTask, Worker};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<Q: Retry> Worker<Q> {
     /// let (spawn, spawned) = mpsc::channel::<RunnerFuture>();
     /// let queue = RateLimitingQueue::new(default_controller());
     /// let running = Worker::new(&queue).spawn_with(
-    ///     move |runner| spawn.send(runner).expect("the executor lives"),
+    ///     move |runner| spawn.send(runner).expect("the executor is running"),
     ///     |run| async move {
     ///         assert_eq!(run.key, "order-7");
     ///         Ok(Outcome::Done)
@@ -79,46 +79,47 @@ impl<Q: Retry> Worker<Q> {
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
         let (runners, concurrency) = (worker.runners(), worker.concurrency);
-        let hire = move |runner| {
+        let start = move |runner| {
             let (handler, worker) = (Arc::clone(&handler), Arc::clone(&worker));
-            spawn(Box::pin(work(Job { handler, worker, runner })));
+            spawn(Box::pin(work(RunnerTask { handler, worker, runner })));
             Ok(())
         };
-        let running = Running::new(runners, Arc::new(hire));
-        running.set_concurrency(concurrency).expect("a task is never refused");
+        let running = Running::new(runners, Arc::new(start));
+        running.set_concurrency(concurrency).expect("starting a task never fails");
         running
     }
 }
 
-async fn work<Q, F, Fut, T>(job: Job<Q, F>)
+async fn work<Q, F, Fut, T>(task: RunnerTask<Q, F>)
 where
     Q: Retry,
     F: Fn(Run<Q::Key>) -> Fut,
     Fut: Future<Output = Result<T, BoxError>>,
     T: Into<Outcome>,
 {
-    let Job { handler, worker, runner } = &job;
-    runner.looks();
+    let RunnerTask { handler, worker, runner } = &task;
+    runner.set_taking();
     let (mut keys, mut pause) = (0_u32, false);
     loop {
-        let next = match NextKey::at_once(runner, &worker.queue, &mut pause) {
+        let next = match NextKey::immediately(runner, &worker.queue, &mut pause) {
             Some(next) => next,
             None => NextKey::new(runner, &worker.queue, pause).await,
         };
         let Some(held) = next else { return };
         let mut attempt = Attempt::begin(worker, runner, held);
-        let begun = attempt.announce();
-        let future = begun.and_then(|()| attempt.span().enter(|| handler(attempt.run().cloned())));
-        let answer = match future {
+        let prepared = attempt.prepare();
+        let future =
+            prepared.and_then(|()| attempt.span().enter(|| handler(attempt.run().cloned())));
+        let result = match future {
             Ok(future) => finish(future, attempt.limit(), attempt.span()).await,
             Err(panicked) => Err(panicked),
         };
-        pause = attempt.settle(answer);
+        pause = attempt.settle(result);
         keys = keys.wrapping_add(1);
         if keys.is_multiple_of(KEYS_PER_TURN) {
-            runner.rests(None);
+            runner.set_idle(None);
             yield_now().await;
-            runner.looks();
+            runner.set_taking();
         }
     }
 }
@@ -131,13 +132,13 @@ where
 {
     let mut future = pin!(Some(future));
     let mut alarm = limit.as_ref().map(Limit::alarm);
-    let answer = poll_fn(|cx| {
+    let result = poll_fn(|cx| {
         if limit.as_ref().is_some_and(Limit::is_past) {
             return Poll::Ready(Err(Fault::TimedOut));
         }
-        let future = future.as_mut().as_pin_mut().expect("dropped below");
+        let future = future.as_mut().as_pin_mut().expect("it is dropped only below");
         match span.enter(|| future.poll(cx).map_ok(Into::into)) {
-            Ok(Poll::Ready(answer)) => Poll::Ready(answer.map_err(Fault::Error)),
+            Ok(Poll::Ready(result)) => Poll::Ready(result.map_err(Fault::Error)),
             // Set only now: an attempt that completes at the first poll needs no alarm.
             Ok(Poll::Pending) => {
                 match alarm.as_mut().map(|alarm| attempted(|| alarm.poll(cx.waker()))) {
@@ -152,9 +153,9 @@ where
     })
     .await;
     match span.enter(|| future.set(None)) {
-        Ok(()) => answer,
+        Ok(()) => result,
         Err(panicked) => {
-            discard(answer);
+            discard(result);
             Err(panicked)
         }
     }

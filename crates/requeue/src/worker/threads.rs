@@ -6,11 +6,11 @@ use crate::worker::attempt::Attempt;
 use crate::worker::failed::Fault;
 use crate::worker::next_key::NextKey;
 use crate::worker::running::Running;
-use crate::worker::{BoxError, Job, Outcome, Run, Worker};
+use crate::worker::{BoxError, Outcome, Run, RunnerTask, Worker};
 use std::io;
 use std::sync::Arc;
 
-/// Linux shows the first 15 bytes.
+/// The name of the threads. Linux shows the first 15 bytes.
 const THREAD_NAME: &str = "requeue-worker";
 
 impl<Q: Retry> Worker<Q> {
@@ -25,50 +25,52 @@ impl<Q: Retry> Worker<Q> {
     {
         let (worker, handler) = (Arc::new(self), Arc::new(handler));
         let (runners, concurrency) = (worker.runners(), worker.concurrency);
-        let hire = move |runner| {
-            start(Job { handler: Arc::clone(&handler), worker: Arc::clone(&worker), runner })
+        let start = move |runner| {
+            let (handler, worker) = (Arc::clone(&handler), Arc::clone(&worker));
+            start_thread(RunnerTask { handler, worker, runner })
         };
-        let running = Running::new(runners, Arc::new(hire));
+        let running = Running::new(runners, Arc::new(start));
         running.set_concurrency(concurrency).inspect_err(|_| running.stop())?;
         Ok(running)
     }
 }
 
-fn start<Q, F, T>(job: Job<Q, F>) -> io::Result<()>
+fn start_thread<Q, F, T>(task: RunnerTask<Q, F>) -> io::Result<()>
 where
     Q: Retry,
     F: Fn(Run<&Q::Key>) -> Result<T, BoxError> + Send + Sync + 'static,
     T: Into<Outcome>,
 {
-    // In an option that both sides can take, so that the job is not lost if there is no thread.
-    let ours = Arc::new(Mutex::new(Some(job)));
+    // In an option that either side can take. So if the thread does not start, the task can be taken
+    // back, and its runner is not dropped with its slot.
+    let ours = Arc::new(Mutex::new(Some(task)));
     let theirs = Arc::clone(&ours);
     let body = move || {
-        let job = theirs.lock().take();
-        work(&job.expect("it is taken back only if the thread did not start"));
+        let task = theirs.lock().take();
+        work(&task.expect("it is taken back only if the thread did not start"));
     };
     let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
     thread.map(drop).inspect_err(|_| {
-        if let Some(job) = ours.lock().take() {
-            job.runner.refuse();
+        if let Some(task) = ours.lock().take() {
+            task.runner.not_started();
         }
     })
 }
 
-fn work<Q, F, T>(job: &Job<Q, F>)
+fn work<Q, F, T>(task: &RunnerTask<Q, F>)
 where
     Q: Retry,
     F: Fn(Run<&Q::Key>) -> Result<T, BoxError>,
     T: Into<Outcome>,
 {
-    let Job { handler, worker, runner } = job;
-    runner.looks();
+    let RunnerTask { handler, worker, runner } = task;
+    runner.set_taking();
     let mut pause = false;
     while let Some(held) = NextKey::wait(runner, &worker.queue, pause) {
         let mut attempt = Attempt::begin(worker, runner, held);
-        let begun = attempt.announce();
-        let answer =
-            begun.and_then(|()| attempt.span().enter(|| handler(attempt.run()).map(Into::into)));
-        pause = attempt.settle(answer.and_then(|answer| answer.map_err(Fault::Error)));
+        let prepared = attempt.prepare();
+        let result =
+            prepared.and_then(|()| attempt.span().enter(|| handler(attempt.run()).map(Into::into)));
+        pause = attempt.settle(result.and_then(|result| result.map_err(Fault::Error)));
     }
 }

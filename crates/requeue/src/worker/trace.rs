@@ -26,9 +26,9 @@ mod imp {
         /// entered or left, has no effect.
         pub(in crate::worker) fn enter<T>(&self, f: impl FnOnce() -> T) -> Result<T, Fault> {
             let entered = guarded(|| self.0.enter());
-            let answer = attempted(f);
+            let result = attempted(f);
             discard(entered);
-            answer
+            result
         }
 
         pub(in crate::worker) fn outcome(&self, outcome: &'static str) {

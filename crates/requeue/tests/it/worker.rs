@@ -1,18 +1,18 @@
-//! What a worker promises: on tasks that are polled by hand, on threads, on tokio.
-//! Time is moved by hand, so nothing sleeps.
+//! The guarantees of a worker: on tasks that a test polls by hand, on threads, and on tokio. The tests
+//! use a manual clock, so nothing sleeps.
 
 mod cancelled;
 mod concurrency;
 mod executor;
 mod metrics;
 mod outcomes;
+mod panicking_keys;
 mod panics;
 mod shutdown;
 mod threads;
 mod timeout;
 #[cfg(feature = "tokio")]
 mod tokio;
-mod touchy;
 #[cfg(feature = "tracing")]
 mod traced;
 
@@ -36,10 +36,10 @@ fn queue() -> (Queue, ManualClock) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with it")
+    mutex.lock().expect("no panic while it is locked")
 }
 
-/// What callbacks were told: key, attempt, cause and what is next.
+/// The calls of callbacks: key, attempt, cause, and what happens to the key.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Entry>>>);
 
@@ -63,27 +63,28 @@ fn entry(key: &'static str, attempt: u32, cause: &str, next: Next) -> Entry {
     (key, attempt, cause.to_owned(), next)
 }
 
-/// Who works on which key. An assertion in a handler would be but a failed attempt.
-struct Claims {
+/// Counts how many handlers process each key concurrently. It counts instead of asserting, because a
+/// failed assertion in a handler would only be a failed attempt.
+struct OverlapCounter {
     keys: Vec<AtomicU32>,
     overlaps: AtomicU32,
 }
 
-impl Claims {
+impl OverlapCounter {
     fn new(keys: usize) -> Self {
         let keys = (0..keys).map(|_| AtomicU32::new(0)).collect();
-        Claims { keys, overlaps: AtomicU32::new(0) }
+        OverlapCounter { keys, overlaps: AtomicU32::new(0) }
     }
 
-    fn claim(&self, key: usize) {
+    fn enter(&self, key: usize) {
         self.overlaps.fetch_add(self.keys[key].fetch_add(1, SeqCst), SeqCst);
     }
 
-    fn release(&self, key: usize) {
+    fn leave(&self, key: usize) {
         self.keys[key].fetch_sub(1, SeqCst);
     }
 
-    /// How often a key was worked on twice at once.
+    /// Returns how often a handler started while another processed the same key.
     fn overlaps(&self) -> u32 {
         self.overlaps.load(SeqCst)
     }

@@ -1,7 +1,7 @@
 //! A store that follows the rules, but orders its jobs in another way.
 
 use requeue_jobs::rules::{
-    ChangeNotifier, JobTable, Kinds, List, Place, Record, check_count, wait,
+    ChangeNotifier, JobTable, Kinds, List, Position, Record, check_count, wait,
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
@@ -34,12 +34,12 @@ struct Jobs {
 impl Jobs {
     fn of(&self, list: List) -> impl Iterator<Item = (&JobId, Timestamp, u64)> {
         self.jobs.iter().filter_map(move |(id, record)| {
-            let (of, Place { at, seq }) = record.place();
+            let (of, Position { at, seq }) = record.position();
             (of == list).then_some((id, at, seq))
         })
     }
 
-    fn first_id(&self, list: List) -> Option<(JobId, Place)> {
+    fn first_id(&self, list: List) -> Option<(JobId, Position)> {
         let now = self.wall_clock.now();
         // The sequence number that is compared with the first job of the other list.
         let rank = |id: &JobId, seq| match self.order {
@@ -56,7 +56,7 @@ impl Jobs {
             _ => None,
         };
         let (at, seq, id) = *first.or(all.first())?;
-        Some((id.clone(), Place { at, seq }))
+        Some((id.clone(), Position { at, seq }))
     }
 }
 
@@ -78,8 +78,8 @@ impl JobTable for Jobs {
         self.jobs.insert(id, record);
     }
 
-    fn first(&mut self, list: List) -> Result<Option<Place>, StoreError> {
-        Ok(self.first_id(list).map(|(_, place)| place))
+    fn first(&mut self, list: List) -> Result<Option<Position>, StoreError> {
+        Ok(self.first_id(list).map(|(_, position)| position))
     }
 
     fn count(&self, list: List) -> u64 {

@@ -1,4 +1,4 @@
-//! A runner that is dropped, wherever it is, loses no key.
+//! A runner that is dropped at any point loses no key.
 
 use super::executor::Executor;
 use super::{Log, MINUTE, lock, queue};
@@ -13,50 +13,51 @@ use std::task::{Context, Poll, Wake, Waker};
 /// How often the handler waits.
 const STEPS: usize = 3;
 
-type Door = Arc<Mutex<Option<Waker>>>;
+/// The waker of the handler, while it waits in [`step`].
+type HandlerWaker = Arc<Mutex<Option<Waker>>>;
 
-/// Waits once, until the door is opened.
-async fn step(door: Door) {
+/// Waits once, until the test calls [`wake`].
+async fn step(waker: HandlerWaker) {
     let mut waited = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut waited, true) {
             return Poll::Ready(());
         }
-        *lock(&door) = Some(cx.waker().clone());
+        *lock(&waker) = Some(cx.waker().clone());
         Poll::Pending
     })
     .await;
 }
 
-fn open(door: &Door) -> bool {
-    lock(door).take().map(Waker::wake).is_some()
+fn wake(waker: &HandlerWaker) -> bool {
+    lock(waker).take().map(Waker::wake).is_some()
 }
 
 #[test]
 fn a_runner_dropped_at_any_await_puts_its_key_back_once() {
     for polls in 0..=STEPS + 2 {
         let (queue, _clock) = queue();
-        let (executor, door, log) = (Executor::default(), Door::default(), Log::default());
+        let (executor, waker, log) = (Executor::default(), HandlerWaker::default(), Log::default());
         let finished = Arc::new(AtomicU32::new(0));
         let worker = Worker::new(&queue).timeout(MINUTE).on_failure(log.callback());
-        let (their_door, count) = (Arc::clone(&door), Arc::clone(&finished));
+        let (their_waker, count) = (Arc::clone(&waker), Arc::clone(&finished));
         let running = worker.spawn_with(executor.spawner(), move |_| {
-            let (door, count) = (Arc::clone(&their_door), Arc::clone(&count));
+            let (waker, count) = (Arc::clone(&their_waker), Arc::clone(&count));
             async move {
                 for _ in 0..STEPS {
-                    step(Arc::clone(&door)).await;
+                    step(Arc::clone(&waker)).await;
                 }
                 count.fetch_add(1, SeqCst);
                 Ok(Outcome::Done)
             }
         });
         if polls > 0 {
-            executor.run(); // it waits for a key
+            executor.run(); // the runner waits for a key
         }
         queue.add("a");
         for _ in 1..polls {
             executor.run();
-            open(&door);
+            wake(&waker);
         }
         executor.abort();
 
@@ -67,7 +68,7 @@ fn a_runner_dropped_at_any_await_puts_its_key_back_once() {
         assert!(log.take().is_empty());
         assert!(running.keys().is_empty());
         running.join().wait();
-        running.set_concurrency(9).unwrap(); // the executor is gone
+        running.set_concurrency(9).unwrap(); // no effect, because the executor has ended
         assert_eq!(executor.tasks(), 0);
         match queue.try_get() {
             Ok(held) => assert_eq!((*held.key(), done), ("a", false)),
@@ -77,7 +78,7 @@ fn a_runner_dropped_at_any_await_puts_its_key_back_once() {
 }
 
 #[test]
-fn the_future_is_gone_before_the_key_is_ready_again() {
+fn the_future_is_dropped_before_the_key_is_ready_again() {
     let (queue, _clock) = queue();
     let executor = Executor::default();
 
@@ -120,20 +121,20 @@ fn a_runner_dropped_after_it_was_woken_passes_the_key_on() {
     assert!(queue.is_empty());
 }
 
-/// As it is woken for a key, it notes who works on it.
-struct Witness {
+/// A waker that records the running keys when it is called.
+struct RecordingWaker {
     running: Running<&'static str>,
     seen: Mutex<Vec<RunningKey<&'static str>>>,
 }
 
-impl Wake for Witness {
+impl Wake for RecordingWaker {
     fn wake(self: Arc<Self>) {
         lock(&self.seen).extend(self.running.keys());
     }
 }
 
 #[test]
-fn nobody_works_on_a_key_that_is_ready_again() {
+fn a_key_that_is_ready_again_is_no_longer_listed_as_running() {
     let (queue, _clock) = queue();
     let executor = Executor::default();
     let running =
@@ -141,17 +142,17 @@ fn nobody_works_on_a_key_that_is_ready_again() {
     queue.add("a");
     executor.run();
     assert_eq!(running.keys().len(), 1);
-    let witness = Arc::new(Witness { running, seen: Mutex::default() });
-    let waker = Waker::from(Arc::clone(&witness));
+    let recording = Arc::new(RecordingWaker { running, seen: Mutex::default() });
+    let waker = Waker::from(Arc::clone(&recording));
     let mut get = pin!(queue.get());
     assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     executor.abort();
     assert!(queue.status("a").ready);
-    assert_eq!(*lock(&witness.seen), []);
+    assert_eq!(*lock(&recording.seen), []);
 }
 
 #[test]
-fn an_executor_that_drops_runners_unpolled_ends_the_worker() {
+fn a_worker_ends_if_its_executor_drops_a_runner_without_polling_it() {
     let (queue, _clock) = queue();
     let worker = Worker::new(&queue).concurrency(4);
     let spawned = Arc::new(AtomicU32::new(0));

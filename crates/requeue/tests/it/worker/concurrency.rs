@@ -1,4 +1,4 @@
-//! How many keys are worked on at once, and who holds which.
+//! How many keys are processed concurrently, and which runner holds which key.
 
 use super::executor::Executor;
 use super::{Queue, SECOND, lock, queue};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Handlers wait until their key is let go.
+/// Makes each handler wait until the test opens the gate for its key.
 #[derive(Clone, Default)]
-struct Gate(Arc<Mutex<Waiting>>);
+struct Gate(Arc<Mutex<GateState>>);
 
 #[derive(Default)]
-struct Waiting {
+struct GateState {
     open: Vec<&'static str>,
     wakers: Vec<Waker>,
 }
@@ -23,14 +23,14 @@ impl Gate {
     fn pass(&self, key: &'static str) -> impl Future<Output = ()> + Send + use<> {
         let gate = self.clone();
         poll_fn(move |cx| {
-            let mut waiting = lock(&gate.0);
-            match waiting.open.iter().position(|&open| open == key) {
+            let mut state = lock(&gate.0);
+            match state.open.iter().position(|&open| open == key) {
                 Some(index) => {
-                    waiting.open.remove(index);
+                    state.open.remove(index);
                     Poll::Ready(())
                 }
                 None => {
-                    waiting.wakers.push(cx.waker().clone());
+                    state.wakers.push(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -38,9 +38,9 @@ impl Gate {
     }
 
     fn open(&self, key: &'static str) {
-        let mut waiting = lock(&self.0);
-        waiting.open.push(key);
-        waiting.wakers.drain(..).for_each(Waker::wake);
+        let mut state = lock(&self.0);
+        state.open.push(key);
+        state.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -63,7 +63,7 @@ fn holders(running: &Running<&'static str>) -> Vec<(usize, &'static str)> {
 }
 
 #[test]
-fn as_many_keys_are_worked_on_as_there_are_runners() {
+fn as_many_keys_are_processed_concurrently_as_there_are_runners() {
     let (queue, clock) = queue();
     let (running, executor, gate) = gated(&queue, 2);
     for key in ["a", "b", "c"] {
@@ -80,7 +80,7 @@ fn as_many_keys_are_worked_on_as_there_are_runners() {
 }
 
 #[test]
-fn more_runners_begin_at_once() {
+fn additional_runners_start_immediately() {
     let (queue, _clock) = queue();
     let (running, executor, _gate) = gated(&queue, 1);
     for key in ["a", "b", "c"] {
@@ -93,7 +93,7 @@ fn more_runners_begin_at_once() {
 }
 
 #[test]
-fn of_fewer_runners_the_idle_leave_at_once_and_the_busy_after_their_key() {
+fn surplus_runners_end_immediately_if_idle_and_after_their_key_if_busy() {
     let (queue, _clock) = queue();
     let (running, executor, gate) = gated(&queue, 4);
     executor.run();
@@ -115,7 +115,7 @@ fn of_fewer_runners_the_idle_leave_at_once_and_the_busy_after_their_key() {
 }
 
 #[test]
-fn a_runner_that_was_to_leave_and_is_wanted_again_stays() {
+fn a_dismissed_runner_that_is_wanted_again_before_it_ends_continues() {
     let (queue, _clock) = queue();
     let (running, executor, gate) = gated(&queue, 2);
     queue.add("a");
@@ -132,7 +132,7 @@ fn a_runner_that_was_to_leave_and_is_wanted_again_stays() {
 }
 
 #[test]
-fn none_at_once_is_a_pause_and_not_the_end() {
+fn concurrency_zero_pauses_the_worker_and_does_not_end_it() {
     let (queue, _clock) = queue();
     let (running, executor, gate) = gated(&queue, 1);
     executor.run();
@@ -152,7 +152,7 @@ fn none_at_once_is_a_pause_and_not_the_end() {
 }
 
 #[test]
-fn as_many_as_you_like_is_a_number_too() {
+fn concurrency_is_limited_to_the_maximum() {
     let (queue, _clock) = queue();
     let (running, executor, _gate) = gated(&queue, usize::MAX);
     assert_eq!((running.concurrency(), executor.tasks()), (MAX_CONCURRENCY, MAX_CONCURRENCY));
@@ -163,9 +163,9 @@ fn as_many_as_you_like_is_a_number_too() {
     assert_eq!(running.concurrency(), 0);
 }
 
-/// It was woken for the key, and goes: somebody else must come for it.
+/// The runner was woken for the key, but ends without taking it. So another one must be woken.
 #[test]
-fn a_runner_that_leaves_passes_its_wake_up_on() {
+fn a_runner_that_ends_passes_its_wake_up_on() {
     let (queue, _clock) = queue();
     let (running, executor, _gate) = gated(&queue, 1);
     let (other, theirs, _their_gate) = gated(&queue, 1);
@@ -178,9 +178,9 @@ fn a_runner_that_leaves_passes_its_wake_up_on() {
     assert_eq!(holders(&other), [(0, "a")]);
 }
 
-/// It would keep its thread to itself for as long as keys are ready.
+/// Otherwise the runner would occupy its thread as long as keys are ready.
 #[test]
-fn a_handler_that_never_waits_gives_other_tasks_their_turn() {
+fn a_runner_yields_to_other_tasks_even_if_its_handler_never_waits() {
     const MANY: u32 = 1000;
     let (queue, _clock) = queue();
     let (executor, runs) = (Executor::default(), Arc::new(AtomicU32::new(0)));
@@ -191,7 +191,7 @@ fn a_handler_that_never_waits_gives_other_tasks_their_turn() {
     });
     queue.add("a");
     assert!(executor.poll_one());
-    assert!(runs.load(SeqCst) < MANY); // our turn
+    assert!(runs.load(SeqCst) < MANY); // the runner has yielded
     executor.run();
     assert_eq!(runs.load(SeqCst), MANY + 1);
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Polls tasks when it is told to, and only those that were woken.
+/// An executor that polls tasks only when a test calls it, and only those that were woken.
 #[derive(Clone, Default)]
 pub(crate) struct Executor {
     tasks: Arc<Mutex<Vec<Task>>>,
@@ -12,12 +12,12 @@ pub(crate) struct Executor {
 
 struct Task {
     future: RunnerFuture,
-    woken: Arc<Woken>,
+    woken: Arc<WokenFlag>,
 }
 
-struct Woken(AtomicBool);
+struct WokenFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WokenFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, SeqCst);
     }
@@ -27,17 +27,17 @@ impl Executor {
     pub(crate) fn spawner(&self) -> impl Fn(RunnerFuture) + Send + Sync + 'static {
         let tasks = Arc::clone(&self.tasks);
         move |future| {
-            let woken = Arc::new(Woken(AtomicBool::new(true)));
+            let woken = Arc::new(WokenFlag(AtomicBool::new(true)));
             lock(&tasks).push(Task { future, woken });
         }
     }
 
-    /// Polls until nobody is awake, and answers how many polls that took.
+    /// Polls until no task is woken, and returns the number of polls.
     pub(crate) fn run(&self) -> usize {
         (0..).take_while(|_| self.poll_one()).count()
     }
 
-    /// Polls one task that is awake, if there is one.
+    /// Polls one woken task. Returns `false` if there is none.
     pub(crate) fn poll_one(&self) -> bool {
         let mut tasks = lock(&self.tasks);
         let Some(index) = tasks.iter().position(|task| task.woken.0.load(SeqCst)) else {
@@ -53,7 +53,7 @@ impl Executor {
         true
     }
 
-    /// How many tasks have not ended.
+    /// Returns the number of tasks that have not ended.
     pub(crate) fn tasks(&self) -> usize {
         lock(&self.tasks).len()
     }

@@ -1,4 +1,4 @@
-//! What a worker with a name reports.
+//! The metrics of a worker.
 
 use super::executor::Executor;
 use super::{MINUTE, SECOND, lock, queue};
@@ -14,7 +14,7 @@ fn report(metrics: &Metrics) -> WorkerMetrics {
 }
 
 #[test]
-fn every_way_a_run_can_end_is_counted() {
+fn every_way_an_attempt_can_end_is_counted() {
     let (queue, clock) = queue();
     let (metrics, executor) = (Metrics::new(), Executor::default());
     let worker = Worker::new(&queue).concurrency(2).timeout(MINUTE).max_attempts(2);
@@ -25,7 +25,7 @@ fn every_way_a_run_can_end_is_counted() {
                 "retry" if run.attempt == 1 => Ok(Outcome::Retry),
                 "again" => Ok(Outcome::RequeueAfter(1000 * MINUTE)),
                 "dead" => Ok(Outcome::give_up("no such order")),
-                "error" => Err("the bank is busy")?, // twice, and so dead
+                "error" => Err("the bank is busy")?, // fails twice, and is dead then
                 "panic" if run.attempt == 1 => panic!("no such bank"),
                 "slow" if run.attempt == 1 => pending().await,
                 _ => Ok(Outcome::Done),
@@ -48,25 +48,25 @@ fn every_way_a_run_can_end_is_counted() {
     assert_eq!((report.success, report.requeue, report.requeue_after), (4, 1, 1));
     assert_eq!((report.error, report.panics, report.timeouts, report.given_up), (5, 1, 1, 2));
     assert_eq!((report.active, report.run_duration.count()), (0, 11));
-    assert_eq!(report.run_duration.sum(), MINUTE + SECOND); // the slow one
+    assert_eq!(report.run_duration.sum(), MINUTE + SECOND); // the attempt that timed out
     drop(running);
 }
 
-/// A limiter that looks at what the worker reports.
-struct Nosy(Arc<OnceLock<Metrics>>, Arc<Mutex<Vec<(u64, u64, u64)>>>);
+/// A limiter that reads the metrics of the worker when it is called.
+struct MetricsReader(Arc<OnceLock<Metrics>>, Arc<Mutex<Vec<(u64, u64, u64)>>>);
 
-impl<K> RateLimiter<K> for Nosy {
+impl<K> RateLimiter<K> for MetricsReader {
     fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
-        let report = report(self.0.get().expect("it is set"));
+        let report = report(self.0.get().expect("the test sets it"));
         lock(&self.1).push((report.active, report.error, report.panics));
         SECOND
     }
 }
 
 #[test]
-fn no_run_is_seen_half_counted() {
+fn an_attempt_is_counted_in_all_metrics_together() {
     let (metrics, seen) = (Arc::new(OnceLock::new()), Arc::default());
-    let limiter = Nosy(Arc::clone(&metrics), Arc::clone(&seen));
+    let limiter = MetricsReader(Arc::clone(&metrics), Arc::clone(&seen));
     let queue = RateLimitingQueue::with(limiter, Options::new().clock(ManualClock::new()));
     let executor = Executor::default();
     let worker = Worker::new(&queue).metrics(metrics.get_or_init(Metrics::new), "orders").unwrap();
@@ -78,7 +78,7 @@ fn no_run_is_seen_half_counted() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_is_none_of_them() {
+fn a_cancelled_attempt_is_not_counted() {
     let (queue, _clock) = queue();
     let (metrics, executor) = (Metrics::new(), Executor::default());
     let worker = Worker::new(&queue).metrics(&metrics, "orders").unwrap();
@@ -93,7 +93,7 @@ fn a_run_that_is_cancelled_is_none_of_them() {
 }
 
 #[test]
-fn the_concurrency_is_what_was_last_asked_for() {
+fn the_concurrency_metric_is_the_last_value_that_was_set() {
     let (queue, _clock) = queue();
     let (metrics, executor) = (Metrics::new(), Executor::default());
     let worker = Worker::new(&queue).concurrency(3).metrics(&metrics, "orders").unwrap();
@@ -106,7 +106,7 @@ fn the_concurrency_is_what_was_last_asked_for() {
 }
 
 #[test]
-fn a_worker_that_has_ended_works_on_nothing_at_once() {
+fn the_concurrency_of_a_worker_that_has_ended_is_zero() {
     let (queue, _clock) = queue();
     let (metrics, executor) = (Metrics::new(), Executor::default());
     let worker = Worker::new(&queue).concurrency(2).metrics(&metrics, "orders").unwrap();
@@ -118,7 +118,7 @@ fn a_worker_that_has_ended_works_on_nothing_at_once() {
 }
 
 #[test]
-fn a_name_is_free_again_once_its_worker_is_gone() {
+fn a_name_can_be_used_again_when_its_worker_has_ended_and_is_dropped() {
     let (queue, _clock) = queue();
     let metrics = Metrics::new();
     let named = || Worker::new(&queue).metrics(&metrics, "orders");

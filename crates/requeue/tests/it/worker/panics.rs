@@ -1,4 +1,4 @@
-//! A panic is a failed attempt, and the runner lives on.
+//! A panic is a failed attempt, and the runner continues.
 
 use super::executor::Executor;
 use super::{Log, MINUTE, SECOND, entry, queue};
@@ -8,8 +8,9 @@ use requeue::{AddOptions, ManualClock, Moment, Options, PriorityQueue, RateLimit
 use std::future::{pending, ready};
 use std::time::Duration;
 
-/// Works on "bad", which panics in some way, and then on "good".
-fn panics<F, Fut>(handler: F, cause: &str)
+/// Processes the key "bad", for which the handler panics, and then "good". Checks that "bad" failed
+/// with this cause.
+fn check_panic<F, Fut>(handler: F, cause: &str)
 where
     F: Fn(&'static str) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Outcome, requeue::worker::BoxError>> + Send + 'static,
@@ -29,10 +30,10 @@ where
     drop(running);
 }
 
-/// Panics as it is dropped.
-struct Bomb(bool);
+/// Panics when it is dropped, if it is `true`.
+struct PanicOnDrop(bool);
 
-impl Drop for Bomb {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         assert!(!self.0, "dropped");
     }
@@ -44,7 +45,7 @@ fn a_panic_in_the_call_of_the_handler_is_a_failed_attempt() {
         assert_ne!(key, "bad", "called");
         ready(Ok(Outcome::Done))
     };
-    panics(
+    check_panic(
         handler,
         "panicked: assertion `left != right` failed: called\n  left: \"bad\"\n right: \"bad\"",
     );
@@ -58,32 +59,32 @@ fn a_panic_in_the_future_of_the_handler_is_a_failed_attempt() {
         }
         Ok(Outcome::Done)
     };
-    panics(handler, "panicked: polled");
+    check_panic(handler, "panicked: polled");
 }
 
 #[test]
 fn a_panic_in_dropping_the_future_is_a_failed_attempt() {
     let handler = |key| {
-        let bomb = Bomb(key == "bad");
+        let guard = PanicOnDrop(key == "bad");
         async move {
-            let _bomb = bomb;
+            let _guard = guard;
             match key {
                 "bad" => pending().await,
                 _ => Ok(Outcome::Done),
             }
         }
     };
-    panics(handler, "panicked: dropped");
+    check_panic(handler, "panicked: dropped");
 }
 
 #[test]
-fn callbacks_that_panic_change_nothing() {
+fn callbacks_that_panic_have_no_effect() {
     for (outcome, gone) in [(Outcome::Retry, false), (Outcome::give_up(""), true)] {
         let (queue, _clock) = queue();
         let (executor, log) = (Executor::default(), Log::default());
-        let told = log.callback();
+        let record = log.callback();
         let worker = Worker::new(&queue).on_failure(|_| panic!("failure")).on_dead(move |dead| {
-            told(dead);
+            record(dead);
             panic!("dead");
         });
         let handler = move |_| std::future::ready(Ok(outcome.clone()));
@@ -100,15 +101,15 @@ fn callbacks_that_panic_change_nothing() {
     }
 }
 
-struct Broken;
+struct AlwaysPanickingLimiter;
 
-impl<K> RateLimiter<K> for Broken {
+impl<K> RateLimiter<K> for AlwaysPanickingLimiter {
     fn when(&mut self, _: &K, _: u32, _: Moment) -> Duration {
         panic!("the limiter fails")
     }
 }
 
-/// Works on keys that always fail.
+/// Runs a worker whose handler always fails.
 fn failing<Q: Retry<Key = &'static str>>(worker: Worker<Q>) -> (Executor, Log) {
     let (executor, log) = (Executor::default(), Log::default());
     let worker = worker.on_failure(log.callback());
@@ -122,9 +123,9 @@ fn failure(attempt: u32, next: Next) -> super::Entry {
 }
 
 #[test]
-fn under_a_limiter_that_panics_a_key_comes_back_after_a_second_until_its_last_attempt() {
+fn if_the_limiter_panics_a_key_is_retried_after_a_second_until_its_last_attempt() {
     let clock = ManualClock::new();
-    let queue = RateLimitingQueue::with(Broken, Options::new().clock(&clock));
+    let queue = RateLimitingQueue::with(AlwaysPanickingLimiter, Options::new().clock(&clock));
     queue.add("a");
     let (executor, log) = failing(Worker::new(&queue).max_attempts(3));
     for attempt in [1, 2] {
@@ -138,9 +139,9 @@ fn under_a_limiter_that_panics_a_key_comes_back_after_a_second_until_its_last_at
 }
 
 #[test]
-fn under_a_limiter_that_panics_a_key_keeps_its_priority() {
+fn if_the_limiter_panics_a_key_keeps_its_priority() {
     let clock = ManualClock::new();
-    let queue = PriorityQueue::with(Broken, Options::new().clock(&clock));
+    let queue = PriorityQueue::with(AlwaysPanickingLimiter, Options::new().clock(&clock));
     queue.add_with("a", AddOptions::new().priority(9));
     let (_executor, log) = failing(Worker::new(&queue));
     assert_eq!(log.take(), [failure(1, Next::RetryIn(SECOND))]);
@@ -148,8 +149,9 @@ fn under_a_limiter_that_panics_a_key_keeps_its_priority() {
 }
 
 #[test]
-fn under_a_limiter_that_panics_a_drain_answers_what_failed() {
-    let queue = RateLimitingQueue::with(Broken, Options::new().clock(ManualClock::new()));
+fn if_the_limiter_panics_a_drain_returns_the_failed_key() {
+    let queue =
+        RateLimitingQueue::with(AlwaysPanickingLimiter, Options::new().clock(ManualClock::new()));
     queue.add("a");
     let drain = queue.drain(MINUTE);
     let (_executor, log) = failing(Worker::new(&queue));

@@ -1,6 +1,6 @@
-//! The same on threads, which meet at channels and barriers.
+//! A worker on threads. Handlers and tests synchronise with channels and barriers.
 
-use super::{Claims, Log, MINUTE, SECOND, entry, lock, queue};
+use super::{Log, MINUTE, OverlapCounter, SECOND, entry, lock, queue};
 use requeue::limiter::ExponentialFailure;
 use requeue::worker::{Next, Outcome, Worker};
 use requeue::{ManualClock, Metrics, Options, RateLimitingQueue};
@@ -11,7 +11,8 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Where a handler and a test meet twice: as it begins, and as it may go on.
+/// Synchronises a handler with a test twice: the handler reports that it has begun, and then waits
+/// until the test lets it continue.
 fn meeting() -> (Meeting, Receiver<&'static str>, Sender<()>) {
     let (begun, has_begun) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
@@ -25,13 +26,13 @@ struct Meeting {
 
 impl Meeting {
     fn meet(&self, key: &'static str) {
-        self.begun.send(key).expect("the test listens");
-        lock(&self.may_go).recv().expect("the test answers");
+        self.begun.send(key).expect("the test receives");
+        lock(&self.may_go).recv().expect("the test lets it continue");
     }
 }
 
 #[test]
-fn every_outcome_is_seen_to() {
+fn every_outcome_settles_its_key() {
     let (queue, _clock) = queue();
     let (log, dead) = (Log::default(), Log::default());
     let (last, reached) = mpsc::channel();
@@ -50,7 +51,7 @@ fn every_outcome_is_seen_to() {
     for key in ["done", "requeue", "retry", "dead", "error", "panic", "last"] {
         queue.add(key);
     }
-    // There is one runner: as it comes to the last key, the others are settled.
+    // There is one runner. When it processes the last key, the others are settled.
     reached.recv().unwrap();
     assert_eq!(
         log.take(),
@@ -69,7 +70,7 @@ fn every_outcome_is_seen_to() {
 }
 
 #[test]
-fn a_late_return_is_a_failure_and_the_key_is_held_until_then() {
+fn a_handler_that_returns_after_the_timeout_has_failed_and_its_key_is_held_until_then() {
     let (queue, clock) = queue();
     let (log, (meeting, begun, go)) = (Log::default(), meeting());
     let worker = Worker::new(&queue).timeout(SECOND).on_failure(log.callback());
@@ -90,7 +91,7 @@ fn a_late_return_is_a_failure_and_the_key_is_held_until_then() {
 }
 
 #[test]
-fn shut_down_answers_at_its_limit_what_still_runs() {
+fn shut_down_returns_the_running_keys_at_its_limit() {
     let (queue, clock) = queue();
     let (meeting, begun, go) = meeting();
     let running = Worker::new(&queue)
@@ -113,25 +114,25 @@ fn shut_down_answers_at_its_limit_what_still_runs() {
     assert!(!queue.status("a").held);
 }
 
-/// A key that meets the test as it is cloned for the second time: when it has been taken,
-/// and is not listed yet.
+/// A key whose second clone waits for the test. At that time the key has been taken, but is not yet
+/// in the list of running keys.
 #[derive(PartialEq, Eq, Hash)]
-struct Slow;
+struct SlowClone;
 
 static CLONES: AtomicU32 = AtomicU32::new(0);
 static TAKEN: OnceLock<Meeting> = OnceLock::new();
 
-impl Clone for Slow {
+impl Clone for SlowClone {
     fn clone(&self) -> Self {
         if CLONES.fetch_add(1, SeqCst) == 1 {
-            TAKEN.get().expect("it is set").meet("taken");
+            TAKEN.get().expect("the test sets it").meet("taken");
         }
-        Slow
+        SlowClone
     }
 }
 
 #[test]
-fn shut_down_answers_also_a_key_that_was_just_being_taken() {
+fn shut_down_also_returns_a_key_that_was_just_being_taken() {
     let clock = ManualClock::new();
     let queue = RateLimitingQueue::with(ExponentialFailure::default(), Options::new().clock(clock));
     let (taken, has_taken, list) = meeting();
@@ -143,22 +144,23 @@ fn shut_down_answers_also_a_key_that_was_just_being_taken() {
             Ok(Outcome::Done)
         })
         .unwrap();
-    queue.add(Slow);
+    queue.add(SlowClone);
     has_taken.recv().unwrap();
     let mut shut_down = pin!(running.shut_down(Duration::ZERO));
     let mut context = Context::from_waker(Waker::noop());
     assert!(shut_down.as_mut().poll(&mut context).is_pending());
     list.send(()).unwrap();
     begun.recv().unwrap();
-    let Poll::Ready(left) = shut_down.poll(&mut context) else { panic!("it is listed") };
+    let Poll::Ready(left) = shut_down.poll(&mut context) else {
+        panic!("the key is in the list now")
+    };
     assert_eq!(left.len(), 1);
     go.send(()).unwrap();
     running.join().wait();
 }
 
-/// Callbacks are not waited for beyond the limit.
 #[test]
-fn shut_down_waits_for_no_callback_of_a_key_that_is_no_longer_held() {
+fn at_its_limit_shut_down_does_not_wait_for_callbacks_of_a_key_that_is_no_longer_held() {
     let (queue, _clock) = queue();
     let (meeting, begun, go) = meeting();
     let worker = Worker::new(&queue).on_failure(move |failed| meeting.meet(failed.key));
@@ -166,15 +168,15 @@ fn shut_down_waits_for_no_callback_of_a_key_that_is_no_longer_held() {
     queue.add("a");
     begun.recv().unwrap();
     let shut_down = pin!(running.shut_down(Duration::ZERO));
-    let answer = shut_down.poll(&mut Context::from_waker(Waker::noop()));
-    assert_eq!(answer, Poll::Ready(Vec::new()));
+    let left = shut_down.poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(left, Poll::Ready(Vec::new()));
     go.send(()).unwrap();
     running.join().wait();
 }
 
-/// Threads let go of the worker before they are seen to have ended.
+/// A thread drops its references to the worker before `join` reports that the thread has ended.
 #[test]
-fn who_has_joined_a_worker_can_use_its_names_again() {
+fn after_join_the_names_of_a_worker_can_be_used_again() {
     for _ in 0..200 {
         let metrics = Metrics::new();
         let options = Options::new().metrics(&metrics, "orders").unwrap();
@@ -193,13 +195,13 @@ fn who_has_joined_a_worker_can_use_its_names_again() {
 }
 
 #[test]
-fn concurrency_goes_up_and_down() {
+fn concurrency_can_be_raised_and_lowered() {
     let (queue, _clock) = queue();
     let barrier = Arc::new(Barrier::new(4));
     let theirs = Arc::clone(&barrier);
     let running = Worker::new(&queue)
         .spawn_threads(move |_| {
-            theirs.wait(); // three runners and the test, or nobody goes on
+            theirs.wait(); // waits for three runners and the test
             theirs.wait();
             Ok(Outcome::Done)
         })
@@ -215,14 +217,14 @@ fn concurrency_goes_up_and_down() {
     assert_eq!(keys.iter().map(|held| held.1).collect::<Vec<_>>(), ["a", "b", "c"]);
     running.set_concurrency(0).unwrap();
     barrier.wait();
-    // All three leave; a shutdown has nobody else to wait for.
+    // All three runners end, so the shutdown has no other runner to wait for.
     assert!(running.shut_down(MINUTE).wait().is_empty());
     queue.add("d");
     assert_eq!(queue.len(), 1);
 }
 
 #[test]
-fn idle_threads_leave_when_the_worker_or_its_queue_stops() {
+fn idle_threads_end_when_the_worker_or_its_queue_stops() {
     for stop_queue in [true, false] {
         let (queue, _clock) = queue();
         let handler = |_: requeue::worker::Run<&_>| Ok(Outcome::Done);
@@ -236,22 +238,22 @@ fn idle_threads_leave_when_the_worker_or_its_queue_stops() {
     }
 }
 
-/// Keys fail, panic and come back while runners come and go; every key is done once
-/// per round, and none is worked on twice at once.
+/// Keys fail, panic and are retried while runners start and end. Every key is done once, and no key is
+/// processed by two handlers concurrently.
 #[test]
-fn nothing_is_lost_while_the_concurrency_changes() {
+fn no_key_is_lost_while_the_concurrency_changes() {
     const KEYS: usize = 300;
     let backoff = ExponentialFailure::new(Duration::from_micros(1), Duration::from_micros(50));
     let queue = RateLimitingQueue::with(backoff, Options::new());
-    let claims = Arc::new(Claims::new(KEYS));
+    let counter = Arc::new(OverlapCounter::new(KEYS));
     let (done, is_done) = mpsc::channel();
-    let their_claims = Arc::clone(&claims);
+    let their_counter = Arc::clone(&counter);
     let running = Worker::new(&queue)
         .spawn_threads(move |run| {
             let key: usize = *run.key;
-            their_claims.claim(key);
+            their_counter.enter(key);
             std::thread::yield_now();
-            their_claims.release(key);
+            their_counter.leave(key);
             match (key + run.attempt as usize) % 4 {
                 0 => Ok(done.send(key).map(|()| Outcome::Done)?),
                 1 => std::panic::resume_unwind(Box::new("without the hook's report")),
@@ -273,6 +275,6 @@ fn nothing_is_lost_while_the_concurrency_changes() {
     keys.sort();
     assert_eq!(keys, (0..KEYS).collect::<Vec<_>>());
     assert!(running.shut_down(Duration::MAX).wait().is_empty());
-    assert_eq!(claims.overlaps(), 0);
+    assert_eq!(counter.overlaps(), 0);
     assert!((0..KEYS).all(|key| queue.status(&key) == requeue::KeyStatus::default()));
 }

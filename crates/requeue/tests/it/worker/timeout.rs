@@ -1,4 +1,4 @@
-//! An attempt that takes too long has failed, whatever it answers.
+//! An attempt that takes longer than the timeout has failed, whatever its handler returns.
 
 use super::executor::Executor;
 use super::{Log, MINUTE, SECOND, entry, lock, queue};
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
-fn late(attempt: u32, delay: Duration) -> super::Entry {
+fn timed_out(attempt: u32, delay: Duration) -> super::Entry {
     entry("a", attempt, "timed out", Next::RetryIn(delay))
 }
 
 #[test]
-fn a_future_is_dropped_at_the_limit_and_not_before() {
+fn a_future_is_dropped_at_the_timeout_and_not_before() {
     let (queue, clock) = queue();
     let (executor, log) = (Executor::default(), Log::default());
     let polls = Arc::new(AtomicU32::new(0));
@@ -38,37 +38,37 @@ fn a_future_is_dropped_at_the_limit_and_not_before() {
     clock.advance(NANOSECOND);
     assert_eq!(executor.run(), 1);
     assert_eq!((polls.load(SeqCst), Arc::strong_count(&polls)), (1, 2));
-    assert_eq!(log.take(), [late(1, SECOND)]);
-    // The next attempt has a limit of its own.
+    assert_eq!(log.take(), [timed_out(1, SECOND)]);
+    // The next attempt has its own timeout.
     clock.advance(SECOND);
     executor.run();
     clock.advance(MINUTE);
     executor.run();
-    assert_eq!(log.take(), [late(2, 2 * SECOND)]);
+    assert_eq!(log.take(), [timed_out(2, 2 * SECOND)]);
 }
 
 #[test]
-fn an_answer_that_comes_too_late_is_none() {
+fn the_result_of_a_handler_is_ignored_after_the_timeout() {
     let outcomes =
         [Outcome::Done, Outcome::give_up(""), Outcome::RequeueAfter(SECOND), Outcome::Retry];
-    for answer in outcomes.map(Ok).into_iter().chain([Err("an error")]) {
+    for result in outcomes.map(Ok).into_iter().chain([Err("an error")]) {
         let (queue, clock) = queue();
         let (executor, log) = (Executor::default(), Log::default());
-        let (slow, returned) = (clock.clone(), answer.clone());
+        let (slow, returned) = (clock.clone(), result.clone());
         let worker = Worker::new(&queue).timeout(SECOND).on_failure(log.callback());
         let _running = worker.spawn_with(executor.spawner(), move |_| {
             slow.advance(SECOND);
-            let answer = returned.clone();
-            async move { Ok(answer?) }
+            let result = returned.clone();
+            async move { Ok(result?) }
         });
         queue.add("a");
         executor.run();
-        assert_eq!(log.take(), [late(1, SECOND)], "{answer:?}");
+        assert_eq!(log.take(), [timed_out(1, SECOND)], "{result:?}");
     }
 }
 
 #[test]
-fn a_limit_that_passes_while_the_future_is_polled_is_seen() {
+fn a_timeout_that_passes_during_a_poll_is_noticed_immediately() {
     let (queue, clock) = queue();
     let (executor, log) = (Executor::default(), Log::default());
     let worker = Worker::new(&queue).timeout(SECOND).on_failure(log.callback());
@@ -81,11 +81,11 @@ fn a_limit_that_passes_while_the_future_is_polled_is_seen() {
     });
     queue.add("a");
     assert!(executor.poll_one());
-    assert_eq!(log.take()[0], late(1, SECOND));
+    assert_eq!(log.take()[0], timed_out(1, SECOND));
 }
 
 #[test]
-fn an_answer_in_time_leaves_no_alarm_behind() {
+fn an_attempt_that_ends_in_time_leaves_no_alarm_behind() {
     let (queue, clock) = queue();
     let executor = Executor::default();
     let waker = Arc::new(Mutex::new(None::<Waker>));
@@ -123,7 +123,7 @@ fn a_timed_out_key_is_dead_after_its_last_attempt() {
 }
 
 #[test]
-fn remaining_time_is_what_is_left_of_the_limit() {
+fn remaining_returns_the_time_until_the_timeout() {
     for (limit, expected) in
         [(Some(MINUTE), [Some(MINUTE), Some(59 * SECOND), Some(Duration::ZERO)]), (None, [None; 3])]
     {

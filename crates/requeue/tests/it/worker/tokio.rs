@@ -1,6 +1,6 @@
-//! The same on tokio.
+//! A worker on tokio.
 
-use super::{Claims, Log, MINUTE, SECOND, entry, lock, queue};
+use super::{Log, MINUTE, OverlapCounter, SECOND, entry, lock, queue};
 use requeue::worker::{Next, Outcome, Worker};
 use requeue::{Options, RateLimitingQueue, limiter::ExponentialFailure};
 use std::future::pending;
@@ -18,7 +18,7 @@ fn two_threads() -> Runtime {
 }
 
 #[test]
-fn keys_are_worked_off_and_failures_come_back() {
+fn keys_are_processed_and_failed_keys_are_retried() {
     one_thread().block_on(async {
         let (queue, clock) = queue();
         let log = Log::default();
@@ -47,7 +47,7 @@ fn keys_are_worked_off_and_failures_come_back() {
 }
 
 #[test]
-fn concurrency_goes_up_and_down_and_shut_down_waits() {
+fn concurrency_can_be_raised_and_lowered_and_shut_down_waits() {
     two_threads().block_on(async {
         let (queue, _clock) = queue();
         let barrier = Arc::new(Barrier::new(4));
@@ -74,9 +74,8 @@ fn concurrency_goes_up_and_down_and_shut_down_waits() {
     });
 }
 
-/// Also from a thread that is none of the runtime's.
 #[test]
-fn concurrency_is_changed_from_anywhere() {
+fn concurrency_can_be_changed_from_a_thread_outside_the_runtime() {
     let runtime = two_threads();
     let (queue, _clock) = queue();
     let _entered = runtime.enter();
@@ -89,7 +88,7 @@ fn concurrency_is_changed_from_anywhere() {
 }
 
 #[test]
-fn a_runtime_that_ends_puts_back_what_was_worked_on() {
+fn a_runtime_that_shuts_down_puts_back_the_keys_that_were_being_processed() {
     let (queue, _clock) = queue();
     let runtime = two_threads();
     let (begun, mut has_begun) = mpsc::unbounded_channel();
@@ -111,21 +110,21 @@ fn a_runtime_that_ends_puts_back_what_was_worked_on() {
 }
 
 #[test]
-fn nothing_is_lost_while_the_concurrency_changes() {
+fn no_key_is_lost_while_the_concurrency_changes() {
     const KEYS: usize = 300;
     let backoff = ExponentialFailure::new(Duration::from_micros(1), Duration::from_micros(50));
     let queue = RateLimitingQueue::with(backoff, Options::new());
-    let claims = Arc::new(Claims::new(KEYS));
-    let their_claims = Arc::clone(&claims);
+    let counter = Arc::new(OverlapCounter::new(KEYS));
+    let their_counter = Arc::clone(&counter);
     two_threads().block_on(async {
         let (done, mut is_done) = mpsc::unbounded_channel();
         let running = Worker::new(&queue).timeout(Duration::from_secs(3600)).spawn(move |run| {
             let (key, attempt): (usize, _) = (run.key, run.attempt as usize);
-            let (claims, done) = (Arc::clone(&their_claims), done.clone());
+            let (counter, done) = (Arc::clone(&their_counter), done.clone());
             async move {
-                claims.claim(key);
+                counter.enter(key);
                 tokio::task::yield_now().await;
-                claims.release(key);
+                counter.leave(key);
                 match (key + attempt) % 3 {
                     0 => Ok(done.send(key).map(|()| Outcome::Done)?),
                     1 => Ok(Outcome::Retry),
@@ -149,7 +148,7 @@ fn nothing_is_lost_while_the_concurrency_changes() {
         assert_eq!(keys, (0..KEYS).collect::<Vec<_>>());
         assert!(running.shut_down(Duration::MAX).await.is_empty());
     });
-    assert_eq!(claims.overlaps(), 0);
+    assert_eq!(counter.overlaps(), 0);
     assert!((0..KEYS).all(|key| queue.status(&key) == requeue::KeyStatus::default()));
 }
 

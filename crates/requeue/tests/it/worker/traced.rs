@@ -1,4 +1,4 @@
-//! The spans of runs, seen by a subscriber of our own.
+//! The spans of attempts, as a `tracing` subscriber receives them.
 
 use super::executor::Executor;
 use super::{Log, SECOND, lock, queue};
@@ -11,27 +11,27 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Writes down what happens, one line each. All spans of these tests are one at a time.
+/// A subscriber that records each call as one line. These tests have only one span at a time.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
+struct RecordingSubscriber(Arc<Mutex<Vec<String>>>);
 
-struct Line(String);
+struct FieldText(String);
 
-impl Visit for Line {
+impl Visit for FieldText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0 += &format!(" {}={value:?}", field.name());
     }
 }
 
-impl Notes {
-    fn note(&self, what: &str, visit: impl FnOnce(&mut Line)) {
-        let mut line = Line(what.to_owned());
+impl RecordingSubscriber {
+    fn note(&self, call: &str, visit: impl FnOnce(&mut FieldText)) {
+        let mut line = FieldText(call.to_owned());
         visit(&mut line);
         lock(&self.0).push(line.0);
     }
 }
 
-impl Subscriber for Notes {
+impl Subscriber for RecordingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("requeue") || metadata.target().starts_with("it::worker")
     }
@@ -54,21 +54,22 @@ impl Subscriber for Notes {
     }
 }
 
-fn noted(
+/// Processes one key, and returns the recorded calls.
+fn recorded(
     traced: bool,
     handler: impl Fn() -> Result<Outcome, &'static str> + Send + Sync + 'static,
 ) -> Vec<String> {
-    let (notes, executor) = (Notes::default(), Executor::default());
+    let (notes, executor) = (RecordingSubscriber::default(), Executor::default());
     let (queue, _clock) = queue();
     queue.add("a");
     tracing::subscriber::with_default(notes.clone(), || {
         let worker = Worker::new(&queue);
         let worker = if traced { worker.traced() } else { worker };
         let _running = worker.spawn_with(executor.spawner(), move |_| {
-            let answer = handler();
+            let result = handler();
             async move {
                 tracing::info!("working");
-                Ok(answer?)
+                Ok(result?)
             }
         });
         executor.run();
@@ -77,14 +78,14 @@ fn noted(
 }
 
 #[test]
-fn a_run_has_a_span_that_tells_its_outcome() {
+fn an_attempt_has_a_span_with_its_outcome() {
     assert_eq!(
-        noted(true, || Ok(Outcome::Done)),
+        recorded(true, || Ok(Outcome::Done)),
         [
             r#"run key="a" attempt=1"#,
-            "enter", // the call of the handler
+            "enter", // calling the handler
             "exit",
-            "enter", // its future
+            "enter", // polling its future
             "event message=working",
             "exit",
             "enter", // dropping it
@@ -98,7 +99,7 @@ fn a_run_has_a_span_that_tells_its_outcome() {
 
 #[test]
 fn a_failure_is_an_event_in_its_span() {
-    let notes = noted(true, || Err("the bank is busy"));
+    let notes = recorded(true, || Err("the bank is busy"));
     assert_eq!(
         notes[notes.len() - 4..],
         [
@@ -111,20 +112,20 @@ fn a_failure_is_an_event_in_its_span() {
 }
 
 #[test]
-fn who_did_not_ask_for_spans_gets_none() {
-    assert_eq!(noted(false, || Err("the bank is busy")), ["event message=working"]);
+fn without_traced_there_are_no_spans() {
+    assert_eq!(recorded(false, || Err("the bank is busy")), ["event message=working"]);
 }
 
 /// A subscriber that panics in one of its calls.
-struct Broken(&'static str);
+struct PanickingSubscriber(&'static str);
 
-impl Broken {
+impl PanickingSubscriber {
     fn called(&self, call: &str) {
         assert_ne!(self.0, call, "the subscriber fails");
     }
 }
 
-impl Subscriber for Broken {
+impl Subscriber for PanickingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("requeue")
     }
@@ -152,11 +153,11 @@ impl Subscriber for Broken {
 }
 
 #[test]
-fn a_subscriber_that_panics_changes_nothing() {
+fn a_subscriber_that_panics_has_no_effect() {
     for call in ["new_span", "record", "event", "enter", "exit", "try_close"] {
         let (queue, _clock) = queue();
         let (executor, log) = (Executor::default(), Log::default());
-        tracing::subscriber::with_default(Broken(call), || {
+        tracing::subscriber::with_default(PanickingSubscriber(call), || {
             let worker = Worker::new(&queue).traced().on_failure(log.callback());
             let running = worker.spawn_with(executor.spawner(), |run| async move {
                 match run.key {
@@ -175,9 +176,10 @@ fn a_subscriber_that_panics_changes_nothing() {
             assert_eq!(running.keys()[0].key, "pending", "{call}");
             executor.abort();
         });
-        let told: Vec<_> = log.take().into_iter().map(|failure| (failure.0, failure.3)).collect();
+        let reported: Vec<_> =
+            log.take().into_iter().map(|failure| (failure.0, failure.3)).collect();
         let retry = Next::RetryIn(SECOND);
-        assert_eq!(told, [("retry", retry), ("dead", Next::Dead), ("panic", retry)], "{call}");
+        assert_eq!(reported, [("retry", retry), ("dead", Next::Dead), ("panic", retry)], "{call}");
         for key in ["requeue", "retry", "panic"] {
             assert_eq!(queue.status(key).due_in, Some(SECOND), "{call} of {key}");
         }
@@ -186,19 +188,19 @@ fn a_subscriber_that_panics_changes_nothing() {
     }
 }
 
-/// The span asks for it.
+/// The span contains the key's `Debug` output.
 #[test]
-fn a_key_whose_debug_panics_is_worked_on_without_a_span() {
+fn a_key_whose_debug_panics_is_processed_without_a_span() {
     #[derive(Clone, PartialEq, Eq, Hash)]
-    struct Unspeakable;
-    impl Debug for Unspeakable {
+    struct PanickingDebug;
+    impl Debug for PanickingDebug {
         fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             panic!("debug")
         }
     }
     let queue = RateLimitingQueue::new(requeue::limiter::default_controller());
-    let (notes, executor) = (Notes::default(), Executor::default());
-    queue.add(Unspeakable);
+    let (notes, executor) = (RecordingSubscriber::default(), Executor::default());
+    queue.add(PanickingDebug);
     tracing::subscriber::with_default(notes.clone(), || {
         let worker = Worker::new(&queue).traced();
         let _running = worker.spawn_with(executor.spawner(), |_| async {
@@ -208,5 +210,5 @@ fn a_key_whose_debug_panics_is_worked_on_without_a_span() {
         executor.run();
     });
     assert_eq!(*lock(&notes.0), ["event message=working"]);
-    assert_eq!(queue.status(&Unspeakable), requeue::KeyStatus::default());
+    assert_eq!(queue.status(&PanickingDebug), requeue::KeyStatus::default());
 }

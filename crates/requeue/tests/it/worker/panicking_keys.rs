@@ -1,4 +1,4 @@
-//! Keys that panic where they are cloned, compared or dropped: none is lost, and no runner.
+//! Keys that panic when they are cloned, compared or dropped: no key is lost, and no runner ends.
 
 use super::executor::Executor;
 use super::{MINUTE, SECOND, lock};
@@ -13,74 +13,75 @@ use std::time::Instant;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    Fine,
+    Works,
     Panics,
 }
-use Step::{Fine, Panics};
+use Step::{Panics, Works};
 
-/// Where a key panics.
+/// When a key panics.
 #[derive(Default)]
-struct Traps {
-    /// Its next clones; after those all are fine.
+struct Panicking {
+    /// What the next clones do. Later clones do not panic, unless `on_clone` is set.
     clones: Mutex<VecDeque<Step>>,
     on_clone: AtomicBool,
     on_eq: AtomicBool,
     on_drop: AtomicBool,
 }
 
-struct Touchy(&'static str, Arc<Traps>);
+/// A key that panics when the test makes it panic.
+struct ScriptedKey(&'static str, Arc<Panicking>);
 
-impl Clone for Touchy {
+impl Clone for ScriptedKey {
     fn clone(&self) -> Self {
         let step = lock(&self.1.clones).pop_front();
         assert!(step != Some(Panics) && !self.1.on_clone.load(SeqCst), "clone");
-        Touchy(self.0, Arc::clone(&self.1))
+        ScriptedKey(self.0, Arc::clone(&self.1))
     }
 }
 
-impl Hash for Touchy {
+impl Hash for ScriptedKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        0.hash(state); // all alike, so that they are compared
+        0.hash(state); // the same for all, so that the map compares them
     }
 }
 
-impl PartialEq for Touchy {
+impl PartialEq for ScriptedKey {
     fn eq(&self, other: &Self) -> bool {
         assert!(!self.1.on_eq.load(SeqCst) && !other.1.on_eq.load(SeqCst), "eq");
         self.0 == other.0
     }
 }
 
-impl Eq for Touchy {}
+impl Eq for ScriptedKey {}
 
-impl Drop for Touchy {
+impl Drop for ScriptedKey {
     fn drop(&mut self) {
         assert!(!self.1.on_drop.swap(false, SeqCst), "drop");
     }
 }
 
-fn touchy(name: &'static str) -> (Touchy, Arc<Traps>) {
-    let traps = Arc::new(Traps::default());
-    (Touchy(name, Arc::clone(&traps)), traps)
+fn panicking(name: &'static str) -> (ScriptedKey, Arc<Panicking>) {
+    let panics = Arc::new(Panicking::default());
+    (ScriptedKey(name, Arc::clone(&panics)), panics)
 }
 
-fn good(name: &'static str) -> Touchy {
-    touchy(name).0
+fn good(name: &'static str) -> ScriptedKey {
+    panicking(name).0
 }
 
 type Failures = Arc<Mutex<Vec<(&'static str, u32, String, Next)>>>;
 
 struct Fixture {
-    queue: RateLimitingQueue<Touchy>,
+    queue: RateLimitingQueue<ScriptedKey>,
     clock: ManualClock,
     executor: Executor,
-    running: Running<Touchy>,
+    running: Running<ScriptedKey>,
     runs: Arc<Mutex<Vec<(&'static str, u32)>>>,
     failures: Failures,
     dead: Failures,
 }
 
-/// A worker with two runners, of which every run answers `outcome`.
+/// A worker with two runners, whose handler always returns `outcome`.
 fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
     let (clock, executor) = (ManualClock::new(), Executor::default());
     let backoff = ExponentialFailure::new(SECOND, MINUTE);
@@ -88,7 +89,7 @@ fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
     let (runs, failures, dead) = (Arc::default(), Failures::default(), Failures::default());
     let note = |failures: &Failures| {
         let failures = Arc::clone(failures);
-        move |failed: &requeue::worker::Failed<'_, Touchy>| {
+        move |failed: &requeue::worker::Failed<'_, ScriptedKey>| {
             let failure = (failed.key.0, failed.attempt, failed.cause.to_string(), failed.next);
             lock(&failures).push(failure);
         }
@@ -104,7 +105,8 @@ fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
 }
 
 impl Fixture {
-    /// Runs until nothing more happens, with all runners alive.
+    /// Runs until every task waits, checks that both runners are left, and returns the new calls of
+    /// the handler.
     fn run(&self) -> Vec<(&'static str, u32)> {
         self.executor.run();
         assert_eq!((self.executor.tasks(), self.running.concurrency()), (2, 2));
@@ -113,29 +115,29 @@ impl Fixture {
 }
 
 #[test]
-fn runners_pause_at_a_key_that_cannot_be_taken_and_go_on_when_it_can() {
+fn runners_pause_while_a_key_cannot_be_taken_and_continue_when_it_can() {
     let worker = worker(Options::new(), 9, Outcome::Done);
-    worker.executor.run(); // both wait
-    let (bad, traps) = touchy("bad");
+    worker.executor.run(); // both runners wait for a key
+    let (bad, panics) = panicking("bad");
     worker.queue.add(bad);
     worker.queue.add(good("good"));
-    traps.on_clone.store(true, SeqCst);
+    panics.on_clone.store(true, SeqCst);
     for _ in 0..3 {
-        assert_eq!(worker.run(), []); // and does not try for ever
+        assert_eq!(worker.run(), []); // and does not retry in a busy loop
         assert_eq!(worker.queue.len(), 2);
         worker.clock.advance(SECOND);
     }
-    traps.on_clone.store(false, SeqCst);
+    panics.on_clone.store(false, SeqCst);
     assert_eq!(worker.run(), [("bad", 1), ("good", 1)]);
 }
 
 #[test]
 fn a_key_that_cannot_be_taken_can_be_cancelled() {
     let worker = worker(Options::new(), 9, Outcome::Done);
-    let (bad, traps) = touchy("bad");
+    let (bad, panics) = panicking("bad");
     worker.queue.add(bad);
     worker.queue.add(good("good"));
-    traps.on_clone.store(true, SeqCst);
+    panics.on_clone.store(true, SeqCst);
     assert_eq!(worker.run(), []);
     assert!(worker.queue.cancel(&good("bad")).ready);
     worker.clock.advance(SECOND);
@@ -145,9 +147,9 @@ fn a_key_that_cannot_be_taken_can_be_cancelled() {
 #[test]
 fn a_worker_that_pauses_can_be_shut_down() {
     let worker = worker(Options::new(), 9, Outcome::Done);
-    let (bad, traps) = touchy("bad");
+    let (bad, panics) = panicking("bad");
     worker.queue.add(bad);
-    traps.on_clone.store(true, SeqCst);
+    panics.on_clone.store(true, SeqCst);
     assert_eq!(worker.run(), []);
     let shut_down = worker.running.shut_down(MINUTE);
     worker.executor.run();
@@ -156,12 +158,12 @@ fn a_worker_that_pauses_can_be_shut_down() {
 }
 
 #[test]
-fn a_thread_pauses_too() {
+fn a_thread_pauses_while_a_key_cannot_be_taken() {
     let clock = ManualClock::new();
     let backoff = ExponentialFailure::new(SECOND, MINUTE);
     let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
-    let (bad, traps) = touchy("bad");
-    lock(&traps.clones).extend([Panics, Panics, Fine]);
+    let (bad, panics) = panicking("bad");
+    lock(&panics.clones).extend([Panics, Panics, Works]);
     let runs = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&runs);
     let running = Worker::new(&queue)
@@ -173,7 +175,7 @@ fn a_thread_pauses_too() {
     queue.add(bad);
     let start = Instant::now();
     while runs.load(SeqCst) == 0 {
-        assert!(start.elapsed() < MINUTE, "it is not taken again");
+        assert!(start.elapsed() < MINUTE, "the key was not taken again");
         clock.advance(SECOND);
         std::thread::yield_now();
     }
@@ -183,8 +185,8 @@ fn a_thread_pauses_too() {
 #[test]
 fn a_key_that_panics_before_its_handler_is_called_has_failed() {
     let worker = worker(Options::new(), 9, Outcome::Done);
-    let (bad, traps) = touchy("bad");
-    lock(&traps.clones).extend([Fine, Panics]); // it is taken, and listed
+    let (bad, panics) = panicking("bad");
+    lock(&panics.clones).extend([Works, Panics]); // taking it works, listing it panics
     worker.queue.add(bad);
     worker.queue.add(good("good"));
     assert_eq!(worker.run(), [("good", 1)]);
@@ -194,15 +196,17 @@ fn a_key_that_panics_before_its_handler_is_called_has_failed() {
     assert_eq!(worker.run(), [("bad", 2)]);
 }
 
-/// It cannot be told of where it comes back, but its death is told.
+/// No callback is called when it is retried, because it cannot be cloned. When it is dead, the
+/// callback is called.
 #[test]
 fn a_key_that_always_panics_before_its_handler_is_called_dies() {
     let worker = worker(Options::new(), 2, Outcome::Done);
-    let (bad, traps) = touchy("bad");
-    // It is taken and not listed; its failure is counted, and it is not told of.
-    lock(&traps.clones).extend([Fine, Panics, Fine, Panics]);
-    // It falls due, is taken, and not listed.
-    lock(&traps.clones).extend([Fine, Fine, Panics]);
+    let (bad, panics) = panicking("bad");
+    // Taking it works, listing it panics, counting its failure works, and cloning it for the callback
+    // panics.
+    lock(&panics.clones).extend([Works, Panics, Works, Panics]);
+    // Becoming due works, taking it works, and listing it panics.
+    lock(&panics.clones).extend([Works, Works, Panics]);
     worker.queue.add(bad);
     assert_eq!(worker.run(), []);
     assert_eq!((worker.queue.waiting(), lock(&worker.failures).len()), (1, 0));
@@ -214,26 +218,26 @@ fn a_key_that_always_panics_before_its_handler_is_called_dies() {
 }
 
 #[test]
-fn a_key_that_cannot_be_put_off_is_ready_again_and_its_runner_pauses() {
+fn a_key_that_cannot_be_delayed_is_ready_again_and_its_runner_pauses() {
     for options in [Options::new(), Options::new().min_interval(SECOND)] {
         let worker = worker(options, 9, Outcome::Retry);
-        worker.queue.add_after(good("other"), MINUTE); // to be compared with
-        let (bad, traps) = touchy("bad");
+        worker.queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
+        let (bad, panics) = panicking("bad");
         worker.queue.add(bad);
-        traps.on_eq.store(true, SeqCst);
+        panics.on_eq.store(true, SeqCst);
         for _ in 0..3 {
             assert_eq!(worker.run(), []);
             assert_eq!((worker.queue.len(), worker.queue.waiting()), (1, 1));
             worker.clock.advance(SECOND);
         }
-        traps.on_eq.store(false, SeqCst);
+        panics.on_eq.store(false, SeqCst);
         assert_eq!(worker.run(), [("bad", 1)]);
         assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 2));
     }
 }
 
 #[test]
-fn a_key_that_panics_as_its_attempt_is_cancelled_is_ready_again() {
+fn a_key_that_panics_when_its_attempt_is_cancelled_is_ready_again() {
     let queue = RateLimitingQueue::with(
         ExponentialFailure::default(),
         Options::new().clock(ManualClock::new()).min_interval(SECOND),
@@ -241,19 +245,19 @@ fn a_key_that_panics_as_its_attempt_is_cancelled_is_ready_again() {
     let executor = Executor::default();
     let running = Worker::new(&queue)
         .spawn_with(executor.spawner(), |_| std::future::pending::<Result<(), _>>());
-    queue.add_after(good("other"), MINUTE); // to be compared with
-    let (bad, traps) = touchy("bad");
+    queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
+    let (bad, panics) = panicking("bad");
     queue.add(bad);
     executor.run();
     assert_eq!(running.keys().len(), 1);
-    traps.on_eq.store(true, SeqCst);
+    panics.on_eq.store(true, SeqCst);
     executor.abort();
-    traps.on_eq.store(false, SeqCst);
+    panics.on_eq.store(false, SeqCst);
     assert!(queue.status(&good("bad")).ready);
 }
 
 #[test]
-fn a_key_that_panics_as_it_is_dropped_is_not_lost() {
+fn a_key_that_panics_when_it_is_dropped_is_not_lost() {
     let outcomes = [
         (Outcome::Done, false),
         (Outcome::give_up(""), false),
@@ -265,13 +269,13 @@ fn a_key_that_panics_as_it_is_dropped_is_not_lost() {
         let backoff = ExponentialFailure::new(SECOND, MINUTE);
         let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
         let executor = Executor::default();
-        let (bad, traps) = touchy("bad");
+        let (bad, panics) = panicking("bad");
         let returned = outcome.clone();
         let _running = Worker::new(&queue).spawn_with(executor.spawner(), move |run| {
-            std::mem::forget(run.key); // the next to be dropped is not the handler's
-            let (traps, outcome) = (Arc::clone(&traps), returned.clone());
+            std::mem::forget(run.key); // so that the worker's copy is the next to be dropped
+            let (panics, outcome) = (Arc::clone(&panics), returned.clone());
             async move {
-                traps.on_drop.store(true, SeqCst);
+                panics.on_drop.store(true, SeqCst);
                 Ok(outcome)
             }
         });
