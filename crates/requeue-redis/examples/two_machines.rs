@@ -197,11 +197,11 @@ impl Drop for Machine {
 
 async fn work(args: &Args, name: &str) -> Result<(), BoxError> {
     let jobs = connect(args.store.as_deref().ok_or("a worker needs --store")?).await?;
-    let (day, who) = (args.day, Arc::<str>::from(name));
+    let (day, worker_name) = (args.day, Arc::<str>::from(name));
     let worker = JobWorker::new(&jobs, ["order.remind", "order.close"], name)?;
     let running = worker.concurrency(2).lease(LEASE)?.spawn(move |run| {
-        let who = who.clone();
-        async move { handle(&who, &run.job, day).await }
+        let worker_name = worker_name.clone();
+        async move { handle(&worker_name, &run.job, day).await }
     });
     println!("{name}: waits for work");
     let (end, ended) = oneshot::channel::<()>();
@@ -214,17 +214,20 @@ async fn work(args: &Args, name: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-async fn handle(who: &str, job: &ClaimedJob, day: Duration) -> Result<Outcome, BoxError> {
+async fn handle(worker_name: &str, job: &ClaimedJob, day: Duration) -> Result<Outcome, BoxError> {
     let order = job.id().as_str();
     match job.kind().as_str() {
         "order.remind" => {
-            println!("{who}: {order} is reminded of {}", std::str::from_utf8(job.body.bytes())?);
+            println!(
+                "{worker_name}: {order} is reminded of {}",
+                std::str::from_utf8(job.body.bytes())?
+            );
         }
         "order.close" => {
             let attempt = job.attempt;
-            println!("{who}: {order} is being closed, attempt {attempt}");
+            println!("{worker_name}: {order} is being closed, attempt {attempt}");
             sleep(day / 10).await;
-            println!("{who}: {order} is closed");
+            println!("{worker_name}: {order} is closed");
         }
         kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }

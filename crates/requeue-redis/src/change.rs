@@ -23,8 +23,6 @@ impl Entry for Change {
     }
 }
 
-type ChangeResult = Result<Changed, ChangeError>;
-
 impl RedisStore {
     pub(crate) async fn change_all(
         &self,
@@ -38,7 +36,7 @@ impl RedisStore {
         &self,
         kind: Kind,
         changes: Vec<Change>,
-    ) -> Result<Vec<ChangeResult>, StoreError> {
+    ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
         let mut cmd = self.begin(script, &keys);
         for change in &changes {

@@ -105,7 +105,7 @@ async fn check_format(
             }
             Ok(_) => {}
             // Another node owns this key, and is checked as well.
-            Err(Failure::Answer(error)) if ["MOVED", "ASK"].contains(&error.code()) => break,
+            Err(Failure::Reply(error)) if ["MOVED", "ASK"].contains(&error.code()) => break,
             Err(failure) => return Err(refusal(connection, failure)),
         }
     }
@@ -116,7 +116,7 @@ async fn check_format(
 pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> ConnectError {
     let (address, reason) = (connection.endpoint.to_string(), failure.reason());
     match &failure {
-        Failure::Answer(error)
+        Failure::Reply(error)
             if ["ERR", "NOAUTH", "NOPERM", "WRONGTYPE"].contains(&error.code()) =>
         {
             ConnectError::Refused { address, reason }

@@ -119,7 +119,7 @@ impl Cluster {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
-            if failure.leaves() {
+            if failure.ends_connection() {
                 server.leave(&connection, &failure.reason());
             }
             let why = failure.command_error(&connection.endpoint);
@@ -133,7 +133,7 @@ impl Cluster {
                 Resend::Ask(host) => redirected = Some((self.server(host), true)),
                 Resend::Later => redirects = MAX_REDIRECTS,
                 Resend::Never => {
-                    if failure.leaves() {
+                    if failure.ends_connection() {
                         self.read_soon(version);
                     }
                     return Err(why);
@@ -312,8 +312,8 @@ fn host(name: &str, port: u16, asked: &Endpoint) -> Option<Host> {
 
 fn resend(failure: &Failure, asked: &Endpoint) -> Resend {
     let error = match failure {
-        Failure::Answer(error) => error,
-        Failure::NotDone(_) | Failure::Cut(_) => return Resend::Never,
+        Failure::Reply(error) => error,
+        Failure::NotDone(_) | Failure::NoReply(_) => return Resend::Never,
     };
     // `MOVED 3999 127.0.0.1:6381`
     let target = || {

@@ -72,7 +72,7 @@ impl RedisConnection {
         let mut reply = self.send(cmd, asking).await;
         for _ in 0..MAX_LOADS {
             match (&reply, script) {
-                (Err(Failure::Answer(error)), Some(script)) if error.code() == "NOSCRIPT" => {
+                (Err(Failure::Reply(error)), Some(script)) if error.code() == "NOSCRIPT" => {
                     let mut load = redis::cmd("SCRIPT");
                     load.arg("LOAD").arg(&script.text);
                     let loaded = self.send(&load, false).await;
@@ -97,10 +97,10 @@ impl RedisConnection {
             self.connection.send_packed_command(cmd).await
         };
         match reply {
-            Ok(Value::ServerError(error)) => Err(Failure::Answer(error)),
+            Ok(Value::ServerError(error)) => Err(Failure::Reply(error)),
             Ok(value) => Ok(value),
             // The `redis` crate does not report what was written before the connection broke.
-            Err(error) => Err(Failure::Cut(error.to_string().trim().replace('\n', ", "))),
+            Err(error) => Err(Failure::NoReply(error.to_string().trim().replace('\n', ", "))),
         }
     }
 

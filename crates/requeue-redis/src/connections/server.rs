@@ -75,7 +75,7 @@ impl Server {
         let mut connection =
             self.connection_until(self.connect_deadline()).await.map_err(CommandError::NotDone)?;
         connection.run(cmd, false, script).await.map_err(|failure| {
-            if failure.leaves() {
+            if failure.ends_connection() {
                 self.leave(&connection, &failure.reason());
             }
             failure.command_error(&connection.endpoint)

@@ -161,7 +161,7 @@ fn an_interrupted_batch_has_no_partial_calls() {
         assert!(results[cut..cut + CALL].iter().all(is_unknown), "{:?}", results[cut]);
         let found: BTreeSet<String> = ids(&store).into_iter().collect();
         for (number, call) in results.chunks(CALL).enumerate() {
-            let created = call.iter().filter(|answer| answer.is_ok()).count();
+            let created = call.iter().filter(|result| result.is_ok()).count();
             let ids = number * CALL..(number + 1) * CALL;
             let there = ids.filter(|id| found.contains(&format!("job-{id:04}"))).count();
             assert!([0, CALL].contains(&there), "{there} jobs of call {number} are stored");

@@ -76,8 +76,8 @@ fn calls_are_made_from_threads_and_from_any_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for m in 0..100 {
-            let answer = link.call("t", cmd(&["ECHO", &m.to_string()]), None).await;
-            assert_eq!(answer.unwrap(), text(&m.to_string()));
+            let reply = link.call("t", cmd(&["ECHO", &m.to_string()]), None).await;
+            assert_eq!(reply.unwrap(), text(&m.to_string()));
         }
     });
     for thread in threads {

@@ -262,8 +262,8 @@ impl Deployment {
         (dead.state, dead.died_at, dead.deaths) = (JobState::Dead, Some(self.wall_clock.now()), 3);
         let (generation, fence) = (Generation(7_000_000), Fence(8_000_000));
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job, dead] };
-        for answer in block_on(self.store.restore(restore)).unwrap() {
-            answer.unwrap();
+        for result in block_on(self.store.restore(restore)).unwrap() {
+            result.unwrap();
         }
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn insist<T, E: ToString>(what: &str, mut call: impl FnMut() -> Resul
     while done.is_none() {
         assert!(std::time::Instant::now() < end, "timed out until {what}: {last}");
         match call() {
-            Ok(answer) => done = Some(answer),
+            Ok(result) => done = Some(result),
             Err(error) => last = error.to_string(),
         }
     }
