@@ -53,7 +53,7 @@ fn while_a_slot_migrates_calls_fail_without_partial_effects() {
         step(&cluster, slot, to);
         let refused = try_put(&store, put("b")).expect_err("part of the kind is on another node");
         let text = refused.to_string();
-        assert!(text.contains("not available") && text.contains("TRYAGAIN"), "{text}");
+        assert!(text.contains("is unavailable") && text.contains("TRYAGAIN"), "{text}");
         settle(&store, &job, Settlement::Ack).expect_err("part of the kind is on another node");
     }
     cluster.end_move(slot, to);
