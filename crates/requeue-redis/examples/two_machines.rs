@@ -1,9 +1,9 @@
-//! Orders that nobody pays, on Redis: two workers, as on two machines, and one of them is killed
-//! while it closes orders. The other closes them.
+//! Unpaid orders on Redis: two worker processes, as on two machines, close them. One worker is killed
+//! while it closes orders, and the other one takes over.
 //!
 //! `cargo run -p requeue-redis --example two_machines -- --store redis://HOST [SECONDS]`. A day
-//! lasts that many seconds (10); then what is not paid is closed. Without `--store` it starts a
-//! Redis of its own.
+//! lasts that many seconds (default 10); then unpaid orders are closed. Without `--store`, the
+//! example starts its own Redis server.
 
 use requeue_jobs::{BoxError, ChangeError, ClaimedJob, JobWorker, Jobs, Outcome};
 use requeue_redis::{Options, RedisStore};
@@ -18,21 +18,21 @@ use tokio::time::sleep;
 
 const USAGE: &str = "usage: two_machines [--store URL] [SECONDS]
 
-Closes orders that nobody pays, with two workers, one of which is killed.
+Closes unpaid orders with two workers, one of which is killed.
 
-  --store URL  keep the jobs on this Redis: redis://HOST[:PORT], redis+cluster://HOST,HOST,
+  --store URL  store the jobs on this Redis: redis://HOST[:PORT], redis+cluster://HOST,HOST,
                redis+sentinel://HOST,HOST/MASTER. Without it, a redis-server is started.
-  SECONDS      action long a day is, 1 at least: 10, if nothing is said";
+  SECONDS      length of a day, at least 1 (default 10)";
 
 const ORDERS: usize = 12;
 
-/// So soon the other worker takes over from one that is killed.
+/// After this time, the other worker takes over from one that was killed.
 const LEASE: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let asked = match Asked::read(std::env::args().skip(1)) {
-        Ok(Some(asked)) => asked,
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(Some(args)) => args,
         Ok(None) => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -42,9 +42,9 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let done = match &asked.worker {
-        Some(name) => work(&asked, name).await,
-        None => open_shop(&asked).await,
+    let done = match &args.worker {
+        Some(name) => work(&args, name).await,
+        None => open_shop(&args).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,57 +55,58 @@ async fn main() -> ExitCode {
     }
 }
 
-struct Asked {
+struct Args {
     store: Option<String>,
     day: Duration,
-    /// Only this program asks for it.
+    /// Set only for the worker processes that this program starts.
     worker: Option<String>,
 }
 
-impl Asked {
-    /// `None`: to be told how it is used.
-    fn read(mut args: impl Iterator<Item = String>) -> Result<Option<Asked>, String> {
-        let mut asked = Asked { store: None, day: Duration::from_secs(10), worker: None };
-        while let Some(arg) = args.next() {
-            let mut value = |of: &str| args.next().ok_or(format!("{of} needs a value"));
+impl Args {
+    /// Returns `None` if the usage is requested.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
+        let mut args = Args { store: None, day: Duration::from_secs(10), worker: None };
+        while let Some(arg) = words.next() {
+            let mut value = |of: &str| words.next().ok_or(format!("{of} needs a value"));
             match &*arg {
                 "--help" | "-h" => return Ok(None),
-                "--store" => asked.store = Some(value("--store URL")?),
-                "--worker" => asked.worker = Some(value("--worker NAME")?),
+                "--store" => args.store = Some(value("--store URL")?),
+                "--worker" => args.worker = Some(value("--worker NAME")?),
                 seconds => {
                     let day = seconds.parse().ok().filter(|seconds| *seconds > 0);
-                    let day = day.ok_or(format!("{seconds:?} is no number of seconds"))?;
-                    asked.day = Duration::from_secs(day);
+                    let day = day.ok_or(format!("{seconds:?} is not a number of seconds"))?;
+                    args.day = Duration::from_secs(day);
                 }
             }
         }
-        Ok(Some(asked))
+        Ok(Some(args))
     }
 }
 
 async fn connect(url: &str) -> Result<Jobs, BoxError> {
     let mut options = Options::default();
-    // Whatever else is there, it is left alone.
+    // Its own prefix: other data on the server is not touched.
     options.prefix = "two-machines".to_owned();
     Ok(Jobs::new(Arc::new(RedisStore::connect_with(url, options).await?)))
 }
 
 // The shop.
 
-async fn open_shop(asked: &Asked) -> Result<(), BoxError> {
-    let own = match &asked.store {
+async fn open_shop(args: &Args) -> Result<(), BoxError> {
+    let own = match &args.store {
         Some(_) => None,
         None => Some(OwnRedis::start().await?),
     };
-    let url = asked.store.clone().or(own.as_ref().map(OwnRedis::url)).expect("it is one or other");
-    let (jobs, day) = (connect(&url).await?, asked.day);
+    let url =
+        args.store.clone().or(own.as_ref().map(OwnRedis::url)).expect("one of the two is set");
+    let (jobs, day) = (connect(&url).await?, args.day);
 
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut one = Machine::start("worker-1", &url, day, &tell)?;
-    let two = Machine::start("worker-2", &url, day, &tell)?;
-    drop(tell);
+    let (lines, mut output) = mpsc::unbounded_channel();
+    let mut one = Machine::start("worker-1", &url, day, &lines)?;
+    let two = Machine::start("worker-2", &url, day, &lines)?;
+    drop(lines);
     for _ in 0..2 {
-        told.recv().await.ok_or("the workers did not start")?;
+        output.recv().await.ok_or("the workers did not start")?;
     }
     for number in 1..=ORDERS {
         let (order, amount) = (format!("order-{number}"), format!("{} €", 5 * number));
@@ -118,25 +119,27 @@ async fn open_shop(asked: &Asked) -> Result<(), BoxError> {
     let mut open: BTreeSet<String> = (2..=ORDERS).map(|number| format!("order-{number}")).collect();
     let mut is_killed = false;
     while !open.is_empty() {
-        let Some(line) = told.recv().await else {
-            return Err(format!("the workers are gone, and these are open: {open:?}").into());
+        let Some(line) = output.recv().await else {
+            return Err(
+                format!("all workers have ended, but these orders are open: {open:?}").into()
+            );
         };
-        let (worker, what) = line.split_once(": ").unwrap_or_default();
-        if let Some((order, "is closed")) = what.split_once(' ') {
+        let (worker, event) = line.split_once(": ").unwrap_or_default();
+        if let Some((order, "is closed")) = event.split_once(' ') {
             open.remove(order);
         }
-        if worker == "worker-1" && what.contains("is being closed") && !is_killed {
+        if worker == "worker-1" && event.contains("is being closed") && !is_killed {
             one.child.kill()?;
-            println!("worker-1 is killed in the middle of it");
+            println!("worker-1 is killed while it closes an order");
             is_killed = true;
         }
     }
     two.end()?;
-    println!("all is done: 1 order was paid, and {} are closed", ORDERS - 1);
+    println!("done: 1 order was paid, and {} are closed", ORDERS - 1);
     Ok(())
 }
 
-/// Payment cancels what is left: on a slow day the reminder is out already.
+/// A payment cancels the pending jobs of the order. The reminder may have run already.
 async fn pay(jobs: &Jobs, order: &str) -> Result<(), BoxError> {
     for kind in ["order.remind", "order.close"] {
         match jobs.cancel(kind, order).await {
@@ -148,7 +151,7 @@ async fn pay(jobs: &Jobs, order: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A process that works, as on a machine of its own. What it says is passed on.
+/// A worker process, as on its own machine. Its output is printed and sent to the shop.
 struct Machine {
     child: Child,
 }
@@ -158,24 +161,24 @@ impl Machine {
         name: &str,
         url: &str,
         day: Duration,
-        tell: &mpsc::UnboundedSender<String>,
+        lines: &mpsc::UnboundedSender<String>,
     ) -> Result<Machine, BoxError> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--worker", name, "--store", url, &day.as_secs().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let (said, tell) = (child.stdout.take().expect("it is piped"), tell.clone());
+        let (stdout, lines) = (child.stdout.take().expect("stdout is piped"), lines.clone());
         std::thread::spawn(move || {
-            for line in BufReader::new(said).lines().map_while(Result::ok) {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 println!("{line}");
-                let _ = tell.send(line);
+                let _ = lines.send(line);
             }
         });
         Ok(Machine { child })
     }
 
-    /// Lets it finish: it ends with its input.
+    /// Closes its standard input, upon which it shuts down, and waits for its end.
     fn end(mut self) -> Result<(), BoxError> {
         drop(self.child.stdin.take());
         self.child.wait()?;
@@ -192,13 +195,13 @@ impl Drop for Machine {
 
 // A worker.
 
-async fn work(asked: &Asked, name: &str) -> Result<(), BoxError> {
-    let jobs = connect(asked.store.as_deref().ok_or("a worker needs --store")?).await?;
-    let (day, who) = (asked.day, Arc::<str>::from(name));
+async fn work(args: &Args, name: &str) -> Result<(), BoxError> {
+    let jobs = connect(args.store.as_deref().ok_or("a worker needs --store")?).await?;
+    let (day, worker_name) = (args.day, Arc::<str>::from(name));
     let worker = JobWorker::new(&jobs, ["order.remind", "order.close"], name)?;
     let running = worker.concurrency(2).lease(LEASE)?.spawn(move |run| {
-        let who = who.clone();
-        async move { fall_due(&who, &run.job, day).await }
+        let worker_name = worker_name.clone();
+        async move { handle(&worker_name, &run.job, day).await }
     });
     println!("{name}: waits for work");
     let (end, ended) = oneshot::channel::<()>();
@@ -211,24 +214,27 @@ async fn work(asked: &Asked, name: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-async fn fall_due(who: &str, job: &ClaimedJob, day: Duration) -> Result<Outcome, BoxError> {
+async fn handle(worker_name: &str, job: &ClaimedJob, day: Duration) -> Result<Outcome, BoxError> {
     let order = job.id().as_str();
     match job.kind().as_str() {
         "order.remind" => {
-            println!("{who}: {order} is reminded of {}", std::str::from_utf8(job.body.bytes())?);
+            println!(
+                "{worker_name}: {order} is reminded of {}",
+                std::str::from_utf8(job.body.bytes())?
+            );
         }
         "order.close" => {
             let attempt = job.attempt;
-            println!("{who}: {order} is being closed, attempt {attempt}");
+            println!("{worker_name}: {order} is being closed, attempt {attempt}");
             sleep(day / 10).await;
-            println!("{who}: {order} is closed");
+            println!("{worker_name}: {order} is closed");
         }
         kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),
     }
     Ok(Outcome::Done)
 }
 
-/// A server for this run alone.
+/// A Redis server for this run only.
 struct OwnRedis {
     server: Child,
     directory: PathBuf,
@@ -243,10 +249,12 @@ impl OwnRedis {
             .arg(&directory)
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| format!("no redis-server here ({error}): give one by --store URL"))?;
+            .map_err(|error| {
+                format!("cannot start redis-server ({error}): specify a server with --store URL")
+            })?;
         let own = OwnRedis { server, directory };
-        println!("no --store is given: started a redis-server at {}", own.url());
-        // It is up in no time, or there is something wrong with it.
+        println!("no --store given: started a redis-server at {}", own.url());
+        // Waits up to ten seconds until the server is up.
         for _ in 0..500 {
             if RedisStore::connect(&own.url()).await.is_ok() {
                 return Ok(own);

@@ -307,10 +307,10 @@ mod tests {
             ("redis+cluster://a/1", "a Cluster has only database 0"),
             ("redis+sentinel://a", "the name of the master is missing"),
         ] {
-            let told = wrong(url);
-            assert!(told.contains(what), "{url}: {told}");
-            assert!(told.contains("redis+sentinel://host:port"), "{url}: {told}");
-            assert!(!told.contains("hunter2"), "{url}: {told}");
+            let error = wrong(url);
+            assert!(error.contains(what), "{url}: {error}");
+            assert!(error.contains("redis+sentinel://host:port"), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{url}: {error}");
         }
     }
 }

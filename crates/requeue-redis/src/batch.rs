@@ -29,16 +29,16 @@ where
     F: Future<Output = Result<Vec<Result<A, E>>, StoreError>>,
 {
     let call = &call;
-    let mut answers: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
+    let mut results: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
     let kinds = by_kind(entries).into_iter().map(async |KindCalls { kind, waves }| {
         let mut of_kind = Vec::new();
         for wave in waves {
             let (numbers, entries): (Vec<_>, Vec<_>) =
                 wave.into_iter().map(|call| (call.numbers, call.entries)).unzip();
             let calls = entries.into_iter().map(|entries| call(kind.clone(), entries));
-            for (numbers, answers) in numbers.into_iter().zip(join_all(calls).await) {
-                match answers {
-                    Ok(answers) => of_kind.extend(numbers.into_iter().zip(answers)),
+            for (numbers, results) in numbers.into_iter().zip(join_all(calls).await) {
+                match results {
+                    Ok(results) => of_kind.extend(numbers.into_iter().zip(results)),
                     Err(error) => {
                         of_kind.extend(numbers.into_iter().map(|n| (n, Err(error.clone().into()))));
                     }
@@ -47,11 +47,11 @@ where
         }
         of_kind
     });
-    for (number, answer) in join_all(kinds).await.into_iter().flatten() {
-        answers[number] = Some(answer);
+    for (number, result) in join_all(kinds).await.into_iter().flatten() {
+        results[number] = Some(result);
     }
     let missing = || Err(unexpected("an entry has no result").into());
-    answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+    results.into_iter().map(|result| result.unwrap_or_else(missing)).collect()
 }
 
 /// The calls for one kind. The calls of a wave have no job in common and run concurrently; the waves
@@ -179,8 +179,8 @@ mod tests {
             Ok(things.iter().map(|_| Ok::<_, StoreError>(number)).collect())
         };
         let things = (0..4).map(|n| thing("k", &n.to_string(), MAX_BYTES)).collect();
-        let answers = block_on(run_batch(things, call));
-        assert_eq!(answers, [0, 1, 2, 3].map(Ok));
+        let results = block_on(run_batch(things, call));
+        assert_eq!(results, [0, 1, 2, 3].map(Ok));
         assert_eq!(done.take(), [0, 1, 2, 3]);
     }
 }

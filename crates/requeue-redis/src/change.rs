@@ -1,4 +1,4 @@
-//! Changes of jobs by their name.
+//! Changes jobs by kind and id: cancel, run now, revive.
 
 use crate::batch::{Entry, run_batch};
 use crate::reply::{bytes, unexpected};
@@ -23,8 +23,6 @@ impl Entry for Change {
     }
 }
 
-type Changing = Result<Changed, ChangeError>;
-
 impl RedisStore {
     pub(crate) async fn change_all(
         &self,
@@ -38,7 +36,7 @@ impl RedisStore {
         &self,
         kind: Kind,
         changes: Vec<Change>,
-    ) -> Result<Vec<Changing>, StoreError> {
+    ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
         let mut cmd = self.begin(script, &keys);
         for change in &changes {
@@ -59,7 +57,7 @@ impl RedisStore {
                 b'a' => Err(ChangeError::Absent { kind, id }),
                 b'l' => Err(ChangeError::Leased { kind, id }),
                 b'd' => Err(ChangeError::NotDead { kind, id }),
-                _ => return Err(unexpected("a change came to nothing that is known")),
+                _ => return Err(unexpected("unknown letter in the reply to a change")),
             })
         };
         changes.into_iter().zip(letters).map(changed).collect()

@@ -93,7 +93,7 @@ impl RedisStore {
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
         let keys = self.keys(kind);
-        let question = self.shared.watch.question(kind);
+        let request = self.shared.watch.request(kind);
         let call = async |script: &'static Script| {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(max);
@@ -112,7 +112,7 @@ impl RedisStore {
         reply.number()?;
         let ends_at = Timestamp::from_millis(reply.number()?);
         let first = reply.number()?;
-        self.shared.watch.learn(kind, question, reply.signed()?);
+        self.shared.watch.learn(kind, request, reply.signed()?);
         let ended = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         *ends = ends.saturating_sub(ended);
         let (mut found, mut records, mut pasts) = (reply.array()?, reply.array()?, reply.array()?);

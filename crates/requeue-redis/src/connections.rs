@@ -34,7 +34,7 @@ use stream::{Endpoint, Tls};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
-/// What comes over the pub/sub connection.
+/// An event of the pub/sub connection.
 pub(crate) enum Signal<'a> {
     Message {
         channel: &'a str,
@@ -120,7 +120,7 @@ impl Connections {
             tokio::spawn(signals::listen(settings, target.clone(), wanted, signals));
             Ok(target)
         });
-        let target = opening.await.expect("opening neither panics nor is given up")?;
+        let target = opening.await.expect("the task neither panics nor is aborted")?;
         let wanted = Mutex::default();
         Ok(Connections {
             shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }),
@@ -154,14 +154,14 @@ impl Connections {
     }
 }
 
-/// Starts a thread with a runtime, that ends with what is returned. It is not waited for: to
-/// wait inside of another runtime could block that for good.
+/// Starts a thread with a runtime. The thread ends when the returned sender is dropped. Nobody waits
+/// for its end: waiting inside another runtime could block that runtime forever.
 fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
     let run = move || {
         drop(runtime.block_on(ended));
-        // A name that is being looked up is not waited for.
+        // Does not wait for a DNS lookup in progress.
         runtime.shutdown_background();
     };
     thread::Builder::new().name("requeue-redis".to_owned()).spawn(run)?;
@@ -213,7 +213,7 @@ impl Target {
     /// is any node.
     async fn connection(&self) -> Option<RedisConnection> {
         match self {
-            Target::One(server) => server.connection_until(server.patience()).await.ok(),
+            Target::One(server) => server.connection_until(server.connect_deadline()).await.ok(),
             Target::Cluster(cluster) => cluster.connection().await,
         }
     }

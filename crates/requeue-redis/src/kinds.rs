@@ -149,9 +149,9 @@ impl RedisStore {
     ) -> Result<Value, StoreError> {
         for registered in ["", "1"] {
             let (script, cmd) = call(registered);
-            let answer = self.end(script, keys, cmd).await?;
-            if answer != Value::Int(0) {
-                return Ok(answer);
+            let reply = self.end(script, keys, cmd).await?;
+            if reply != Value::Int(0) {
+                return Ok(reply);
             }
             self.register(kind).await?;
         }

@@ -1,4 +1,4 @@
-//! Listing by id.
+//! Lists jobs in the order of their ids.
 //!
 //! Redis keeps no order of ids, and an index of them would cost every job a third more memory and
 //! every put and ack more time. Instead, listing pays: it scans all ids of the kind, and keeps the
@@ -14,27 +14,29 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Max. ids kept of a scan.
+/// The largest number of ids kept of one scan.
 const MAX_SCANNED: usize = 50_000;
-/// ScanCache that are kept, for so many who list at the same time.
+/// The number of scans kept, which is the number of callers that can list concurrently without
+/// scanning again for each page.
 const MAX_SCANS: usize = 4;
-/// For so long one is used: who lists by way of several processes may come by a cursor that another
-/// was given here, and would miss what was put since.
-const KEPT: Duration = Duration::from_secs(30);
-/// What a server looks at in one go.
-const SCAN: usize = 1000;
+/// How long a scan is used. A caller that lists through several processes may present a cursor that
+/// another caller got here long ago, and would miss the jobs put since.
+const MAX_AGE: Duration = Duration::from_secs(30);
+/// The COUNT of a ZSCAN call: about how many entries the server visits.
+const SCAN_COUNT: usize = 1000;
 
-/// ScanCache of those who list, the latest first.
+/// The scans of callers that have more pages to read, the latest first.
 #[derive(Default)]
 pub(crate) struct ScanCache(Mutex<VecDeque<ScannedIds>>);
 
-/// Ids that follow one another, for one who lists: it is found again by the cursor that it was
-/// given. Who begins elsewhere wants to see what is there now.
+/// Consecutive ids for one caller. Its next call is recognized by the cursor that it was given. A
+/// call with any other cursor scans again, and sees the current jobs.
 struct ScannedIds {
-    /// What was asked for; where the next page begins.
+    /// The query, with the cursor of the next page.
     query: Query,
-    /// Sorted: all that there were, or the first of them.
+    /// Sorted. All ids after the cursor of the scan, or the first [`MAX_SCANNED`] of them.
     ids: Vec<JobId>,
+    /// Whether no more ids follow.
     is_last: bool,
     scanned: Instant,
 }
@@ -42,11 +44,11 @@ struct ScannedIds {
 impl ScanCache {
     fn take(&self, query: &Query) -> Option<ScannedIds> {
         let mut scans = lock(&self.0);
-        scans.retain(|scan| scan.scanned.elapsed() < KEPT);
-        let is_it =
+        scans.retain(|scan| scan.scanned.elapsed() < MAX_AGE);
+        let is_next =
             |scan: &ScannedIds| Query { limit: query.limit, ..scan.query.clone() } == *query;
-        let place = scans.iter().position(is_it)?;
-        scans.remove(place)
+        let index = scans.iter().position(is_next)?;
+        scans.remove(index)
     }
 
     fn keep(&self, scan: ScannedIds) {
@@ -68,7 +70,7 @@ impl RedisStore {
         loop {
             let ScannedIds { query, ids, is_last, .. } = &scan;
             let mut from = ids.partition_point(|id| Some(id) <= query.after.as_ref());
-            // One more than is asked for tells whether there are more.
+            // Reads one job more than the limit, to know whether there is another page.
             while from < ids.len() && jobs.len() <= limit {
                 let upto = ids.len().min(from + MAX_BATCH);
                 let room = limit + 1 - jobs.len();
@@ -93,8 +95,8 @@ impl RedisStore {
         Ok(Page { jobs, cursor })
     }
 
-    /// Which run of which server it is: where a scan has come to means nothing to another, which
-    /// would leave out jobs without a word.
+    /// Returns the run id of the server. The cursor of a scan is valid only within one run of one
+    /// server: another would skip jobs without an error.
     async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
         let mut cmd = redis::cmd("INFO");
         cmd.arg("server");
@@ -102,7 +104,7 @@ impl RedisStore {
         Ok(info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned))
     }
 
-    /// The first ids that follow.
+    /// Scans for the first ids after the cursor of the query.
     async fn scan(&self, keys: &Keys, query: Query) -> Result<ScannedIds, StoreError> {
         let (scanned, server) = (Instant::now(), self.run_id(keys).await?);
         let [due, leased, dead, ..] = &keys.all;
@@ -117,7 +119,7 @@ impl RedisStore {
             let mut cursor = "0".to_owned();
             loop {
                 let mut cmd = redis::cmd("ZSCAN");
-                cmd.arg(list).arg(&cursor).arg("COUNT").arg(SCAN);
+                cmd.arg(list).arg(&cursor).arg("COUNT").arg(SCAN_COUNT);
                 if !query.prefix.is_empty() {
                     cmd.arg("MATCH").arg(pattern(&query.prefix));
                 }
@@ -143,14 +145,15 @@ impl RedisStore {
             }
         }
         if self.run_id(keys).await? != server {
-            let reason = "another server took over while its jobs were listed".to_owned();
+            let reason =
+                "the server was restarted or replaced while its jobs were being listed".to_owned();
             return Err(StoreError::Unavailable { reason });
         }
         Ok(ScannedIds { query, ids: ids.into_iter().collect(), is_last, scanned })
     }
 }
 
-/// What Redis takes for "begins with this".
+/// Returns the Redis pattern that matches the ids with this prefix.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for c in prefix.chars() {
@@ -175,26 +178,27 @@ mod tests {
     use std::thread;
 
     fn query(after: Option<&str>, limit: usize) -> Query {
-        let after = after.map(|id| JobId::new(id).expect("an id"));
-        Query { after, limit, ..Query::new(Kind::new("mail").expect("a kind")) }
+        let after = after.map(|id| JobId::new(id).expect("a valid id"));
+        Query { after, limit, ..Query::new(Kind::new("mail").expect("a valid kind")) }
     }
 
     fn put(store: &RedisStore, ids: impl Iterator<Item = String>) {
-        let put =
-            |id| Put::new(query(None, 1).kind, JobId::new(id).expect("an id"), Body::default());
+        let put = |id| {
+            Put::new(query(None, 1).kind, JobId::new(id).expect("a valid id"), Body::default())
+        };
         let puts: Vec<_> = ids.map(put).collect();
         for puts in puts.chunks(MAX_BATCH) {
-            block_on(store.put_all(puts.to_vec())).expect("the server answers");
+            block_on(store.put_all(puts.to_vec())).expect("the server is up");
         }
     }
 
     fn list(store: &RedisStore, query: Query) -> (Vec<String>, Option<JobId>) {
-        let page = block_on(store.list_page(query)).expect("the server answers");
+        let page = block_on(store.list_page(query)).expect("the server is up");
         (page.jobs.iter().map(|job| job.id.to_string()).collect(), page.cursor)
     }
 
     #[test]
-    fn whoever_begins_to_list_sees_what_is_there_wherever_it_begins() {
+    fn a_list_that_begins_at_any_id_contains_the_current_jobs() {
         let server = RedisServer::start();
         let store = block_on(RedisStore::connect(&server.url())).unwrap();
         put(&store, ["b", "c", "d"].map(str::to_owned).into_iter());
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_larger_than_a_window_is_listed_as_it_is_each_time() {
+    fn a_kind_larger_than_one_scan_is_listed_completely_each_time() {
         let server = RedisServer::start();
         let store = block_on(RedisStore::connect(&server.url())).unwrap();
         put(&store, (0..MAX_SCANNED + 10).map(|n| format!("{n:06}")));
@@ -225,29 +229,29 @@ mod tests {
             assert_eq!(seen.len(), MAX_SCANNED + 10 + more.len());
             assert!(seen.is_sorted());
         }
-        // Twice two scans, of fifty calls each; and not all of it for every page.
+        // Two lists of two scans each, with about fifty calls per scan, and not one scan per page.
         let stats = server.command(&["INFO", "commandstats"]);
         let (_, calls) = stats.split_once("cmdstat_zscan:calls=").unwrap();
         let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
         assert!((200..400).contains(&calls), "{calls} calls");
     }
 
-    /// Whether it was woken since it was last asked.
+    /// Records that the future was woken.
     #[derive(Default)]
-    struct Woken(AtomicBool);
+    struct WakeFlag(AtomicBool);
 
-    impl Wake for Woken {
+    impl Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
 
     #[test]
-    fn a_server_that_begins_anew_half_way_is_not_believed() {
+    fn a_list_fails_if_the_server_restarts_during_the_scan() {
         let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
         let store = block_on(RedisStore::connect(&server.url())).unwrap();
-        put(&store, (0..5 * SCAN).map(|n| n.to_string()));
-        let woken = Arc::new(Woken::default());
+        put(&store, (0..5 * SCAN_COUNT).map(|n| n.to_string()));
+        let woken = Arc::new(WakeFlag::default());
         let waker = Waker::from(woken.clone());
         let mut page = pin!(store.list_page(query(None, 1)));
         let scans = || server.command(&["INFO", "commandstats"]).contains("cmdstat_zscan");
@@ -258,7 +262,7 @@ mod tests {
             }
             !scans()
         } {}
-        // The server has replied and no command is in flight: the restart cuts no call.
+        // The server has replied and no command is in flight, so the restart interrupts no call.
         server.start_again();
         let page = block_on(page);
         assert!(matches!(page, Err(StoreError::Unavailable { .. })), "{page:?}");

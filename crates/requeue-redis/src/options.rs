@@ -138,8 +138,8 @@ mod tests {
         for (set, what) in cases {
             let mut options = Options::default();
             set(&mut options);
-            let told = options.check().expect_err(what).to_string();
-            assert!(told.contains(what), "{told}");
+            let error = options.check().expect_err(what).to_string();
+            assert!(error.contains(what), "{error}");
         }
     }
 

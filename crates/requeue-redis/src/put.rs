@@ -39,7 +39,7 @@ impl RedisStore {
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.put);
-        let answer = self.make(&kind, &keys, |registered| {
+        let reply = self.make(&kind, &keys, |registered| {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(registered);
             for put in &puts {
@@ -48,7 +48,7 @@ impl RedisStore {
             }
             (script, cmd)
         });
-        placed(&mut Reply::of(answer.await?)?, &puts)
+        placed(&mut Reply::of(reply.await?)?, &puts)
     }
 }
 

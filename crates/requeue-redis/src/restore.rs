@@ -1,4 +1,4 @@
-//! Jobs of another store.
+//! Restores jobs that were exported from another store.
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{Past, Record};
@@ -10,16 +10,16 @@ use requeue_jobs::{
     StoreError, Timestamp,
 };
 
-/// A job that may be kept.
-struct Arriving {
+/// A job to restore.
+struct RestoredJob {
     kind: Kind,
     id: JobId,
     newest: Generation,
-    /// Nothing, where it has ended.
+    /// `None` if the job has ended.
     arrival: Option<Arrival>,
 }
 
-impl Entry for Arriving {
+impl Entry for RestoredJob {
     fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -41,44 +41,44 @@ impl RedisStore {
         restore.check()?;
         let Restore { kind, generation, fence, jobs } = restore;
         let now = self.now(&self.keys(&kind)).await?;
-        let (mut arriving, mut answers) = (Vec::new(), Vec::new());
+        let (mut jobs_to_restore, mut results) = (Vec::new(), Vec::new());
         for job in jobs {
-            answers.push(match arrives(job, &kind, now) {
+            results.push(match restored_job(job, &kind, now) {
                 Ok(job) => {
-                    arriving.push(job);
+                    jobs_to_restore.push(job);
                     None
                 }
                 Err(invalid) => Some(invalid),
             });
         }
-        if arriving.is_empty() {
-            // The kind is raised all the same.
+        if jobs_to_restore.is_empty() {
+            // The counters of the kind are raised even without jobs.
             self.restore_call(kind, Vec::new(), generation, fence).await?;
         }
-        let restored = run_batch(arriving, |kind, arriving| {
-            self.restore_call(kind, arriving, generation, fence)
+        let restored = run_batch(jobs_to_restore, |kind, jobs| {
+            self.restore_call(kind, jobs, generation, fence)
         });
         let mut restored = restored.await.into_iter();
-        let missing = || Err(unexpected("an entry is without an answer"));
-        let answer = |refused: Option<Invalid>| match refused {
+        let missing = || Err(unexpected("the reply contains too few results"));
+        let result = |rejected: Option<Invalid>| match rejected {
             Some(invalid) => Err(invalid.into()),
             None => restored.next().unwrap_or_else(missing),
         };
-        Ok(answers.into_iter().map(answer).collect())
+        Ok(results.into_iter().map(result).collect())
     }
 
     async fn restore_call(
         &self,
         kind: Kind,
-        arriving: Vec<Arriving>,
+        jobs: Vec<RestoredJob>,
         generation: Generation,
         fence: Fence,
     ) -> Result<Vec<Result<Restored, StoreError>>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.restore);
-        let answer = self.make(&kind, &keys, |registered| {
+        let reply = self.make(&kind, &keys, |registered| {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(registered).arg(generation.0).arg(fence.0);
-            for Arriving { id, newest, arrival, .. } in &arriving {
+            for RestoredJob { id, newest, arrival, .. } in &jobs {
                 cmd.arg(id.as_str()).arg(newest.0);
                 match arrival {
                     None => cmd.arg("").arg("").arg("").arg(""),
@@ -94,27 +94,27 @@ impl RedisStore {
             }
             (script, cmd)
         });
-        let letters = bytes(answer.await?)?;
+        let letters = bytes(reply.await?)?;
         let restored = |letter| match letter {
             b'C' => Ok(Ok(Restored::Created)),
             b'K' => Ok(Ok(Restored::Kept)),
             b'N' => Ok(Ok(Restored::Ended)),
-            _ => Err(unexpected("a restored job came to nothing that is known")),
+            _ => Err(unexpected("unknown letter in the reply to a restore")),
         };
         letters.into_iter().map(restored).collect()
     }
 }
 
-fn arrives(job: JobView, kind: &Kind, now: Timestamp) -> Result<Arriving, Invalid> {
+fn restored_job(job: JobView, kind: &Kind, now: Timestamp) -> Result<RestoredJob, Invalid> {
     let (id, newest) = (job.id.clone(), job.newest_generation());
     if job.kind != *kind {
         let reason = "it is of another kind than the batch";
         return Err(Invalid::InconsistentJob { id, reason });
     }
-    Ok(Arriving { kind: kind.clone(), id, newest, arrival: Arrival::of(job, now)? })
+    Ok(RestoredJob { kind: kind.clone(), id, newest, arrival: Arrival::of(job, now)? })
 }
 
-/// Nothing, for most.
+/// Returns the past of a job; empty if it has none, as for most jobs.
 fn past(job: &JobView, floor: Timestamp) -> Vec<u8> {
     let has_none = job.attempts == 0
         && job.deaths == 0

@@ -54,16 +54,16 @@ impl RedisStore {
     ) -> Result<Vec<Settling>, StoreError> {
         let check =
             |settle: &Settle| check(&settle.action).err().map(|refusal| Err(refusal.into()));
-        let mut answers: Vec<Option<Settling>> = settlements.iter().map(check).collect();
+        let mut results: Vec<Option<Settling>> = settlements.iter().map(check).collect();
         let acks: Vec<usize> = (0..settlements.len())
             .filter(|&number| settlements[number].action == Settlement::Ack)
             .collect();
-        self.ack(&kind, &settlements, &acks, &mut answers).await;
+        self.ack(&kind, &settlements, &acks, &mut results).await;
         let others: Vec<usize> =
-            (0..settlements.len()).filter(|&number| answers[number].is_none()).collect();
-        self.settle(&kind, &settlements, &others, &mut answers).await;
+            (0..settlements.len()).filter(|&number| results[number].is_none()).collect();
+        self.settle(&kind, &settlements, &others, &mut results).await;
         let missing = || Err(unexpected("an entry has no result").into());
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+        Ok(results.into_iter().map(|result| result.unwrap_or_else(missing)).collect())
     }
 
     /// Acks jobs. Entries that must go through [`settle`](Self::settle) keep no result.
@@ -72,7 +72,7 @@ impl RedisStore {
         kind: &Kind,
         settlements: &[Settle],
         acks: &[usize],
-        answers: &mut [Option<Settling>],
+        results: &mut [Option<Settling>],
     ) {
         if acks.is_empty() {
             return;
@@ -87,7 +87,7 @@ impl RedisStore {
             Ok(letters) => {
                 for (&number, letter) in acks.iter().zip(letters) {
                     let receipt = || settlements[number].receipt.clone();
-                    answers[number] = match letter {
+                    results[number] = match letter {
                         b'A' => Some(Ok(Settled::Done)),
                         b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
                         b'S' => None,
@@ -95,7 +95,7 @@ impl RedisStore {
                     };
                 }
             }
-            Err(error) => acks.iter().for_each(|&n| answers[n] = Some(Err(error.clone().into()))),
+            Err(error) => acks.iter().for_each(|&n| results[n] = Some(Err(error.clone().into()))),
         }
     }
 
@@ -104,7 +104,7 @@ impl RedisStore {
         kind: &Kind,
         settlements: &[Settle],
         these: &[usize],
-        answers: &mut [Option<Settling>],
+        results: &mut [Option<Settling>],
     ) {
         if these.is_empty() {
             return;
@@ -120,9 +120,9 @@ impl RedisStore {
         });
         match settled {
             Ok(settled) => {
-                these.iter().zip(settled).for_each(|(&n, settled)| answers[n] = Some(settled));
+                these.iter().zip(settled).for_each(|(&n, settled)| results[n] = Some(settled));
             }
-            Err(error) => these.iter().for_each(|&n| answers[n] = Some(Err(error.clone().into()))),
+            Err(error) => these.iter().for_each(|&n| results[n] = Some(Err(error.clone().into()))),
         }
     }
 }

@@ -136,8 +136,8 @@ impl RedisStore {
         keys: &Keys,
         cmd: Cmd,
     ) -> Result<Value, StoreError> {
-        let answer = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
-        answer.map_err(if script.only_reads {
+        let reply = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
+        reply.map_err(if script.only_reads {
             CommandError::for_read
         } else {
             CommandError::for_write
@@ -161,9 +161,9 @@ impl RedisStore {
         let (tag, script) = (&self.shared.prefix, &SCRIPTS.register);
         let mut cmd = script.begin(&[keys::kinds(tag)]);
         cmd.arg(kind.as_str()).arg(MAX_KINDS);
-        let answer = self.shared.connections.call(tag, cmd, Some(script)).await;
-        let answer = answer.map_err(CommandError::for_read)?;
-        match usize::try_from(number(&answer)?).unwrap_or(usize::MAX) {
+        let reply = self.shared.connections.call(tag, cmd, Some(script)).await;
+        let reply = reply.map_err(CommandError::for_read)?;
+        match usize::try_from(number(&reply)?).unwrap_or(usize::MAX) {
             0 => Ok(()),
             count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
         }

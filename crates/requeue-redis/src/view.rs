@@ -41,9 +41,9 @@ impl RedisStore {
         let mut reply = Reply::of(self.end(script, keys, cmd).await?)?;
         reply.number()?;
         let seen = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
-        let (mut told, mut jobs) = (reply.array()?, Vec::new());
-        while !told.is_empty() {
-            jobs.push(read(&mut told)?.view(kind)?);
+        let (mut fields, mut jobs) = (reply.array()?, Vec::new());
+        while !fields.is_empty() {
+            jobs.push(read(&mut fields)?.view(kind)?);
         }
         Ok((seen, jobs))
     }
@@ -58,16 +58,17 @@ fn letter(state: JobState) -> &'static str {
     }
 }
 
-fn read(told: &mut Reply) -> Result<StoredJob, StoreError> {
-    let id = JobId::new(told.text()?).map_err(|error| unexpected(&error.to_string()))?;
-    let state = match told.bytes()?.as_slice() {
+fn read(fields: &mut Reply) -> Result<StoredJob, StoreError> {
+    let id = JobId::new(fields.text()?).map_err(|error| unexpected(&error.to_string()))?;
+    let state = match fields.bytes()?.as_slice() {
         b"w" => JobState::Waiting,
         b"r" => JobState::Ready,
         b"l" => JobState::Leased,
         b"d" => JobState::Dead,
         _ => return Err(unexpected("unknown state of a job")),
     };
-    let at = requeue_jobs::Timestamp::from_millis(told.number()?);
-    let (record, lease, next, past) = (told.bytes()?, told.bytes()?, told.bytes()?, told.bytes()?);
+    let at = requeue_jobs::Timestamp::from_millis(fields.number()?);
+    let (record, lease, next, past) =
+        (fields.bytes()?, fields.bytes()?, fields.bytes()?, fields.bytes()?);
     Ok(StoredJob { id, state, at, record, lease, next, past })
 }

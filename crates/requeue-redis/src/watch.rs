@@ -1,4 +1,4 @@
-//! Waiting for work.
+//! Waits until jobs may be claimable.
 //!
 //! A claim that finds too little, and `peek.lua`, return when the next job may be claimable. If that
 //! time becomes earlier, scripts publish a message. Waiting callers sleep until the first known time
@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What is known of when there will be work, for all who wait in this process.
+/// When the next job of each kind may be claimable, as far as this process knows.
 pub(crate) struct Watch {
     clock: Clock,
-    /// The time, where it is not the server's.
+    /// Replaces the clock of the server, in tests.
     wall_clock: Option<WallClock>,
     known: Mutex<WorkTimes>,
     changes: ChangeNotifier,
@@ -29,17 +29,18 @@ pub(crate) struct Watch {
 #[derive(Default)]
 struct WorkTimes {
     kinds: HashMap<Kind, KindWork>,
-    /// How often all that was known was forgotten.
+    /// How often all entries were cleared.
     forgotten: u64,
 }
 
-/// What is known of a kind.
+/// What this process knows about one kind.
 #[derive(Default)]
 struct KindWork {
     next: NextWork,
-    /// When the server was last asked: who waits need not ask again for a while.
+    /// When the server was last asked. Waiting callers do not ask again for a while.
     asked: Option<Moment>,
-    /// How many messages there were: what was asked before one is not learnt after it.
+    /// The number of messages so far. A reply is discarded if a message has arrived since the
+    /// request was sent.
     messages: u64,
 }
 
@@ -51,19 +52,19 @@ enum NextWork {
     At(Moment),
 }
 
-/// What had been heard when a question was asked.
+/// The messages received before a request was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Heard {
+struct MessageCount {
     messages: u64,
     forgotten: u64,
 }
 
-/// A question to the server.
+/// A request to the server for the next time: what was known before it was sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
-    heard: Heard,
-    /// Times in its answer count from here. The server read its clock later, by the way there;
-    /// but the claim that then comes has the same way to go.
+pub(crate) struct PeekRequest {
+    received: MessageCount,
+    /// When the request was sent. The times in the reply are relative to it. The server reads its
+    /// clock slightly later, but the claim that follows takes as long to reach the server.
     asked: Moment,
 }
 
@@ -72,21 +73,22 @@ impl Watch {
         Watch { clock, wall_clock, known: Mutex::default(), changes: ChangeNotifier::default() }
     }
 
-    /// To be noted before the server is asked.
-    pub(crate) fn question(&self, kind: &Kind) -> Question {
-        Question { heard: lock(&self.known).heard(kind), asked: self.clock.now() }
+    /// Must be called before the request is sent.
+    pub(crate) fn request(&self, kind: &Kind) -> PeekRequest {
+        PeekRequest { received: lock(&self.known).received(kind), asked: self.clock.now() }
     }
 
-    /// The server's answer: in how many milliseconds there may be work; -1 never, -2 who knows.
-    pub(crate) fn learn(&self, kind: &Kind, question: Question, in_millis: i64) {
-        let Question { heard, asked } = question;
+    /// Records the server's reply: in how many milliseconds a job may be claimable, -1 for never, -2
+    /// for unknown.
+    pub(crate) fn learn(&self, kind: &Kind, request: PeekRequest, in_millis: i64) {
+        let PeekRequest { received, asked } = request;
         let next = match u64::try_from(in_millis) {
             Ok(millis) => NextWork::At(asked.saturating_add(Duration::from_millis(millis))),
             Err(_) if in_millis == -1 => NextWork::Never,
             Err(_) => NextWork::Unknown,
         };
         let mut known = lock(&self.known);
-        let is_current = known.heard(kind) == heard && next != NextWork::Unknown;
+        let is_current = known.received(kind) == received && next != NextWork::Unknown;
         let of = known.of(kind.clone());
         (of.next, of.asked) = match is_current {
             true => (next, Some(asked)),
@@ -96,7 +98,8 @@ impl Watch {
         self.changes.notify();
     }
 
-    /// A message: the time of the server, and when there may be work, sooner than was known.
+    /// Handles a message: the time of the server, and when a job may be claimable, which is earlier
+    /// than was known.
     pub(crate) fn on_message(&self, kind: &str, payload: &[u8]) {
         let times = str::from_utf8(payload).ok().and_then(|text| text.split_once(' '));
         let times = times.map(|(now, at)| (now.parse::<u64>(), at.parse::<u64>()));
@@ -114,21 +117,21 @@ impl Watch {
                 _ => NextWork::Unknown,
             };
             if of.next == NextWork::Unknown {
-                // Also where somebody is asking just now: it may have been too soon.
+                // Ask again even if a request is in flight: it may have been too early.
                 of.asked = None;
             }
         }
         self.changes.notify();
     }
 
-    /// Messages may have been missed: nothing is known any more.
+    /// Clears all entries, because messages may have been missed.
     pub(crate) fn forget_all(&self) {
         lock(&self.known).forget_all();
         self.changes.notify();
     }
 
-    /// Those of which the server is to be asked, by whoever is told so: nothing is known of them,
-    /// or not since long ago.
+    /// Returns the kinds for which the caller has to ask the server, because nothing is known or the
+    /// reply is too old. Other callers do not ask for them meanwhile.
     fn to_ask(&self, kinds: &[Kind]) -> Vec<Kind> {
         let now = self.clock.now();
         let mut known = lock(&self.known);
@@ -143,7 +146,7 @@ impl Watch {
         to_ask
     }
 
-    /// In how long there may be work, or somebody has to be asked.
+    /// Returns in how long a job may be claimable, or the server has to be asked again.
     fn soonest(&self, kinds: &[Kind]) -> Option<Duration> {
         let now = self.clock.now();
         let known = lock(&self.known);
@@ -157,7 +160,7 @@ impl Watch {
         kinds.iter().map(next).min()
     }
 
-    /// Whether there may be work now.
+    /// Returns whether a job may be claimable now.
     fn is_due(&self, kinds: &[Kind]) -> bool {
         let now = self.clock.now();
         let known = lock(&self.known);
@@ -167,7 +170,7 @@ impl Watch {
 }
 
 impl KindWork {
-    /// For how long nobody needs to ask.
+    /// Returns for how long nobody needs to ask the server.
     fn fresh_for(&self, now: Moment) -> Duration {
         let until = self.asked.map(|asked| asked.saturating_add(WAIT_SLICE));
         until.map_or(Duration::ZERO, |until| until.saturating_since(now))
@@ -175,13 +178,13 @@ impl KindWork {
 }
 
 impl WorkTimes {
-    fn heard(&self, kind: &Kind) -> Heard {
+    fn received(&self, kind: &Kind) -> MessageCount {
         let messages = self.kinds.get(kind).map_or(0, |of| of.messages);
-        Heard { messages, forgotten: self.forgotten }
+        MessageCount { messages, forgotten: self.forgotten }
     }
 
     fn of(&mut self, kind: Kind) -> &mut KindWork {
-        // Who waits for ever new names must not fill the memory.
+        // Callers that wait for ever new kinds must not exhaust memory.
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
             self.forget_all();
         }
@@ -204,16 +207,17 @@ impl NextWork {
     }
 }
 
-/// One who [asks](Watch::to_ask) for all who wait. If it fails or is given up, another has to.
+/// A request on behalf of all waiting callers (see [`Watch::to_ask`]). If it fails or its future is
+/// dropped, another caller has to ask.
 struct Asking<'a> {
     watch: &'a Watch,
     kind: &'a Kind,
-    is_answered: bool,
+    has_reply: bool,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.has_reply {
             lock(&self.watch.known).of(self.kind.clone()).asked = None;
             self.watch.changes.notify();
         }
@@ -231,13 +235,13 @@ impl RedisStore {
         kinds.iter().for_each(|kind| self.subscribe(kind));
         loop {
             let asked = watch.to_ask(&kinds);
-            let answers = join_all(asked.iter().map(|kind| self.ask(kind))).await;
-            // Whatever else is known by now: who is told that there is work can claim it. And a
-            // kind that cannot be asked keeps nobody from the work of others.
-            if answers.iter().any(|next| matches!(next, Ok(Some(Duration::ZERO)))) {
+            let replies = join_all(asked.iter().map(|kind| self.ask(kind))).await;
+            // If a reply reports a claimable job, it can be claimed, whatever messages have arrived
+            // since, and even if the requests for other kinds have failed.
+            if replies.iter().any(|next| matches!(next, Ok(Some(Duration::ZERO)))) {
                 return Ok(());
             }
-            answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+            replies.into_iter().collect::<Result<Vec<_>, _>>()?;
             let left = end.saturating_since(watch.clock.now());
             if left.is_zero() || watch.is_due(&kinds) {
                 return Ok(());
@@ -246,21 +250,21 @@ impl RedisStore {
         }
     }
 
-    /// Asks for all who wait: they rely on it that it is asked.
+    /// Asks the server on behalf of all waiting callers.
     async fn ask(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
-        let mut asking = Asking { watch: &self.shared.watch, kind, is_answered: false };
+        let mut asking = Asking { watch: &self.shared.watch, kind, has_reply: false };
         let next = self.peek(kind).await?;
-        asking.is_answered = true;
+        asking.has_reply = true;
         Ok(next)
     }
 
-    /// In how long a claim may get something, if nobody changes anything.
+    /// Asks the server in how long a claim may return a job, if nothing changes.
     pub(crate) async fn peek(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
         let (keys, script) = (self.keys(kind), &SCRIPTS.peek);
-        let question = self.shared.watch.question(kind);
+        let request = self.shared.watch.request(kind);
         let cmd = self.begin(script, &keys);
         let in_millis = signed(&self.end(script, &keys, cmd).await?)?;
-        self.shared.watch.learn(kind, question, in_millis);
+        self.shared.watch.learn(kind, request, in_millis);
         Ok(u64::try_from(in_millis).ok().map(Duration::from_millis))
     }
 }

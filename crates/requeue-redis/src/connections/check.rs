@@ -1,4 +1,4 @@
-//! Whether jobs can be kept on a server.
+//! Checks whether a server can store jobs: version, mode, eviction policy, role and format.
 
 use super::Settings;
 use super::connection::{RedisConnection, unavailable};
@@ -7,13 +7,14 @@ use crate::address::Topology;
 use crate::error::ConnectError;
 use redis::Value;
 
-/// Scripts say what they need in their first line, and older servers do not understand that.
+/// The oldest supported version. Older servers do not support the flags in the first line of a
+/// script.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// How the keys are laid out. Another layout has another number.
+/// The version of the key layout.
 const FORMAT: &str = "1";
 
-/// Asks a server all that has to be known before it is used.
+/// Checks a server before it is used. Fails with the first check that does not pass.
 pub(super) async fn check(
     connection: &mut RedisConnection,
     settings: &Settings,
@@ -22,72 +23,74 @@ pub(super) async fn check(
     let unfit = |reason: String| ConnectError::Unfit { address: address.clone(), reason };
     let info = match connection.ask(&redis::cmd("INFO")).await {
         Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
-        Ok(_) => return Err(unfit("it answers INFO with something else".to_owned())),
+        Ok(_) => return Err(unfit("it returned an unexpected reply to INFO".to_owned())),
         Err(failure) => return Err(refusal(connection, failure)),
     };
     let is_cluster = matches!(settings.address.topology, Topology::Cluster(_));
-    fits(&info, is_cluster).map_err(unfit)?;
+    check_info(&info, is_cluster).map_err(unfit)?;
     if field(&info, "loading") == Some("1") {
-        return Err(unavailable(&connection.endpoint, "it is still reading its files"));
+        return Err(unavailable(&connection.endpoint, "it is still loading its data"));
     }
     check_format(connection, settings).await
 }
 
-/// Whether what a server tells of itself will do.
-fn fits(info: &str, is_cluster: bool) -> Result<(), String> {
+/// Checks the reply to INFO. Fails with the reason why the server cannot be used.
+fn check_info(info: &str, is_cluster: bool) -> Result<(), String> {
     let found = |name| field(info, name).unwrap_or("unknown");
     let version = found("redis_version");
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if (major, minor) < OLDEST {
         let (major, minor) = OLDEST;
-        return Err(format!("it is Redis {version}, and {major}.{minor} or newer is needed"));
+        return Err(format!("it is Redis {version}, but {major}.{minor} or newer is required"));
     }
-    // Valkey calls it otherwise.
+    // Valkey may name this field `server_mode`.
     let mode = field(info, "redis_mode").unwrap_or_else(|| found("server_mode"));
     match (mode, is_cluster) {
         ("standalone", false) | ("cluster", true) => {}
         ("cluster", false) => {
-            let action = "give its address as redis+cluster://…";
-            return Err(format!("it is a node of a Cluster: {action}"));
+            let hint = "use an address that begins with redis+cluster://";
+            return Err(format!("it is a node of a Cluster: {hint}"));
         }
         ("sentinel", _) => {
-            let action = "give its address as redis+sentinel://…/master";
-            return Err(format!("it is a sentinel: {action}"));
+            let hint =
+                "use an address that begins with redis+sentinel://, with the name of the master";
+            return Err(format!("it is a sentinel: {hint}"));
         }
         (mode, true) => {
-            let action = "give its address as redis://…";
-            return Err(format!("it is not a node of a Cluster, but {mode}: {action}"));
+            let hint = "use an address that begins with redis://";
+            return Err(format!("it is not a node of a Cluster (its mode is {mode}): {hint}"));
         }
-        // Not what it was called when this was written; if it can be used, it is.
+        // An unknown mode, perhaps of a newer server: the other checks decide.
         (_, false) => {}
     }
     let policy = found("maxmemory_policy");
     if policy != "noeviction" {
         return Err(format!(
-            "its maxmemory-policy is {policy}, source would drop jobs when memory is full: \
-             CONFIG SET maxmemory-policy noeviction, and the same in its redis.conf"
+            "its maxmemory-policy is {policy}, which would drop jobs when memory is full: run \
+             CONFIG SET maxmemory-policy noeviction, and set the same in its redis.conf"
         ));
     }
     if found("role") != "master" {
         let master = format!("{}:{}", found("master_host"), found("master_port"));
-        return Err(format!("it is a replica of {master}, and only a master takes jobs"));
+        return Err(format!("it is a replica of {master}, and only a master accepts writes"));
     }
     Ok(())
 }
 
-/// One line of what a server tells of itself.
+/// Returns a field of the reply to INFO.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Writes down which format the jobs have, or reads it.
+/// Compares the format of the stored jobs with [`FORMAT`], and writes it if there is none yet.
 async fn check_format(
     connection: &mut RedisConnection,
     settings: &Settings,
 ) -> Result<(), ConnectError> {
     let key = format!("{{{}}}:format", settings.options.prefix);
-    // First read: nothing can be written when memory is full, but jobs can be worked off.
+    // The first command only reads. When memory is full, nothing can be written, but the jobs that
+    // are there can still be processed.
     let mut get = redis::cmd("GET");
     get.arg(&key);
     let mut set = redis::cmd("SET");
@@ -101,19 +104,19 @@ async fn check_format(
                 return Err(ConnectError::Format { address, key, found, known });
             }
             Ok(_) => {}
-            // Another node has it, and is asked too.
-            Err(Failure::Answer(error)) if ["MOVED", "ASK"].contains(&error.code()) => break,
+            // Another node owns this key, and is checked as well.
+            Err(Failure::Reply(error)) if ["MOVED", "ASK"].contains(&error.code()) => break,
             Err(failure) => return Err(refusal(connection, failure)),
         }
     }
     Ok(())
 }
 
-/// Why a server does not answer such simple questions.
+/// Converts the failure of a simple command into the reason why there is no connection.
 pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> ConnectError {
     let (address, reason) = (connection.endpoint.to_string(), failure.reason());
     match &failure {
-        Failure::Answer(error)
+        Failure::Reply(error)
             if ["ERR", "NOAUTH", "NOPERM", "WRONGTYPE"].contains(&error.code()) =>
         {
             ConnectError::Refused { address, reason }
@@ -126,20 +129,20 @@ pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> Connect
 mod tests {
     use super::*;
 
-    const FINE: &str = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n\
+    const VALID: &str = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n\
         redis_mode:standalone\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n";
 
     #[test]
-    fn what_does_not_fit_is_named() {
-        assert_eq!(fits(FINE, false), Ok(()));
-        for (this, that, is_cluster, what) in [
-            ("7.2.4", "6.2.14", false, "it is Redis 6.2.14, and 7.0 or newer is needed"),
-            ("redis_version", "other", false, "it is Redis unknown, and 7.0"),
+    fn a_server_that_cannot_be_used_is_rejected_with_the_reason() {
+        assert_eq!(check_info(VALID, false), Ok(()));
+        for (from, to, is_cluster, expected) in [
+            ("7.2.4", "6.2.14", false, "it is Redis 6.2.14, but 7.0 or newer is required"),
+            ("redis_version", "other", false, "it is Redis unknown, but 7.0"),
             ("noeviction", "allkeys-lru", false, "its maxmemory-policy is allkeys-lru"),
             ("noeviction", "allkeys-lru", false, "CONFIG SET maxmemory-policy noeviction"),
-            ("standalone", "cluster", false, "give its address as redis+cluster://"),
-            ("standalone", "sentinel", false, "give its address as redis+sentinel://"),
-            ("standalone", "standalone", true, "give its address as redis://"),
+            ("standalone", "cluster", false, "use an address that begins with redis+cluster://"),
+            ("standalone", "sentinel", false, "use an address that begins with redis+sentinel://"),
+            ("standalone", "standalone", true, "use an address that begins with redis://"),
             (
                 "role:master",
                 "role:slave\r\nmaster_host:h\r\nmaster_port:1",
@@ -147,12 +150,12 @@ mod tests {
                 "it is a replica of h:1",
             ),
         ] {
-            let told = fits(&FINE.replace(this, that), is_cluster).expect_err(what);
-            assert!(told.contains(what), "{told}");
+            let reason = check_info(&VALID.replace(from, to), is_cluster).expect_err(expected);
+            assert!(reason.contains(expected), "{reason}");
         }
-        let valkey = FINE.replace("redis_mode:standalone", "server_mode:cluster");
-        assert_eq!(fits(&valkey, true), Ok(()));
-        assert_eq!(fits(&FINE.replace("7.2.4", "7.0.0"), false), Ok(()));
-        assert_eq!(fits(&FINE.replace("7.2.4", "10.0.0-rc1"), false), Ok(()));
+        let valkey = VALID.replace("redis_mode:standalone", "server_mode:cluster");
+        assert_eq!(check_info(&valkey, true), Ok(()));
+        assert_eq!(check_info(&VALID.replace("7.2.4", "7.0.0"), false), Ok(()));
+        assert_eq!(check_info(&VALID.replace("7.2.4", "10.0.0-rc1"), false), Ok(()));
     }
 }

@@ -1,8 +1,8 @@
-//! A Cluster: who has which slot, and calls that find their way.
+//! A Redis Cluster: the map of slots to masters, and calls that follow redirections.
 //!
-//! The crate's own client for Clusters sends a command again when a connection breaks, which a
-//! claim must not have. Here a command is sent again only after a node has said that it is not
-//! the one to ask, or not now.
+//! The Cluster client of the `redis` crate sends a command again when a connection breaks. A claim
+//! must not be sent twice. Here a command is sent again only after a node has replied that it does
+//! not own the slot, or cannot serve it now.
 
 use super::check::refusal;
 use super::connection::{RedisConnection, unavailable};
@@ -21,47 +21,49 @@ use tokio::time::{Instant, timeout};
 
 const SLOTS: u16 = 16384;
 
-/// So long a call waits before it asks again.
+/// How long a call waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// So often a call follows at once where it is sent. More means that the nodes do not agree.
-const HOPS: usize = 5;
+/// How many redirections a call follows without a pause. More than that means that the nodes do not
+/// agree.
+const MAX_REDIRECTS: usize = 5;
 
-/// Which slots a master has: from, to, and who it is.
+/// A range of slots, both ends included, and its master.
 type Range = (u16, u16, Host);
 
 /// All masters of a Cluster.
 pub(super) struct Cluster {
     settings: Arc<Settings>,
     map: Mutex<Map>,
-    /// Held by who reads the map: one at a time is enough.
+    /// Held while the map is read from a node, so that only one task reads it at a time.
     reading: tokio::sync::Mutex<()>,
 }
 
 struct Map {
-    /// How often it was read.
+    /// How often the map was read from a node.
     version: u64,
-    /// The master of each slot, where it has one.
+    /// The master of each slot; `None` if the slot has no master.
     owners: Vec<Option<Arc<Server>>>,
-    /// All masters, and those to which calls were sent by others.
+    /// All masters, and the nodes that redirections have named since the map was read.
     servers: HashMap<Host, Arc<Server>>,
 }
 
-/// What to do with a command that was refused.
+/// What to do with a command after a node has rejected it.
 enum Resend {
-    /// The slot is there now.
+    /// Send it to this node, which owns the slot now.
     Moved(Host),
-    /// The slot is on its way there.
+    /// Send it to this node once, with ASKING: the slot is being migrated there.
     Ask(Host),
-    /// The same again, a little later.
+    /// Send it again after a pause.
     Later,
+    /// Return the error to the caller.
     Never,
 }
 
 impl Cluster {
     /// Connects to all masters.
     pub(super) async fn open(settings: &Arc<Settings>) -> Result<Cluster, ConnectError> {
-        let mut found = Err(unavailable(&settings.address, "no node is given"));
+        let mut found = Err(unavailable(&settings.address, "the address contains no node"));
         for host in seeds(settings) {
             found = read_from(settings, host).await;
             if found.is_ok() {
@@ -70,7 +72,7 @@ impl Cluster {
         }
         let ranges = found?;
         if ranges.is_empty() {
-            let reason = "no node has any slots: is it set up?".to_owned();
+            let reason = "no node owns any slots: the Cluster is not set up".to_owned();
             return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
         }
         let mut servers = HashMap::new();
@@ -95,7 +97,7 @@ impl Cluster {
         script: Option<&'static Script>,
     ) -> Result<Value, CommandError> {
         let begun = Instant::now();
-        let mut hops = 0;
+        let mut redirects = 0;
         let mut redirected = None;
         loop {
             let (version, owner) = self.owner(slot);
@@ -106,8 +108,8 @@ impl Cluster {
                 continue;
             };
             let Some(mut connection) = server.connection() else {
-                // It may be gone for good, and another have its slots.
-                let why = CommandError::NotDone(server.why_not());
+                // If the server does not come back, another node may own its slots by now.
+                let why = CommandError::NotDone(server.lost_reason());
                 let limit = self.settings.options.connect_timeout;
                 self.pause(version, Some(&server), begun, limit, why).await?;
                 redirected = server.connection().map(|_| (server, asking));
@@ -117,41 +119,41 @@ impl Cluster {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
-            if failure.leaves() {
+            if failure.ends_connection() {
                 server.leave(&connection, &failure.reason());
             }
             let why = failure.command_error(&connection.endpoint);
-            hops += 1;
+            redirects += 1;
             match resend(&failure, &connection.endpoint) {
                 Resend::Moved(host) => {
                     redirected = Some((self.server(host), false));
-                    // It is probably not the only one.
+                    // Other slots have probably moved too.
                     self.read_soon(version);
                 }
                 Resend::Ask(host) => redirected = Some((self.server(host), true)),
-                Resend::Later => hops = HOPS,
+                Resend::Later => redirects = MAX_REDIRECTS,
                 Resend::Never => {
-                    if failure.leaves() {
+                    if failure.ends_connection() {
                         self.read_soon(version);
                     }
                     return Err(why);
                 }
             }
-            if hops >= HOPS {
+            if redirects >= MAX_REDIRECTS {
                 let limit = self.settings.options.answer_timeout;
                 self.pause(version, None, begun, limit, why).await?;
-                hops = 0;
+                redirects = 0;
             }
         }
     }
 
-    /// A connection to any master, if there is one soon.
+    /// Waits up to the connect timeout for a connection to any master.
     pub(super) async fn connection(&self) -> Option<RedisConnection> {
         let begun = Instant::now();
         loop {
             let (version, connection) = {
                 let map = self.map();
-                // In no order, so that not all who ask get the same.
+                // The order of a `HashMap` is random, which spreads the callers over the nodes.
                 (map.version, map.servers.values().find_map(|server| server.connection()))
             };
             if connection.is_some() {
@@ -163,8 +165,8 @@ impl Cluster {
         }
     }
 
-    /// Waits a little, or until the server is connected, and looks who has what. It is an error
-    /// when a call has taken too long.
+    /// Waits a short time, or until `server` is connected, and reads the map again. Fails with `why`
+    /// if the call has taken longer than `limit`.
     async fn pause(
         &self,
         version: u64,
@@ -192,7 +194,7 @@ impl Cluster {
         tokio::spawn(async move { cluster.read(version).await });
     }
 
-    /// Asks one node after the other who has what, unless somebody did since.
+    /// Reads the map from the first node that replies, unless it was read since `version`.
     async fn read(&self, version: u64) {
         let _one = self.reading.lock().await;
         let servers = {
@@ -204,7 +206,7 @@ impl Cluster {
         };
         let limit = self.settings.options.connect_timeout;
         for mut connection in servers.values().filter_map(|server| server.connection()) {
-            if let Ok(Ok(ranges)) = timeout(limit, ask(&mut connection)).await {
+            if let Ok(Ok(ranges)) = timeout(limit, read_ranges(&mut connection)).await {
                 return self.map().set(&self.settings, &ranges);
             }
         }
@@ -235,7 +237,7 @@ impl Map {
         self.servers.entry(host.clone()).or_insert_with(start).clone()
     }
 
-    /// Who is no master any more is left.
+    /// Replaces the map, and closes the connections to nodes that are no longer masters.
     fn set(&mut self, settings: &Arc<Settings>, ranges: &[Range]) {
         self.version += 1;
         self.owners = vec![None; usize::from(SLOTS)];
@@ -256,20 +258,20 @@ fn seeds(settings: &Settings) -> &[Host] {
     }
 }
 
-/// Asks a node that may be no master, over a connection of its own.
+/// Reads the ranges of slots from a node, which need not be a master, over a new connection.
 async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, ConnectError> {
     let endpoint = Endpoint::Host(host.clone());
     let reading = async {
-        ask(&mut RedisConnection::dial(settings, &endpoint, &settings.address.login, 0).await?)
-            .await
+        let login = &settings.address.login;
+        read_ranges(&mut RedisConnection::dial(settings, &endpoint, login, 0).await?).await
     };
     let limit = settings.options.connect_timeout;
-    let late = || Err(unavailable(&endpoint, format!("no answer within {limit:?}")));
+    let late = || Err(unavailable(&endpoint, format!("no reply within {limit:?}")));
     timeout(limit, reading).await.unwrap_or_else(|_| late())
 }
 
-/// Asks who has what.
-async fn ask(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectError> {
+/// Reads the ranges of slots with CLUSTER SLOTS.
+async fn read_ranges(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectError> {
     let mut cmd = redis::cmd("CLUSTER");
     cmd.arg("SLOTS");
     match connection.ask(&cmd).await {
@@ -277,14 +279,15 @@ async fn ask(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectErro
             .into_iter()
             .filter_map(|range| range_of(range, &connection.endpoint))
             .collect()),
-        Ok(_) => {
-            Err(unavailable(&connection.endpoint, "it answers CLUSTER SLOTS with something else"))
-        }
+        Ok(_) => Err(unavailable(
+            &connection.endpoint,
+            "it returned an unexpected reply to CLUSTER SLOTS",
+        )),
         Err(failure) => Err(refusal(connection, failure)),
     }
 }
 
-/// From, to, the master, and perhaps replicas.
+/// Reads an entry of CLUSTER SLOTS: first slot, last slot, master, and replicas, which are ignored.
 fn range_of(range: Value, asked: &Endpoint) -> Option<Range> {
     let Value::Array(range) = range else { return None };
     let mut range = range.into_iter();
@@ -297,7 +300,8 @@ fn range_of(range: Value, asked: &Endpoint) -> Option<Range> {
     Some((from, to, host(name.as_deref().unwrap_or_default(), port, asked)?))
 }
 
-/// A node that does not know its own name is where it was asked.
+/// Returns the address of a node. If the node does not know its own name, it has that of the node
+/// that was `asked`.
 fn host(name: &str, port: u16, asked: &Endpoint) -> Option<Host> {
     match (name, asked) {
         ("" | "?", Endpoint::Host(host)) => Some(Host { name: host.name.clone(), port }),
@@ -308,24 +312,24 @@ fn host(name: &str, port: u16, asked: &Endpoint) -> Option<Host> {
 
 fn resend(failure: &Failure, asked: &Endpoint) -> Resend {
     let error = match failure {
-        Failure::Answer(error) => error,
-        Failure::NotDone(_) | Failure::Cut(_) => return Resend::Never,
+        Failure::Reply(error) => error,
+        Failure::NotDone(_) | Failure::NoReply(_) => return Resend::Never,
     };
     // `MOVED 3999 127.0.0.1:6381`
-    let place = || {
+    let target = || {
         let (name, port) = error.details()?.split_ascii_whitespace().nth(1)?.rsplit_once(':')?;
         host(name, port.parse().ok()?, asked)
     };
     match error.code() {
-        "MOVED" => place().map_or(Resend::Never, Resend::Moved),
-        "ASK" => place().map_or(Resend::Never, Resend::Ask),
+        "MOVED" => target().map_or(Resend::Never, Resend::Moved),
+        "ASK" => target().map_or(Resend::Never, Resend::Ask),
         "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Resend::Later,
         _ => Resend::Never,
     }
 }
 
-/// Where the keys with this tag are, as the specification of Redis Cluster has it: CRC-16
-/// (XMODEM) of it, modulo the number of slots.
+/// Returns the slot of the keys with this tag. By the Redis Cluster specification, that is the CRC-16
+/// (XMODEM) of the tag, modulo the number of slots.
 pub(super) fn slot_of(tag: &str) -> u16 {
     let add = |crc: u16, byte: &u8| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
@@ -341,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_as_in_the_specification() {
+    fn slots_match_the_specification() {
         // "123456789" has the CRC 0x31C3.
         assert_eq!(slot_of("123456789"), 0x31C3 % SLOTS);
         assert_eq!(slot_of("foo"), 12182);
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_know_its_name_is_where_it_was_asked() {
+    fn a_node_without_a_name_has_the_name_of_the_node_that_was_asked() {
         let asked = Endpoint::Host(Host { name: "h".to_owned(), port: 1 });
         let at = |name: &str| host(name, 7, &asked).map(|host| host.to_string());
         assert_eq!(at("").as_deref(), Some("h:7"));

@@ -1,4 +1,4 @@
-//! A connection in use.
+//! A connection to one server: sends commands and loads missing scripts.
 
 use super::Settings;
 use super::outcome::{Failure, text};
@@ -13,10 +13,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// So often a script is loaded for one call: more means that somebody drops them all the time.
-const LOADS: usize = 3;
+/// How often a script is loaded for one call. If it is still missing then, another client keeps
+/// flushing the scripts.
+const MAX_LOADS: usize = 3;
 
-/// A connection, and to whom. Cheap to clone; calls on clones do not wait for each other.
+/// A connection and its address. Cheap to clone; calls on clones do not wait for each other.
 #[derive(Clone)]
 pub(super) struct RedisConnection {
     pub(super) endpoint: Arc<Endpoint>,
@@ -24,7 +25,7 @@ pub(super) struct RedisConnection {
     driver: Arc<Driver>,
 }
 
-/// What moves the bytes. It ends when the connection does.
+/// The task that reads and writes the stream. It ends when the connection ends.
 struct Driver {
     task: AbortHandle,
     /// Closed when the task has ended.
@@ -33,13 +34,13 @@ struct Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The crate does not promise that it ends while answers are outstanding.
+        // The `redis` crate does not guarantee that the task ends while replies are outstanding.
         self.task.abort();
     }
 }
 
 impl RedisConnection {
-    /// Connects, and logs in.
+    /// Connects and authenticates.
     pub(super) async fn dial(
         settings: &Settings,
         endpoint: &Endpoint,
@@ -61,54 +62,54 @@ impl RedisConnection {
         Ok(RedisConnection { endpoint: Arc::new(endpoint.clone()), connection, driver })
     }
 
-    /// Sends a command. A script that is not there is loaded, and it is sent again.
+    /// Sends a command. If the server replies NOSCRIPT, loads `script` and sends the command again.
     pub(super) async fn run(
         &mut self,
         cmd: &Cmd,
         asking: bool,
         script: Option<&'static Script>,
     ) -> Result<Value, Failure> {
-        let mut answer = self.send(cmd, asking).await;
-        for _ in 0..LOADS {
-            match (&answer, script) {
-                (Err(Failure::Answer(error)), Some(script)) if error.code() == "NOSCRIPT" => {
+        let mut reply = self.send(cmd, asking).await;
+        for _ in 0..MAX_LOADS {
+            match (&reply, script) {
+                (Err(Failure::Reply(error)), Some(script)) if error.code() == "NOSCRIPT" => {
                     let mut load = redis::cmd("SCRIPT");
                     load.arg("LOAD").arg(&script.text);
                     let loaded = self.send(&load, false).await;
-                    // Whatever became of this, the command itself was refused.
+                    // Even if the load fails, the command itself was rejected and did not run.
                     loaded.map_err(|failure| Failure::NotDone(failure.reason()))?;
-                    answer = self.send(cmd, asking).await;
+                    reply = self.send(cmd, asking).await;
                 }
                 _ => break,
             }
         }
-        answer
+        reply
     }
 
-    /// Sends a command once. To `ask` is to be let at a slot that is on its way.
+    /// Sends a command once; after ASKING if it is for a slot that is being migrated.
     async fn send(&mut self, cmd: &Cmd, asking: bool) -> Result<Value, Failure> {
-        let answer = if asking {
+        let reply = if asking {
             let mut pair = redis::pipe();
             pair.cmd("ASKING").add_command(cmd.clone());
-            let answers = self.connection.send_packed_commands(&pair, 1, 1).await;
-            answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil))
+            let replies = self.connection.send_packed_commands(&pair, 1, 1).await;
+            replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
         } else {
             self.connection.send_packed_command(cmd).await
         };
-        match answer {
-            Ok(Value::ServerError(error)) => Err(Failure::Answer(error)),
+        match reply {
+            Ok(Value::ServerError(error)) => Err(Failure::Reply(error)),
             Ok(value) => Ok(value),
-            // The crate does not tell what was written before the connection broke.
-            Err(error) => Err(Failure::Cut(error.to_string().trim().replace('\n', ", "))),
+            // The `redis` crate does not report what was written before the connection broke.
+            Err(error) => Err(Failure::NoReply(error.to_string().trim().replace('\n', ", "))),
         }
     }
 
-    /// Asks for something before the connection is used.
+    /// Sends a command that needs no script.
     pub(super) async fn ask(&mut self, cmd: &Cmd) -> Result<Value, Failure> {
         self.send(cmd, false).await
     }
 
-    /// Whether both are the same connection.
+    /// Returns whether both are the same connection.
     pub(super) fn is(&self, other: &RedisConnection) -> bool {
         Arc::ptr_eq(&self.driver, &other.driver)
     }
@@ -121,14 +122,14 @@ impl RedisConnection {
         self.driver.open.has_changed().is_err()
     }
 
-    /// Waits for the end of the connection.
+    /// Waits until the connection has ended.
     pub(super) async fn ended(&self) {
         let mut open = self.driver.open.clone();
         while open.changed().await.is_ok() {}
     }
 }
 
-/// Connects to be told of messages.
+/// Opens a connection for pub/sub messages.
 pub(super) async fn dial_pubsub(
     settings: &Settings,
     endpoint: &Endpoint,
@@ -150,7 +151,7 @@ fn info(login: &Login, database: u32) -> RedisConnectionInfo {
         .set_lib_name("requeue", env!("CARGO_PKG_VERSION"));
     let password = login.password.as_ref().map(|password| &*password.0);
     match &login.user {
-        // A user without a password is let in with any.
+        // Redis accepts any password for a user without one.
         Some(user) => info.set_username(user).set_password(password.unwrap_or_default()),
         None => match password {
             Some(password) => info.set_password(password),
@@ -159,7 +160,7 @@ fn info(login: &Login, database: u32) -> RedisConnectionInfo {
     }
 }
 
-/// Why a server did not let us in.
+/// Converts the failure of a login into an error.
 fn refusal(endpoint: &Endpoint, login: &Login, error: &RedisError) -> ConnectError {
     let address = endpoint.to_string();
     match error.kind() {

@@ -34,26 +34,26 @@ const INSIDE: &str = "@user_script";
 /// Why a command failed.
 pub(super) enum Failure {
     /// The server replied with an error.
-    Answer(ServerError),
+    Reply(ServerError),
     /// The command was not run.
     NotDone(String),
     /// The connection broke, or the reply timed out.
-    Cut(String),
+    NoReply(String),
 }
 
 impl Failure {
     pub(super) fn reason(&self) -> String {
         match self {
-            Failure::Answer(error) => server_error_text(error),
-            Failure::NotDone(reason) | Failure::Cut(reason) => reason.clone(),
+            Failure::Reply(error) => server_error_text(error),
+            Failure::NotDone(reason) | Failure::NoReply(reason) => reason.clone(),
         }
     }
 
     /// Whether the connection should be closed, because it is broken or leads to the wrong server.
-    pub(super) fn leaves(&self) -> bool {
+    pub(super) fn ends_connection(&self) -> bool {
         match self {
-            Failure::Answer(error) => ELSEWHERE.contains(&error.code()),
-            Failure::Cut(_) => true,
+            Failure::Reply(error) => ELSEWHERE.contains(&error.code()),
+            Failure::NoReply(_) => true,
             Failure::NotDone(_) => false,
         }
     }
@@ -62,8 +62,8 @@ impl Failure {
     pub(super) fn command_error(&self, endpoint: &Endpoint) -> CommandError {
         let reason = format!("{endpoint}: {}", self.reason());
         match self {
-            Failure::Answer(error) if was_before(error) => CommandError::NotDone(reason),
-            Failure::Answer(_) | Failure::Cut(_) => CommandError::Unknown(reason),
+            Failure::Reply(error) if was_before(error) => CommandError::NotDone(reason),
+            Failure::Reply(_) | Failure::NoReply(_) => CommandError::Unknown(reason),
             Failure::NotDone(_) => CommandError::NotDone(reason),
         }
     }

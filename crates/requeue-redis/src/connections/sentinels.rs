@@ -1,4 +1,4 @@
-//! Who is master, as the sentinels know it.
+//! Asks the sentinels for the address of the current master.
 
 use super::Settings;
 use super::check::refusal;
@@ -12,21 +12,22 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Asks all at once. What more than half of them say counts at once, so that one that is cut
-/// off with an old master does not mislead, and one that is gone does not hold up.
+/// Asks all sentinels concurrently, and returns as soon as more than half of them name the same
+/// master. So a sentinel that is cut off with an old master does not mislead, and one that is down
+/// does not delay the result. Without a majority, the master that most of them name is returned.
 pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, ConnectError> {
     let Topology::Sentinels(hosts, name) = &settings.address.topology else {
-        unreachable!("only an address with sentinels is looked up");
+        unreachable!("only an address with sentinels has a master to look up");
     };
     let mut asked = JoinSet::new();
     for host in hosts {
-        asked.spawn(ask(settings.clone(), host.clone(), name.clone()));
+        asked.spawn(ask_sentinel(settings.clone(), host.clone(), name.clone()));
     }
     let mut named: HashMap<Host, usize> = HashMap::new();
     let mut errors = Vec::new();
     let mut unknown = 0;
-    while let Some(answer) = asked.join_next().await {
-        match answer.expect("asking does not panic") {
+    while let Some(reply) = asked.join_next().await {
+        match reply.expect("the task does not panic") {
             Ok(Some(master)) => {
                 let count = named.entry(master.clone()).or_default();
                 *count += 1;
@@ -42,7 +43,7 @@ pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, Co
         return Ok(Endpoint::Host(master));
     }
     if unknown > 0 {
-        let reason = format!("its sentinels know no master {name:?}");
+        let reason = format!("the sentinels know no master named {name:?}");
         return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
     }
     let refused = errors.iter().find(|error| matches!(error, ConnectError::Refused { .. }));
@@ -55,8 +56,8 @@ pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, Co
     }
 }
 
-/// Whom one sentinel calls master.
-async fn ask(
+/// Asks one sentinel. Returns `None` if it knows no master of that name.
+async fn ask_sentinel(
     settings: Arc<Settings>,
     host: Host,
     name: String,
@@ -72,13 +73,16 @@ async fn ask(
             Ok(Value::Nil) => Ok(None),
             Ok(value) => match redis::from_redis_value(value) {
                 Ok((name, port)) => Ok(Some(Host { name, port })),
-                Err(_) => Err(unavailable(&endpoint, "it does not answer as sentinels do")),
+                Err(_) => Err(unavailable(
+                    &endpoint,
+                    "it returned an unexpected reply to SENTINEL GET-MASTER-ADDR-BY-NAME",
+                )),
             },
             Err(failure) => Err(refusal(&connection, failure)),
         }
     };
-    // Time has to be left for the master.
+    // The other half of the time is for the connection to the master.
     let limit = options.connect_timeout / 2;
-    let late = || Err(unavailable(&endpoint, format!("no answer within {limit:?}")));
+    let late = || Err(unavailable(&endpoint, format!("no reply within {limit:?}")));
     timeout(limit, asking).await.unwrap_or_else(|_| late())
 }

@@ -1,10 +1,10 @@
-//! One server: connected whenever it can be.
+//! One server: a background task connects to it, and reconnects when the connection ends.
 //!
 //! ```text
-//!              checked                        broken, or left
+//!              checked                      broken, or closed
 //!   connecting --------> connected ---------------------------> connecting
 //!       | ^
-//!       +-+ after a while
+//!       +-+ after a backoff
 //! ```
 
 use super::check::check;
@@ -22,15 +22,16 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Which server.
+/// Where the address of the server comes from.
 #[derive(Clone)]
 pub(super) enum ServerSource {
+    /// A fixed address.
     This(Endpoint),
-    /// Whichever the sentinels call their master.
+    /// The current master, as the sentinels report it.
     Master,
 }
 
-/// A server that is connected, or will be.
+/// A server, with a task that keeps a connection to it.
 pub(super) struct Server {
     settings: Arc<Settings>,
     state: Arc<watch::Sender<State>>,
@@ -39,12 +40,12 @@ pub(super) struct Server {
 
 enum State {
     Connected(RedisConnection),
-    /// Why it is not.
+    /// There is no connection, for this reason.
     Lost(String),
 }
 
 impl Server {
-    /// Waits for the first connection, and answers why there is none.
+    /// Waits for the first connection. Fails with the reason if there is none.
     pub(super) async fn open(
         settings: &Arc<Settings>,
         source: ServerSource,
@@ -53,7 +54,7 @@ impl Server {
         Ok(Server::keep(settings, source, State::Connected(connection)))
     }
 
-    /// Does not wait.
+    /// Connects in the background.
     pub(super) fn start(settings: &Arc<Settings>, endpoint: Endpoint) -> Server {
         let state = State::Lost(format!("{endpoint}: not yet connected"));
         Server::keep(settings, ServerSource::This(endpoint), state)
@@ -65,28 +66,28 @@ impl Server {
         Server { settings: settings.clone(), state, keeper }
     }
 
-    /// Sends a command, when there is a connection.
+    /// Waits for a connection and sends a command.
     pub(super) async fn call(
         &self,
         cmd: &Cmd,
         script: Option<&'static Script>,
     ) -> Result<Value, CommandError> {
         let mut connection =
-            self.connection_until(self.patience()).await.map_err(CommandError::NotDone)?;
+            self.connection_until(self.connect_deadline()).await.map_err(CommandError::NotDone)?;
         connection.run(cmd, false, script).await.map_err(|failure| {
-            if failure.leaves() {
+            if failure.ends_connection() {
                 self.leave(&connection, &failure.reason());
             }
             failure.command_error(&connection.endpoint)
         })
     }
 
-    /// How long a call waits for a connection.
-    pub(super) fn patience(&self) -> Instant {
+    /// Returns until when a call that begins now waits for a connection.
+    pub(super) fn connect_deadline(&self) -> Instant {
         Instant::now() + self.settings.options.connect_timeout
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if there is one now.
     pub(super) fn connection(&self) -> Option<RedisConnection> {
         match &*self.state.borrow() {
             State::Connected(connection) if !connection.has_ended() => Some(connection.clone()),
@@ -94,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Waits for a connection; answers why there is none.
+    /// Waits for a connection. Fails with the reason if there is none by `end`.
     pub(super) async fn connection_until(&self, end: Instant) -> Result<RedisConnection, String> {
         if let Some(connection) = self.connection() {
             return Ok(connection);
@@ -104,15 +105,16 @@ impl Server {
             if let Some(connection) = self.connection() {
                 return Ok(connection);
             }
-            let is_there = |state: &State| matches!(state, State::Connected(l) if !l.has_ended());
-            if timeout_at(end, state.wait_for(is_there)).await.is_err() {
-                return Err(self.why_not());
+            let is_connected =
+                |state: &State| matches!(state, State::Connected(it) if !it.has_ended());
+            if timeout_at(end, state.wait_for(is_connected)).await.is_err() {
+                return Err(self.lost_reason());
             }
         }
     }
 
-    /// Why there is no connection.
-    pub(super) fn why_not(&self) -> String {
+    /// Returns why there is no connection.
+    pub(super) fn lost_reason(&self) -> String {
         match &*self.state.borrow() {
             State::Connected(connection) => {
                 format!("{}: the connection was closed", connection.endpoint)
@@ -121,7 +123,7 @@ impl Server {
         }
     }
 
-    /// Leaves a connection that is of no use any more.
+    /// Closes a connection that is no longer usable; the task opens another one.
     pub(super) fn leave(&self, left: &RedisConnection, reason: &str) {
         left.close();
         lose(&self.state, left, reason);
@@ -137,18 +139,18 @@ impl Drop for Server {
     }
 }
 
-/// Notes that a connection is over, unless there is another one already.
+/// Records that a connection has ended, unless it was replaced already.
 fn lose(state: &watch::Sender<State>, lost: &RedisConnection, reason: &str) {
     state.send_if_modified(|state| {
-        let is_it = matches!(state, State::Connected(connection) if connection.is(lost));
-        if is_it {
+        let is_current = matches!(state, State::Connected(connection) if connection.is(lost));
+        if is_current {
             *state = State::Lost(format!("{}: {reason}", lost.endpoint));
         }
-        is_it
+        is_current
     });
 }
 
-/// Connects whenever there is no connection.
+/// Reconnects, with a backoff, whenever there is no connection.
 async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::Sender<State>>) {
     let mut backoff = Backoff::new(&settings);
     loop {
@@ -158,10 +160,10 @@ async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::S
         };
         if let Some(connection) = connection {
             let since = Instant::now();
-            let reason = watch_over(&settings, connection.clone()).await;
+            let reason = until_lost(&settings, connection.clone()).await;
             connection.close();
             lose(&state, &connection, &reason);
-            // One that breaks at once each time must not be tried at once each time.
+            // If each connection breaks soon after it was opened, attempts need a backoff too.
             if since.elapsed() > settings.options.longest_backoff {
                 backoff = Backoff::new(&settings);
             } else {
@@ -178,9 +180,9 @@ async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::S
     }
 }
 
-/// Waits for the end of a connection, and answers why. It ends, too, when the server does not
-/// fit any more.
-async fn watch_over(settings: &Settings, mut connection: RedisConnection) -> String {
+/// Waits until a connection ends, or until the server no longer passes the checks. Returns the
+/// reason.
+async fn until_lost(settings: &Settings, mut connection: RedisConnection) -> String {
     while timeout(settings.probe(), connection.ended()).await.is_err() {
         if let Err(error) = check(&mut connection, settings).await {
             return error.to_string();
@@ -189,7 +191,7 @@ async fn watch_over(settings: &Settings, mut connection: RedisConnection) -> Str
     "the connection was closed".to_owned()
 }
 
-/// Finds a server, connects and checks it.
+/// Looks up the address, connects, and checks the server.
 async fn connect(
     settings: &Arc<Settings>,
     source: &ServerSource,
@@ -206,7 +208,7 @@ async fn connect(
     };
     let limit = settings.options.connect_timeout;
     timeout(limit, connecting).await.unwrap_or_else(|_| {
-        let reason = format!("no answer within {limit:?}");
+        let reason = format!("no reply within {limit:?}");
         match source {
             ServerSource::This(endpoint) => Err(unavailable(endpoint, reason)),
             ServerSource::Master => Err(unavailable(&settings.address, reason)),
@@ -214,7 +216,7 @@ async fn connect(
     })
 }
 
-/// How long to wait before the next attempt.
+/// The wait before the next attempt: it doubles each time, and is reduced by up to half at random.
 pub(super) struct Backoff {
     next: Duration,
     longest: Duration,
@@ -229,7 +231,7 @@ impl Backoff {
     pub(super) fn next(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.longest);
-        // Hashers are seeded at random, which is random enough here.
+        // A new `RandomState` has a random seed, which is random enough here.
         let random = RandomState::new().hash_one(()) as u32;
         full - full / 2 * (random >> 16) / (1 << 16)
     }

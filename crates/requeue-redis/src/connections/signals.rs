@@ -1,4 +1,4 @@
-//! Messages, over a connection of their own.
+//! The pub/sub connection: receives messages, and subscribes again after it reconnects.
 
 use super::connection::{RedisConnection, dial_pubsub};
 use super::server::Backoff;
@@ -9,25 +9,28 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, timeout};
 
-pub(super) type Tell = Box<dyn Fn(Signal<'_>) + Send + Sync>;
+/// The callback for messages.
+pub(super) type OnSignal = Box<dyn Fn(Signal<'_>) + Send + Sync>;
 
-/// Tells of all messages on the channels that are wanted, over all reconnects.
+/// Subscribes to the channels that arrive on `wanted`, and calls `on_signal` for all messages.
+/// Reconnects until `wanted` is closed.
 pub(super) async fn listen(
     settings: Arc<Settings>,
     target: Arc<Target>,
     mut wanted: UnboundedReceiver<String>,
-    tell: Tell,
+    on_signal: OnSignal,
 ) {
-    // Who only puts jobs needs no such connection.
+    // A process that only puts jobs needs no pub/sub connection.
     let Some(first) = wanted.recv().await else { return };
     let mut channels = vec![first];
     let mut backoff = Backoff::new(&settings);
     loop {
         let since = Instant::now();
-        // Why it ended is no news: calls meet the same, and tell it.
+        // The reason of a failure is ignored: calls fail for the same reason and report it.
         if let Some((connection, sink, stream)) = subscribe(&settings, &target, &channels).await {
-            tell(Signal::Resumed);
-            pass_on(&settings, &mut wanted, &mut channels, &tell, connection, sink, stream).await;
+            on_signal(Signal::Resumed);
+            forward(&settings, &mut wanted, &mut channels, &on_signal, connection, sink, stream)
+                .await;
         }
         if since.elapsed() > settings.options.longest_backoff {
             backoff = Backoff::new(&settings);
@@ -36,7 +39,7 @@ pub(super) async fn listen(
     }
 }
 
-/// Connects to where calls go too, and subscribes to all.
+/// Connects to the server that calls use, and subscribes to all channels.
 async fn subscribe(
     settings: &Settings,
     target: &Target,
@@ -52,12 +55,12 @@ async fn subscribe(
     Some((connection, sink, stream))
 }
 
-/// Passes messages on until the connection is over, or that of the calls.
-async fn pass_on(
+/// Passes messages on until this connection ends, or that of the calls.
+async fn forward(
     settings: &Settings,
     wanted: &mut UnboundedReceiver<String>,
     channels: &mut Vec<String>,
-    tell: &Tell,
+    on_signal: &OnSignal,
     connection: RedisConnection,
     mut sink: PubSubSink,
     mut stream: PubSubStream,
@@ -66,7 +69,7 @@ async fn pass_on(
     loop {
         tokio::select! {
             message = stream.next() => match message {
-                Some(message) => tell(Signal::Message {
+                Some(message) => on_signal(Signal::Message {
                     channel: message.get_channel_name(),
                     payload: message.get_payload_bytes(),
                 }),
@@ -80,11 +83,11 @@ async fn pass_on(
                     channels.push(channel);
                 }
                 match timeout(limit, sink.subscribe(&channels[known..])).await {
-                    Ok(Ok(())) => tell(Signal::Resumed),
+                    Ok(Ok(())) => on_signal(Signal::Resumed),
                     _ => return,
                 }
             }
-            // A server that calls leave, for example because it is no longer master.
+            // Calls have left this server, for example because it is no longer master.
             () = connection.ended() => return,
             () = sleep(settings.probe()) => match timeout(limit, sink.ping::<redis::Value>()).await {
                 Ok(Ok(_)) => {}

@@ -1,4 +1,4 @@
-//! The bytes to and from a server.
+//! Streams to a server: TCP, TLS or a Unix socket.
 
 use crate::address::Host;
 use redis::aio::AsyncStream;
@@ -12,7 +12,7 @@ pub(super) use tls::Tls;
 
 pub(super) type Stream = Pin<Box<dyn AsyncStream + Send>>;
 
-/// One server.
+/// The address of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Endpoint {
     Host(Host),
@@ -26,7 +26,7 @@ impl Endpoint {
             Endpoint::Socket(path) => return open_socket(path).await,
         };
         let stream = TcpStream::connect((&*host.name, host.port)).await?;
-        // A call is one small write, and somebody waits for its answer.
+        // A call is one small write, and its caller waits for the reply.
         stream.set_nodelay(true)?;
         match tls {
             Some(tls) => tls.begin(&host.name, stream).await,
@@ -42,7 +42,7 @@ async fn open_socket(path: &PathBuf) -> io::Result<Stream> {
 
 #[cfg(not(unix))]
 async fn open_socket(_: &PathBuf) -> io::Result<Stream> {
-    Err(io::Error::other("there are no such sockets on this system"))
+    Err(io::Error::other("Unix sockets are not supported on this system"))
 }
 
 impl fmt::Display for Endpoint {
@@ -69,34 +69,36 @@ mod tls {
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-    /// Whom to trust, and what to show.
+    /// The trusted certificates, and the certificate of the client.
     #[derive(Clone)]
     pub(in crate::connections) struct Tls(TlsConnector);
 
     impl Tls {
-        /// Reads the files.
+        /// Reads the certificates and the key. Fails if a file of the options is invalid.
         pub(in crate::connections) fn new(options: &Options) -> Result<Tls, ConnectError> {
             let mut trusted = RootCertStore::empty();
-            // One that cannot be read is not trusted: what depends on it says so later.
+            // A system certificate that cannot be parsed is skipped. A connection that needs it
+            // fails later, with a reason.
             trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             for certificate in certificates(options.ca_file.as_deref())? {
                 let added = trusted.add(certificate);
-                added.map_err(|error| wrong("ca_file", options.ca_file.as_deref(), error))?;
+                added
+                    .map_err(|error| invalid_file("ca_file", options.ca_file.as_deref(), error))?;
             }
-            // A program that uses rustls elsewhere may have no default, or another one.
+            // The provider is explicit: the program may have installed another one, or none.
             let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_safe_default_protocol_versions()
-                .expect("the provider knows them")
+                .expect("the provider supports the default versions")
                 .with_root_certificates(trusted);
             let config = match &options.key_file {
                 None => config.with_no_client_auth(),
                 Some(file) => {
-                    let shown = certificates(options.certificate_file.as_deref())?;
+                    let own = certificates(options.certificate_file.as_deref())?;
                     let key = PrivateKeyDer::from_pem_file(file)
-                        .map_err(|error| wrong("key_file", Some(file), error))?;
+                        .map_err(|error| invalid_file("key_file", Some(file), error))?;
                     config
-                        .with_client_auth_cert(shown, key)
-                        .map_err(|error| wrong("key_file", Some(file), error))?
+                        .with_client_auth_cert(own, key)
+                        .map_err(|error| invalid_file("key_file", Some(file), error))?
                 }
             };
             Ok(Tls(TlsConnector::from(Arc::new(config))))
@@ -111,14 +113,15 @@ mod tls {
     fn certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
         let Some(path) = file else { return Ok(Vec::new()) };
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-        let read: Vec<_> = read.map_err(|error: Error| wrong("certificates", file, error))?;
+        let read: Vec<_> =
+            read.map_err(|error: Error| invalid_file("certificates", file, error))?;
         match read.is_empty() {
-            true => Err(wrong("certificates", file, "there are none in it")),
+            true => Err(invalid_file("certificates", file, "the file contains no certificate")),
             false => Ok(read),
         }
     }
 
-    fn wrong(what: &str, file: Option<&Path>, error: impl ToString) -> ConnectError {
+    fn invalid_file(what: &str, file: Option<&Path>, error: impl ToString) -> ConnectError {
         let file = file.unwrap_or(Path::new("")).display();
         ConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
     }
@@ -132,13 +135,14 @@ mod tls {
     use std::io;
     use tokio::net::TcpStream;
 
-    /// There is none: no address asks for it.
+    /// No value exists: an address with TLS is rejected.
     #[derive(Clone)]
     pub(in crate::connections) enum Tls {}
 
     impl Tls {
         pub(in crate::connections) fn new(_: &Options) -> Result<Tls, ConnectError> {
-            let reason = "this program was built without the feature tls".to_owned();
+            let reason =
+                "TLS is not supported: this program was built without the feature `tls`".to_owned();
             Err(ConnectError::Address { reason })
         }
 

@@ -1,7 +1,7 @@
-//! The connections, to real servers.
+//! Tests of the connections, with real servers.
 
 mod cluster;
-mod one;
+mod one_server;
 mod refusals;
 mod sentinels;
 #[cfg(feature = "tls")]
@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Answers what it is given, and counts in a key how often it ran.
+/// Returns its argument, and counts its runs in a key.
 static ECHO: LazyLock<Script> = LazyLock::new(|| {
     let text = "#!lua flags=allow-oom\nredis.call('INCR', KEYS[1]) return ARGV[1]";
     Script {
@@ -32,7 +32,7 @@ static ECHO: LazyLock<Script> = LazyLock::new(|| {
     }
 });
 
-/// Fails after it has done something.
+/// Changes its first key, and fails if the second contains no number.
 static HALF: LazyLock<Script> = LazyLock::new(|| {
     let text = "#!lua\nredis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])";
     Script {
@@ -42,7 +42,7 @@ static HALF: LazyLock<Script> = LazyLock::new(|| {
     }
 });
 
-/// Options that do not make tests wait.
+/// Options with short backoffs.
 fn quick() -> Options {
     Options {
         first_backoff: Duration::from_millis(5),
@@ -51,11 +51,12 @@ fn quick() -> Options {
     }
 }
 
-/// A link, and what it signals: a message as `channel payload`, or `resumed`.
+/// Returns the connections, and their signals as text: `channel payload` for a message, or
+/// `resumed`.
 fn open(url: &str, options: &Options) -> Result<(Connections, Receiver<String>), ConnectError> {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
-    let tell = move |signal: Signal<'_>| {
+    let on_signal = move |signal: Signal<'_>| {
         let text = match signal {
             Signal::Message { channel, payload } => {
                 format!("{channel} {}", String::from_utf8_lossy(payload))
@@ -64,7 +65,7 @@ fn open(url: &str, options: &Options) -> Result<(Connections, Receiver<String>),
         };
         drop(sender.lock().unwrap().send(text));
     };
-    let link = block_on(Connections::open(url.parse()?, options, Box::new(tell)))?;
+    let link = block_on(Connections::open(url.parse()?, options, Box::new(on_signal)))?;
     Ok((link, receiver))
 }
 
@@ -72,7 +73,7 @@ fn link(url: &str) -> (Connections, Receiver<String>) {
     open(url, &quick()).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Why this cannot be opened.
+/// Returns the error of an attempt to connect.
 fn refused(url: &str, options: &Options) -> ConnectError {
     match open(url, options) {
         Ok(_) => panic!("{url} was opened"),
@@ -80,7 +81,7 @@ fn refused(url: &str, options: &Options) -> ConnectError {
     }
 }
 
-/// A command with a key, whose tag is `t`.
+/// A command, whose keys have the tag `t`.
 fn cmd(words: &[&str]) -> Cmd {
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
@@ -95,39 +96,39 @@ fn text(bytes: &str) -> Value {
     Value::BulkString(bytes.as_bytes().to_vec())
 }
 
-/// Runs the script that counts, on a tag.
+/// Runs the script [`ECHO`] on a tag.
 fn echo(link: &Connections, tag: &str, word: &str) -> Result<Value, CommandError> {
     let mut cmd = ECHO.begin(&[format!("{{{tag}}}:count")]);
     cmd.arg(word);
     block_on(link.call(tag, cmd, Some(&ECHO)))
 }
 
-/// Calls until it works, and answers what became of the calls before.
+/// Calls until a call succeeds, and returns the errors before that.
 fn until_it_works(link: &Connections) -> Vec<CommandError> {
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     loop {
         match echo(link, "t", "again") {
             Ok(value) => {
                 assert_eq!(value, text("again"));
-                return troubles;
+                return errors;
             }
-            Err(command_error) => troubles.push(command_error),
+            Err(command_error) => errors.push(command_error),
         }
-        assert!(troubles.len() < 100_000, "{:?}", troubles.last());
+        assert!(errors.len() < 100_000, "{:?}", errors.last());
     }
 }
 
-/// The next signal. None comes only if the test fails.
+/// Waits for the next signal.
 fn next(signals: &Receiver<String>) -> String {
-    signals.recv_timeout(Duration::from_secs(60)).expect("there is a signal")
+    signals.recv_timeout(Duration::from_secs(60)).expect("a signal arrives")
 }
 
-/// Waits for a message, whatever else comes before.
+/// Waits for this signal, and ignores others before it.
 fn message(signals: &Receiver<String>, wanted: &str) {
     while next(signals) != wanted {}
 }
 
-/// Publishes until it is heard: a listener may be on its way from one server to another.
+/// Publishes until the message arrives: the listener may be moving from one server to another.
 fn published(signals: &Receiver<String>, server: &RedisServer, channel: &str, payload: &str) {
     let wanted = format!("{channel} {payload}");
     loop {
@@ -138,9 +139,9 @@ fn published(signals: &Receiver<String>, server: &RedisServer, channel: &str, pa
     }
 }
 
-/// What stands in for a server: it is told how manieth connection it is, and a line that came
-/// over it. It counts those that were closed.
-fn fake(answer: fn(usize, &str) -> &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+/// A fake server. `reply` gets the number of the connection and a line that was received on it, and
+/// returns the reply. Returns the address, and the number of connections that were closed.
+fn fake(reply: fn(usize, &str) -> &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, closed) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     let count = closed.clone();
@@ -150,7 +151,7 @@ fn fake(answer: fn(usize, &str) -> &'static str) -> (SocketAddr, Arc<AtomicUsize
             thread::spawn(move || {
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 for line in lines.map_while(Result::ok) {
-                    match answer(number, &line) {
+                    match reply(number, &line) {
                         "close" => drop(stream.shutdown(Shutdown::Both)),
                         text => stream.write_all(text.as_bytes()).unwrap_or_default(),
                     }
@@ -162,5 +163,5 @@ fn fake(answer: fn(usize, &str) -> &'static str) -> (SocketAddr, Arc<AtomicUsize
     (address, count)
 }
 
-/// To what names the library, as servers before 7.2 do.
+/// The reply to CLIENT SETINFO of servers before 7.2.
 const NO_SETINFO: &str = "-ERR unknown subcommand\r\n";

@@ -1,5 +1,5 @@
-//! The scripts, on a real server: what their headers say, what they have in common with the rest
-//! of the program, and what they cost.
+//! Tests of the scripts on a real server: their headers, the constants that they share with the Rust
+//! code, and the number of commands they run.
 
 mod costs;
 mod flags;
@@ -17,22 +17,22 @@ use std::time::Duration;
 const NOW: u64 = 1_700_000_000_000;
 const NONCE: &str = "nonce-01";
 
-/// A kind, and a connection to the server that has it.
+/// Runs scripts on the keys of one kind.
 struct ScriptRunner {
     connection: Connection,
     keys: Keys,
 }
 
 impl ScriptRunner {
-    /// With a kind that is new there.
+    /// With a kind that is new on this server.
     fn new(server: &RedisServer, kind: &str) -> ScriptRunner {
-        let client = redis::Client::open(server.url()).expect("it is an address");
-        let connection = client.get_connection().expect("the server answers");
-        let keys = Keys::of("desk", &Kind::new(kind).expect("it is a kind"));
+        let client = redis::Client::open(server.url()).expect("a valid address");
+        let connection = client.get_connection().expect("the server is up");
+        let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind"));
         ScriptRunner { connection, keys }
     }
 
-    /// On a server that all of these tests share.
+    /// On a server that these tests share.
     fn of(kind: &str) -> ScriptRunner {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
         ScriptRunner::new(&SERVER, kind)
@@ -44,48 +44,49 @@ impl ScriptRunner {
         cmd.query(&mut self.connection)
     }
 
-    /// Calls a script, and answers what it answers.
+    /// Calls a script and returns its reply as text.
     fn call(&mut self, script: &Script, args: impl ToRedisArgs) -> String {
-        shown(&self.eval("EVAL", &script.text, args).expect("the script works"))
+        shown(&self.eval("EVAL", &script.text, args).expect("the script succeeds"))
     }
 
-    /// A command, on one of the keys of the kind.
+    /// Runs a command on one of the keys of the kind.
     fn ask(&mut self, name: &str, key: &str, args: &[&str]) -> String {
         let mut cmd = redis::cmd(name);
         cmd.arg(format!("{{{}}}:{key}", self.keys.tag)).arg(args);
-        shown(&cmd.query(&mut self.connection).expect("the server answers"))
+        shown(&cmd.query(&mut self.connection).expect("the server is up"))
     }
 
-    /// Puts jobs, for now.
+    /// Puts jobs that are due now.
     fn put(&mut self, now: u64, ids: &[&str]) -> String {
         let puts: Vec<_> = ids.iter().map(|id| (*id, 0, "", of("body"))).collect();
         self.call(&SCRIPTS.put, (now, "1", puts))
     }
 
-    /// Claims up to so many jobs for a second, and answers the fence of the first.
+    /// Claims up to `max` jobs for a second, and returns the fence of the first.
     fn claim(&mut self, now: u64, max: usize) -> u64 {
         let args = (now, max, 1000, NONCE, "worker", 1000);
         match self.eval("EVAL", &SCRIPTS.claim_expired.text, args) {
-            Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("it is a fence"),
+            Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("a fence"),
             other => panic!("{other:?}"),
         }
     }
 
-    /// Puts these jobs and claims them, and answers what proves the leases.
+    /// Puts and claims these jobs, and returns fence and nonce of each lease.
     fn lease(&mut self, now: u64, ids: &[&str]) -> Vec<Vec<u8>> {
         for id in ids {
             self.put(now, &[id]);
         }
         let first = self.claim(now, ids.len());
-        // Of the same due time, they come in the order of their ids.
+        // Jobs with the same due time are claimed in the order of their ids.
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
-        let place = |id| sorted.iter().position(|other| *other == id).expect("it is there") as u64;
-        ids.iter().map(|id| proof(first + place(*id))).collect()
+        let index =
+            |id| sorted.iter().position(|other| *other == id).expect("the job was put") as u64;
+        ids.iter().map(|id| proof(first + index(*id))).collect()
     }
 
-    /// Where a job is: a letter for each list, for its lease and its successor, for whether it
-    /// was cancelled, and for its past.
+    /// Returns the keys that contain a job, as letters: `p`, `l`, `d` for due, leased and dead; `=` for
+    /// its record, `>` for its lease, `n` for its successor and `<` for its past.
     fn state(&mut self, id: &str) -> String {
         let mut state = String::new();
         for (key, letter) in [("due", 'p'), ("leased", 'l'), ("dead", 'd')] {
@@ -102,17 +103,17 @@ impl ScriptRunner {
     }
 }
 
-/// Fence and nonce, as leases begin.
+/// Fence and nonce, which are the first bytes of a lease.
 fn proof(fence: u64) -> Vec<u8> {
     [&fence.to_be_bytes()[1..], NONCE.as_bytes()].concat()
 }
 
-/// What is put, as scripts take it.
+/// The encoded body of a put.
 fn of(text: &str) -> Vec<u8> {
-    content(&Body::octets(text.as_bytes()).expect("it is not too long"))
+    content(&Body::octets(text.as_bytes()).expect("the body is short"))
 }
 
-/// An answer as text: what is in an array, with spaces between.
+/// Returns a reply as text; the elements of an array are separated by spaces.
 fn shown(value: &Value) -> String {
     match value {
         Value::Nil => "nil".to_owned(),
@@ -129,7 +130,7 @@ fn shown(value: &Value) -> String {
 }
 
 #[test]
-fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
+fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let settings = Settings::default();
     let (backoff, retention) = (settings.backoff, settings.retention);
     let millis = |duration: Duration| duration.as_millis();
@@ -150,9 +151,12 @@ fn what_scripts_and_the_rest_of_the_program_count_by_is_the_same() {
         (reap, format!("math.floor(tonumber(set[1]) or {})", millis(retention.age))),
         (reap, format!("(tonumber(set[2]) or {})", retention.count)),
     ] {
-        assert!(script.text.contains(&line), "no script has {line:?}");
+        assert!(script.text.contains(&line), "the script does not contain {line:?}");
     }
-    assert!((settings.concurrency, settings.paused) == (None, false), "unset is so in scripts");
+    assert!(
+        (settings.concurrency, settings.paused) == (None, false),
+        "scripts assume these defaults"
+    );
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn every_script_has_a_header_with_arguments_reply_and_state_change() {
             assert_eq!(text.matches(line).count(), 1, "{line:?} of\n{text}");
         }
     }
-    // Those of a kind take its keys, which is said once for all of them.
+    // Scripts of a kind get its keys in a common first part.
     assert!(of_kinds.iter().all(|script| script.text.contains("META = unpack(KEYS)")));
     assert!(register.text.contains("\n-- KEYS    "));
 }

@@ -1,5 +1,5 @@
-//! What a user of the server has to be allowed, as `docs/redis-keys.md` lists it: with it
-//! everything works, without any of it something does not, and it is good for nothing else.
+//! The permissions of a Redis user, as listed in `docs/redis-keys.md`. With all of them everything
+//! works; without any one of them something fails; and they allow nothing outside of the prefix.
 
 use requeue::ManualClock;
 use requeue_jobs::{
@@ -15,10 +15,11 @@ use std::time::Duration;
 
 const PAGE: &str = include_str!("../../../../docs/redis-keys.md");
 
-/// The rights on the page: what follows the user's name and password.
+/// The permissions on the page: what follows the name and password of the user.
 fn rights() -> Vec<&'static str> {
-    let (_, rest) = PAGE.split_once("ACL SETUSER shop on >secret").expect("the page has it");
-    let (rights, _) = rest.split_once("```").expect("it ends");
+    let (_, rest) =
+        PAGE.split_once("ACL SETUSER shop on >secret").expect("the page contains the command");
+    let (rights, _) = rest.split_once("```").expect("the code block ends");
     rights.split_whitespace().filter(|word| *word != "\\").collect()
 }
 
@@ -27,7 +28,7 @@ fn grant(server: &RedisServer, rights: &[&str]) {
     assert_eq!(server.command(&[&user, rights].concat()), "OK");
 }
 
-/// Commands and others that were refused, as the server noted.
+/// Returns the commands, keys and channels that were denied, from the ACL log of the server.
 fn refused(server: &RedisServer) -> Vec<String> {
     let log = server.command(&["ACL", "LOG"]);
     let lines: Vec<_> = log.lines().collect();
@@ -43,30 +44,30 @@ fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), Connect
     Ok((block_on(RedisStore::connect_at(url, options, Some(wall_clock)))?, clock))
 }
 
-/// The address, as that user.
+/// The address with the login of that user.
 fn url(server: &RedisServer) -> String {
     format!("redis://shop:secret@{}", server.address())
 }
 
 fn kind() -> Kind {
-    Kind::new("order.close").expect("it is a kind")
+    Kind::new("order.close").expect("a valid kind")
 }
 
 fn id(id: &str) -> JobId {
-    JobId::new(id).expect("it is an id")
+    JobId::new(id).expect("a valid id")
 }
 
-/// Asks for everything that there is, and does not mind what becomes of it.
-struct Everything<'a> {
+/// Calls all operations of the store, and ignores their results.
+struct AllOperations<'a> {
     store: &'a RedisStore,
     clock: &'a ManualClock,
 }
 
-impl Everything<'_> {
+impl AllOperations<'_> {
     fn all(&self) {
         self.jobs();
         self.kinds();
-        self.looks();
+        self.reads();
     }
 
     fn put(&self, job: &str, mode: Mode, condition: Option<Condition>) {
@@ -75,7 +76,7 @@ impl Everything<'_> {
     }
 
     fn claim(&self) -> Vec<Receipt> {
-        let worker = WorkerName::new("worker").expect("it is a name");
+        let worker = WorkerName::new("worker").expect("a valid name");
         let claim = Claim { kinds: vec![kind()], max: 10, lease: None, worker, nonce: 7 };
         let claimed = block_on(self.store.claim(claim)).unwrap_or_default();
         claimed.jobs.into_iter().map(|job| job.receipt).collect()
@@ -140,7 +141,7 @@ impl Everything<'_> {
         drop(block_on(self.store.remove_schedule(kind(), id("s"))));
     }
 
-    fn looks(&self) {
+    fn reads(&self) {
         drop(block_on(self.store.get(kind(), id("job"))));
         drop(block_on(self.store.list(Query::new(kind()))));
         drop(block_on(self.store.kinds()));
@@ -150,25 +151,25 @@ impl Everything<'_> {
     }
 }
 
-/// Everything, with these rights.
-fn try_everything(server: &RedisServer, rights: &[&str]) -> Result<(), ConnectError> {
+/// Calls all operations with these permissions.
+fn call_all(server: &RedisServer, rights: &[&str]) -> Result<(), ConnectError> {
     for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["ACL", "LOG", "RESET"]] {
         assert_eq!(server.command(words), "OK");
     }
     grant(server, rights);
     let (store, clock) = connect(&url(server), "shop")?;
-    Everything { store: &store, clock: &clock }.all();
-    // Once by the server's own time.
+    AllOperations { store: &store, clock: &clock }.all();
+    // One put that uses the clock of the server.
     let mut options = Options::default();
     options.prefix = "shop".to_owned();
     let other = block_on(RedisStore::connect_with(&url(server), options))?;
     let mut put = Put::new(kind(), id("now"), Body::default());
     put.due = Due::After(Duration::from_secs(1));
     drop(block_on(other.put(vec![put])));
-    // And when there are as many kinds as there may be.
+    // One put of a new kind when the number of kinds has reached its limit.
     let fill = "for i = 1, 10000 do redis.call('SADD', KEYS[1], i) end return 'OK'";
     assert_eq!(server.command(&["EVAL", fill, "1", "{shop}:kinds"]), "OK");
-    let one_more = Kind::new("one-more").expect("it is a kind");
+    let one_more = Kind::new("one-more").expect("a valid kind");
     drop(block_on(other.put(vec![Put::new(one_more, id("job"), Body::default())])));
     drop(block_on(other.wait(vec![kind()], Duration::from_millis(1))));
     let channel = "{shop:order.close}:wake";
@@ -180,35 +181,35 @@ fn try_everything(server: &RedisServer, rights: &[&str]) -> Result<(), ConnectEr
 }
 
 #[test]
-fn the_rights_on_the_page_are_enough() {
+fn the_documented_permissions_are_sufficient() {
     let server = RedisServer::start();
-    try_everything(&server, &rights()).expect("it may connect");
+    call_all(&server, &rights()).expect("the user may connect");
     assert_eq!(refused(&server), Vec::<String>::new());
 }
 
 #[test]
-fn the_rights_on_the_page_are_not_more_than_enough() {
+fn each_documented_permission_is_needed() {
     let server = RedisServer::start();
     let all = rights();
     for right in &all {
         let rest: Vec<_> = all.iter().copied().filter(|other| other != right).collect();
         let what = match right.strip_prefix('+') {
-            // Asked for after a quarter of a minute in which nothing happened.
+            // Used only after a connection was idle for a quarter of a minute.
             Some("ping") => continue,
             Some(command) => command,
             None if right.starts_with('&') => "{shop:order.close}:wake",
             None if right.contains("}:*") && right.contains("shop:") => "{shop:order.close}:due",
             None => "{shop}:",
         };
-        // That it cannot connect is as good a sign.
-        drop(try_everything(&server, &rest));
+        // A failure to connect proves the need as well.
+        drop(call_all(&server, &rest));
         let refused = refused(&server);
         assert!(refused.iter().any(|refused| refused.starts_with(what)), "{right}: {refused:?}");
     }
 }
 
 #[test]
-fn a_cluster_takes_two_rights_more() {
+fn a_cluster_needs_two_more_permissions() {
     let cluster = RedisCluster::start(3, 0);
     let url = cluster.url().replace("://", "://shop:secret@");
     let (slot, asked) = (cluster.slot("shop:order.close"), "+asking");
@@ -227,9 +228,9 @@ fn a_cluster_takes_two_rights_more() {
         let connected = connect(&url, "shop");
         assert_eq!(connected.is_err(), missing == Some("cluster|slots"));
         if let Ok((store, clock)) = connected {
-            let everything = Everything { store: &store, clock: &clock };
+            let everything = AllOperations { store: &store, clock: &clock };
             everything.all();
-            // A slot on its way: what is there already has to be asked for.
+            // A migrating slot: keys on the target node need ASKING.
             let to = (cluster.owner(slot) + 1) % 3;
             cluster.begin_move(slot, to);
             cluster.move_keys(slot, to);
@@ -243,11 +244,12 @@ fn a_cluster_takes_two_rights_more() {
 }
 
 #[test]
-fn the_rights_on_the_page_end_at_the_prefix() {
+fn the_documented_permissions_are_limited_to_the_prefix() {
     let server = RedisServer::start();
     grant(&server, &rights());
     for prefix in ["other", "shop2", "sho", "shop.x"] {
-        let error = connect(&url(&server), prefix).err().expect("it is another's");
+        let error =
+            connect(&url(&server), prefix).err().expect("the prefix belongs to another user");
         assert!(matches!(error, ConnectError::Refused { .. }), "{prefix}: {error}");
         assert!(error.to_string().contains("NOPERM"), "{prefix}: {error}");
     }
@@ -260,7 +262,7 @@ fn the_rights_on_the_page_end_at_the_prefix() {
         &["SUBSCRIBE", "{other:k}:wake"],
         &["EVAL", "return redis.call('GET', 'other')", "0"],
     ] {
-        let told = server.command(&[&as_shop, words].concat());
-        assert!(told.contains("NOPERM"), "{words:?}: {told}");
+        let reply = server.command(&[&as_shop, words].concat());
+        assert!(reply.contains("NOPERM"), "{words:?}: {reply}");
     }
 }

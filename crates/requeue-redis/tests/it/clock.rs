@@ -1,13 +1,15 @@
-//! The server's clock is set: back, and on.
+//! The clock of the server is set back, and forward.
 //!
-//! All times are the server's. What is promised:
+//! The store uses the time of the server. It guarantees:
 //!
-//! - fences rise, whatever the clock says
-//! - nothing is delivered before the server's clock shows its due time. Set back, what waits
-//!   waits so much longer, also what was ready; set on, so much shorter
-//! - a lease ends when the server's clock shows its end. Set back, it lasts so much longer, and
-//!   no longer than that: nobody else gets the job meanwhile, and its holder can settle it
-//! - what is put after the jump is counted from the clock as it is then
+//! - Fences increase, whatever the clock shows.
+//! - No job is claimed before the server's clock shows its due time. If the clock is set back, jobs
+//!   wait that much longer, even those that were ready. If it is set forward, they wait that much
+//!   less.
+//! - A lease expires when the server's clock shows its end. If the clock is set back, the lease lasts
+//!   that much longer, and not more. Meanwhile nobody else can claim the job, and its holder can
+//!   settle it.
+//! - The due time of a job that is put after the jump is relative to the new time.
 
 use crate::support::{claimed, connect, fresh, is_whole, kind, put, put_after, put_all, settle};
 use requeue_jobs::{JobState, SettleError, Settled, Settlement, Store};
@@ -25,7 +27,7 @@ fn start() -> (RedisServer, RedisStore) {
     (server, store)
 }
 
-/// Sets it, and waits until the server knows.
+/// Sets the clock, as an offset to the true time, and waits until the server uses it.
 fn set_clock(server: &RedisServer, seconds: i64) {
     let time = || {
         let time = server.command(&["TIME"]);
@@ -33,16 +35,16 @@ fn set_clock(server: &RedisServer, seconds: i64) {
     };
     let true_time = || {
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        time.expect("it is after 1970").as_secs() as i64
+        time.expect("the time is after 1970").as_secs() as i64
     };
     server.set_clock(seconds);
     until("the clock is set", || (time() - true_time() - seconds).abs() < 60);
 }
 
-/// Does what is due, and tells what that was.
+/// Claims and acks all claimable jobs, and returns their ids.
 fn work(store: &RedisStore) -> Vec<String> {
     let done = claimed(store, 10, LONG).jobs.into_iter().map(|job| {
-        settle(store, &job, Settlement::Ack).expect("it is ours");
+        settle(store, &job, Settlement::Ack).expect("the lease is held");
         job.id().as_str().to_owned()
     });
     let mut done: Vec<_> = done.collect();
@@ -51,7 +53,7 @@ fn work(store: &RedisStore) -> Vec<String> {
 }
 
 #[test]
-fn fences_rise_whatever_the_clock_says() {
+fn fences_increase_whatever_the_clock_shows() {
     let (server, store) = start();
     let mut last = 0;
     for (round, seconds) in [0, HOUR, -HOUR, 0, -24 * HOUR, 24 * HOUR, 0].into_iter().enumerate() {
@@ -62,24 +64,24 @@ fn fences_rise_whatever_the_clock_says() {
         for job in jobs {
             assert!(job.receipt.fence().0 > last, "{} after {last}", job.receipt);
             last = job.receipt.fence().0;
-            settle(&store, &job, Settlement::Ack).expect("it is ours");
+            settle(&store, &job, Settlement::Ack).expect("the lease is held");
         }
     }
     is_whole(&store);
 }
 
 #[test]
-fn what_waits_waits_for_the_clock_of_the_server() {
+fn due_times_follow_the_clock_of_the_server() {
     let (server, store) = start();
     put_all(&store, vec![put("ready"), put_after("later", Duration::from_secs(1800))]);
     set_clock(&server, -HOUR);
-    assert_eq!(work(&store), [""; 0], "by the clock it is not yet due");
+    assert_eq!(work(&store), [""; 0], "not yet due by the clock of the server");
     let get = |id: &str| {
         let id = requeue_jobs::JobId::new(id).expect("a valid id");
-        block_on(store.get(kind(), id)).expect("it is answered").expect("it is there")
+        block_on(store.get(kind(), id)).expect("the server is up").expect("the job exists")
     };
     assert_eq!(get("ready").state, JobState::Waiting);
-    // What is put now is due by the clock as it is now.
+    // Jobs that are put now are due by the new time.
     put_all(&store, vec![put("new"), put_after("soon", Duration::from_millis(1))]);
     let mut found = Vec::new();
     until("it is due", || {
@@ -88,7 +90,7 @@ fn what_waits_waits_for_the_clock_of_the_server() {
     });
     found.sort();
     assert_eq!(found, ["new", "soon"]);
-    // A put makes due again what the clock has taken away.
+    // A put makes a job due again that the clock has moved into the future.
     put_all(&store, vec![put("ready")]);
     assert_eq!(work(&store), ["ready"]);
     set_clock(&server, 0);
@@ -99,15 +101,15 @@ fn what_waits_waits_for_the_clock_of_the_server() {
 }
 
 #[test]
-fn who_waits_for_work_finds_out_that_the_clock_was_set() {
+fn waiting_callers_notice_that_the_clock_was_set() {
     let (server, store) = start();
     put_all(&store, vec![put_after("later", Duration::from_secs(1800))]);
-    block_on(store.wait(vec![kind()], Duration::from_millis(1))).expect("it waits");
+    block_on(store.wait(vec![kind()], Duration::from_millis(1))).expect("the server is up");
     set_clock(&server, HOUR);
-    // It thinks that there is half an hour left; and it looks nevertheless.
+    // The store expects the job in half an hour, but asks the server again before that.
     let mut found = Vec::new();
-    until("it looks", || {
-        block_on(store.wait(vec![kind()], LONG)).expect("it waits");
+    until("the job is found", || {
+        block_on(store.wait(vec![kind()], LONG)).expect("the server is up");
         found = work(&store);
         !found.is_empty()
     });
@@ -115,14 +117,14 @@ fn who_waits_for_work_finds_out_that_the_clock_was_set() {
 }
 
 #[test]
-fn a_lease_of_before_the_jump_ends_by_the_clock_and_is_not_stuck() {
+fn a_lease_from_before_the_jump_expires_by_the_new_time() {
     let (server, store) = start();
     let lease = Duration::from_secs(60);
     put_all(&store, vec![put("a"), put("b")]);
     let mut jobs = claimed(&store, 2, lease).jobs;
     jobs.sort_by_key(|job| job.id().as_str().to_owned());
     set_clock(&server, -HOUR);
-    // Its holder is the only one, and can settle it.
+    // Nobody else can claim the job, and its holder can settle it.
     assert_eq!(work(&store), [""; 0]);
     assert_eq!(block_on(store.reap(10)).unwrap().count, 0);
     assert_eq!(settle(&store, &jobs[0], Settlement::Ack), Ok(Settled::Done));
@@ -130,7 +132,7 @@ fn a_lease_of_before_the_jump_ends_by_the_clock_and_is_not_stuck() {
     let extended = settle(&store, &jobs[1], Settlement::Extend(Some(lease)));
     assert_eq!(extended, Ok(Settled::Extended(jobs[1].lease_ends_at)));
 
-    // The clock comes to its end at last.
+    // The clock reaches the end of the lease.
     set_clock(&server, HOUR);
     let again = claimed(&store, 2, lease).jobs;
     let [job] = &again[..] else { panic!("{again:?}") };

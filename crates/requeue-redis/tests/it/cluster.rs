@@ -1,11 +1,11 @@
-//! The store on a Cluster keeps the contract. Its kinds are on different nodes.
+//! The store contract on a Cluster, where kinds are on different nodes.
 
 use crate::support::{RedisFixture, as_stores, clients, is_whole};
 use requeue_testkit::servers::RedisCluster;
 use requeue_testkit::{Concurrent, check_histories, check_seeds};
 use std::sync::LazyLock;
 
-/// All tests of the process share it.
+/// Shared by all tests of this process.
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| RedisCluster::start(3, 0));
 
 fn fixture() -> RedisFixture {
@@ -17,12 +17,12 @@ requeue_testkit::conformance!(fixture);
 const FAILED_ONCE: [u64; 0] = [];
 
 #[test]
-fn a_cluster_does_what_the_model_does() {
+fn histories_on_a_cluster_match_the_model() {
     check_histories(fixture, &FAILED_ONCE, 30);
 }
 
 #[test]
-fn clients_that_meet_on_a_cluster_see_what_is_promised() {
+fn concurrent_clients_of_a_cluster_see_the_guarantees() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let clients = clients(&CLUSTER.url(), 6);
         Concurrent::default().check(&as_stores(&clients), seed, || ())?;

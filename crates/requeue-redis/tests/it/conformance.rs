@@ -1,4 +1,4 @@
-//! The store on one Redis keeps the contract.
+//! The store contract on one Redis server.
 
 use crate::support::RedisFixture;
 

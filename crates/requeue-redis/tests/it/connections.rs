@@ -1,5 +1,5 @@
-//! Connections are cut and scripts forgotten under load: nothing is lost, and nothing is done
-//! twice that must not be.
+//! Connections break and scripts are flushed under load. Nothing is lost, and no call that is not
+//! idempotent runs twice.
 
 use crate::support::{
     as_stores, claim, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, put_all,
@@ -26,7 +26,7 @@ fn proxied() -> (RedisServer, Proxy, RedisStore) {
 }
 
 #[test]
-fn clients_that_meet_on_a_server_see_what_is_promised() {
+fn concurrent_clients_of_a_server_see_the_guarantees() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 2, |seed| {
         let server = RedisServer::start();
         let clients = clients(&server.url(), 6);
@@ -37,7 +37,7 @@ fn clients_that_meet_on_a_server_see_what_is_promised() {
 }
 
 #[test]
-fn scripts_that_are_forgotten_and_clients_that_are_killed_lose_nothing() {
+fn flushed_scripts_and_killed_connections_lose_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = RedisServer::start();
         let clients = clients(&server.url(), 4);
@@ -56,7 +56,7 @@ fn scripts_that_are_forgotten_and_clients_that_are_killed_lose_nothing() {
 }
 
 #[test]
-fn a_network_that_cuts_connections_now_and_then_loses_nothing() {
+fn broken_connections_lose_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let (_server, proxy, first) = proxied();
         let clients = clients(&format!("redis://{}", proxy.address()), 4);
@@ -76,9 +76,9 @@ fn a_network_that_cuts_connections_now_and_then_loses_nothing() {
     });
 }
 
-/// What nobody waits for any more is still done, when the server goes on.
+/// The server runs calls that have timed out, once it continues.
 #[test]
-fn a_server_that_hangs_for_a_while_does_late_what_was_given_up() {
+fn a_frozen_server_that_runs_timed_out_calls_late_loses_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = RedisServer::start();
         let mut options = fresh();
@@ -88,7 +88,7 @@ fn a_server_that_hangs_for_a_while_does_late_what_was_given_up() {
         let mut times = 0;
         Concurrent::default().check(&as_stores(&clients), seed, || {
             server.freeze();
-            // It is given up after a while, and so is what the clients have asked before.
+            // This call times out, and so do the earlier calls of the clients.
             let given_up = block_on(clients[0].kinds()).is_err();
             server.thaw();
             times += u32::from(given_up);
@@ -100,13 +100,13 @@ fn a_server_that_hangs_for_a_while_does_late_what_was_given_up() {
 }
 
 #[test]
-fn who_waits_is_told_again_after_its_connection_was_killed() {
+fn waiting_callers_are_notified_after_a_reconnect() {
     let server = RedisServer::start();
     let options = fresh();
     let channel = format!("{{{}:{}}}:wake", options.prefix, kind());
     let store = connect(&server.url(), options);
     let listens = || server.command(&["PUBSUB", "NUMSUB", &channel]).ends_with('1');
-    block_on(store.wait(vec![kind()], Duration::from_millis(1))).expect("it waits");
+    block_on(store.wait(vec![kind()], Duration::from_millis(1))).expect("the server is up");
     until("it listens", listens);
     for kill in ["normal", "pubsub"] {
         server.command(&["CLIENT", "KILL", "TYPE", kill]);
@@ -114,90 +114,94 @@ fn who_waits_is_told_again_after_its_connection_was_killed() {
         insist("it is connected again", || try_put(&store, put(kill)));
         let mut jobs = Vec::new();
         while jobs.is_empty() {
-            block_on(store.wait(vec![kind()], LONG)).expect("it waits");
+            block_on(store.wait(vec![kind()], LONG)).expect("the server is up");
             jobs = claimed(&store, 1, LONG).jobs;
         }
         assert_eq!(settle(&store, &jobs[0], Settlement::Ack), Ok(Settled::Done));
     }
 }
 
-/// So many jobs are put in one call.
+/// The number of jobs that one call puts.
 const CALL: usize = 250;
 
 fn many(count: usize) -> Vec<Put> {
     (0..count).map(|number| put(&format!("job-{number:04}"))).collect()
 }
 
-fn is_unknown(answer: &Result<Placed, PutError>) -> bool {
-    matches!(answer, Err(PutError::Store(StoreError::Unknown { .. })))
+fn is_unknown(result: &Result<Placed, PutError>) -> bool {
+    matches!(result, Err(PutError::Store(StoreError::Unknown { .. })))
 }
 
-/// Done again: all of a batch has come to be, each job once, each with a generation of its own.
-fn redo(store: &RedisStore, answers: &[Result<Placed, PutError>]) {
-    let again = block_on(store.put(many(answers.len()))).expect("it is connected again");
-    let generations = |answers: &[Result<Placed, PutError>]| -> BTreeSet<u64> {
-        answers.iter().flatten().map(|placed| placed.generation.0).collect()
+/// Puts a batch again, and checks that each job exists once, with a generation of its own.
+fn redo(store: &RedisStore, results: &[Result<Placed, PutError>]) {
+    let again = block_on(store.put(many(results.len()))).expect("the store has reconnected");
+    let generations = |results: &[Result<Placed, PutError>]| -> BTreeSet<u64> {
+        results.iter().flatten().map(|placed| placed.generation.0).collect()
     };
-    let (first, second) = (generations(answers), generations(&again));
-    assert_eq!(second.len(), answers.len(), "{again:?}");
+    let (first, second) = (generations(results), generations(&again));
+    assert_eq!(second.len(), results.len(), "{again:?}");
     assert!(first.is_disjoint(&second), "{first:?} and {second:?}");
     let found = ids(store);
-    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), answers.len());
-    assert_eq!(found.len(), answers.len());
+    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), results.len());
+    assert_eq!(found.len(), results.len());
     is_whole(store);
 }
 
 #[test]
-fn a_batch_that_is_cut_in_the_middle_is_not_there_by_halves() {
-    // Within the first of four calls, and within the second; the others are on their way too.
+fn an_interrupted_batch_has_no_partial_calls() {
+    // The cut is within the first or the second of four calls. The others are in flight too.
     for (bytes, cut) in [(10_000, 0), (20_000, CALL)] {
         let (_server, proxy, store) = proxied();
-        // Otherwise the script is sent too.
+        // Loads the script, which would otherwise be part of the bytes sent.
         put_all(&store, vec![put("first")]);
         let first = claimed(&store, 1, LONG).jobs.remove(0);
-        settle(&store, &first, Settlement::Ack).expect("it is ours");
+        settle(&store, &first, Settlement::Ack).expect("the lease is held");
         proxy.cut_after(Direction::ToServer, bytes);
-        let answers = block_on(store.put(many(4 * CALL))).expect("each is answered");
-        assert!(answers[cut..cut + CALL].iter().all(is_unknown), "{:?}", answers[cut]);
+        let results = block_on(store.put(many(4 * CALL))).expect("each put has a result");
+        assert!(results[cut..cut + CALL].iter().all(is_unknown), "{:?}", results[cut]);
         let found: BTreeSet<String> = ids(&store).into_iter().collect();
-        for (number, call) in answers.chunks(CALL).enumerate() {
-            let created = call.iter().filter(|answer| answer.is_ok()).count();
+        for (number, call) in results.chunks(CALL).enumerate() {
+            let created = call.iter().filter(|result| result.is_ok()).count();
             let ids = number * CALL..(number + 1) * CALL;
             let there = ids.filter(|id| found.contains(&format!("job-{id:04}"))).count();
-            assert!([0, CALL].contains(&there), "{there} of call {number} are there");
-            assert!(created == there || created == 0, "{created} of call {number} were answered");
+            assert!([0, CALL].contains(&there), "{there} jobs of call {number} are stored");
+            assert!(
+                created == there || created == 0,
+                "{created} jobs of call {number} were confirmed"
+            );
         }
-        // The server never saw the end of it.
+        // The server never received the end of this call.
         assert!(!found.contains(&format!("job-{cut:04}")));
-        redo(&store, &answers);
+        redo(&store, &results);
     }
 }
 
 #[test]
-fn a_batch_whose_answer_is_lost_is_done_and_can_be_done_again() {
+fn a_batch_whose_reply_is_lost_has_run_and_can_be_repeated() {
     let (_server, proxy, store) = proxied();
     put_all(&store, many(1));
     proxy.cut_after(Direction::ToClient, 1);
-    let answers = block_on(store.put(many(CALL))).expect("each is answered");
-    assert!(answers.iter().all(is_unknown), "{:?}", answers[0]);
+    let results = block_on(store.put(many(CALL))).expect("each put has a result");
+    assert!(results.iter().all(is_unknown), "{:?}", results[0]);
     until("the server has done it", || ids(&store).len() == CALL);
-    redo(&store, &answers);
+    redo(&store, &results);
 }
 
 #[test]
-fn what_a_lost_claim_has_taken_comes_back_when_its_lease_is_over() {
+fn jobs_of_a_lost_claim_come_back_when_their_leases_expire() {
     let (_server, proxy, store) = proxied();
     put_all(&store, many(3));
     let first = claimed(&store, 1, LONG).jobs.remove(0);
     proxy.cut_after(Direction::ToClient, 1);
-    let lost = block_on(store.claim(claim(1, Duration::from_secs(1)))).expect("it is answered");
+    let lost = block_on(store.claim(claim(1, Duration::from_secs(1)))).expect("the call returns");
     assert!(lost.jobs.is_empty());
     assert!(matches!(&lost.errors[..], [(_, StoreError::Unknown { .. })]), "{:?}", lost.errors);
 
-    // It has a holder that does not know. Nobody else gets it meanwhile.
+    // The job is leased, although no worker knows of the lease. Nobody else can claim it.
     let leased = |number: usize| {
         let id = JobId::new(format!("job-{number:04}")).expect("a valid id");
-        let view = block_on(store.get(kind(), id)).expect("it is there").expect("it is there");
+        let view =
+            block_on(store.get(kind(), id)).expect("the server is up").expect("the job exists");
         view.state == JobState::Leased
     };
     assert_eq!((0..3).filter(|number| leased(*number)).count(), 2);
@@ -211,7 +215,7 @@ fn what_a_lost_claim_has_taken_comes_back_when_its_lease_is_over() {
     });
     let [job] = &back[..] else { panic!("{back:?}") };
     assert_eq!(job.attempt, 2);
-    // One fence was given to who does not know of it.
+    // The lost claim has used one fence.
     let fences = [&first, &free[0], job].map(|job| job.receipt.fence().0);
     assert!(fences.is_sorted_by(|a, b| a < b) && fences[1] > fences[0] + 1, "{fences:?}");
     assert_eq!(settle(&store, job, Settlement::Ack), Ok(Settled::Done));
@@ -219,15 +223,15 @@ fn what_a_lost_claim_has_taken_comes_back_when_its_lease_is_over() {
 }
 
 #[test]
-fn an_ack_whose_answer_is_lost_is_done_once() {
+fn an_ack_whose_reply_is_lost_runs_once() {
     let (_server, proxy, store) = proxied();
     put_all(&store, many(1));
     let job = claimed(&store, 1, LONG).jobs.remove(0);
-    // A receipt that leases nothing, so that the script is there.
+    // An ack with an invalid receipt, which loads the script.
     let stale = Receipt::new(kind(), job.id().clone(), Fence(1), 1);
     let action = Settlement::Ack;
     let no = block_on(store.settle(vec![Settle { receipt: stale, action }]));
-    assert!(matches!(no.expect("it is answered")[..], [Err(SettleError::LeaseLost { .. })]));
+    assert!(matches!(no.expect("the call returns")[..], [Err(SettleError::LeaseLost { .. })]));
     proxy.cut_after(Direction::ToClient, 1);
     let lost = settle(&store, &job, Settlement::Ack);
     assert!(matches!(lost, Err(SettleError::Store(StoreError::Unknown { .. }))), "{lost:?}");
@@ -238,18 +242,18 @@ fn an_ack_whose_answer_is_lost_is_done_once() {
 }
 
 #[test]
-fn a_claim_of_large_jobs_gets_no_more_than_can_be_answered() {
+fn a_claim_of_large_jobs_is_limited_by_the_size_of_the_reply() {
     const LARGE: usize = MAX_BODY_LEN;
     let server = RedisServer::start();
     let store = connect(&server.url(), fresh());
     for number in 0..120 {
         let mut put = put(&format!("job-{number:03}"));
-        put.body = Body::octets(vec![0; LARGE]).expect("as large as it may be");
+        put.body = Body::octets(vec![0; LARGE]).expect("the largest valid body");
         put_all(&store, vec![put]);
     }
     let first = claimed(&store, 1000, LONG).jobs;
     assert!(first.len() * LARGE > MAX_BATCH_BYTES, "{} jobs are too few", first.len());
-    assert!(first.len() < 120, "all at once");
+    assert!(first.len() < 120, "one claim returned all jobs");
     let rest = claimed(&store, 1000, LONG).jobs;
-    assert_eq!(first.len() + rest.len(), 120, "nothing is held by nobody");
+    assert_eq!(first.len() + rest.len(), 120, "no job is leased without a worker");
 }

@@ -1,4 +1,4 @@
-//! A server, read by `docs/redis-keys.md`: it is as the page says, and tells what the store tells.
+//! The keys on a server match `docs/redis-keys.md`, and contain what the store returns.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,11 +7,11 @@ use requeue_jobs::{Body, Due, Missed, Mode, Schedule, Store, Ticked, Timestamp};
 use requeue_testkit::{Fixture, block_on, check_histories};
 use std::collections::BTreeSet;
 
-/// The last time that six bytes hold.
+/// The latest time that fits into six bytes.
 const LAST: u64 = (1 << 48) - 1;
 
 #[test]
-fn every_state_is_kept_as_the_page_draws_it() {
+fn every_state_is_stored_as_documented() {
     let all = Deployment::new();
     all.restored();
     all.waiting_and_ready();
@@ -26,16 +26,16 @@ fn every_state_is_kept_as_the_page_draws_it() {
     let contents = &kinds["order.close"];
     let job = |id: &str| &contents.jobs[id];
     for (name, job) in &contents.jobs {
-        let told = block_on(all.store.get(kind(), id(name))).unwrap();
-        assert_eq!(told.as_ref(), Some(&job.view));
+        let view = block_on(all.store.get(kind(), id(name))).unwrap();
+        assert_eq!(view.as_ref(), Some(&job.view));
     }
     let states: BTreeSet<_> = contents.jobs.values().map(|job| job.view.state).collect();
-    assert_eq!(states.len(), 4, "all are there: {states:?}");
+    assert_eq!(states.len(), 4, "not all states are present: {states:?}");
     assert_eq!((contents.schedules.len(), contents.settings.paused), (2, true));
-    // What views do not tell.
+    // Fields that views do not contain.
     for (id, receipt) in receipts {
-        let told = job(id).fence_and_nonce;
-        assert_eq!(told, Some((receipt.fence().0, receipt.nonce())), "the receipt of {id}");
+        let stored = job(id).fence_and_nonce;
+        assert_eq!(stored, Some((receipt.fence().0, receipt.nonce())), "the receipt of {id}");
     }
     let first = |id: &str| job(id).next_first.expect("there is a successor");
     let lease = job("leased-next").view.lease.as_ref().expect("it is leased");
@@ -44,7 +44,7 @@ fn every_state_is_kept_as_the_page_draws_it() {
     let past = |id: &str| job(id).past.as_ref().expect("there is a past");
     assert_eq!(past("failed-often").floor, retry_at.as_millis());
     assert_eq!(job("failed-often").view.failures.len(), 5);
-    assert_eq!(past("acked-next").first, 0, "the next put is the first");
+    assert_eq!(past("acked-next").first, 0, "the next put counts as the first");
     assert_eq!(past("put-again").first, job("put-again").view.updated_at.as_millis());
     for job in ["octets", "debounced", "leased", "leased-next", "restored", "ready"] {
         assert!(contents.jobs[job].past.is_none(), "{job} has no past");
@@ -53,12 +53,12 @@ fn every_state_is_kept_as_the_page_draws_it() {
 }
 
 #[test]
-fn whatever_happens_is_kept_as_the_page_says() {
+fn random_histories_are_stored_as_documented() {
     check_histories(Deployment::new, &[], 10);
 }
 
 #[test]
-fn a_time_that_does_not_fit_is_the_last_that_does() {
+fn a_time_that_is_too_late_is_stored_as_the_latest_that_fits() {
     let far_away = Deployment::new();
     let (at, next) = (Timestamp::from_millis, far_away.now());
     let (when, time_zone, body) = (String::new(), String::new(), Body::default());
@@ -67,6 +67,6 @@ fn a_time_that_does_not_fit_is_the_last_that_does() {
         block_on(far_away.store.set_schedule(kind(), schedule.clone())).unwrap();
         assert_eq!(far_away.tick("s", next, at(far)), Ticked::Skipped);
         assert_eq!(far_away.read()["order.close"].schedules[0].next, at(LAST), "{far}");
-        assert_eq!(far_away.tick("s", at(far), next), Ticked::Skipped, "{far} was asked for");
+        assert_eq!(far_away.tick("s", at(far), next), Ticked::Skipped, "{far} is expected");
     }
 }

@@ -1,4 +1,4 @@
-//! Random histories on Redis: as the model says.
+//! Random histories on Redis match the model.
 
 use crate::support::RedisFixture;
 use requeue_testkit::check_histories;
@@ -6,6 +6,6 @@ use requeue_testkit::check_histories;
 const FAILED_ONCE: [u64; 0] = [];
 
 #[test]
-fn the_redis_store_does_what_the_model_does() {
+fn histories_on_redis_match_the_model() {
     check_histories(RedisFixture::new, &FAILED_ONCE, 100);
 }

@@ -1,8 +1,8 @@
-//! Redis is killed under load, and started again.
+//! Redis is killed under load and restarted.
 //!
-//! With `appendfsync always` nothing is lost that was answered. With `everysec` the last second
-//! or two may be: a process that is killed has written what it answered, and only a machine
-//! that goes down loses what was not synced. So here the file is cut as that would cut it.
+//! With `appendfsync always`, no confirmed write is lost. With `everysec`, the last second or two may
+//! be lost. A killed process has written all that it confirmed; only a crash of the machine loses
+//! what was not synced. So the test truncates the file as such a crash would.
 
 use crate::support::load::Load;
 use crate::support::{as_stores, claimed, clients, ids, insist, is_whole, put, try_put};
@@ -14,23 +14,27 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// What Redis says of `everysec`: it syncs each second, and waits one more where the disk is slow.
+/// Redis documents for `everysec`: it syncs every second, and waits one more if the disk is slow.
 const SYNCED: Duration = Duration::from_secs(2);
 
-/// One that writes down all it does. The file stays one file, to be cut.
+/// A server with an append-only file, which is never rewritten, so that it can be truncated.
 fn with_log(sync: &str) -> RedisServer {
     let arguments = ["--appendonly", "yes", "--appendfsync", sync];
     RedisServer::with(&[&arguments[..], &["--auto-aof-rewrite-percentage", "0"]].concat())
 }
 
 fn log_file(server: &RedisServer) -> PathBuf {
-    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("it has a log").flatten();
+    let files = fs::read_dir(server.dir().join("appendonlydir"))
+        .expect("the server has an append-only file")
+        .flatten();
     let mut files = files.map(|file| file.path());
-    files.find(|file| file.to_string_lossy().ends_with(".incr.aof")).expect("it has a log")
+    files
+        .find(|file| file.to_string_lossy().ends_with(".incr.aof"))
+        .expect("the server has an append-only file")
 }
 
 #[test]
-fn with_always_a_server_that_is_killed_loses_nothing_it_answered() {
+fn with_always_a_killed_server_loses_no_confirmed_write() {
     check_seeds(&[], "REQUEUE_KILLS", 1, |seed| {
         let mut server = with_log("always");
         let clients = clients(&server.url(), 4);
@@ -48,12 +52,12 @@ fn with_always_a_server_that_is_killed_loses_nothing_it_answered() {
 }
 
 #[test]
-fn with_always_nothing_of_a_batch_is_lost_either() {
+fn with_always_no_part_of_a_confirmed_batch_is_lost() {
     check_seeds(&[], "REQUEUE_KILLS", 2, |seed| {
         let mut server = with_log("always");
         let store = clients(&server.url(), 1).remove(0);
         let more = Random::new(seed).below(2000);
-        let (answered, ()) = Load::run(&store, seed, |load| {
+        let (confirmed, ()) = Load::run(&store, seed, |load| {
             load.reaches(100 + more);
             server.kill();
         });
@@ -61,51 +65,53 @@ fn with_always_nothing_of_a_batch_is_lost_either() {
         let found: BTreeSet<String> = ids(&store).into_iter().collect();
         is_whole(&store);
         println!(
-            "{} put, {} acked, {} there",
-            answered.put.len(),
-            answered.acked.len(),
+            "{} put, {} acked, {} found",
+            confirmed.put.len(),
+            confirmed.acked.len(),
             found.len()
         );
-        assert_eq!(answered.lost(&found, &answered.claimed), Vec::<String>::new());
-        assert_eq!(answered.back(&found), Vec::<String>::new());
+        assert_eq!(confirmed.lost(&found, &confirmed.claimed), Vec::<String>::new());
+        assert_eq!(confirmed.back(&found), Vec::<String>::new());
         Ok(())
     });
 }
 
 #[test]
-fn with_everysec_a_second_or_two_may_be_lost_and_nothing_by_halves() {
+fn with_everysec_at_most_two_seconds_are_lost_and_no_change_partially() {
     check_seeds(&[], "REQUEUE_KILLS", 2, |seed| {
         let mut server = with_log("everysec");
         let store = clients(&server.url(), 1).remove(0);
-        let (answered, (safe, synced)) = Load::run(&store, seed, |load| {
+        let (confirmed, (safe, synced)) = Load::run(&store, seed, |load| {
             load.reaches(500);
-            let safe = load.answered();
+            let safe = load.confirmed();
             thread::sleep(SYNCED);
-            let synced = fs::metadata(log_file(&server)).expect("it has a log").len();
+            let synced =
+                fs::metadata(log_file(&server)).expect("the server has an append-only file").len();
             load.reaches(500);
             server.kill();
             (safe, synced)
         });
-        let file = File::options().write(true).open(log_file(&server)).expect("it can be written");
-        let end = file.metadata().expect("it can be read").len();
-        // Not so near the end that nothing is lost.
+        let file =
+            File::options().write(true).open(log_file(&server)).expect("the file is writable");
+        let end = file.metadata().expect("the file is readable").len();
+        // In the first half of the unsynced part, so that something is lost.
         let left = synced + Random::new(seed).below((end - synced) as usize / 2) as u64;
-        file.set_len(left).expect("it can be cut");
+        file.set_len(left).expect("the file can be truncated");
         server.start_again();
 
         let found: BTreeSet<String> = ids(&store).into_iter().collect();
         is_whole(&store);
-        let lost = answered.lost(&found, &answered.claimed).len() + answered.back(&found).len();
-        println!("cut from {end} to {left} of {synced} synced: {lost} answers were lost");
-        assert!(lost > 0, "the test is none if nothing is lost");
-        assert_eq!(safe.lost(&found, &answered.claimed), Vec::<String>::new());
+        let lost = confirmed.lost(&found, &confirmed.claimed).len() + confirmed.back(&found).len();
+        println!("truncated from {end} to {left} bytes, {synced} synced: {lost} writes lost");
+        assert!(lost > 0, "the test checks nothing unless writes are lost");
+        assert_eq!(safe.lost(&found, &confirmed.claimed), Vec::<String>::new());
         assert_eq!(safe.back(&found), Vec::<String>::new());
 
-        // Fences that were lost are not given out again.
-        insist("it is there again", || try_put(&store, put("last")));
+        // Lost fences are not used again.
+        insist("the server is up again", || try_put(&store, put("last")));
         let claimed = claimed(&store, 1000, Duration::from_secs(60));
         let lowest = claimed.jobs.iter().map(|job| job.receipt.fence().0).min();
-        assert!(lowest > Some(answered.fence), "{lowest:?} and {}", answered.fence);
+        assert!(lowest > Some(confirmed.fence), "{lowest:?} and {}", confirmed.fence);
         Ok(())
     });
 }

@@ -1,4 +1,4 @@
-//! What an operator may delete and change, and must not, by `docs/redis-keys.md`.
+//! Keys that an operator may or must not edit by hand, as documented in `docs/redis-keys.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -23,7 +23,7 @@ impl Deployment {
         assert_eq!(cmd.query::<i64>(&mut *self.reader.lock().unwrap()).unwrap(), 1);
     }
 
-    /// Puts a job, and answers its generation.
+    /// Puts a job and returns its generation.
     fn generation(&self, job: &str) -> u64 {
         let put = vec![Put::new(kind(), id(job), text(""))];
         block_on(self.store.put(put)).unwrap().remove(0).unwrap().generation.0
@@ -56,7 +56,7 @@ fn all_jobs_of_a_kind_may_be_deleted_by_hand() {
     let after = all.read().remove("order.close").unwrap();
     assert_eq!((after.jobs.len(), after.schedules.len()), (0, 2));
     assert!(receipts.into_values().all(|receipt| all.is_lost(receipt)));
-    assert_eq!(all.generation("new"), before.generation + 1, "they go on");
+    assert_eq!(all.generation("new"), before.generation + 1, "the counter continues");
     all.check();
 }
 
@@ -72,8 +72,8 @@ fn a_whole_kind_may_be_deleted_by_hand() {
     all.kinds_by_hand("SREM");
     all.check();
     assert!(all.read().is_empty());
-    assert_eq!(all.generation("new"), 1, "they begin again");
-    assert!(all.claim("new").fence() > receipt.fence(), "they go on");
+    assert_eq!(all.generation("new"), 1, "generations begin again");
+    assert!(all.claim("new").fence() > receipt.fence(), "the counter continues");
     assert!(all.is_lost(receipt));
     all.check();
 }
@@ -92,14 +92,18 @@ fn settings_schedules_and_pasts_may_be_changed_by_hand() {
     assert!(all.claim_any().jobs.is_empty());
     assert_eq!(all.by_hand("HDEL", &["meta"], &["paused"]), 1);
     let claimed = all.claim_any().jobs;
-    assert_eq!((claimed.len(), claimed[0].attempt), (1, 1), "its backoff does not hold");
+    assert_eq!(
+        (claimed.len(), claimed[0].attempt),
+        (1, 1),
+        "the backoff was deleted with the past"
+    );
     assert_eq!(all.by_hand("HDEL", &["schedules"], &["daily"]), 1);
     assert_eq!(all.by_hand("UNLINK", &["schedules"], &[]), 1);
     all.check();
 }
 
 #[test]
-fn what_must_not_be_deleted_does_what_the_page_says() {
+fn forbidden_edits_have_the_documented_effects() {
     let all = Deployment::new();
     all.generation("without-a-record");
     assert_eq!(all.by_hand("HDEL", &["job"], &["without-a-record"]), 1);
@@ -113,7 +117,7 @@ fn what_must_not_be_deleted_does_what_the_page_says() {
     assert_eq!(all.by_hand("ZREM", &["due"], &["unlisted"]), 1);
     assert_eq!(block_on(all.store.get(kind(), id("unlisted"))).unwrap(), None);
     assert!(all.claim_any().jobs.is_empty());
-    assert_eq!(block_on(all.store.check()).unwrap().len(), 1, "it is told");
+    assert_eq!(block_on(all.store.check()).unwrap().len(), 1, "the check reports it");
     all.generation("unlisted");
     all.kinds_by_hand("SREM");
     assert_eq!(block_on(all.store.kinds()).unwrap(), []);

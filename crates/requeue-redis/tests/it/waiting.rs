@@ -1,4 +1,4 @@
-//! Waiting costs the server next to nothing, however many wait.
+//! The load of waiting callers on the server does not depend on their number.
 
 use crate::support::RedisFixture;
 use requeue_jobs::Kind;
@@ -7,16 +7,16 @@ use requeue_testkit::servers::{RedisServer, until};
 use requeue_testkit::{Fixture, block_on};
 use std::thread;
 
-/// How many scripts the server has run.
+/// Returns how many scripts the server has run.
 fn scripts(server: &RedisServer) -> u32 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = stats.split_once("cmdstat_evalsha:calls=").map_or("0", |(_, rest)| rest);
-    let digits = calls.split(',').next().expect("there is always a first");
-    digits.parse().expect("it is a number")
+    let digits = calls.split(',').next().expect("`split` returns at least one part");
+    digits.parse().expect("a number")
 }
 
 #[test]
-fn all_who_wait_in_a_process_look_once_a_second_together() {
+fn waiting_callers_of_a_process_ask_once_a_second_together() {
     const WAITERS: usize = 20;
     const SLICES: u32 = 5;
     let server = RedisServer::start();
@@ -28,21 +28,21 @@ fn all_who_wait_in_a_process_look_once_a_second_together() {
             thread::spawn(move || block_on(store.wait(vec![kind], SLICES * WAIT_SLICE)))
         })
         .collect();
-    until("somebody has looked", || scripts(&server) > 0);
+    until("a caller has asked", || scripts(&server) > 0);
     for _ in 1..SLICES {
         let before = scripts(&server);
         fixture.advance(WAIT_SLICE);
-        until("somebody looks again", || scripts(&server) > before);
+        until("a caller asks again", || scripts(&server) > before);
     }
-    // Those who came before messages did look once more.
-    let looks = scripts(&server);
-    assert!(looks <= 2 * SLICES + 2, "{looks} looks in {SLICES} s");
-    // Some may have begun late.
-    until("all are done", || {
+    // Callers that began before the subscription was complete have asked once more.
+    let requests = scripts(&server);
+    assert!(requests <= 2 * SLICES + 2, "{requests} requests in {SLICES} s");
+    // Some callers may have begun late.
+    until("all waits have ended", || {
         fixture.advance(WAIT_SLICE);
         waiting.iter().all(thread::JoinHandle::is_finished)
     });
     for waiter in waiting {
-        waiter.join().expect("it does not panic").expect("the server answers");
+        waiter.join().expect("the thread does not panic").expect("the server is up");
     }
 }

@@ -1,4 +1,4 @@
-//! A Cluster.
+//! Connections to a Cluster.
 
 use super::*;
 use crate::connections::cluster::slot_of;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Tags on all nodes.
+/// Tags whose slots are spread over all nodes.
 fn tags() -> Vec<String> {
     (0..30).map(|n| format!("requeue:k{n}")).collect()
 }
 
-/// How often the script ran on this tag, as the node says that has it.
+/// Returns how often the script ran on this tag, from the node that owns it.
 fn count(cluster: &RedisCluster, tag: &str) -> String {
     let owner = &cluster.nodes()[cluster.owner(slot_of(tag))];
     owner.command(&["GET", &format!("{{{tag}}}:count")])
 }
 
 #[test]
-fn calls_reach_the_node_that_has_the_keys() {
+fn calls_reach_the_node_that_owns_the_keys() {
     let cluster = RedisCluster::start(3, 0);
     let (link, signals) = link(&cluster.url());
     let mut used = [false; 3];
@@ -32,7 +32,7 @@ fn calls_reach_the_node_that_has_the_keys() {
     assert_eq!(used, [true; 3]);
     let format = &cluster.nodes()[cluster.owner(slot_of("requeue"))];
     assert_eq!(format.command(&["GET", "{requeue}:format"]), "1");
-    // A message arrives from whatever node.
+    // Messages arrive from all nodes.
     link.subscribe("{t}:wake");
     assert_eq!(next(&signals), "resumed");
     for (n, node) in cluster.nodes().iter().enumerate() {
@@ -47,8 +47,8 @@ fn calls_reach_the_node_that_has_the_keys() {
     }
     let tag = &*tags()[0];
     cluster.move_slot(slot_of(tag), (cluster.owner(slot_of(tag)) + 1) % 3);
-    // Where it is now is known soon, and no node has to tell it again.
-    until("calls go straight there", || {
+    // The new owner is known soon, and calls are no longer redirected.
+    until("calls are no longer redirected", || {
         let before = redirections(&cluster);
         echo(&link, tag, "a").unwrap();
         redirections(&cluster) == before
@@ -56,7 +56,7 @@ fn calls_reach_the_node_that_has_the_keys() {
 }
 
 #[test]
-fn a_slot_that_moves_while_it_is_called_loses_no_call() {
+fn no_call_is_lost_while_a_slot_migrates() {
     let cluster = RedisCluster::start(3, 0);
     let (link, _signals) = link(&cluster.url());
     let (tag, stop) = ("requeue:sms", Arc::new(AtomicBool::new(false)));
@@ -76,7 +76,7 @@ fn a_slot_that_moves_while_it_is_called_loses_no_call() {
     for _ in 0..6 {
         let before = done.load(Ordering::SeqCst);
         cluster.move_slot(slot, (cluster.owner(slot) + 1) % 3);
-        // They go on where it is now.
+        // The callers continue on the new owner.
         while done.load(Ordering::SeqCst) < before + 100 {
             thread::yield_now();
         }
@@ -88,7 +88,7 @@ fn a_slot_that_moves_while_it_is_called_loses_no_call() {
     assert_eq!(count(&cluster, tag), done.load(Ordering::SeqCst).to_string());
 }
 
-/// How often nodes have sent calls elsewhere.
+/// Returns how often the nodes have redirected calls.
 fn redirections(cluster: &RedisCluster) -> Vec<String> {
     let errors = |node: &RedisServer| node.command(&["INFO", "errorstats"]);
     let moved =
@@ -96,7 +96,7 @@ fn redirections(cluster: &RedisCluster) -> Vec<String> {
     cluster.nodes().iter().filter_map(|node| moved(errors(node))).collect()
 }
 
-/// How many connections a server has had.
+/// Returns how many connections a server has accepted.
 fn connections(server: &RedisServer) -> usize {
     let stats = server.command(&["INFO", "stats"]);
     let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
@@ -104,7 +104,7 @@ fn connections(server: &RedisServer) -> usize {
 }
 
 #[test]
-fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+fn a_key_of_a_migrating_slot_is_found_on_the_target_node() {
     let cluster = RedisCluster::start(3, 0);
     let mut options = quick();
     options.answer_timeout = Duration::from_millis(300);
@@ -115,26 +115,26 @@ fn a_slot_on_its_way_is_asked_for_where_it_goes() {
     echo(&link, tag, "a").unwrap();
     cluster.begin_move(slot, to);
     cluster.move_keys(slot, to);
-    // Its one key is there already, where the script was never loaded.
+    // The only key is on the target node, which has never loaded the script.
     echo(&link, tag, "b").unwrap();
-    let there = &cluster.nodes()[to];
-    // Of two keys one is missing: neither node can do it now.
+    let target = &cluster.nodes()[to];
+    // One of the two keys is not on the target: neither node can run the script now.
     let half = HALF.begin(&[format!("{{{tag}}}:count"), format!("{{{tag}}}:none")]);
     let command_error = block_on(link.call(tag, half, Some(&HALF))).unwrap_err();
     assert!(
         matches!(&command_error, CommandError::NotDone(reason) if reason.contains("TRYAGAIN")),
         "{command_error:?}"
     );
-    // Others do not wait for that.
+    // Calls for other slots do not wait for that.
     echo(&link, other, "a").unwrap();
     cluster.end_move(slot, to);
-    assert_eq!(there.command(&["GET", &format!("{{{tag}}}:count")]), "2");
+    assert_eq!(target.command(&["GET", &format!("{{{tag}}}:count")]), "2");
     echo(&link, tag, "c").unwrap();
     assert_eq!(count(&cluster, tag), "3");
 }
 
 #[test]
-fn a_replica_that_takes_over_is_used() {
+fn calls_go_to_a_replica_that_becomes_master() {
     let mut cluster = RedisCluster::start(3, 1);
     let (link, signals) = link(&cluster.url());
     link.subscribe("{t}:wake");
@@ -154,14 +154,14 @@ fn a_replica_that_takes_over_is_used() {
     }
     let publisher = cluster.owner(slot_of("t"));
     assert_ne!(publisher, dead);
-    // If the listener was at the dead node, it is elsewhere soon.
+    // If the listener was connected to the dead node, it soon connects to another one.
     published(&signals, &cluster.nodes()[publisher], "{t}:wake", "1");
-    // It comes back as a replica, and is left alone.
+    // It comes back as a replica, and no client connects to it.
     cluster.node_mut(dead).start_again();
     for tag in tags() {
         while echo(&link, &tag, "c").is_err() {}
     }
-    until("nobody connects to it", || {
+    until("no client connects to it", || {
         let before = connections(&cluster.nodes()[dead]);
         thread::sleep(4 * quick().longest_backoff);
         connections(&cluster.nodes()[dead]) == before + 1
@@ -169,7 +169,7 @@ fn a_replica_that_takes_over_is_used() {
 }
 
 #[test]
-fn without_the_node_a_call_is_not_done() {
+fn a_call_fails_as_not_done_if_its_node_is_down() {
     let mut cluster = RedisCluster::with(3, 0, &["--cluster-require-full-coverage", "no"]);
     let mut options = quick();
     options.connect_timeout = Duration::from_millis(300);
@@ -182,28 +182,32 @@ fn without_the_node_a_call_is_not_done() {
     elsewhere.retain(|tag| cluster.owner(slot_of(tag)) != dead);
     cluster.node_mut(dead).kill();
     drop(echo(&link, "t", "b"));
-    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else {
+        panic!("the call was sent")
+    };
     assert!(reason.contains(&port), "{reason}");
-    // The others go on.
+    // Calls to the other nodes succeed.
     for tag in &elsewhere {
         echo(&link, tag, "a").unwrap();
     }
-    // It has nothing on disk but its name and its slots, and that is enough.
+    // Its disk contains only its name and its slots, which is enough.
     cluster.node_mut(dead).start_again();
     until_it_works(&link);
 }
 
 #[test]
-fn a_server_of_the_other_sort_is_refused_with_its_address() {
+fn an_address_of_the_wrong_type_is_rejected_with_a_hint() {
     let cluster = RedisCluster::start(3, 0);
-    let told = refused(&cluster.nodes()[0].url(), &quick()).to_string();
+    let text = refused(&cluster.nodes()[0].url(), &quick()).to_string();
     assert!(
-        told.contains("it is a node of a Cluster: give its address as redis+cluster://"),
-        "{told}"
+        text.contains(
+            "it is a node of a Cluster: use an address that begins with redis+cluster://"
+        ),
+        "{text}"
     );
     let server = RedisServer::start();
-    let told = refused(&format!("redis+cluster://{}", server.address()), &quick()).to_string();
-    assert!(told.contains("cluster support disabled"), "{told}");
+    let text = refused(&format!("redis+cluster://{}", server.address()), &quick()).to_string();
+    assert!(text.contains("cluster support disabled"), "{text}");
 }
 
 #[test]
@@ -211,9 +215,9 @@ fn every_master_is_checked() {
     let cluster = RedisCluster::start(3, 0);
     let third = &cluster.nodes()[2];
     third.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let told = refused(&cluster.url(), &quick()).to_string();
-    assert!(told.starts_with(&third.address()), "{told}");
-    assert!(told.contains("maxmemory-policy is allkeys-lru"), "{told}");
+    let text = refused(&cluster.url(), &quick()).to_string();
+    assert!(text.starts_with(&third.address()), "{text}");
+    assert!(text.contains("maxmemory-policy is allkeys-lru"), "{text}");
     third.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let owner = &cluster.nodes()[cluster.owner(slot_of("requeue"))];
     owner.command(&["SET", "{requeue}:format", "9"]);

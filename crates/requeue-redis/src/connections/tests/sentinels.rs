@@ -1,4 +1,4 @@
-//! A master that is found by its sentinels.
+//! Connections to a master through its sentinels.
 
 use super::*;
 use crate::address::Secret;
@@ -18,7 +18,7 @@ fn calls_and_messages_follow_the_master() {
 }
 
 #[test]
-fn a_master_that_lives_on_as_a_replica_is_left() {
+fn a_master_that_becomes_a_replica_is_no_longer_used_with_sentinels() {
     let mut sentinels = Sentinels::start();
     let (link, signals) = link(&sentinels.url());
     echo(&link, "t", "a").unwrap();
@@ -31,22 +31,22 @@ fn a_master_that_lives_on_as_a_replica_is_left() {
 }
 
 #[test]
-fn a_sentinel_that_is_gone_is_not_needed() {
+fn a_sentinel_that_is_down_is_not_needed() {
     let sentinels = Sentinels::start();
     let gone = format!("redis+sentinel://127.0.0.1:{},", free_port());
     let url = sentinels.url().replace("redis+sentinel://", &gone);
     link(&url);
-    // One is enough.
+    // One sentinel is enough.
     let one = format!("redis+sentinel://{}/main", sentinels.sentinels()[2].address());
     link(&one);
 }
 
 #[test]
-fn a_sentinel_that_is_behind_does_not_mislead() {
+fn a_sentinel_with_an_old_master_does_not_mislead() {
     let sentinels = Sentinels::start();
     let (behind, _) = fake(|_, line| match line {
         "SETINFO" => NO_SETINFO,
-        // Where there is nobody.
+        // No server listens there.
         "GET-MASTER-ADDR-BY-NAME" => "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n9\r\n",
         _ => "",
     });
@@ -58,12 +58,12 @@ fn a_sentinel_that_is_behind_does_not_mislead() {
 }
 
 #[test]
-fn what_sentinels_do_not_know_is_told() {
+fn errors_of_sentinels_are_reported() {
     let sentinels = Sentinels::start();
     let url = sentinels.url().replace("/main", "/other");
     let error = refused(&url, &quick());
     assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
-    assert!(error.to_string().ends_with("its sentinels know no master \"other\""), "{error}");
+    assert!(error.to_string().ends_with("the sentinels know no master named \"other\""), "{error}");
     // A sentinel is not a server.
     let sentinel = &sentinels.sentinels()[0];
     let error = refused(&sentinel.url(), &quick());
@@ -73,7 +73,7 @@ fn what_sentinels_do_not_know_is_told() {
     let error = refused(&url, &quick());
     assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("unknown command 'SENTINEL'"), "{error}");
-    // Sentinels have passwords of their own.
+    // Sentinels have their own passwords.
     for sentinel in sentinels.sentinels() {
         let set = ["ACL", "SETUSER", "default", "resetpass", ">hunter2"];
         assert_eq!(sentinel.command(&set), "OK");
@@ -82,18 +82,18 @@ fn what_sentinels_do_not_know_is_told() {
     assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     let mut options = quick();
     options.sentinel_password = Some(Secret::from("hunter3"));
-    let told = refused(&sentinels.url(), &options).to_string();
-    assert!(told.contains("wrong password") && !told.contains("hunter"), "{told}");
+    let text = refused(&sentinels.url(), &options).to_string();
+    assert!(text.contains("wrong password") && !text.contains("hunter"), "{text}");
     options.sentinel_password = Some(Secret::from("hunter2"));
     open(&sentinels.url(), &options).unwrap();
 }
 
 #[test]
-fn without_sentinels_there_is_no_link() {
+fn connecting_fails_if_all_sentinels_are_down() {
     let (one, two) = (free_port(), free_port());
     let url = format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{two}/main");
     let error = refused(&url, &quick());
     assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
-    let told = error.to_string();
-    assert!(told.contains(&one.to_string()) && told.contains(&two.to_string()), "{told}");
+    let text = error.to_string();
+    assert!(text.contains(&one.to_string()) && text.contains(&two.to_string()), "{text}");
 }

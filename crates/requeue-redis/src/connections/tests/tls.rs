@@ -1,10 +1,10 @@
-//! A server behind TLS.
+//! Connections over TLS.
 
 use super::*;
 use requeue_testkit::servers::RedisServer;
 use std::fs;
 
-/// Options that trust a server, and show it what it asks for.
+/// Options with the CA of a server, and with the certificate and key of a client.
 fn trusting(server: &RedisServer) -> Options {
     Options {
         ca_file: Some(server.dir().join("ca.crt")),
@@ -15,11 +15,11 @@ fn trusting(server: &RedisServer) -> Options {
 }
 
 #[test]
-fn calls_and_messages_go_by_tls() {
+fn calls_and_messages_go_over_tls() {
     let server = RedisServer::with_tls(&[]);
     let (link, signals) = open(&server.tls_url(), &trusting(&server)).unwrap();
     assert_eq!(echo(&link, "t", "a").unwrap(), text("a"));
-    // More than fits into one record.
+    // More than fits into one TLS record.
     let long = "x".repeat(1 << 20);
     assert_eq!(echo(&link, "t", &long).unwrap(), text(&long));
     link.subscribe("{t}:wake");
@@ -31,25 +31,25 @@ fn calls_and_messages_go_by_tls() {
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_is_refused() {
+fn an_untrusted_server_is_rejected() {
     let server = RedisServer::with_tls(&[]);
     let mut options = trusting(&server);
     options.ca_file = None;
     let error = refused(&server.tls_url(), &options);
     assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
-    // Its certificate is for the address, and not for this name.
+    // The certificate is for the IP address, not for this name.
     let named = server.tls_url().replace("127.0.0.1", "localhost");
     let error = refused(&named, &trusting(&server));
     assert!(error.to_string().contains("not valid for name"), "{error}");
-    // To a server without TLS there is no TLS.
+    // This port of the server does not support TLS.
     let plain = server.url().replace("redis:", "rediss:");
     let error = refused(&plain, &trusting(&server));
     assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
 }
 
 #[test]
-fn a_certificate_is_shown_to_those_who_ask() {
+fn the_client_certificate_is_sent_to_servers_that_require_it() {
     let server = RedisServer::with_tls(&[]);
     let mut options = trusting(&server);
     (options.certificate_file, options.key_file) = (None, None);
@@ -60,9 +60,9 @@ fn a_certificate_is_shown_to_those_who_ask() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn errors_name_the_invalid_file() {
     let server = RedisServer::with_tls(&[]);
-    let told = |set: &dyn Fn(&mut Options)| {
+    let error_after = |set: &dyn Fn(&mut Options)| {
         let mut options = trusting(&server);
         set(&mut options);
         let error = refused(&server.tls_url(), &options);
@@ -72,13 +72,13 @@ fn files_that_cannot_be_read_are_named() {
     let missing = server.dir().join("missing.pem");
     let empty = server.dir().join("empty.pem");
     fs::write(&empty, "nothing").unwrap();
-    let wrong = told(&|options| options.ca_file = Some(missing.clone()));
+    let wrong = error_after(&|options| options.ca_file = Some(missing.clone()));
     assert!(wrong.contains("missing.pem"), "{wrong}");
-    let wrong = told(&|options| options.ca_file = Some(empty.clone()));
-    assert!(wrong.contains("empty.pem: there are none in it"), "{wrong}");
-    let wrong = told(&|options| options.key_file = Some(empty.clone()));
+    let wrong = error_after(&|options| options.ca_file = Some(empty.clone()));
+    assert!(wrong.contains("empty.pem: the file contains no certificate"), "{wrong}");
+    let wrong = error_after(&|options| options.key_file = Some(empty.clone()));
     assert!(wrong.contains("empty.pem"), "{wrong}");
     let other = server.dir().join("server.key");
-    let wrong = told(&|options| options.key_file = Some(other.clone()));
+    let wrong = error_after(&|options| options.key_file = Some(other.clone()));
     assert!(wrong.contains("server.key"), "{wrong}");
 }

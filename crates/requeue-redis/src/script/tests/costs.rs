@@ -1,9 +1,10 @@
-//! What a call costs the server, in commands.
+//! The number of Redis commands per call.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Counts the commands of a call, as the server does. It must be nobody else's.
+/// Returns the commands that a call runs, from the statistics of the server. Nothing else may use
+/// the server.
 fn commands(
     server: &RedisServer,
     runner: &mut ScriptRunner,
@@ -15,18 +16,18 @@ fn commands(
     let stats = server.command(&["INFO", "commandstats"]);
     let mut counts = BTreeMap::new();
     for line in stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
-        let (name, rest) = line.split_once(":calls=").expect("commands have calls");
-        let (calls, _) = rest.split_once(',').expect("and more");
+        let (name, rest) = line.split_once(":calls=").expect("a number of calls");
+        let (calls, _) = rest.split_once(',').expect("more fields");
         counts.insert(name, calls);
     }
-    // What the script does, and not how it is called and who asks.
+    // Leaves out the call of the script and the commands of this test.
     counts.retain(|name, _| !name.contains('|') && !["eval", "info", "hello"].contains(name));
     let counts: Vec<_> = counts.iter().map(|(name, calls)| format!("{name} {calls}")).collect();
     counts.join(", ")
 }
 
 #[test]
-fn fifty_jobs_cost_as_many_commands_as_one() {
+fn a_batch_of_fifty_jobs_runs_as_many_commands_as_one_job() {
     let server = RedisServer::start();
     let mut runner = ScriptRunner::new(&server, "costs");
     runner.put(NOW, &["first"]);
@@ -42,20 +43,20 @@ fn fifty_jobs_cost_as_many_commands_as_one() {
         let claim = commands(&server, &mut runner, &SCRIPTS.claim, claim);
         assert_eq!(claim, "exists 1, hmget 2, hset 2, time 1, zadd 1, zrange 2, zrem 1");
 
-        let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
+        let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("a number");
         let first = fence + 1 - count;
         let acks: Vec<_> = ids.iter().zip(first..).map(|(id, n)| (id, proof(n))).collect();
         let ack = commands(&server, &mut runner, &SCRIPTS.ack, ("", acks));
         assert_eq!(ack, "exists 2, hdel 2, hexists 1, hmget 1, zrem 1");
-        assert_eq!(runner.ask("EXISTS", "job", &[]), "0", "all are done");
+        assert_eq!(runner.ask("EXISTS", "job", &[]), "0", "all jobs are removed");
         runner.put(NOW, &["first"]);
     }
 }
 
 #[test]
-fn the_largest_calls_are_not_too_large_for_a_script() {
+fn the_largest_batches_fit_into_a_script() {
     let mut runner = ScriptRunner::of("large");
-    // As much as is put and claimed at a time, and more than Lua hands over at once by default.
+    // As many as one call can put or claim, and more than Lua can unpack by default.
     for half in 0..2 {
         let ids: Vec<_> = (0..500).map(|number| format!("job-{half}-{number:03}")).collect();
         let refused = ids.iter().map(|id| (id, 0, "ra", of("body"))).collect::<Vec<_>>();

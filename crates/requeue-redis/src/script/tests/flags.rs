@@ -1,8 +1,9 @@
-//! What works when memory is full, and what only looks.
+//! The flags of the scripts: which run when memory is full, and which are read-only.
 
 use super::*;
 
-/// A script, its name, and arguments that do something: the job `a` is leased, `b` is pending.
+/// The name of a script, the script, and arguments with an effect if the job `a` is leased and `b` is
+/// pending.
 type Case = (&'static str, &'static Script, Vec<Vec<u8>>);
 
 fn cases(lease: &[u8]) -> Vec<Case> {
@@ -35,10 +36,10 @@ fn cases(lease: &[u8]) -> Vec<Case> {
 }
 
 const ADDING: [&str; 5] = ["put", "restore", "schedule", "tick", "register"];
-const LOOKING: [&str; 4] = ["peek", "view", "facts", "upcoming"];
+const READ_ONLY: [&str; 4] = ["peek", "view", "facts", "upcoming"];
 
 #[test]
-fn on_a_full_server_all_works_but_what_adds() {
+fn when_memory_is_full_only_scripts_that_add_data_are_rejected() {
     let server = RedisServer::start();
     let mut runner = ScriptRunner::new(&server, "full");
     let lease = runner.lease(NOW, &["a"]).remove(0);
@@ -47,11 +48,11 @@ fn on_a_full_server_all_works_but_what_adds() {
     for (name, script, args) in cases(&lease) {
         let keys = runner.ask("HLEN", "job", &[]);
         match runner.eval("EVAL", &script.text, args) {
-            Ok(answer) => assert!(!ADDING.contains(&name), "{name} answers {answer:?}"),
+            Ok(reply) => assert!(!ADDING.contains(&name), "{name} returned {reply:?}"),
             Err(error) => {
-                assert!(ADDING.contains(&name), "{name} is refused: {error}");
+                assert!(ADDING.contains(&name), "{name} was rejected: {error}");
                 assert_eq!(error.code(), Some("OOM"), "{name}: {error}");
-                assert_eq!(runner.ask("HLEN", "job", &[]), keys, "{name} has done something");
+                assert_eq!(runner.ask("HLEN", "job", &[]), keys, "{name} has changed something");
             }
         }
     }
@@ -59,14 +60,14 @@ fn on_a_full_server_all_works_but_what_adds() {
 }
 
 #[test]
-fn what_only_looks_is_let_at_a_copy_and_the_rest_is_not() {
+fn only_read_only_scripts_run_with_eval_ro() {
     let mut runner = ScriptRunner::of("looks");
     let lease = runner.lease(NOW, &["a"]).remove(0);
     runner.put(NOW, &["b"]);
     for (name, script, args) in cases(&lease) {
-        let looked = runner.eval("EVAL_RO", &script.text, args);
-        assert_eq!(looked.is_ok(), LOOKING.contains(&name), "{name} answers {looked:?}");
-        assert_eq!(script.only_reads, LOOKING.contains(&name), "{name}");
+        let result = runner.eval("EVAL_RO", &script.text, args);
+        assert_eq!(result.is_ok(), READ_ONLY.contains(&name), "{name} returned {result:?}");
+        assert_eq!(script.only_reads, READ_ONLY.contains(&name), "{name}");
     }
     assert_eq!((runner.state("a"), runner.state("b")), ("l=>".to_owned(), "p=".to_owned()));
 }

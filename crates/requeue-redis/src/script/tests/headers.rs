@@ -1,16 +1,16 @@
-//! Each script takes, answers and changes what its header says.
+//! Each script accepts, returns and changes what its header specifies.
 
 use super::*;
 
 #[test]
-fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
+fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
     let mut runner = ScriptRunner::of("put");
     let put = |runner: &mut ScriptRunner, id: &str, due: i64, action: &str| {
         runner.call(&SCRIPTS.put, (NOW, "1", id, due, action, of(action)))
     };
     let unknown = runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
     assert_eq!((unknown, runner.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
-    // What can only fail needs no kind.
+    // A put that can only fail does not need a registered kind.
     assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "rg7", of("body"))), "[0 G 0]");
     assert_eq!(put(&mut runner, "a", 0, ""), "[0 C]");
     assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "b", -5, "", of(""))), "[1 C]");
@@ -34,7 +34,7 @@ fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
     assert_eq!(put(&mut runner, "a", 0, "k"), "[7 O]");
     assert_eq!(put(&mut runner, "a", 0, "k"), "[8 K 8]");
     assert_eq!(runner.state("a"), "l=>n", "leased -> has a successor");
-    let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("it is a number");
+    let fence: u64 = runner.ask("HGET", "meta", &["fence"]).parse().expect("a number");
     runner.call(&SCRIPTS.settle, (NOW, "a", proof(fence), "a", "", "", 0));
     let lease = runner.claim(NOW, 1);
     runner.call(&SCRIPTS.settle, (NOW, "a", proof(lease), "b", "", "why", 0));
@@ -43,14 +43,14 @@ fn put_answers_a_letter_for_each_job_and_a_number_for_some() {
     assert_eq!(put(&mut runner, "a", 0, ""), "[8 R]");
     assert_eq!(runner.state("a"), "p=<", "dead -> pending");
 
-    // Several: the numbers are those of the letters that have one.
+    // A batch: the numbers belong, in order, to the letters that have one.
     let more = ("c", 0, "", of(""), "b", 0, "ra", of(""), "d", 0, "rg1", of(""));
     assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", more)), "[9 CEG 7 0]");
     assert_eq!(runner.ask("HGET", "meta", &["generation"]), "10");
 }
 
 #[test]
-fn claim_tells_jobs_leases_and_when_there_may_be_more() {
+fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     let mut runner = ScriptRunner::of("claim");
     let claim = |runner: &mut ScriptRunner, now: u64, max: usize, ends: usize| {
         runner.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
@@ -58,47 +58,54 @@ fn claim_tells_jobs_leases_and_when_there_may_be_more() {
     let ends = NOW + 1000;
     assert_eq!(claim(&mut runner, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
     runner.put(NOW - 3, &["a", "b"]);
-    let told = claim(&mut runner, NOW, 1, 9);
+    let reply = claim(&mut runner, NOW, 1, 9);
     let begin = format!("[{NOW} {ends} {NOW}000 -2 0 [a {}] [", NOW - 3);
-    assert!(told.starts_with(&begin) && told.ends_with("body] [] []]"), "{told}");
+    assert!(reply.starts_with(&begin) && reply.ends_with("body] [] []]"), "{reply}");
     assert_eq!((runner.state("a"), runner.state("b")), ("l=>".to_owned(), "p=".to_owned()));
-    let told = claim(&mut runner, NOW, 9, 9);
+    let reply = claim(&mut runner, NOW, 9, 9);
     let begin = format!("[{NOW} {ends} {NOW}001 1000 0 [b ");
-    assert!(told.starts_with(&begin), "fences follow, and an expires in a second: {told}");
+    assert!(
+        reply.starts_with(&begin),
+        "fences are consecutive, and the first lease expires in a second: {reply}"
+    );
 
-    // A expired one is claimed again, and has a past.
+    // A job whose lease has expired is claimed again, and has a past.
     let (later, ends) = (NOW + 1000, NOW + 2000);
     let args = (later, 1, 1000, NONCE, "worker", 9);
-    assert_eq!(runner.call(&SCRIPTS.claim, args), "[]", "that is for the other");
-    let told = claim(&mut runner, later, 1, 9);
+    assert_eq!(
+        runner.call(&SCRIPTS.claim, args),
+        "[]",
+        "only the other script ends expired leases"
+    );
+    let reply = claim(&mut runner, later, 1, 9);
     let begin = format!("[{later} {ends} {later}000 -2 0 [a {later}] [");
-    assert!(told.starts_with(&begin) && !told.contains("[]"), "{told}");
-    assert!(told.ends_with(" [a worker 1 0]]"), "the lease that expired: {told}");
+    assert!(reply.starts_with(&begin) && !reply.contains("[]"), "{reply}");
+    assert!(reply.ends_with(" [a worker 1 0]]"), "the lease that expired: {reply}");
     assert_eq!(runner.state("a"), "l=><");
-    // One that was cancelled is gone, and counts among those that were ended for nothing.
+    // A cancelled job is removed, and counts as an expired lease that left no job to claim.
     runner.call(&SCRIPTS.change, (later, "b", "c"));
-    let told = claim(&mut runner, later, 1, 9);
-    assert_eq!(told, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
+    let reply = claim(&mut runner, later, 1, 9);
+    assert_eq!(reply, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
     assert_eq!(runner.state("b"), "");
-    // And one that fails for the last time is dead, unless that is one too many to end.
+    // A job whose last attempt fails dies, unless the call may end no more leases.
     runner.call(&SCRIPTS.set, (later, "1", "max_attempts", "2"));
     assert!(claim(&mut runner, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
     assert_eq!(runner.state("a"), "l=><");
     assert!(claim(&mut runner, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
     assert_eq!(runner.state("a"), "d=<");
 
-    // The kind's own lease; and a limit.
+    // The lease length of the kind, and a concurrency limit.
     runner.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
     runner.put(ends, &["c", "d"]);
-    let told = runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
-    assert!(told.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{told}");
+    let reply = runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
+    assert!(reply.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{reply}");
     assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
     runner.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
     assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
 }
 
 #[test]
-fn ack_removes_what_is_leased_and_leaves_the_rest_to_settle() {
+fn ack_removes_leased_jobs_and_leaves_special_cases_to_settle() {
     let mut runner = ScriptRunner::of("ack");
     let leases = runner.lease(NOW, &["a", "b", "c", "d"]);
     runner.put(NOW + 1, &["b"]);
@@ -112,19 +119,19 @@ fn ack_removes_what_is_leased_and_leaves_the_rest_to_settle() {
     let rest: Vec<_> = rest.map(|(id, lease)| (*id, lease.clone(), "a", "", "", 0)).collect();
     assert_eq!(runner.call(&SCRIPTS.settle, (NOW, rest)), "[AX]");
     assert_eq!(["b", "c"].map(|id| runner.state(id)), ["p=<", ""]);
-    assert_eq!(runner.call(&SCRIPTS.ack, (NOW, "a", &leases[0])), "L", "once only");
+    assert_eq!(runner.call(&SCRIPTS.ack, (NOW, "a", &leases[0])), "L", "a lease is acked once");
 }
 
 #[test]
-fn settle_answers_how_each_lease_ended() {
+fn settle_returns_how_each_lease_ended() {
     let mut runner = ScriptRunner::of("settle");
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let leases = runner.lease(NOW, &ids);
     runner.call(&SCRIPTS.change, (NOW, "f", "c"));
     let now = NOW + 10;
     let settle = |id: &str, action: &'static str, length: &'static str| {
-        let place = ids.iter().position(|other| *other == id).expect("it is one of them");
-        (id.to_owned(), leases[place].clone(), action, length, "why", 0)
+        let index = ids.iter().position(|other| *other == id).expect("a known id");
+        (id.to_owned(), leases[index].clone(), action, length, "why", 0)
     };
     let all = [
         settle("a", "q", "50"),
@@ -136,22 +143,22 @@ fn settle_answers_how_each_lease_ended() {
         settle("g", "e", "5000"),
     ];
     let lost = ("h", &leases[0], "r", "", "why", 0);
-    let told = runner.call(&SCRIPTS.settle, (now, &all[..], lost));
+    let reply = runner.call(&SCRIPTS.settle, (now, &all[..], lost));
     let [b, c, g] = [now + 60, now + 1000, now + 5000];
-    assert_eq!(told, format!("[ARRDFXEL {b} {c} {g}]"));
+    assert_eq!(reply, format!("[ARRDFXEL {b} {c} {g}]"));
     let states = ids.map(|id| runner.state(id));
     assert_eq!(states, ["p=<", "p=<", "p=<", "d=<", "p=", "", "l=>", "l=>"]);
     let [a, e] = ["a", "e"].map(|id| runner.ask("ZSCORE", "due", &[id]));
     assert_eq!((a, e), ((now + 50).to_string(), NOW.to_string()));
     assert_eq!(runner.ask("ZSCORE", "leased", &["g"]), g.to_string());
-    // The whole of a jitter of 20 % is a fifth.
+    // With a jitter of 20 %, the largest random value shortens the delay by a fifth.
     let lease = runner.claim(NOW + 10, 1);
     let jitter = (NOW + 10, "e", proof(lease), "r", "", "", 65536);
     assert_eq!(runner.call(&SCRIPTS.settle, jitter), format!("[R {}]", NOW + 810));
 }
 
 #[test]
-fn change_answers_what_became_of_each_job() {
+fn change_returns_the_result_for_each_job() {
     let mut runner = ScriptRunner::of("change");
     let leases = runner.lease(NOW, &["a", "b", "c", "d"]);
     runner.put(NOW, &["b"]);
@@ -169,7 +176,7 @@ fn change_answers_what_became_of_each_job() {
 }
 
 #[test]
-fn restore_keeps_what_is_not_there() {
+fn restore_adds_jobs_that_are_missing() {
     let mut runner = ScriptRunner::of("restore");
     let record = [&[0, 0, 0, 0, 0, 0, 5][..], &[0; 12], &of("body")].concat();
     let past = vec![0_u8; 33];
@@ -188,7 +195,7 @@ fn restore_keeps_what_is_not_there() {
 }
 
 #[test]
-fn reap_ends_what_expired_and_drops_what_is_too_old() {
+fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
     let mut runner = ScriptRunner::of("reap");
     let leases = runner.lease(NOW, &["a", "b", "c", "d", "e"]);
     runner.call(&SCRIPTS.change, (NOW, "b", "c"));
@@ -200,7 +207,7 @@ fn reap_ends_what_expired_and_drops_what_is_too_old() {
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
     runner.call(&SCRIPTS.set, (NOW, "1", "retention_age", "500"));
     let reaped = runner.call(&SCRIPTS.reap, (NOW + 1000, 2));
-    assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two of leases, one of the dead");
+    assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two expired leases and one dead job");
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
     let states = ["a", "b", "c", "d", "e"].map(|id| runner.state(id));
     assert_eq!(states, ["p=<", "", "p=<", "", "l=>"]);
@@ -208,7 +215,7 @@ fn reap_ends_what_expired_and_drops_what_is_too_old() {
 }
 
 #[test]
-fn what_looks_tells_what_is_there() {
+fn read_only_scripts_return_the_current_state() {
     let mut runner = ScriptRunner::of("look");
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
     assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 -1 0 0 0 0]");
@@ -230,21 +237,24 @@ fn what_looks_tells_what_is_there() {
     let view = |runner: &mut ScriptRunner, state: &str, max: usize, bytes: usize| {
         runner.call(&SCRIPTS.view, (NOW, state, max, bytes, &["a", "x", "b", "c", "d"]))
     };
-    let told = view(&mut runner, "", 9, 999);
-    assert!(told.starts_with(&format!("[{NOW} 5 [a l {} ", NOW + 1000)), "{told}");
+    let reply = view(&mut runner, "", 9, 999);
+    assert!(reply.starts_with(&format!("[{NOW} 5 [a l {} ", NOW + 1000)), "{reply}");
     for job in
         [format!(" b d {NOW} "), format!(" c r {} ", NOW - 7), format!(" d w {} ", NOW + 300)]
     {
-        assert!(told.contains(&job), "{job} in {told}");
+        assert!(reply.contains(&job), "{job} in {reply}");
     }
     assert!(view(&mut runner, "d", 9, 999).starts_with(&format!("[{NOW} 5 [b d ")));
     assert!(view(&mut runner, "", 1, 999).starts_with(&format!("[{NOW} 1 [a l ")));
-    assert!(view(&mut runner, "", 9, 0).starts_with(&format!("[{NOW} 1 [a l ")), "one at least");
+    assert!(
+        view(&mut runner, "", 9, 0).starts_with(&format!("[{NOW} 1 [a l ")),
+        "at least one job"
+    );
     assert_eq!(view(&mut runner, "w", 0, 999), format!("[{NOW} 0 []]"));
 }
 
 #[test]
-fn settings_are_fields_and_an_empty_one_is_none() {
+fn settings_are_fields_and_an_empty_value_removes_one() {
     let mut runner = ScriptRunner::of("set");
     assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "10")), "0");
     assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
@@ -254,13 +264,13 @@ fn settings_are_fields_and_an_empty_one_is_none() {
 }
 
 #[test]
-fn schedules_are_kept_up_to_a_number_and_tick_once() {
+fn the_number_of_schedules_is_limited_and_a_tick_runs_once() {
     let mut runner = ScriptRunner::of("tick");
     let schedule = |next: u64| [&next.to_be_bytes()[2..], &[0, 10, 0], &of("body")].concat();
     assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2)), "0");
     assert_eq!(runner.ask("EXISTS", "schedules", &[]), "0");
-    for (id, told) in [("a", "1"), ("b", "1"), ("c", "-1"), ("a", "1")] {
-        assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "1", id, schedule(NOW), 2)), told, "{id}");
+    for (id, reply) in [("a", "1"), ("b", "1"), ("c", "-1"), ("a", "1")] {
+        assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "1", id, schedule(NOW), 2)), reply, "{id}");
     }
     let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| {
         runner.call(&SCRIPTS.tick, (NOW, id, expected, next, put))
@@ -282,13 +292,13 @@ fn schedules_are_kept_up_to_a_number_and_tick_once() {
 }
 
 #[test]
-fn register_counts_kinds_up_to_a_number() {
+fn the_number_of_registered_kinds_is_limited() {
     let mut runner = ScriptRunner::of("register");
     let key = "{desk-kinds}:kinds";
     let mut register = |kind: &str| {
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(&SCRIPTS.register.text).arg(1).arg(key).arg((kind, 2));
-        shown(&cmd.query(&mut runner.connection).expect("the script works"))
+        shown(&cmd.query(&mut runner.connection).expect("the script succeeds"))
     };
     assert_eq!(["a", "b", "c", "b"].map(&mut register), ["0", "0", "3", "0"]);
 }

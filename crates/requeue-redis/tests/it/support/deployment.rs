@@ -1,4 +1,4 @@
-//! A deployment with jobs in every state, that is read past the store.
+//! A deployment with jobs in every state, whose keys are read without the store.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -22,7 +22,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 
-/// A deployment, and what it takes to read it past the store.
+/// A deployment, with a connection that reads its keys without the store.
 pub(crate) struct Deployment {
     pub(crate) prefix: String,
     pub(crate) store: RedisStore,
@@ -40,14 +40,14 @@ impl Deployment {
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
         let (prefix, url) = (options.prefix.clone(), SERVER.url());
         let store = RedisStore::connect_at(&url, options, Some(wall_clock.clone()));
-        let store = block_on(store).expect("the server answers");
-        let client = redis::Client::open(url).expect("it is an address");
-        let reader = Mutex::new(client.get_connection().expect("the server answers"));
+        let store = block_on(store).expect("the server is up");
+        let client = redis::Client::open(url).expect("a valid address");
+        let reader = Mutex::new(client.get_connection().expect("the server is up"));
         Deployment { prefix, store, wall_clock, clock, reader }
     }
 
     pub(crate) fn read(&self) -> BTreeMap<String, KindContents> {
-        let mut reader = self.reader.lock().expect("nobody panicked");
+        let mut reader = self.reader.lock().expect("no test panicked while it read");
         key_reader::read(&mut reader, &self.prefix, self.wall_clock.now().as_millis())
     }
 }
@@ -65,23 +65,23 @@ impl Fixture for Deployment {
         self.clock.advance(by);
     }
 
-    /// The store returns what the keys contain.
+    /// Checks that the store returns what the keys contain.
     fn check(&self) {
-        let told = block_on(self.store.kinds()).expect("the server answers");
-        let mut told: BTreeMap<_, _> =
-            told.into_iter().map(|view| (view.kind.as_str().to_owned(), view)).collect();
+        let listed = block_on(self.store.kinds()).expect("the server is up");
+        let mut listed: BTreeMap<_, _> =
+            listed.into_iter().map(|view| (view.kind.as_str().to_owned(), view)).collect();
         for (name, contents) in self.read() {
-            let kind = Kind::new(name.as_str()).expect("it is a kind");
+            let kind = Kind::new(name.as_str()).expect("a valid kind");
             let query = Query { limit: 1000, ..Query::new(kind.clone()) };
-            let page = block_on(self.store.list(query)).expect("the server answers");
+            let page = block_on(self.store.list(query)).expect("the server is up");
             let jobs: Vec<_> = contents.jobs.values().map(|job| job.view.clone()).collect();
             assert_eq!((page.jobs, page.cursor), (jobs, None));
             let settings = block_on(self.store.settings(kind.clone()));
-            assert_eq!(settings.expect("the server answers"), contents.settings);
+            assert_eq!(settings.expect("the server is up"), contents.settings);
             let schedules = block_on(self.store.schedules(kind));
-            assert_eq!(schedules.expect("the server answers"), contents.schedules);
-            // Of a kind with nothing in it the store does not tell.
-            let Some(view) = told.remove(&name) else {
+            assert_eq!(schedules.expect("the server is up"), contents.schedules);
+            // The store does not list empty kinds.
+            let Some(view) = listed.remove(&name) else {
                 assert!(contents.jobs.is_empty() && contents.schedules.is_empty());
                 continue;
             };
@@ -99,7 +99,7 @@ impl Fixture for Deployment {
             assert_eq!((view.generation, view.fence), counters);
             assert_eq!(view.paused, contents.settings.paused);
         }
-        assert!(told.is_empty(), "{told:?} are on no page");
+        assert!(listed.is_empty(), "the keys contain nothing of {listed:?}");
     }
 
     fn orders_ties(&self) -> bool {
@@ -112,18 +112,18 @@ impl Fixture for Deployment {
 }
 
 pub(crate) fn kind() -> Kind {
-    Kind::new("order.close").expect("it is a kind")
+    Kind::new("order.close").expect("a valid kind")
 }
 
 pub(crate) fn id(id: &str) -> JobId {
-    JobId::new(id).expect("it is an id")
+    JobId::new(id).expect("a valid id")
 }
 
 pub(crate) fn text(text: &str) -> Body {
-    Body::new(text.as_bytes(), "text/plain").expect("it is not too long")
+    Body::new(text.as_bytes(), "text/plain").expect("a valid body")
 }
 
-/// Makes jobs of one kind.
+/// Creates jobs of one kind.
 impl Deployment {
     pub(crate) fn put(&self, job: &str, body: Body, due: Due, mode: Mode) {
         let put = Put { due, mode, ..Put::new(kind(), id(job), body) };
@@ -134,7 +134,7 @@ impl Deployment {
         self.put(job, text("later"), Due::After(HOUR), Mode::Replace);
     }
 
-    /// Nothing else may be due.
+    /// Puts a job and claims it. No other job may be due.
     pub(crate) fn lease(&self, job: &str) -> Receipt {
         self.put(job, text(&format!("body of {job}")), Due::Now, Mode::Replace);
         self.claim(job)
@@ -182,7 +182,7 @@ impl Deployment {
         self.change("cancelled", ChangeKind::Cancel);
     }
 
-    /// Answers the receipts of those that are left.
+    /// Returns the receipts of the jobs that stay leased.
     pub(crate) fn leased(&self) -> BTreeMap<&'static str, Receipt> {
         let mut receipts = BTreeMap::new();
         for (job, has_next, is_cancelled) in [
@@ -208,7 +208,7 @@ impl Deployment {
         receipts
     }
 
-    /// Answers when the one that failed often comes back.
+    /// Returns the due time of the job `failed-often`.
     pub(crate) fn failed_and_dead(&self) -> Timestamp {
         let receipt = self.lease("acked-next");
         self.later("acked-next");
@@ -262,8 +262,8 @@ impl Deployment {
         (dead.state, dead.died_at, dead.deaths) = (JobState::Dead, Some(self.wall_clock.now()), 3);
         let (generation, fence) = (Generation(7_000_000), Fence(8_000_000));
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job, dead] };
-        for answer in block_on(self.store.restore(restore)).unwrap() {
-            answer.unwrap();
+        for result in block_on(self.store.restore(restore)).unwrap() {
+            result.unwrap();
         }
     }
 

@@ -1,4 +1,5 @@
-//! Reads the keys of a deployment by `docs/redis-keys.md`, and by nothing of the crate.
+//! Reads the keys of a deployment as `docs/redis-keys.md` documents them, without the code of the
+//! crate.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,7 +11,7 @@ use requeue_jobs::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What is kept of a kind.
+/// All that the keys of a kind contain.
 #[derive(Debug)]
 pub(crate) struct KindContents {
     pub(crate) jobs: BTreeMap<String, Job>,
@@ -20,7 +21,7 @@ pub(crate) struct KindContents {
     pub(crate) schedules: Vec<Schedule>,
 }
 
-/// A job, and what views do not tell of it.
+/// A job, with the fields that views do not contain.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) view: JobView,
@@ -42,7 +43,7 @@ pub(crate) struct Past {
 
 type Hash = BTreeMap<String, Vec<u8>>;
 
-/// The keys of a kind, as they come.
+/// The undecoded keys of a kind.
 struct Keys {
     lists: [BTreeMap<String, u64>; 3],
     job: Hash,
@@ -53,7 +54,7 @@ struct Keys {
     schedules: Hash,
 }
 
-/// Reads a deployment as of this time, and checks what holds.
+/// Reads a deployment as of `now`, and checks the documented invariants.
 pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, KindContents> {
     let names: BTreeSet<String> = con.smembers(format!("{{{prefix}}}:kinds")).unwrap();
     let format: String = con.get(format!("{{{prefix}}}:format")).unwrap();
@@ -69,22 +70,22 @@ pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<Str
     kinds.into_iter().map(contents).collect()
 }
 
-/// All kinds of which there is a key. Checks that there are no keys but those of the page.
+/// Returns all kinds that have a key. Checks that there are only documented keys.
 fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
     let (of_deployment, of_kind) = (format!("{{{prefix}}}:"), format!("{{{prefix}:"));
     let keys: Vec<String> = con
         .scan_match(format!("{{{prefix}*"))
         .and_then(|keys| keys.collect())
-        .expect("the server answers");
+        .expect("the server is up");
     let mut pipe = redis::pipe();
     for key in &keys {
         pipe.cmd("TYPE").arg(key).ttl(key);
     }
-    let told: Vec<redis::Value> = pipe.query(con).expect("the server answers");
+    let replies: Vec<redis::Value> = pipe.query(con).expect("the server is up");
     let mut kinds = BTreeSet::new();
-    for (key, told) in keys.iter().zip(told.chunks(2)) {
-        let kind: String = redis::from_redis_value(told[0].clone()).expect("a type is a text");
-        assert_eq!(told[1], redis::Value::Int(-1), "{key} never expires");
+    for (key, replies) in keys.iter().zip(replies.chunks(2)) {
+        let kind: String = redis::from_redis_value(replies[0].clone()).expect("a type is a text");
+        assert_eq!(replies[1], redis::Value::Int(-1), "{key} never expires");
         if let Some(name) = key.strip_prefix(&of_deployment) {
             assert!([("format", "string"), ("kinds", "set")].contains(&(name, &kind)), "{key}");
         } else if let Some(rest) = key.strip_prefix(&of_kind) {
@@ -93,7 +94,7 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
             let expected = match name {
                 "due" | "leased" | "dead" => "zset",
                 "job" | "lease" | "next" | "past" | "meta" | "schedules" => "hash",
-                other => panic!("there is no {other:?} on the page"),
+                other => panic!("the key {other:?} is not documented"),
             };
             assert_eq!(kind, expected, "{key}");
         }
@@ -115,7 +116,7 @@ impl Keys {
         Keys { lists, job, lease, next, past, meta, schedules }
     }
 
-    /// What the page says that holds.
+    /// Checks the documented invariants, by their numbers.
     fn check(&self) {
         let [due, leased, dead] = &self.lists;
         let mut listed = BTreeSet::new();
@@ -123,24 +124,34 @@ impl Keys {
             assert!(listed.insert(id), "1: {id} is in one list");
         }
         let has = |hash: &Hash, id: &String| hash.contains_key(id);
-        assert!(self.job.keys().eq(listed.iter().copied()), "1: exactly those are recorded");
-        assert!(self.lease.keys().eq(leased.keys()), "2: the leased have leases");
-        assert!(self.next.keys().all(|id| has(&self.lease, id)), "2: only they have successors");
+        assert!(
+            self.job.keys().eq(listed.iter().copied()),
+            "1: exactly the listed jobs have records"
+        );
+        assert!(self.lease.keys().eq(leased.keys()), "2: exactly the leased jobs have leases");
+        assert!(
+            self.next.keys().all(|id| has(&self.lease, id)),
+            "2: only leased jobs have successors"
+        );
         assert!(self.past.keys().all(|id| has(&self.job, id)), "3: no past without a job");
-        assert!(dead.keys().all(|id| has(&self.past, id)), "3: the dead have a past");
+        assert!(dead.keys().all(|id| has(&self.past, id)), "3: dead jobs have a past");
         let (generation, fence) = (self.counter("generation"), self.counter("fence"));
-        assert!(self.meta.contains_key("generation"), "6: the kind is made");
+        assert!(self.meta.contains_key("generation"), "6: the kind has a generation");
         for (id, record) in &self.job {
-            let of_record = In(record).number(7);
+            let of_record = ByteReader(record).number(7);
             assert!(of_record <= generation, "4: the generation of {id}");
             if let Some(next) = self.next.get(id) {
-                let of_next = In(&next[6..]).number(7);
+                let of_next = ByteReader(&next[6..]).number(7);
                 assert!(of_record < of_next && of_next <= generation, "4: the successor of {id}");
             }
         }
-        let fences: BTreeSet<u64> = self.lease.values().map(|lease| In(lease).number(7)).collect();
-        assert_eq!(fences.len(), self.lease.len(), "5: no two have the same");
-        assert!(fences.last().is_none_or(|last| *last <= fence), "5: all were given out");
+        let fences: BTreeSet<u64> =
+            self.lease.values().map(|lease| ByteReader(lease).number(7)).collect();
+        assert_eq!(fences.len(), self.lease.len(), "5: fences are unique");
+        assert!(
+            fences.last().is_none_or(|last| *last <= fence),
+            "5: no fence is above the counter"
+        );
     }
 
     fn counter(&self, field: &str) -> u64 {
@@ -163,33 +174,34 @@ impl Keys {
     }
 
     fn job(&self, kind: &Kind, id: &String, now: u64) -> Job {
-        let mut record = In(&self.job[id]);
+        let mut record = ByteReader(&self.job[id]);
         let generation = Generation(record.number(7));
         let (created_at, updated) = (record.time(), record.number(6));
         let body = record.content();
         let [due, leased, dead] = self.lists.each_ref().map(|list| list.get(id).copied());
         let past = self.past.get(id).map(|bytes| past(bytes));
-        let told = past.clone().unwrap_or_default();
+        let known = past.clone().unwrap_or_default();
         let state = match (due, leased) {
             (Some(due), _) if due <= now => JobState::Ready,
             (Some(_), _) => JobState::Waiting,
             (None, Some(_)) => JobState::Leased,
             (None, None) => JobState::Dead,
         };
-        let due = due.unwrap_or(told.due);
+        let due = due.unwrap_or(known.due);
         let of = JobId::new(id.as_str()).unwrap();
         let mut view = JobView::new(kind.clone(), of, body, at(due), generation);
         (view.state, view.created_at) = (state, created_at);
-        view.updated_at = at(updated.max(told.updated));
-        (view.attempts, view.deaths, view.failures) = (told.attempts, told.deaths, told.failures);
+        view.updated_at = at(updated.max(known.updated));
+        (view.attempts, view.deaths, view.failures) =
+            (known.attempts, known.deaths, known.failures);
         view.died_at = dead.map(at);
-        let fence_and_nonce = leased.map(|ends| self.tell_lease(id, ends, &mut view));
-        let next_first = self.next.get(id).map(|next| tell_next(next, &mut view));
+        let fence_and_nonce = leased.map(|ends| self.read_lease(id, ends, &mut view));
+        let next_first = self.next.get(id).map(|next| read_next(next, &mut view));
         Job { view, fence_and_nonce, next_first, past }
     }
 
-    fn tell_lease(&self, id: &String, ends: u64, view: &mut JobView) -> (u64, u64) {
-        let mut lease = In(&self.lease[id]);
+    fn read_lease(&self, id: &String, ends: u64, view: &mut JobView) -> (u64, u64) {
+        let mut lease = ByteReader(&self.lease[id]);
         let receipt = (lease.number(7), lease.number(8));
         view.due = lease.time();
         let claimed_at = lease.time();
@@ -197,7 +209,7 @@ impl Keys {
         let cancelled = match lease.number(1) {
             0 => false,
             1 => true,
-            other => panic!("{other} is neither"),
+            other => panic!("{other} is neither of the documented values"),
         };
         let worker = WorkerName::new(lease.text(lease.0.len())).unwrap();
         view.lease = Some(LeaseView { worker, claimed_at, ends_at: at(ends), cancelled });
@@ -205,8 +217,8 @@ impl Keys {
     }
 }
 
-fn tell_next(bytes: &[u8], view: &mut JobView) -> u64 {
-    let mut next = In(bytes);
+fn read_next(bytes: &[u8], view: &mut JobView) -> u64 {
+    let mut next = ByteReader(bytes);
     let (due, generation) = (next.time(), Generation(next.number(7)));
     let first = next.number(6);
     view.next = Some(SuccessorView { body: next.content(), due, generation });
@@ -214,7 +226,7 @@ fn tell_next(bytes: &[u8], view: &mut JobView) -> u64 {
 }
 
 fn past(bytes: &[u8]) -> Past {
-    let mut input = In(bytes);
+    let mut input = ByteReader(bytes);
     let (attempts, deaths) = (input.number(4) as u32, input.number(4) as u32);
     let [floor, first, due, updated] = [(); 4].map(|()| input.number(6));
     let failures = (0..input.number(1)).map(|_| failure(&mut input)).collect();
@@ -222,7 +234,7 @@ fn past(bytes: &[u8]) -> Past {
     Past { attempts, deaths, floor, first, due, updated, failures }
 }
 
-fn failure(input: &mut In<'_>) -> FailedAttempt {
+fn failure(input: &mut ByteReader<'_>) -> FailedAttempt {
     let (started_at, ended_at) = (input.time(), input.time());
     let length = input.number(1) as usize;
     let worker = WorkerName::new(input.text(length)).unwrap();
@@ -232,12 +244,12 @@ fn failure(input: &mut In<'_>) -> FailedAttempt {
 }
 
 fn schedule(id: &str, bytes: &[u8]) -> Schedule {
-    let mut input = In(bytes);
+    let mut input = ByteReader(bytes);
     let (next, begins) = (input.time(), input.number(2) as usize);
     let missed = match input.number(1) {
         0 => Missed::One,
         1 => Missed::Skip,
-        other => panic!("{other} is neither"),
+        other => panic!("{other} is neither of the documented values"),
     };
     let [when, time_zone] = [(); 2].map(|()| {
         let length = input.number(2) as usize;
@@ -295,10 +307,10 @@ fn whole(score: f64) -> u64 {
     score as u64
 }
 
-/// Bytes, read from the front.
-struct In<'a>(&'a [u8]);
+/// Reads bytes from the front.
+struct ByteReader<'a>(&'a [u8]);
 
-impl In<'_> {
+impl ByteReader<'_> {
     fn take(&mut self, count: usize) -> &[u8] {
         let (taken, rest) = self.0.split_at(count);
         self.0 = rest;
@@ -326,7 +338,7 @@ impl In<'_> {
                 let length = self.number(1) as usize;
                 self.text(length)
             }
-            other => panic!("there is no content type {other}"),
+            other => panic!("unknown content type {other}"),
         };
         Body::new(self.take(self.0.len()).to_vec(), content_type).unwrap()
     }

@@ -1,5 +1,4 @@
-//! Fresh deployments on real servers: those whose time is moved by hand, and those that are
-//! let fail in real time.
+//! New deployments on real servers: some with a manual clock, others for failures in real time.
 
 pub(crate) mod deployment;
 pub(crate) mod key_reader;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// A deployment of its own, on a server that it shares with others.
+/// A deployment of its own, on a shared server.
 pub(crate) struct RedisFixture {
     store: RedisStore,
     wall_clock: WallClock,
@@ -28,7 +27,7 @@ pub(crate) struct RedisFixture {
 }
 
 impl RedisFixture {
-    /// On one server, that all tests of the process share.
+    /// On one server that all tests of the process share.
     pub(crate) fn new() -> Self {
         static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
         RedisFixture::at(&SERVER.url())
@@ -39,7 +38,7 @@ impl RedisFixture {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
         let store = RedisStore::connect_at(url, options, Some(wall_clock.clone()));
-        let store = block_on(store).expect("the server answers");
+        let store = block_on(store).expect("the server is up");
         RedisFixture { store, wall_clock, clock, has_much: AtomicBool::new(false) }
     }
 }
@@ -57,13 +56,13 @@ impl Fixture for RedisFixture {
         self.clock.advance(by);
     }
 
-    /// Until there is so much that to check it after every step takes minutes.
+    /// Skipped when there are so many jobs that a check after every step would take minutes.
     fn check(&self) {
         if self.has_much.load(Ordering::Relaxed) {
             return;
         }
         let began = Instant::now();
-        let problems = block_on(self.store.check()).expect("the server answers");
+        let problems = block_on(self.store.check()).expect("the server is up");
         assert_eq!(problems, Vec::<String>::new());
         self.has_much.store(began.elapsed() > Duration::from_millis(100), Ordering::Relaxed);
     }
@@ -77,7 +76,7 @@ impl Fixture for RedisFixture {
     }
 }
 
-/// Options with a prefix that nobody else has, and that look soon whether a server is back.
+/// Options with a unique prefix and short backoffs.
 pub(crate) fn fresh() -> Options {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -88,10 +87,10 @@ pub(crate) fn fresh() -> Options {
 }
 
 pub(crate) fn connect(url: &str, options: Options) -> RedisStore {
-    block_on(RedisStore::connect_with(url, options)).expect("the server answers")
+    block_on(RedisStore::connect_with(url, options)).expect("the server is up")
 }
 
-/// Handles of one fresh deployment, each with connections of its own.
+/// Stores of one new deployment, each with its own connections.
 pub(crate) fn clients(url: &str, count: usize) -> Vec<RedisStore> {
     let options = fresh();
     (0..count).map(|_| connect(url, options.clone())).collect()
@@ -101,25 +100,25 @@ pub(crate) fn as_stores(clients: &[RedisStore]) -> Vec<Arc<dyn Store>> {
     clients.iter().map(|client| Arc::new(client.clone()) as _).collect()
 }
 
-/// What is kept fits together. Nobody may change anything meanwhile.
+/// Checks that the stored data is consistent. Nothing may change it meanwhile.
 pub(crate) fn is_whole(store: &RedisStore) {
     let problems = insist("it can be read", || block_on(store.check()));
     assert_eq!(problems, Vec::<String>::new());
 }
 
-/// Tries until it is done. A server may have to come back first.
+/// Calls until a call succeeds. The server may have to come back first.
 pub(crate) fn insist<T, E: ToString>(what: &str, mut call: impl FnMut() -> Result<T, E>) -> T {
     let mut done = None;
     let mut last = String::new();
     let end = std::time::Instant::now() + Duration::from_secs(60);
     while done.is_none() {
-        assert!(std::time::Instant::now() < end, "in vain: {what}: {last}");
+        assert!(std::time::Instant::now() < end, "timed out until {what}: {last}");
         match call() {
-            Ok(answer) => done = Some(answer),
+            Ok(result) => done = Some(result),
             Err(error) => last = error.to_string(),
         }
     }
-    done.expect("the loop ends with it")
+    done.expect("the loop ends with a result")
 }
 
 pub(crate) fn kind() -> Kind {
@@ -137,13 +136,13 @@ pub(crate) fn put_after(id: &str, delay: Duration) -> Put {
 }
 
 pub(crate) fn try_put(store: &dyn Store, put: Put) -> Result<Placed, PutError> {
-    block_on(store.put(vec![put]))?.pop().expect("one answer for each")
+    block_on(store.put(vec![put]))?.pop().expect("one result for each entry")
 }
 
-/// Puts, where nothing is in the way.
+/// Puts jobs on a server that is up.
 pub(crate) fn put_all(store: &dyn Store, puts: Vec<Put>) {
-    for placed in block_on(store.put(puts)).expect("it is answered") {
-        placed.expect("it has no condition");
+    for placed in block_on(store.put(puts)).expect("the server is up") {
+        placed.expect("the put has no condition");
     }
 }
 
@@ -153,9 +152,9 @@ pub(crate) fn claim(max: usize, lease: Duration) -> Claim {
     Claim { kinds: vec![kind()], max, lease: Some(lease), worker, nonce }
 }
 
-/// Claims, where nothing is in the way.
+/// Claims jobs from a server that is up.
 pub(crate) fn claimed(store: &dyn Store, max: usize, lease: Duration) -> Claimed {
-    let claimed = block_on(store.claim(claim(max, lease))).expect("it is answered");
+    let claimed = block_on(store.claim(claim(max, lease))).expect("the server is up");
     assert_eq!(claimed.errors, []);
     claimed
 }
@@ -166,10 +165,10 @@ pub(crate) fn settle(
     action: Settlement,
 ) -> Result<Settled, SettleError> {
     let settle = Settle { receipt: job.receipt.clone(), action };
-    block_on(store.settle(vec![settle]))?.pop().expect("one answer for each")
+    block_on(store.settle(vec![settle]))?.pop().expect("one result for each entry")
 }
 
-/// All ids of the kind.
+/// Returns all ids of the kind.
 pub(crate) fn ids(store: &dyn Store) -> Vec<String> {
     let mut found = Vec::new();
     let mut query = Query { limit: 1000, ..Query::new(kind()) };
@@ -183,7 +182,7 @@ pub(crate) fn ids(store: &dyn Store) -> Vec<String> {
     }
 }
 
-/// So many, or as many as the environment says.
+/// Returns the number in an environment variable, or the default.
 pub(crate) fn count(name: &str, or: u64) -> u64 {
     std::env::var(name).map_or(or, |count| count.parse().expect("a number"))
 }

@@ -1,4 +1,4 @@
-//! One server: it is called, and lost, and found again.
+//! Connections to one server: calls, failures and reconnects.
 
 use super::*;
 use requeue_jobs::limits::MAX_KINDS;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 #[test]
-fn a_server_is_called_by_its_address() {
+fn calls_go_over_tcp() {
     let server = RedisServer::start();
     let (link, _signals) = link(&server.url());
     assert_eq!(call(&link, &["SET", "{t}:a", "1"]).unwrap(), Value::Okay);
@@ -29,7 +29,7 @@ fn a_database_can_be_chosen() {
 }
 
 #[test]
-fn a_server_is_called_by_its_socket() {
+fn calls_go_over_a_unix_socket() {
     let server = RedisServer::with(&["--unixsocket", "socket"]);
     let socket = server.dir().join("socket");
     let (link, signals) = link(&format!("redis+unix://{}?db=2", socket.display()));
@@ -42,7 +42,7 @@ fn a_server_is_called_by_its_socket() {
 }
 
 #[test]
-fn passwords_and_users_are_told() {
+fn users_and_passwords_are_sent() {
     let server = RedisServer::with(&["--requirepass", "s/e:c@ret"]);
     let (host, auth) = (server.address(), ["-a", "s/e:c@ret"]);
     let set = ["ACL", "SETUSER", "worker", "on", ">other", "~*", "&*", "+@all"];
@@ -76,8 +76,8 @@ fn calls_are_made_from_threads_and_from_any_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for m in 0..100 {
-            let answer = link.call("t", cmd(&["ECHO", &m.to_string()]), None).await;
-            assert_eq!(answer.unwrap(), text(&m.to_string()));
+            let reply = link.call("t", cmd(&["ECHO", &m.to_string()]), None).await;
+            assert_eq!(reply.unwrap(), text(&m.to_string()));
         }
     });
     for thread in threads {
@@ -87,7 +87,7 @@ fn calls_are_made_from_threads_and_from_any_runtime() {
 }
 
 #[test]
-fn a_script_that_is_not_there_is_loaded() {
+fn a_missing_script_is_loaded() {
     let server = RedisServer::start();
     let (link, _signals) = link(&server.url());
     assert_eq!(echo(&link, "t", "a").unwrap(), text("a"));
@@ -106,7 +106,7 @@ fn a_server_that_comes_back_is_used_again() {
     server.kill();
     let port = server.port().to_string();
     match echo(&link, "t", "b").unwrap_err() {
-        // If the end of the connection had been noticed.
+        // If the end of the connection was noticed before the call.
         CommandError::NotDone(reason) => assert!(reason.contains(&port), "{reason}"),
         CommandError::Unknown(reason) => assert!(reason.contains(&port), "{reason}"),
     }
@@ -114,12 +114,12 @@ fn a_server_that_comes_back_is_used_again() {
     until_it_works(&link);
     message(&signals, "resumed");
     published(&signals, &server, "{t}:wake", "7");
-    // What it knew is gone, and it is told again.
+    // The server has lost its data, and the format is written again.
     assert_eq!(server.command(&["GET", "{requeue}:format"]), "1");
 }
 
 #[test]
-fn without_a_server_a_call_is_not_done_and_says_why() {
+fn without_a_server_a_call_fails_as_not_done_with_the_reason() {
     let mut server = RedisServer::start();
     let mut options = quick();
     options.connect_timeout = Duration::from_millis(200);
@@ -127,9 +127,11 @@ fn without_a_server_a_call_is_not_done_and_says_why() {
     echo(&link, "t", "a").unwrap();
     server.kill();
     drop(echo(&link, "t", "b"));
-    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
-    let told = format!("{} is not available: ", server.address());
-    assert!(reason.starts_with(&told), "{reason}");
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else {
+        panic!("the call was sent")
+    };
+    let expected = format!("{} is not available: ", server.address());
+    assert!(reason.starts_with(&expected), "{reason}");
     assert!(reason.contains("refused"), "{reason}");
 }
 
@@ -156,7 +158,7 @@ fn a_call_that_is_cut_while_it_runs_may_have_been_done() {
         let link = link.clone();
         thread::spawn(move || call(&link, &["BLPOP", "{t}:list", "0"]))
     };
-    until("it is there", || server.command(&["CLIENT", "LIST"]).contains("cmd=blpop"));
+    until("the call has arrived", || server.command(&["CLIENT", "LIST"]).contains("cmd=blpop"));
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let command_error = waiting.join().unwrap().unwrap_err();
     assert!(matches!(command_error, CommandError::Unknown(_)), "{command_error:?}");
@@ -164,7 +166,7 @@ fn a_call_that_is_cut_while_it_runs_may_have_been_done() {
 }
 
 #[test]
-fn what_does_not_answer_in_time_may_have_been_done_and_is_left() {
+fn a_call_that_times_out_is_unknown_and_its_connection_is_closed() {
     let server = RedisServer::start();
     let mut options = quick();
     options.answer_timeout = Duration::from_millis(300);
@@ -177,21 +179,21 @@ fn what_does_not_answer_in_time_may_have_been_done_and_is_left() {
         matches!(&command_error, CommandError::Unknown(reason) if reason.contains("timed out")),
         "{command_error:?}"
     );
-    // The connection was left, and there is no other one.
+    // The connection was closed, and there is no other one.
     let command_error = echo(&link, "t", "c").unwrap_err();
     assert!(
-        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("no answer")),
+        matches!(&command_error, CommandError::NotDone(reason) if reason.contains("no reply")),
         "{command_error:?}"
     );
     server.thaw();
     until_it_works(&link);
-    // The first and the last for certain, the second perhaps, the third not.
+    // The first and the last call ran, the second may have run, the third did not.
     let count = server.command(&["GET", "{t}:count"]);
     assert!(["2", "3"].contains(&&*count), "{count}");
 }
 
 #[test]
-fn what_the_server_refuses_is_not_done() {
+fn a_call_that_the_server_rejects_is_not_done() {
     let server = RedisServer::start();
     let (link, _signals) = link(&server.url());
     echo(&link, "t", "a").unwrap();
@@ -208,7 +210,7 @@ fn what_the_server_refuses_is_not_done() {
         matches!(&command_error, CommandError::NotDone(reason) if reason.contains("OOM")),
         "{command_error:?}"
     );
-    // What may be done when memory is full is, and over a new connection too.
+    // Scripts that are allowed when memory is full still run, also over a new connection.
     echo(&link, "t", "b").unwrap();
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     until_it_works(&link);
@@ -222,7 +224,7 @@ fn what_the_server_refuses_is_not_done() {
 }
 
 #[test]
-fn a_script_that_fails_in_the_middle_may_have_done_something() {
+fn a_script_that_fails_in_the_middle_has_an_unknown_outcome() {
     let server = RedisServer::start();
     let (link, _signals) = link(&server.url());
     server.command(&["SET", "{t}:word", "none"]);
@@ -233,7 +235,7 @@ fn a_script_that_fails_in_the_middle_may_have_done_something() {
 }
 
 #[test]
-fn a_master_that_becomes_a_replica_is_left() {
+fn a_master_that_becomes_a_replica_is_no_longer_used() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let mut options = quick();
     options.connect_timeout = Duration::from_millis(500);
@@ -248,39 +250,41 @@ fn a_master_that_becomes_a_replica_is_left() {
         matches!(&command_error, CommandError::NotDone(reason) if reason.contains("READONLY")),
         "{command_error:?}"
     );
-    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else { panic!("it was sent") };
+    let Err(CommandError::NotDone(reason)) = echo(&link, "t", "c") else {
+        panic!("the call was sent")
+    };
     assert!(reason.contains(&format!("it is a replica of 127.0.0.1:{port}")), "{reason}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
     until_it_works(&link);
-    // What was published elsewhere in between was missed.
+    // Messages that were published elsewhere in between were missed.
     assert_eq!(next(&signals), "resumed");
 }
 
 #[test]
-fn a_server_that_nobody_calls_is_checked_too() {
+fn an_idle_server_is_checked_too() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let options = Options { answer_timeout: Duration::from_millis(100), ..quick() };
     let (_link, _signals) = open(&server.url(), &options).unwrap();
     let clients = |kind| server.command(&["CLIENT", "LIST", "TYPE", kind]).lines().count();
-    // It and the one who asks.
+    // The connection, and that of this command.
     assert_eq!(clients("normal"), 2);
     let first = server.command(&["CLIENT", "LIST", "TYPE", "normal"]);
     let id = first.split(' ').next().unwrap().to_owned();
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    until("it is left", || {
+    until("the connection is closed", || {
         let clients = server.command(&["CLIENT", "LIST", "TYPE", "normal"]);
         clients.lines().all(|client| client.split(' ').next() != Some(&id))
     });
 }
 
 #[test]
-fn messages_come_from_every_channel_that_is_wanted() {
+fn messages_arrive_from_all_subscribed_channels() {
     let server = RedisServer::start();
     let (link, signals) = link(&server.url());
-    // Who wants none has no connection for them.
+    // Without a subscription there is no pub/sub connection.
     echo(&link, "t", "a").unwrap();
     assert!(!server.command(&["CLIENT", "LIST"]).contains("flags=P"));
-    // Before each is listened to, something may have been missed.
+    // Messages before a subscription may have been missed, so each one is signalled.
     for n in 0..2 {
         link.subscribe(&format!("{{k{n}}}:wake"));
         assert_eq!(next(&signals), "resumed");
@@ -289,7 +293,9 @@ fn messages_come_from_every_channel_that_is_wanted() {
         link.subscribe(&format!("{{k{n}}}:wake"));
         link.subscribe(&format!("{{k{n}}}:wake"));
     }
-    until("all are", || server.command(&["PUBSUB", "CHANNELS"]).lines().count() == 50);
+    until("all channels are subscribed", || {
+        server.command(&["PUBSUB", "CHANNELS"]).lines().count() == 50
+    });
     server.command(&["PUBLISH", "{k0}:wake", "1"]);
     server.command(&["PUBLISH", "{other}:wake", "2"]);
     server.command(&["PUBLISH", "{k49}:wake", "3"]);
@@ -302,33 +308,33 @@ fn messages_come_from_every_channel_that_is_wanted() {
 }
 
 #[test]
-fn nothing_is_left_of_a_link_that_is_dropped() {
-    /// StoredJob when what has it is gone.
-    struct Gone(Arc<AtomicBool>);
-    impl Drop for Gone {
+fn dropping_the_connections_ends_the_thread_and_closes_them() {
+    /// Records when its owner is dropped.
+    struct DropFlag(Arc<AtomicBool>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     let server = RedisServer::start();
     for round in 0..50 {
-        let gone = Arc::new(AtomicBool::new(false));
-        let sentinel = Gone(gone.clone());
+        let dropped = Arc::new(AtomicBool::new(false));
+        let flag = DropFlag(dropped.clone());
         let (sender, signals) = channel();
         let sender = Mutex::new(sender);
-        let tell = move |_: Signal<'_>| {
-            let _held = &sentinel;
-            sender.lock().unwrap().send(()).expect("the test is there");
+        let on_signal = move |_: Signal<'_>| {
+            let _held = &flag;
+            sender.lock().unwrap().send(()).expect("the test still runs");
         };
         let address = server.url().parse().unwrap();
-        let link = block_on(Connections::open(address, &quick(), Box::new(tell))).unwrap();
+        let link = block_on(Connections::open(address, &quick(), Box::new(on_signal))).unwrap();
         if round % 2 == 0 {
             echo(&link, "t", "a").unwrap();
             link.subscribe("{t}:wake");
             signals.recv().unwrap();
         }
         if round % 4 == 0 {
-            // One that would wait for ever goes too.
+            // A call that would wait forever ends too.
             let stuck = link.clone();
             let handle = link.shared.handle.clone();
             drop(handle.spawn(async move {
@@ -338,14 +344,14 @@ fn nothing_is_left_of_a_link_that_is_dropped() {
             }));
         }
         if round % 3 == 0 {
-            // Inside of a runtime nothing may wait.
+            // Inside a runtime, the drop must not block.
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async move { drop(link) });
         } else {
             drop(link);
         }
-        // The runtime had it, on its thread: both are gone.
-        until("the thread ends", || gone.load(Ordering::SeqCst));
+        // The task of the runtime owns the flag: the runtime and its thread have ended.
+        until("the thread ends", || dropped.load(Ordering::SeqCst));
     }
     until("all connections are closed", || {
         server.command(&["CLIENT", "LIST"]).lines().count() == 1
@@ -353,7 +359,7 @@ fn nothing_is_left_of_a_link_that_is_dropped() {
 }
 
 #[test]
-fn a_server_that_hangs_up_while_it_is_asked_is_not_available() {
+fn a_server_that_closes_the_connection_during_the_handshake_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let fake = thread::spawn(move || {
@@ -369,7 +375,7 @@ fn a_server_that_hangs_up_while_it_is_asked_is_not_available() {
 }
 
 #[test]
-fn ever_new_channels_are_not_subscribed_for_ever() {
+fn the_number_of_subscribed_channels_is_limited() {
     let server = RedisServer::start();
     let (link, signals) = link(&server.url());
     for number in 0..MAX_KINDS + 10 {
