@@ -4,7 +4,7 @@ use super::Settings;
 use super::connection::{RedisConnection, unavailable};
 use super::outcome::Failure;
 use crate::address::Topology;
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use redis::Value;
 
 /// Scripts say what they need in their first line, and older servers do not understand that.
@@ -17,9 +17,9 @@ const FORMAT: &str = "1";
 pub(super) async fn check(
     connection: &mut RedisConnection,
     settings: &Settings,
-) -> Result<(), ConnectError> {
+) -> Result<(), RedisConnectError> {
     let address = connection.endpoint.to_string();
-    let unfit = |reason: String| ConnectError::Unfit { address: address.clone(), reason };
+    let unfit = |reason: String| RedisConnectError::Unfit { address: address.clone(), reason };
     let info = match connection.ask(&redis::cmd("INFO")).await {
         Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
         Ok(_) => return Err(unfit("it answers INFO with something else".to_owned())),
@@ -85,7 +85,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 async fn check_format(
     connection: &mut RedisConnection,
     settings: &Settings,
-) -> Result<(), ConnectError> {
+) -> Result<(), RedisConnectError> {
     let key = format!("{{{}}}:format", settings.options.prefix);
     // First read: nothing can be written when memory is full, but jobs can be worked off.
     let mut get = redis::cmd("GET");
@@ -98,7 +98,7 @@ async fn check_format(
             Ok(Value::BulkString(found)) => {
                 let found = String::from_utf8_lossy(&found).into_owned();
                 let (address, known) = (connection.endpoint.to_string(), FORMAT.to_owned());
-                return Err(ConnectError::Format { address, key, found, known });
+                return Err(RedisConnectError::Format { address, key, found, known });
             }
             Ok(_) => {}
             // Another node has it, and is asked too.
@@ -110,15 +110,15 @@ async fn check_format(
 }
 
 /// Why a server does not answer such simple questions.
-pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> ConnectError {
+pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> RedisConnectError {
     let (address, reason) = (connection.endpoint.to_string(), failure.reason());
     match &failure {
         Failure::Answer(error)
             if ["ERR", "NOAUTH", "NOPERM", "WRONGTYPE"].contains(&error.code()) =>
         {
-            ConnectError::Refused { address, reason }
+            RedisConnectError::Refused { address, reason }
         }
-        _ => ConnectError::Unavailable { address, reason },
+        _ => RedisConnectError::Unavailable { address, reason },
     }
 }
 

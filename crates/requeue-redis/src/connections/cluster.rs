@@ -11,7 +11,7 @@ use super::server::{Server, ServerSource};
 use super::stream::Endpoint;
 use super::{CommandError, Settings};
 use crate::address::{Host, Topology};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::script::Script;
 use redis::{Cmd, Value};
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ enum Resend {
 
 impl Cluster {
     /// Connects to all masters.
-    pub(super) async fn open(settings: &Arc<Settings>) -> Result<Cluster, ConnectError> {
+    pub(super) async fn open(settings: &Arc<Settings>) -> Result<Cluster, RedisConnectError> {
         let mut found = Err(unavailable(&settings.address, "no node is given"));
         for host in seeds(settings) {
             found = read_from(settings, host).await;
@@ -71,7 +71,7 @@ impl Cluster {
         let ranges = found?;
         if ranges.is_empty() {
             let reason = "no node has any slots: is it set up?".to_owned();
-            return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
+            return Err(RedisConnectError::Unfit { address: settings.address.to_string(), reason });
         }
         let mut servers = HashMap::new();
         for (_, _, host) in &ranges {
@@ -257,7 +257,7 @@ fn seeds(settings: &Settings) -> &[Host] {
 }
 
 /// Asks a node that may be no master, over a connection of its own.
-async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, ConnectError> {
+async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, RedisConnectError> {
     let endpoint = Endpoint::Host(host.clone());
     let reading = async {
         ask(&mut RedisConnection::dial(settings, &endpoint, &settings.address.login, 0).await?)
@@ -269,7 +269,7 @@ async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, Conne
 }
 
 /// Asks who has what.
-async fn ask(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectError> {
+async fn ask(connection: &mut RedisConnection) -> Result<Vec<Range>, RedisConnectError> {
     let mut cmd = redis::cmd("CLUSTER");
     cmd.arg("SLOTS");
     match connection.ask(&cmd).await {

@@ -5,7 +5,7 @@ use super::check::refusal;
 use super::connection::{RedisConnection, unavailable};
 use super::stream::Endpoint;
 use crate::address::{Host, Login, Topology};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// Asks all at once. What more than half of them say counts at once, so that one that is cut
 /// off with an old master does not mislead, and one that is gone does not hold up.
-pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, ConnectError> {
+pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, RedisConnectError> {
     let Topology::Sentinels(hosts, name) = &settings.address.topology else {
         unreachable!("only an address with sentinels is looked up");
     };
@@ -43,13 +43,13 @@ pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, Co
     }
     if unknown > 0 {
         let reason = format!("its sentinels know no master {name:?}");
-        return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
+        return Err(RedisConnectError::Unfit { address: settings.address.to_string(), reason });
     }
-    let refused = errors.iter().find(|error| matches!(error, ConnectError::Refused { .. }));
+    let refused = errors.iter().find(|error| matches!(error, RedisConnectError::Refused { .. }));
     match refused {
         Some(refused) => Err(refused.clone()),
         None => {
-            let reasons: Vec<_> = errors.iter().map(ConnectError::to_string).collect();
+            let reasons: Vec<_> = errors.iter().map(RedisConnectError::to_string).collect();
             Err(unavailable(&settings.address, reasons.join("; ")))
         }
     }
@@ -60,7 +60,7 @@ async fn ask(
     settings: Arc<Settings>,
     host: Host,
     name: String,
-) -> Result<Option<Host>, ConnectError> {
+) -> Result<Option<Host>, RedisConnectError> {
     let (options, endpoint) = (&settings.options, Endpoint::Host(host));
     let login =
         Login { user: options.sentinel_user.clone(), password: options.sentinel_password.clone() };

@@ -57,7 +57,7 @@ impl fmt::Display for Endpoint {
 #[cfg(feature = "tls")]
 mod tls {
     use super::Stream;
-    use crate::error::ConnectError;
+    use crate::error::RedisConnectError;
     use crate::options::Options;
     use std::io;
     use std::path::Path;
@@ -75,7 +75,7 @@ mod tls {
 
     impl Tls {
         /// Reads the files.
-        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, RedisConnectError> {
             let mut trusted = RootCertStore::empty();
             // One that cannot be read is not trusted: what depends on it says so later.
             trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -108,7 +108,9 @@ mod tls {
         }
     }
 
-    fn certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+    fn certificates(
+        file: Option<&Path>,
+    ) -> Result<Vec<CertificateDer<'static>>, RedisConnectError> {
         let Some(path) = file else { return Ok(Vec::new()) };
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
         let read: Vec<_> = read.map_err(|error: Error| wrong("certificates", file, error))?;
@@ -118,16 +120,16 @@ mod tls {
         }
     }
 
-    fn wrong(what: &str, file: Option<&Path>, error: impl ToString) -> ConnectError {
+    fn wrong(what: &str, file: Option<&Path>, error: impl ToString) -> RedisConnectError {
         let file = file.unwrap_or(Path::new("")).display();
-        ConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
+        RedisConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
     }
 }
 
 #[cfg(not(feature = "tls"))]
 mod tls {
     use super::Stream;
-    use crate::error::ConnectError;
+    use crate::error::RedisConnectError;
     use crate::options::Options;
     use std::io;
     use tokio::net::TcpStream;
@@ -137,9 +139,9 @@ mod tls {
     pub(in crate::connections) enum Tls {}
 
     impl Tls {
-        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, RedisConnectError> {
             let reason = "this program was built without the feature tls".to_owned();
-            Err(ConnectError::Address { reason })
+            Err(RedisConnectError::Address { reason })
         }
 
         pub(super) async fn begin(&self, _: &str, _: TcpStream) -> io::Result<Stream> {

@@ -8,7 +8,7 @@ mod sentinels;
 mod tls;
 
 use super::{CommandError, Connections, Signal};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::options::Options;
 use crate::script::Script;
 use redis::{Cmd, Value};
@@ -52,7 +52,10 @@ fn quick() -> Options {
 }
 
 /// A link, and what it signals: a message as `channel payload`, or `resumed`.
-fn open(url: &str, options: &Options) -> Result<(Connections, Receiver<String>), ConnectError> {
+fn open(
+    url: &str,
+    options: &Options,
+) -> Result<(Connections, Receiver<String>), RedisConnectError> {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let tell = move |signal: Signal<'_>| {
@@ -73,7 +76,7 @@ fn link(url: &str) -> (Connections, Receiver<String>) {
 }
 
 /// Why this cannot be opened.
-fn refused(url: &str, options: &Options) -> ConnectError {
+fn refused(url: &str, options: &Options) -> RedisConnectError {
     match open(url, options) {
         Ok(_) => panic!("{url} was opened"),
         Err(error) => error,

@@ -7,7 +7,7 @@ use requeue_jobs::{
     Missed, Mode, Put, Query, Receipt, Restore, Schedule, Settings, Settle, Settlement, Spans,
     Store, Tick, Timestamp, WallClock, WorkerName,
 };
-use requeue_redis::{ConnectError, Options, RedisStore};
+use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisCluster, RedisServer, until};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ fn refused(server: &RedisServer) -> Vec<String> {
     objects.map(|pair| pair[1].to_owned()).collect()
 }
 
-fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), ConnectError> {
+fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), RedisConnectError> {
     let mut options = Options::default();
     options.prefix = prefix.to_owned();
     let clock = ManualClock::new();
@@ -151,7 +151,7 @@ impl Everything<'_> {
 }
 
 /// Everything, with these rights.
-fn try_everything(server: &RedisServer, rights: &[&str]) -> Result<(), ConnectError> {
+fn try_everything(server: &RedisServer, rights: &[&str]) -> Result<(), RedisConnectError> {
     for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["ACL", "LOG", "RESET"]] {
         assert_eq!(server.command(words), "OK");
     }
@@ -248,7 +248,7 @@ fn the_rights_on_the_page_end_at_the_prefix() {
     grant(&server, &rights());
     for prefix in ["other", "shop2", "sho", "shop.x"] {
         let error = connect(&url(&server), prefix).err().expect("it is another's");
-        assert!(matches!(error, ConnectError::Refused { .. }), "{prefix}: {error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{prefix}: {error}");
         assert!(error.to_string().contains("NOPERM"), "{prefix}: {error}");
     }
     let as_shop = ["--user", "shop", "--pass", "secret"];

@@ -40,7 +40,7 @@ pub(crate) type OnCut = Box<dyn Fn(Cut) + Send + Sync>;
 pub(crate) struct RecordingDisk {
     disk: SimulatedDisk,
     names: Arc<Mutex<Names>>,
-    progress: Arc<Progress>,
+    progress: Arc<StepProgress>,
     on_cut: Arc<OnCut>,
 }
 
@@ -57,7 +57,7 @@ struct Names {
 type Name = Arc<Mutex<String>>;
 
 #[derive(Default)]
-struct Progress {
+struct StepProgress {
     /// Twice the number of steps that returned, plus one while another is in flight.
     half_steps: AtomicUsize,
     /// Closed while a step is submitted: the disk must not do anything before the caller waits.
@@ -65,7 +65,7 @@ struct Progress {
     opened: Condvar,
 }
 
-impl Progress {
+impl StepProgress {
     fn stage(&self) -> Stage {
         match self.half_steps.load(Ordering::SeqCst) {
             half if half % 2 == 0 => Stage::Returned(half / 2),
@@ -87,7 +87,7 @@ impl Progress {
 /// A waker that notes that a step has returned. It runs on the thread that delivers the result,
 /// before that thread does anything else.
 struct StepWaker {
-    progress: Arc<Progress>,
+    progress: Arc<StepProgress>,
     half_steps: usize,
     waits: Thread,
 }

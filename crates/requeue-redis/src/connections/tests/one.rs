@@ -364,7 +364,7 @@ fn a_server_that_hangs_up_while_it_is_asked_is_not_available() {
         stream.write_all(b"-ERR go away\r\n").unwrap();
     });
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     fake.join().unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 fn without_a_server_there_is_no_link() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     let told = error.to_string();
     let address = url.strip_prefix("redis://").unwrap();
     assert!(told.starts_with(&format!("{address} is not available: ")), "{told}");
@@ -37,7 +37,7 @@ fn wrong_passwords_are_not_shown() {
     ] {
         let error = refused(&format!("redis://{login}{host}"), &quick());
         assert_eq!(error.to_string(), format!("{host} denied access: {told}"));
-        assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     }
 }
 
@@ -52,7 +52,7 @@ fn a_user_without_rights_is_told_which() {
     ] {
         server.command(&[&["ACL", "SETUSER", "poor", "reset", "on", ">p"], rights].concat());
         let error = refused(&format!("redis://poor:p@{host}"), &quick());
-        assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
         assert!(error.to_string().contains("NOPERM"), "{error}");
         assert!(error.to_string().contains(told), "{error}");
     }
@@ -62,7 +62,7 @@ fn a_user_without_rights_is_told_which() {
 fn a_database_that_is_not_there_is_refused() {
     let server = RedisServer::start();
     let error = refused(&format!("{}/99", server.url()), &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("DB index is out of range"), "{error}");
 }
 
@@ -70,7 +70,7 @@ fn a_database_that_is_not_there_is_refused() {
 fn a_server_that_would_drop_jobs_is_refused() {
     let server = RedisServer::with(&["--maxmemory-policy", "allkeys-lru"]);
     let error = refused(&server.url(), &quick());
-    assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unfit { .. }), "{error}");
     let told = error.to_string();
     assert!(told.contains("maxmemory-policy is allkeys-lru"), "{told}");
     assert!(told.contains("CONFIG SET maxmemory-policy noeviction"), "{told}");
@@ -158,5 +158,5 @@ fn options_are_checked_first() {
     let mut options = quick();
     options.prefix = "a b".to_owned();
     let error = refused("redis://127.0.0.1:1", &options);
-    assert!(matches!(error, ConnectError::Options { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Options { .. }), "{error}");
 }

@@ -62,7 +62,7 @@ fn what_sentinels_do_not_know_is_told() {
     let sentinels = Sentinels::start();
     let url = sentinels.url().replace("/main", "/other");
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unfit { .. }), "{error}");
     assert!(error.to_string().ends_with("its sentinels know no master \"other\""), "{error}");
     // A sentinel is not a server.
     let sentinel = &sentinels.sentinels()[0];
@@ -71,7 +71,7 @@ fn what_sentinels_do_not_know_is_told() {
     // Nor is a server a sentinel.
     let url = format!("redis+sentinel://{}/main", sentinels.master().address());
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("unknown command 'SENTINEL'"), "{error}");
     // Sentinels have passwords of their own.
     for sentinel in sentinels.sentinels() {
@@ -79,7 +79,7 @@ fn what_sentinels_do_not_know_is_told() {
         assert_eq!(sentinel.command(&set), "OK");
     }
     let error = refused(&sentinels.url(), &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     let mut options = quick();
     options.sentinel_password = Some(Secret::from("hunter3"));
     let told = refused(&sentinels.url(), &options).to_string();
@@ -93,7 +93,7 @@ fn without_sentinels_there_is_no_link() {
     let (one, two) = (free_port(), free_port());
     let url = format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{two}/main");
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     let told = error.to_string();
     assert!(told.contains(&one.to_string()) && told.contains(&two.to_string()), "{told}");
 }

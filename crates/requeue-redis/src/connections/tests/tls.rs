@@ -36,7 +36,7 @@ fn a_server_that_nobody_vouches_for_is_refused() {
     let mut options = trusting(&server);
     options.ca_file = None;
     let error = refused(&server.tls_url(), &options);
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     // Its certificate is for the address, and not for this name.
     let named = server.tls_url().replace("127.0.0.1", "localhost");
@@ -45,7 +45,7 @@ fn a_server_that_nobody_vouches_for_is_refused() {
     // To a server without TLS there is no TLS.
     let plain = server.url().replace("redis:", "rediss:");
     let error = refused(&plain, &trusting(&server));
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_certificate_is_shown_to_those_who_ask() {
     let mut options = trusting(&server);
     (options.certificate_file, options.key_file) = (None, None);
     let error = refused(&server.tls_url(), &options);
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     server.command(&["CONFIG", "SET", "tls-auth-clients", "no"]);
     open(&server.tls_url(), &options).unwrap();
 }
@@ -66,7 +66,7 @@ fn files_that_cannot_be_read_are_named() {
         let mut options = trusting(&server);
         set(&mut options);
         let error = refused(&server.tls_url(), &options);
-        assert!(matches!(error, ConnectError::Options { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Options { .. }), "{error}");
         error.to_string()
     };
     let missing = server.dir().join("missing.pem");
