@@ -2,12 +2,13 @@
 //! during that operation would leave, together with the progress of the workload.
 
 use super::simulated_disk::SimulatedDisk;
-use super::workload::{CallResult, StoreCall};
+use super::workload::OperationResult;
 use requeue_disk::{Disk, DiskFile};
 use requeue_jobs::Store;
+use requeue_testkit::Operation;
 use std::collections::BTreeMap;
 use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -116,7 +117,7 @@ impl RecordingDisk {
     }
 
     /// Runs one step on a store that is on this disk.
-    pub(crate) fn step(&self, call: &StoreCall, store: &dyn Store) -> CallResult {
+    pub(crate) fn step(&self, operation: &Operation, store: &dyn Store) -> OperationResult {
         let progress = &self.progress;
         let answered = 2 * (progress.half_steps.load(Ordering::SeqCst) / 2 + 1);
         let waker = Waker::from(Arc::new(StepWaker {
@@ -126,7 +127,7 @@ impl RecordingDisk {
         }));
         progress.set_gate(true);
         progress.half_steps.store(answered - 1, Ordering::SeqCst);
-        let mut result: Pin<Box<dyn Future<Output = CallResult> + '_>> = Box::pin(call.on(store));
+        let mut result = pin!(operation.call(store));
         loop {
             let poll = result.as_mut().poll(&mut Context::from_waker(&waker));
             progress.set_gate(false);
