@@ -42,7 +42,7 @@ pub(crate) struct BackupArgs {
 /// repair.
 pub(crate) fn verify(args: &VerifyArgs, out: Output) -> Result<()> {
     let bar = Bar::bytes();
-    let progress = |progress: requeue_disk::Progress| bar.at(progress.bytes, progress.total);
+    let progress = |progress: requeue_disk::ByteProgress| bar.at(progress.bytes, progress.total);
     let verified = requeue_disk::verify(&args.directory, progress);
     bar.end();
     let found = verified.map_err(|error| match &error {

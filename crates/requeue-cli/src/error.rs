@@ -6,7 +6,7 @@ use requeue_http::ProblemType;
 use requeue_http::client::CallError;
 use requeue_jobs::transfer::TransferError;
 use requeue_jobs::{ChangeError, Invalid, PutError, SettleError, StoreError};
-use requeue_redis::ConnectError;
+use requeue_redis::RedisConnectError;
 use std::error::Error;
 use std::io;
 use std::process::ExitCode;
@@ -173,8 +173,8 @@ impl From<CallError> for CliError {
     }
 }
 
-impl From<requeue_http::client::ConnectError> for CliError {
-    fn from(error: requeue_http::client::ConnectError) -> Self {
+impl From<requeue_http::client::HttpConnectError> for CliError {
+    fn from(error: requeue_http::client::HttpConnectError) -> Self {
         CliError::from_error(Exit::Usage, &error)
     }
 }
@@ -275,14 +275,16 @@ impl From<DiskError> for CliError {
     }
 }
 
-impl From<ConnectError> for CliError {
-    fn from(error: ConnectError) -> Self {
+impl From<RedisConnectError> for CliError {
+    fn from(error: RedisConnectError) -> Self {
         match &error {
-            ConnectError::Address { .. } | ConnectError::Options { .. } => {
+            RedisConnectError::Address { .. } | RedisConnectError::Options { .. } => {
                 CliError::from_error(Exit::Usage, &error)
             }
-            ConnectError::Unavailable { .. } => CliError::from_error(Exit::Unavailable, &error)
-                .hint("is Redis running there? To check: redis-cli -u URL ping"),
+            RedisConnectError::Unavailable { .. } => {
+                CliError::from_error(Exit::Unavailable, &error)
+                    .hint("is Redis running there? To check: redis-cli -u URL ping")
+            }
             _ => CliError::from_error(Exit::Failed, &error),
         }
     }

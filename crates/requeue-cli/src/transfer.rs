@@ -5,7 +5,7 @@ use crate::output::{Output, count, print_note};
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs};
 use requeue_jobs::Store;
-use requeue_jobs::transfer::{self, Progress};
+use requeue_jobs::transfer::{self, TransferProgress};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub(crate) async fn export(args: ExportArgs, store_args: &StoreArgs, out: Output
 }
 
 /// Writes to a temporary file, which replaces the file when the export is complete.
-async fn replace(store: &dyn Store, file: &Path) -> Result<Progress> {
+async fn replace(store: &dyn Store, file: &Path) -> Result<TransferProgress> {
     let mut half = file.as_os_str().to_owned();
     half.push(".part");
     let half = PathBuf::from(half);
@@ -84,7 +84,7 @@ async fn replace(store: &dyn Store, file: &Path) -> Result<Progress> {
     done
 }
 
-async fn write_file(store: &dyn Store, half: &Path, whole: &Path) -> Result<Progress> {
+async fn write_file(store: &dyn Store, half: &Path, whole: &Path) -> Result<TransferProgress> {
     let name = half.display().to_string();
     let failed = |error: io::Error| CliError::io("write", &name, &error);
     let mut buffered = BufWriter::with_capacity(BUFFER, File::create(half).map_err(failed)?);
@@ -106,7 +106,7 @@ fn sync_directory_of(file: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-async fn write(store: &dyn Store, to: &mut dyn Write) -> Result<Progress> {
+async fn write(store: &dyn Store, to: &mut dyn Write) -> Result<TransferProgress> {
     let bar = Bar::jobs();
     let done = transfer::export(store, to, |done| bar.at(done.jobs, done.jobs_in_all)).await;
     bar.end();
@@ -123,14 +123,14 @@ pub(crate) async fn import(args: ImportArgs, store_args: &StoreArgs, out: Output
     };
     let store = store_args.open(IfMissing::Create).await?;
     let bar = Bar::jobs();
-    let progress = |done: Progress| bar.at(done.jobs, done.jobs_in_all);
+    let progress = |done: TransferProgress| bar.at(done.jobs, done.jobs_in_all);
     let done = transfer::import(&*store, &mut *input, progress).await;
     bar.end();
     let done = done?;
     out.print(|| json(done), || summary("imported", done))
 }
 
-fn json(done: Progress) -> serde_json::Value {
+fn json(done: TransferProgress) -> serde_json::Value {
     serde_json::json!({
         "kinds": done.kinds,
         "schedules": done.schedules,
@@ -141,8 +141,8 @@ fn json(done: Progress) -> serde_json::Value {
     })
 }
 
-fn summary(verb: &str, done: Progress) -> String {
-    let Progress { jobs, kinds, schedules, kept, ended, bytes, .. } = done;
+fn summary(verb: &str, done: TransferProgress) -> String {
+    let TransferProgress { jobs, kinds, schedules, kept, ended, bytes, .. } = done;
     let mut text = format!(
         "{verb} {} of {}, {} ({})",
         count(jobs, "job"),

@@ -16,7 +16,7 @@ use crate::error::DiskError;
 use crate::lock::{self, Lock};
 use crate::log::{self, SegmentView};
 use crate::manifest;
-use crate::progress::{Meter, Progress};
+use crate::progress::{ByteProgress, Meter};
 use crate::tables::{Version, check_copy, table};
 use std::fs;
 use std::io;
@@ -58,7 +58,7 @@ impl Snapshot {
     pub(crate) fn copy_into(
         &self,
         to: &Path,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(ByteProgress),
     ) -> Result<Backup, DiskError> {
         let name = to.display().to_string();
         // Before the lock is created: nothing is written to a directory that is not ours.
@@ -77,7 +77,7 @@ impl Snapshot {
         &self,
         disk: &dyn Disk,
         name: &str,
-        mut progress: impl FnMut(Progress),
+        mut progress: impl FnMut(ByteProgress),
     ) -> Result<Backup, DiskError> {
         let names = disk.names().map_err(DiskError::io("list", name))?;
         if names.iter().any(|name| name != lock::NAME) {

@@ -106,7 +106,7 @@ pub use backup::Backup;
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{Corrupt, DiskError};
 pub use options::Options;
-pub use progress::Progress;
+pub use progress::ByteProgress;
 pub use store::DiskStore;
 pub use verify::{Verified, verify, verify_on};
 

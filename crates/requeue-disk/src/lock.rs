@@ -8,7 +8,16 @@ use std::path::Path;
 /// Held as long as the directory is open. The operating system releases it when the process ends,
 /// for whatever reason.
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+/// Closing the file is not enough: a process that is being started by another thread has a
+/// duplicate of it until it executes its program, and the lock would last as long.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // If it fails, closing the file is all that is left.
+        let _ = self.file.unlock();
+    }
 }
 
 pub(crate) const NAME: &str = "lock";
@@ -48,6 +57,25 @@ impl Lock {
         let pid = format!("{:<10}\n", std::process::id());
         let written = file.rewind().and_then(|()| file.write_all(pid.as_bytes()));
         written.map_err(DiskError::io("write", &name))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_lock_can_be_taken_while_a_duplicate_of_its_file_is_open() {
+        let name = format!("requeue-lock-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let lock = Lock::take(&directory).unwrap();
+        let duplicate = lock.file.try_clone().unwrap();
+        drop(lock);
+        let again = Lock::take(&directory);
+        drop(duplicate);
+        assert!(again.is_ok());
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

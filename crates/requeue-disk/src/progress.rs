@@ -3,7 +3,7 @@
 /// Progress of a [backup](crate::DiskStore::backup) or a [verification](crate::verify()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct ByteProgress {
     /// Bytes processed so far.
     pub bytes: u64,
     /// Bytes to process in total, at least `bytes`. The last report has `bytes == total`.
@@ -18,12 +18,12 @@ pub(crate) struct Meter<'a> {
     done: u64,
     total: u64,
     reported: u64,
-    report: &'a mut dyn FnMut(Progress),
+    report: &'a mut dyn FnMut(ByteProgress),
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(total: u64, report: &'a mut dyn FnMut(Progress)) -> Self {
-        report(Progress { bytes: 0, total });
+    pub(crate) fn new(total: u64, report: &'a mut dyn FnMut(ByteProgress)) -> Self {
+        report(ByteProgress { bytes: 0, total });
         Meter { done: 0, total, reported: 0, report }
     }
 
@@ -31,11 +31,11 @@ impl<'a> Meter<'a> {
         self.done = self.done.saturating_add(bytes).min(self.total);
         if self.done - self.reported >= STEP {
             self.reported = self.done;
-            (self.report)(Progress { bytes: self.done, total: self.total });
+            (self.report)(ByteProgress { bytes: self.done, total: self.total });
         }
     }
 
     pub(crate) fn end(self) {
-        (self.report)(Progress { bytes: self.total, total: self.total });
+        (self.report)(ByteProgress { bytes: self.total, total: self.total });
     }
 }

@@ -16,7 +16,7 @@ use crate::operations::{
     with_reply,
 };
 use crate::options::Options;
-use crate::progress::Progress;
+use crate::progress::ByteProgress;
 use crate::reply::{Reply, Waiting, reply};
 use crate::state::State;
 use crate::writer::Shared;
@@ -135,7 +135,7 @@ impl DiskStore {
     pub fn backup(
         &self,
         to: impl AsRef<Path>,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(ByteProgress),
     ) -> Result<Backup, DiskError> {
         self.snapshot()?.copy_into(to.as_ref(), progress)
     }
@@ -144,7 +144,7 @@ impl DiskStore {
     pub fn backup_on(
         &self,
         disk: &dyn Disk,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(ByteProgress),
     ) -> Result<Backup, DiskError> {
         self.snapshot()?.copy_to(disk, "the target disk", progress)
     }

@@ -26,11 +26,11 @@ use crate::error::{Corrupt, DiskError, chain};
 use crate::lock::Lock;
 use crate::log::{self, SegmentView};
 use crate::manifest::{self, Manifest};
-use crate::progress::{Meter, Progress};
+use crate::progress::{ByteProgress, Meter};
 use crate::state::{Replay, State};
 use crate::tables::run::Run;
 use crate::tables::{Checked, Entry, Version, table};
-use entries::Kinds;
+use entries::ManifestKinds;
 use files::{Files, ReadOnly};
 use std::collections::HashSet;
 use std::path::Path;
@@ -116,7 +116,7 @@ fn note(noted: &mut Vec<Corrupt>, more: &mut u64, corrupt: Corrupt) {
 /// ```
 pub fn verify(
     directory: impl AsRef<Path>,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(ByteProgress),
 ) -> Result<Verified, DiskError> {
     let directory = directory.as_ref();
     let disk = ReadOnly::new(directory)?;
@@ -127,7 +127,7 @@ pub fn verify(
 /// Verifies the store on a disk that is not in use. See [`verify`](verify()).
 pub fn verify_on(
     disk: &dyn Disk,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(ByteProgress),
 ) -> Result<Verified, DiskError> {
     let files = Files::list(disk)?;
     let meter = Meter::new(files.to_read(), &mut progress);
@@ -147,10 +147,11 @@ struct Verifier<'a> {
 impl Verifier<'_> {
     fn run(&mut self, files: &Files) -> Result<(), DiskError> {
         let (manifests, damaged) = self.manifests(files)?;
-        let kinds = manifests.first().map(Kinds::read).transpose().unwrap_or_else(|corrupt| {
-            self.found.problem(corrupt);
-            None
-        });
+        let kinds =
+            manifests.first().map(ManifestKinds::read).transpose().unwrap_or_else(|corrupt| {
+                self.found.problem(corrupt);
+                None
+            });
         let checked = self.tables(&manifests, kinds.as_ref());
         self.found.tables = checked.count();
         let opened = manifests.iter().enumerate().find_map(|(at, manifest)| {
@@ -218,7 +219,7 @@ impl Verifier<'_> {
     }
 
     /// Reads every table of every manifest.
-    fn tables(&mut self, manifests: &[Manifest], kinds: Option<&Kinds>) -> Checked {
+    fn tables(&mut self, manifests: &[Manifest], kinds: Option<&ManifestKinds>) -> Checked {
         let mut checked = Checked::default();
         for manifest in manifests {
             let check =

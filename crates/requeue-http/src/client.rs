@@ -29,7 +29,7 @@ mod tls;
 mod transport;
 
 pub use calls::CallError;
-pub use options::{ConnectError, Options, Secret};
+pub use options::{HttpConnectError, Options, Secret};
 pub use path::path;
 
 use address::ServerAddress;
@@ -72,14 +72,14 @@ impl HttpStore {
     /// let store = HttpStore::connect("https://example.com/queue/")?;
     /// assert_eq!(store.url(), "https://example.com/queue");
     /// assert!(HttpStore::connect("redis://127.0.0.1").is_err());
-    /// # Ok::<(), requeue_http::client::ConnectError>(())
+    /// # Ok::<(), requeue_http::client::HttpConnectError>(())
     /// ```
-    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+    pub fn connect(url: &str) -> Result<Self, HttpConnectError> {
         HttpStore::connect_with(url, Options::default())
     }
 
     /// Like [`connect`](HttpStore::connect), with options. Also fails if an option is invalid.
-    pub fn connect_with(url: &str, options: Options) -> Result<Self, ConnectError> {
+    pub fn connect_with(url: &str, options: Options) -> Result<Self, HttpConnectError> {
         options.check()?;
         let transport = Transport::open(ServerAddress::parse(url)?, &options)?;
         Ok(HttpStore { transport })

@@ -24,10 +24,10 @@ pub use change::{
     JobFilter,
 };
 pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
-pub use entry::{BatchErrors, Entry, Results};
+pub use entry::{BatchErrors, EntryResult, Results};
 pub use job::{FailureJson, JobJson, JobPage, LeaseJson, StateJson, SuccessorJson};
 pub use kind::{
-    BackoffJson, BackoffPatch, KindDeleted, KindStats, Kinds, RetentionJson, RetentionPatch,
+    BackoffJson, BackoffPatch, KindDeleted, KindList, KindStats, RetentionJson, RetentionPatch,
     SettingsJson, SettingsPatch,
 };
 #[cfg(feature = "client")]
@@ -35,6 +35,6 @@ pub(crate) use parse::any_json;
 pub use parse::{JsonObject, ParseContext};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
-pub use restore::{ReapRequest, Reaped, RestoreDone, RestoreRequest, RestoreResult};
+pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};
 pub use schedule::{MissedJson, ScheduleJson, Schedules, TickOutcome, TickRequest, TickResult};
 pub use settle::{SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};

@@ -50,7 +50,7 @@ const PAGE: usize = 100;
 /// The progress of an export or an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct TransferProgress {
     /// Number of kinds whose export or import has begun.
     pub kinds: u64,
     /// Number of schedules that were written or read.
@@ -79,10 +79,10 @@ pub struct Progress {
 pub async fn export(
     store: &dyn Store,
     out: &mut (impl Write + ?Sized),
-    mut progress: impl FnMut(Progress),
-) -> Result<Progress, TransferError> {
-    let mut done = Progress::default();
-    let mut write = |line: ObjectWriter, done: &mut Progress| {
+    mut progress: impl FnMut(TransferProgress),
+) -> Result<TransferProgress, TransferError> {
+    let mut done = TransferProgress::default();
+    let mut write = |line: ObjectWriter, done: &mut TransferProgress| {
         let line = line.into_line();
         done.bytes += line.len() as u64;
         out.write_all(&line).map_err(TransferError::Write)

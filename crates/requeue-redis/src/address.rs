@@ -1,6 +1,6 @@
 //! Parsing of Redis URLs.
 
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ const FORMS: &str = "redis://[user[:password]@]host[:port][/database], \
 ///
 /// let address: Address = "redis://worker:secret@queue.internal/3".parse()?;
 /// assert_eq!(address.to_string(), "redis://worker@queue.internal:6379/3");
-/// # Ok::<(), requeue_redis::ConnectError>(())
+/// # Ok::<(), requeue_redis::RedisConnectError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
@@ -90,12 +90,12 @@ impl fmt::Debug for Secret {
 }
 
 impl FromStr for Address {
-    type Err = ConnectError;
+    type Err = RedisConnectError;
 
-    /// Fails with [`ConnectError::Address`] if the URL is invalid. The error does not quote the URL,
+    /// Fails with [`RedisConnectError::Address`] if the URL is invalid. The error does not quote the URL,
     /// because the invalid part could belong to the password.
-    fn from_str(url: &str) -> Result<Self, ConnectError> {
-        parse(url).map_err(|what| ConnectError::Address { reason: format!("{what}: {FORMS}") })
+    fn from_str(url: &str) -> Result<Self, RedisConnectError> {
+        parse(url).map_err(|what| RedisConnectError::Address { reason: format!("{what}: {FORMS}") })
     }
 }
 

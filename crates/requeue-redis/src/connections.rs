@@ -16,7 +16,7 @@ mod stream;
 mod tests;
 
 use crate::address::{Address, Topology};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::options::Options;
 use crate::script::Script;
 use cluster::Cluster;
@@ -106,7 +106,7 @@ impl Connections {
         address: Address,
         options: &Options,
         signals: Box<dyn Fn(Signal<'_>) + Send + Sync>,
-    ) -> Result<Connections, ConnectError> {
+    ) -> Result<Connections, RedisConnectError> {
         options.check()?;
         let tls = address.tls.then(|| Tls::new(options)).transpose()?;
         let settings = Arc::new(Settings { address, options: options.clone(), tls });
@@ -177,7 +177,7 @@ impl Settings {
 }
 
 impl Target {
-    async fn open(settings: &Arc<Settings>) -> Result<Target, ConnectError> {
+    async fn open(settings: &Arc<Settings>) -> Result<Target, RedisConnectError> {
         let source = match &settings.address.topology {
             Topology::Server(host) => ServerSource::This(Endpoint::Host(host.clone())),
             Topology::Socket(path) => ServerSource::This(Endpoint::Socket(path.clone())),

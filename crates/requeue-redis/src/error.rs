@@ -3,7 +3,7 @@
 /// Why connecting a [`RedisStore`](crate::RedisStore) failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum RedisConnectError {
     /// The URL is invalid.
     #[error("invalid Redis URL: {reason}")]
     Address {

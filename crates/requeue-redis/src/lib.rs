@@ -24,7 +24,7 @@
 //! | [`RedisStore`] | the store; connect it and use it as a [`Store`](requeue_jobs::Store) |
 //! | [`Address`] | the supported URLs: single server, Unix socket, Sentinel, Cluster, with or without TLS |
 //! | [`Options`] | key prefix, timeouts, certificates |
-//! | [`ConnectError`] | why connecting failed |
+//! | [`RedisConnectError`] | why connecting failed |
 //!
 //! # How it works
 //!
@@ -88,6 +88,6 @@ mod view;
 mod watch;
 
 pub use address::{Address, Secret};
-pub use error::ConnectError;
+pub use error::RedisConnectError;
 pub use options::Options;
 pub use store::RedisStore;

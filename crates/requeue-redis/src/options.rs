@@ -1,7 +1,7 @@
 //! Options of a connection.
 
 use crate::address::Secret;
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,9 +73,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Fails with [`ConnectError::Options`] if an option is invalid.
-    pub(crate) fn check(&self) -> Result<(), ConnectError> {
-        let wrong = |reason: String| Err(ConnectError::Options { reason });
+    /// Fails with [`RedisConnectError::Options`] if an option is invalid.
+    pub(crate) fn check(&self) -> Result<(), RedisConnectError> {
+        let wrong = |reason: String| Err(RedisConnectError::Options { reason });
         let (prefix, bytes) = (&self.prefix, self.prefix.len());
         if !(1..=LONGEST_PREFIX).contains(&bytes) {
             return wrong(format!("prefix has {bytes} bytes, but must have 1 to {LONGEST_PREFIX}"));

@@ -1,7 +1,7 @@
 //! [`RedisStore`] and its implementation of [`Store`].
 
 use crate::connections::{CommandError, Connections, Signal};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::keys::{self, Keys};
 use crate::list::ScanCache;
 use crate::options::Options;
@@ -67,15 +67,15 @@ impl RedisStore {
     /// [`Address`](crate::Address) for the supported URLs.
     ///
     /// Waits until the server, or every master of a Cluster, is connected and checked. Fails with
-    /// a [`ConnectError`] if the URL is invalid, the server is not available or refuses access, or
+    /// a [`RedisConnectError`] if the URL is invalid, the server is not available or refuses access, or
     /// its version, configuration or key format is not supported.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+    pub async fn connect(url: &str) -> Result<Self, RedisConnectError> {
         RedisStore::connect_with(url, Options::default()).await
     }
 
     /// Connects as [`connect`](Self::connect) does, with the given options. Also fails if an option
     /// is invalid.
-    pub async fn connect_with(url: &str, options: Options) -> Result<Self, ConnectError> {
+    pub async fn connect_with(url: &str, options: Options) -> Result<Self, RedisConnectError> {
         RedisStore::connect_at(url, options, None).await
     }
 
@@ -86,7 +86,7 @@ impl RedisStore {
         url: &str,
         options: Options,
         wall_clock: Option<WallClock>,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, RedisConnectError> {
         let clock = wall_clock.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
         let watch = Arc::new(Watch::new(clock, wall_clock.clone()));
         let prefix = options.prefix.clone();

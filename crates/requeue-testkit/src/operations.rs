@@ -80,36 +80,39 @@ pub enum Response {
 impl Operation {
     /// Calls the store and waits for the result. `Advance` does nothing here.
     pub fn run(&self, store: &dyn Store) -> Result<Response, StoreError> {
-        block_on(async {
-            Ok(match self.clone() {
-                Operation::Advance(_) => Response::Advance,
-                Operation::Put(puts) => Response::Put(store.put(puts).await?),
-                Operation::Claim(claim) => Response::Claim(store.claim(claim).await?),
-                Operation::Settle(all) => Response::Settle(store.settle(all).await?),
-                Operation::Change(changes) => Response::Change(store.change(changes).await?),
-                Operation::Restore(restore) => Response::Restore(store.restore(restore).await?),
-                Operation::Reap(max) => Response::Reap(store.reap(max).await?),
-                Operation::Set(kind, settings) => {
-                    store.set(kind, settings).await?;
-                    Response::Set
-                }
-                Operation::SetSchedule(kind, schedule) => {
-                    store.set_schedule(kind, schedule).await?;
-                    Response::SetSchedule
-                }
-                Operation::RemoveSchedule(kind, id) => {
-                    Response::RemoveSchedule(store.remove_schedule(kind, id).await?)
-                }
-                Operation::Tick(tick) => Response::Tick(store.tick(tick).await?),
-                Operation::List(query) => Response::List(store.list(query).await?),
-                Operation::Get(kind, id) => Response::Get(store.get(kind, id).await?),
-                Operation::Upcoming(kind, spans) => {
-                    Response::Upcoming(store.upcoming(kind, spans).await?)
-                }
-                Operation::Kinds => Response::Kinds(store.kinds().await?),
-                Operation::Settings(kind) => Response::Settings(store.settings(kind).await?),
-                Operation::Schedules(kind) => Response::Schedules(store.schedules(kind).await?),
-            })
+        block_on(self.call(store))
+    }
+
+    /// Calls the store, like [`run`](Operation::run), from a test that polls the call itself.
+    pub async fn call(&self, store: &dyn Store) -> Result<Response, StoreError> {
+        Ok(match self.clone() {
+            Operation::Advance(_) => Response::Advance,
+            Operation::Put(puts) => Response::Put(store.put(puts).await?),
+            Operation::Claim(claim) => Response::Claim(store.claim(claim).await?),
+            Operation::Settle(all) => Response::Settle(store.settle(all).await?),
+            Operation::Change(changes) => Response::Change(store.change(changes).await?),
+            Operation::Restore(restore) => Response::Restore(store.restore(restore).await?),
+            Operation::Reap(max) => Response::Reap(store.reap(max).await?),
+            Operation::Set(kind, settings) => {
+                store.set(kind, settings).await?;
+                Response::Set
+            }
+            Operation::SetSchedule(kind, schedule) => {
+                store.set_schedule(kind, schedule).await?;
+                Response::SetSchedule
+            }
+            Operation::RemoveSchedule(kind, id) => {
+                Response::RemoveSchedule(store.remove_schedule(kind, id).await?)
+            }
+            Operation::Tick(tick) => Response::Tick(store.tick(tick).await?),
+            Operation::List(query) => Response::List(store.list(query).await?),
+            Operation::Get(kind, id) => Response::Get(store.get(kind, id).await?),
+            Operation::Upcoming(kind, spans) => {
+                Response::Upcoming(store.upcoming(kind, spans).await?)
+            }
+            Operation::Kinds => Response::Kinds(store.kinds().await?),
+            Operation::Settings(kind) => Response::Settings(store.settings(kind).await?),
+            Operation::Schedules(kind) => Response::Schedules(store.schedules(kind).await?),
         })
     }
 
@@ -330,6 +333,12 @@ impl Operations {
         if let Response::Claim(claimed) = response {
             self.receipts.extend(claimed.jobs.iter().map(|job| job.receipt.clone()));
         }
+    }
+
+    /// Removes the receipts that these settlements use, so that later ones rarely use them again.
+    pub fn forget_receipts(&mut self, settlements: &[Settle]) {
+        let used = |receipt: &_| settlements.iter().any(|settle| settle.receipt == *receipt);
+        self.receipts.retain(|receipt| !used(receipt));
     }
 
     /// Generates a put. `newest` returns the newest generation of a job.

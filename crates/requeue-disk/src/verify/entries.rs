@@ -16,11 +16,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The kinds in a manifest.
-pub(super) struct Kinds {
+pub(super) struct ManifestKinds {
     counters: HashMap<u32, Counters>,
 }
 
-impl Kinds {
+impl ManifestKinds {
     pub(super) fn read(manifest: &Manifest) -> Result<Self, Corrupt> {
         let name = manifest::name(manifest.number);
         let damaged = |what: &str| Corrupt::new(&name, 0, what);
@@ -35,7 +35,7 @@ impl Kinds {
             return Err(damaged(&what));
         }
         let counters = state.kinds.iter().map(|kind| (kind.table.number(), kind.counters));
-        Ok(Kinds { counters: counters.collect() })
+        Ok(ManifestKinds { counters: counters.collect() })
     }
 
     /// Checks an entry, without the others.

@@ -234,8 +234,7 @@ impl Pair {
         if let Operation::Settle(settlements) = operation
             && self.random.chance(80)
         {
-            let used = |receipt: &_| settlements.iter().any(|settle| settle.receipt == *receipt);
-            self.operations.receipts.retain(|receipt| !used(receipt));
+            self.operations.forget_receipts(&settlements);
         }
         Ok(())
     }

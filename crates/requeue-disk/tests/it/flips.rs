@@ -4,7 +4,7 @@
 //! is opened or when the damaged part is read; or it does no harm, and all contents are unchanged.
 
 use crate::support::simulated_disk::SimulatedDisk;
-use crate::support::workload::{Continuation, View, Workload, WorkloadShape, clock_at};
+use crate::support::workload::{Continuation, View, Workload, WorkloadShape, body, clock_at};
 use crate::support::{seeds, small};
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore};
 use requeue_jobs::StoreError;
@@ -30,7 +30,8 @@ enum Outcome {
 
 impl Closed {
     fn random(seed: u64) -> Closed {
-        let workload = Workload::random(seed, WorkloadShape { steps: 200, ids: 60, body: 600 });
+        let workload =
+            Workload::random(seed, WorkloadShape { steps: 200, ids: 60, body: body::<600> });
         let disk = SimulatedDisk::new();
         let (clock, wall_clock) = clock_at(workload.now(0));
         let mut options = small(&wall_clock);
@@ -39,8 +40,7 @@ impl Closed {
         let store = DiskStore::open_on(Arc::new(disk.clone()), options).expect("it opens");
         for step in &workload.steps {
             clock.advance(step.now.saturating_since(wall_clock.now()));
-            let result = requeue_testkit::block_on(step.call.on(&store));
-            assert_eq!(result, step.result);
+            assert_eq!(step.operation.run(&store), step.result);
         }
         drop(store);
         let done = workload.steps.len();

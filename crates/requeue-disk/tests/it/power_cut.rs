@@ -5,7 +5,9 @@
 
 use crate::support::recording_disk::{Cut, RecordingDisk, Stage};
 use crate::support::simulated_disk::SimulatedDisk;
-use crate::support::workload::{Continuation, View, Workload, WorkloadShape, clock_at, id, kinds};
+use crate::support::workload::{
+    Continuation, View, Workload, WorkloadShape, body, clock_at, id, kinds,
+};
 use crate::support::{seeds, small};
 use requeue_disk::{Disk, DiskStore};
 use requeue_jobs::{Body, Claim, Fence, Put, Settle, Settlement, Store, Timestamp, WorkerName};
@@ -137,13 +139,13 @@ fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> RecordingD
     let store = DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
     for step in &workload.steps {
         clock.advance(step.now.saturating_since(wall_clock.now()));
-        assert_eq!(disk.step(&step.call, &store), step.result);
+        assert_eq!(disk.step(&step.operation, &store), step.result);
     }
     drop(store);
     disk
 }
 
-const SHAPE: WorkloadShape = WorkloadShape { steps: 250, ids: 40, body: 3000 };
+const SHAPE: WorkloadShape = WorkloadShape { steps: 250, ids: 40, body: body::<3000> };
 
 /// The tables that were created after a manifest and before the next.
 fn made_after(names: &[String], made: &BTreeMap<String, u64>, manifest: u64) -> Vec<String> {
@@ -261,9 +263,9 @@ fn work_over_many_restarts(seed: u64, background: bool) {
         if let Ok(store) = DiskStore::open_on(Arc::new(disk.clone()), options.clone()) {
             while let Some(step) = workload.steps.get(done) {
                 clock.advance(step.now.saturating_since(wall_clock.now()));
-                let result = block_on(step.call.on(&store));
+                let result = step.operation.run(&store);
                 if result != step.result {
-                    assert!(disk.is_cut(), "{:?}: {result:?}, {:?}", step.call, step.result);
+                    assert!(disk.is_cut(), "{:?}: {result:?}, {:?}", step.operation, step.result);
                     break;
                 }
                 done += 1;

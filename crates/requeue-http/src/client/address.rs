@@ -1,6 +1,6 @@
 //! The address of a server, parsed from its URL.
 
-use super::options::ConnectError;
+use super::options::HttpConnectError;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 
@@ -23,9 +23,10 @@ pub(super) struct ServerAddress {
 }
 
 impl ServerAddress {
-    pub(super) fn parse(url: &str) -> Result<ServerAddress, ConnectError> {
+    pub(super) fn parse(url: &str) -> Result<ServerAddress, HttpConnectError> {
         // The URL may contain a secret, so an error repeats only its scheme.
-        let wrong = |what: &str| Err(ConnectError::Address { reason: format!("{what}: {FORMS}") });
+        let wrong =
+            |what: &str| Err(HttpConnectError::Address { reason: format!("{what}: {FORMS}") });
         if url.contains('#') {
             return wrong("it contains a '#'");
         }

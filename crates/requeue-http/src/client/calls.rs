@@ -101,7 +101,7 @@ impl HttpStore {
     /// use requeue_http::{HttpStore, wire};
     ///
     /// # async fn doc(store: HttpStore) -> Result<(), CallError> {
-    /// let kinds: wire::Kinds = store.call("GET", "/v1/kinds", None::<&()>).await?;
+    /// let kinds: wire::KindList = store.call("GET", "/v1/kinds", None::<&()>).await?;
     /// store.call::<()>("POST", &path(&["v1", "kinds", "mail", "pause"]), None::<&()>).await?;
     /// # Ok(())
     /// # }

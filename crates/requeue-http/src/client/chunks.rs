@@ -7,7 +7,7 @@ use super::calls::CallError;
 use super::errors::change_error;
 use super::{HttpStore, transport};
 use crate::problem::{Problem, ProblemType};
-use crate::wire::{Entry, Results};
+use crate::wire::{EntryResult, Results};
 use hyper::Method;
 use hyper::body::Bytes;
 use requeue_jobs::StoreError;
@@ -72,7 +72,7 @@ impl HttpStore {
         let mut chunks = chunks.into_iter();
         for Chunk { bytes, count } in chunks.by_ref() {
             match self.send_chunk(path, bytes, count).await {
-                Ok(done) => results.extend(done.into_iter().map(Entry::into_result)),
+                Ok(done) => results.extend(done.into_iter().map(EntryResult::into_result)),
                 Err(error) if single => return Err(change_error(error)),
                 Err(error) => {
                     let problem = Problem::from(change_error(error));
@@ -94,7 +94,7 @@ impl HttpStore {
         path: &str,
         bytes: Bytes,
         count: usize,
-    ) -> Result<Vec<Entry<T>>, CallError> {
+    ) -> Result<Vec<EntryResult<T>>, CallError> {
         let call = transport::HttpCall::json(Method::POST, path, Some(bytes));
         let Results { results } = self.read(call).await?;
         if results.len() != count {

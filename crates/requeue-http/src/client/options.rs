@@ -46,8 +46,8 @@ impl Default for Options {
 
 impl Options {
     /// Fails if an option is out of range.
-    pub(super) fn check(&self) -> Result<(), ConnectError> {
-        let wrong = |reason: String| Err(ConnectError::Options { reason });
+    pub(super) fn check(&self) -> Result<(), HttpConnectError> {
+        let wrong = |reason: String| Err(HttpConnectError::Options { reason });
         for (name, time) in
             [("connect_timeout", self.connect_timeout), ("response_timeout", self.response_timeout)]
         {
@@ -94,7 +94,7 @@ impl fmt::Debug for Secret {
 /// whether the server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum HttpConnectError {
     /// The URL is invalid.
     #[error("invalid server URL: {reason}")]
     Address {

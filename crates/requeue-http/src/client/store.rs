@@ -165,7 +165,7 @@ impl Store for HttpStore {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };
             let response = self.send(Method::POST, "/v1/reap", &request).await;
-            let wire::Reaped { reaped } = response.map_err(change_error)?;
+            let wire::ReapResult { reaped } = response.map_err(change_error)?;
             Ok(Reaped { count: reaped, ..Reaped::default() })
         })
     }
@@ -194,7 +194,7 @@ impl Store for HttpStore {
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
-            let wire::Kinds { kinds } = self.get_json("/v1/kinds").await.map_err(read_error)?;
+            let wire::KindList { kinds } = self.get_json("/v1/kinds").await.map_err(read_error)?;
             let kinds = kinds.into_iter().map(|kind| kind.read(&CONTEXT));
             kinds.collect::<Result<_, _>>().map_err(|problem| read_error(invalid_response(problem)))
         })

@@ -1,6 +1,6 @@
 //! TLS: the certificates that a client trusts.
 
-use super::options::{ConnectError, Options};
+use super::options::{HttpConnectError, Options};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Creates a TLS connector that trusts the certificates of the system and of `ca_file`.
-pub(super) fn connector(options: &Options) -> Result<TlsConnector, ConnectError> {
+pub(super) fn connector(options: &Options) -> Result<TlsConnector, HttpConnectError> {
     let mut trusted = RootCertStore::empty();
     // A certificate that cannot be read is skipped. A connection that depends on it fails later.
     trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -28,7 +28,7 @@ pub(super) fn connector(options: &Options) -> Result<TlsConnector, ConnectError>
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn add(file: &Path, trusted: &mut RootCertStore) -> Result<(), ConnectError> {
+fn add(file: &Path, trusted: &mut RootCertStore) -> Result<(), HttpConnectError> {
     let read = CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, error))?;
     let mut any = false;
     for certificate in read {
@@ -39,6 +39,6 @@ fn add(file: &Path, trusted: &mut RootCertStore) -> Result<(), ConnectError> {
     if any { Ok(()) } else { Err(wrong(file, "the file contains no certificates")) }
 }
 
-fn wrong(file: &Path, error: impl Display) -> ConnectError {
-    ConnectError::Options { reason: format!("ca_file {}: {error}", file.display()) }
+fn wrong(file: &Path, error: impl Display) -> HttpConnectError {
+    HttpConnectError::Options { reason: format!("ca_file {}: {error}", file.display()) }
 }

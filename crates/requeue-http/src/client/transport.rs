@@ -7,7 +7,7 @@
 mod pool;
 
 use super::address::ServerAddress;
-use super::options::{ConnectError, Options};
+use super::options::{HttpConnectError, Options};
 use super::request_body::RequestBody;
 use super::tls;
 use http_body_util::BodyExt;
@@ -88,13 +88,13 @@ impl Transport {
     pub(super) fn open(
         address: ServerAddress,
         options: &Options,
-    ) -> Result<Transport, ConnectError> {
+    ) -> Result<Transport, HttpConnectError> {
         let tls = address.tls.then(|| tls::connector(options)).transpose()?;
         let token = options.token.as_ref().map(|token| {
             let mut value =
                 HeaderValue::from_str(&format!("Bearer {}", token.0)).map_err(|_| {
                     let reason = "the token contains characters that a header cannot".to_owned();
-                    ConnectError::Options { reason }
+                    HttpConnectError::Options { reason }
                 })?;
             value.set_sensitive(true);
             Ok(value)
@@ -104,7 +104,7 @@ impl Transport {
         let sender = Arc::new(Sender { pool, token: token.transpose()?, response_timeout });
         let started = start();
         let (handle, end) =
-            started.map_err(|error| ConnectError::Thread { reason: error.to_string() })?;
+            started.map_err(|error| HttpConnectError::Thread { reason: error.to_string() })?;
         Ok(Transport { shared: Arc::new(Shared { handle, sender, _end: end }) })
     }
 

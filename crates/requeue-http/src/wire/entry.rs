@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// The result of one entry of a batch: either `error`, or the fields of the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Entry))]
 #[serde(untagged)]
-pub enum Entry<T> {
+pub enum EntryResult<T> {
     /// The entry failed, or its outcome is unknown.
     Error {
         /// The problem, as if the entry had been sent alone.
@@ -22,24 +22,24 @@ pub enum Entry<T> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Results<T> {
     /// One result per entry.
-    pub results: Vec<Entry<T>>,
+    pub results: Vec<EntryResult<T>>,
 }
 
-impl<T, E: Into<Problem>> From<Result<T, E>> for Entry<T> {
+impl<T, E: Into<Problem>> From<Result<T, E>> for EntryResult<T> {
     fn from(result: Result<T, E>) -> Self {
         match result {
-            Ok(done) => Entry::Done(done),
-            Err(error) => Entry::Error { error: Box::new(error.into()) },
+            Ok(done) => EntryResult::Done(done),
+            Err(error) => EntryResult::Error { error: Box::new(error.into()) },
         }
     }
 }
 
-impl<T> Entry<T> {
+impl<T> EntryResult<T> {
     /// Converts this entry to a `Result`.
     pub fn into_result(self) -> Result<T, Problem> {
         match self {
-            Entry::Done(done) => Ok(done),
-            Entry::Error { error } => Err(*error),
+            EntryResult::Done(done) => Ok(done),
+            EntryResult::Error { error } => Err(*error),
         }
     }
 }
@@ -91,7 +91,7 @@ impl BatchErrors {
     ) -> Results<T> {
         let mut done = done.into_iter();
         let result = |problem: Option<Problem>| match problem {
-            Some(error) => Entry::Error { error: Box::new(error) },
+            Some(error) => EntryResult::Error { error: Box::new(error) },
             None => done.next().expect("the store returns one result per entry").into(),
         };
         Results { results: self.0.into_iter().map(result).collect() }

@@ -289,8 +289,8 @@ impl KindStats {
 
 /// All kinds that have jobs, settings or schedules, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Kinds {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Kinds))]
+pub struct KindList {
     /// The kinds.
     pub kinds: Vec<KindStats>,
 }

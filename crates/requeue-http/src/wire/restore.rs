@@ -115,8 +115,8 @@ pub struct ReapRequest {
 
 /// The result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Reaped {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Reaped))]
+pub struct ReapResult {
     /// The number of expired leases that were ended, and of dead jobs that were removed.
     pub reaped: usize,
 }

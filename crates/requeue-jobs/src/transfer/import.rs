@@ -4,7 +4,7 @@ use super::error::TransferError;
 use super::kind::{KindLine, read_schedule};
 use super::lines::LineReader;
 use super::object::ObjectReader;
-use super::{FORMAT, Progress, VERSION, job};
+use super::{FORMAT, TransferProgress, VERSION, job};
 use crate::job::JobView;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
@@ -34,13 +34,13 @@ const BATCH_BYTES: usize = MAX_BATCH_BYTES / 4;
 pub async fn import(
     store: &dyn Store,
     input: &mut (impl BufRead + ?Sized),
-    progress: impl FnMut(Progress),
-) -> Result<Progress, TransferError> {
+    progress: impl FnMut(TransferProgress),
+) -> Result<TransferProgress, TransferError> {
     let mut lines = LineReader::new(input);
     let mut import = Import {
         store,
         progress,
-        done: Progress::default(),
+        done: TransferProgress::default(),
         kind: None,
         jobs: Vec::new(),
         lines: Vec::new(),
@@ -83,7 +83,7 @@ pub async fn import(
 struct Import<'a, P> {
     store: &'a dyn Store,
     progress: P,
-    done: Progress,
+    done: TransferProgress,
     /// The kind whose line was read last.
     kind: Option<CurrentKind>,
     /// Jobs of that kind that were read and not yet sent to the store.
@@ -102,7 +102,7 @@ struct CurrentKind {
     schedules: HashSet<JobId>,
 }
 
-impl<P: FnMut(Progress)> Import<'_, P> {
+impl<P: FnMut(TransferProgress)> Import<'_, P> {
     async fn kind(&mut self, line: u64, read: KindLine) -> Result<(), TransferError> {
         self.send().await?;
         let KindLine { kind: name, generation, fence, settings } = read;
@@ -190,7 +190,7 @@ impl<P: FnMut(Progress)> Import<'_, P> {
     /// Compares the counts of the last line with what was read.
     fn end(&mut self, mut fields: ObjectReader<'_>) -> Result<(), TransferError> {
         let line = fields.line();
-        let Progress { kinds, schedules, jobs, .. } = self.done;
+        let TransferProgress { kinds, schedules, jobs, .. } = self.done;
         for (what, found) in [("kinds", kinds), ("schedules", schedules), ("jobs", jobs)] {
             let stated = fields.take(what)?;
             if stated != found {

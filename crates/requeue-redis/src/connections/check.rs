@@ -4,7 +4,7 @@ use super::Settings;
 use super::connection::{RedisConnection, unavailable};
 use super::outcome::Failure;
 use crate::address::Topology;
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use redis::Value;
 
 /// The oldest supported version. Older servers do not support the flags in the first line of a
@@ -18,9 +18,9 @@ const FORMAT: &str = "1";
 pub(super) async fn check(
     connection: &mut RedisConnection,
     settings: &Settings,
-) -> Result<(), ConnectError> {
+) -> Result<(), RedisConnectError> {
     let address = connection.endpoint.to_string();
-    let unfit = |reason: String| ConnectError::Unfit { address: address.clone(), reason };
+    let unfit = |reason: String| RedisConnectError::Unfit { address: address.clone(), reason };
     let info = match connection.ask(&redis::cmd("INFO")).await {
         Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
         Ok(_) => return Err(unfit("it returned an unexpected reply to INFO".to_owned())),
@@ -87,7 +87,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 async fn check_format(
     connection: &mut RedisConnection,
     settings: &Settings,
-) -> Result<(), ConnectError> {
+) -> Result<(), RedisConnectError> {
     let key = format!("{{{}}}:format", settings.options.prefix);
     // The first command only reads. When memory is full, nothing can be written, but the jobs that
     // are there can still be processed.
@@ -101,7 +101,7 @@ async fn check_format(
             Ok(Value::BulkString(found)) => {
                 let found = String::from_utf8_lossy(&found).into_owned();
                 let (address, known) = (connection.endpoint.to_string(), FORMAT.to_owned());
-                return Err(ConnectError::Format { address, key, found, known });
+                return Err(RedisConnectError::Format { address, key, found, known });
             }
             Ok(_) => {}
             // Another node owns this key, and is checked as well.
@@ -113,15 +113,15 @@ async fn check_format(
 }
 
 /// Converts the failure of a simple command into the reason why there is no connection.
-pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> ConnectError {
+pub(super) fn refusal(connection: &RedisConnection, failure: Failure) -> RedisConnectError {
     let (address, reason) = (connection.endpoint.to_string(), failure.reason());
     match &failure {
         Failure::Reply(error)
             if ["ERR", "NOAUTH", "NOPERM", "WRONGTYPE"].contains(&error.code()) =>
         {
-            ConnectError::Refused { address, reason }
+            RedisConnectError::Refused { address, reason }
         }
-        _ => ConnectError::Unavailable { address, reason },
+        _ => RedisConnectError::Unavailable { address, reason },
     }
 }
 

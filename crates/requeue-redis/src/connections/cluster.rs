@@ -11,7 +11,7 @@ use super::server::{Server, ServerSource};
 use super::stream::Endpoint;
 use super::{CommandError, Settings};
 use crate::address::{Host, Topology};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::script::Script;
 use redis::{Cmd, Value};
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ enum Resend {
 
 impl Cluster {
     /// Connects to all masters.
-    pub(super) async fn open(settings: &Arc<Settings>) -> Result<Cluster, ConnectError> {
+    pub(super) async fn open(settings: &Arc<Settings>) -> Result<Cluster, RedisConnectError> {
         let mut found = Err(unavailable(&settings.address, "the address contains no node"));
         for host in seeds(settings) {
             found = read_from(settings, host).await;
@@ -73,7 +73,7 @@ impl Cluster {
         let ranges = found?;
         if ranges.is_empty() {
             let reason = "no node owns any slots: the Cluster is not set up".to_owned();
-            return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
+            return Err(RedisConnectError::Unfit { address: settings.address.to_string(), reason });
         }
         let mut servers = HashMap::new();
         for (_, _, host) in &ranges {
@@ -259,7 +259,7 @@ fn seeds(settings: &Settings) -> &[Host] {
 }
 
 /// Reads the ranges of slots from a node, which need not be a master, over a new connection.
-async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, ConnectError> {
+async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, RedisConnectError> {
     let endpoint = Endpoint::Host(host.clone());
     let reading = async {
         let login = &settings.address.login;
@@ -271,7 +271,7 @@ async fn read_from(settings: &Settings, host: &Host) -> Result<Vec<Range>, Conne
 }
 
 /// Reads the ranges of slots with CLUSTER SLOTS.
-async fn read_ranges(connection: &mut RedisConnection) -> Result<Vec<Range>, ConnectError> {
+async fn read_ranges(connection: &mut RedisConnection) -> Result<Vec<Range>, RedisConnectError> {
     let mut cmd = redis::cmd("CLUSTER");
     cmd.arg("SLOTS");
     match connection.ask(&cmd).await {

@@ -4,7 +4,7 @@ use super::Settings;
 use super::outcome::{Failure, text};
 use super::stream::{Endpoint, Stream};
 use crate::address::Login;
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::script::Script;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, Value};
@@ -46,7 +46,7 @@ impl RedisConnection {
         endpoint: &Endpoint,
         login: &Login,
         database: u32,
-    ) -> Result<RedisConnection, ConnectError> {
+    ) -> Result<RedisConnection, RedisConnectError> {
         let stream = open(settings, endpoint).await?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(settings.options.answer_timeout));
@@ -133,14 +133,14 @@ impl RedisConnection {
 pub(super) async fn dial_pubsub(
     settings: &Settings,
     endpoint: &Endpoint,
-) -> Result<PubSub, ConnectError> {
+) -> Result<PubSub, RedisConnectError> {
     let (login, database) = (&settings.address.login, settings.address.database);
     let stream = open(settings, endpoint).await?;
     let begun = PubSub::new(&info(login, database), stream).await;
     begun.map_err(|error| refusal(endpoint, login, &error))
 }
 
-async fn open(settings: &Settings, endpoint: &Endpoint) -> Result<Stream, ConnectError> {
+async fn open(settings: &Settings, endpoint: &Endpoint) -> Result<Stream, RedisConnectError> {
     let opened = endpoint.open(settings.tls.as_ref()).await;
     opened.map_err(|error| unavailable(endpoint, error))
 }
@@ -161,22 +161,22 @@ fn info(login: &Login, database: u32) -> RedisConnectionInfo {
 }
 
 /// Converts the failure of a login into an error.
-fn refusal(endpoint: &Endpoint, login: &Login, error: &RedisError) -> ConnectError {
+fn refusal(endpoint: &Endpoint, login: &Login, error: &RedisError) -> RedisConnectError {
     let address = endpoint.to_string();
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             let user = login.user.as_deref().unwrap_or("default");
             let reason = format!("wrong password, or no user {user:?}");
-            ConnectError::Refused { address, reason }
+            RedisConnectError::Refused { address, reason }
         }
         ErrorKind::Server(_) | ErrorKind::Extension => {
-            ConnectError::Refused { address, reason: text(error) }
+            RedisConnectError::Refused { address, reason: text(error) }
         }
         _ => unavailable(endpoint, error),
     }
 }
 
-pub(super) fn unavailable(address: impl Display, reason: impl Display) -> ConnectError {
+pub(super) fn unavailable(address: impl Display, reason: impl Display) -> RedisConnectError {
     let (address, reason) = (address.to_string(), reason.to_string());
-    ConnectError::Unavailable { address, reason }
+    RedisConnectError::Unavailable { address, reason }
 }

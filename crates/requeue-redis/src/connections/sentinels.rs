@@ -5,7 +5,7 @@ use super::check::refusal;
 use super::connection::{RedisConnection, unavailable};
 use super::stream::Endpoint;
 use crate::address::{Host, Login, Topology};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// Asks all sentinels concurrently, and returns as soon as more than half of them name the same
 /// master. So a sentinel that is cut off with an old master does not mislead, and one that is down
 /// does not delay the result. Without a majority, the master that most of them name is returned.
-pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, ConnectError> {
+pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, RedisConnectError> {
     let Topology::Sentinels(hosts, name) = &settings.address.topology else {
         unreachable!("only an address with sentinels has a master to look up");
     };
@@ -44,13 +44,13 @@ pub(super) async fn find_master(settings: &Arc<Settings>) -> Result<Endpoint, Co
     }
     if unknown > 0 {
         let reason = format!("the sentinels know no master named {name:?}");
-        return Err(ConnectError::Unfit { address: settings.address.to_string(), reason });
+        return Err(RedisConnectError::Unfit { address: settings.address.to_string(), reason });
     }
-    let refused = errors.iter().find(|error| matches!(error, ConnectError::Refused { .. }));
+    let refused = errors.iter().find(|error| matches!(error, RedisConnectError::Refused { .. }));
     match refused {
         Some(refused) => Err(refused.clone()),
         None => {
-            let reasons: Vec<_> = errors.iter().map(ConnectError::to_string).collect();
+            let reasons: Vec<_> = errors.iter().map(RedisConnectError::to_string).collect();
             Err(unavailable(&settings.address, reasons.join("; ")))
         }
     }
@@ -61,7 +61,7 @@ async fn ask_sentinel(
     settings: Arc<Settings>,
     host: Host,
     name: String,
-) -> Result<Option<Host>, ConnectError> {
+) -> Result<Option<Host>, RedisConnectError> {
     let (options, endpoint) = (&settings.options, Endpoint::Host(host));
     let login =
         Login { user: options.sentinel_user.clone(), password: options.sentinel_password.clone() };

@@ -12,7 +12,7 @@ use super::connection::{RedisConnection, unavailable};
 use super::sentinels;
 use super::stream::Endpoint;
 use super::{CommandError, Settings};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::script::Script;
 use redis::{Cmd, Value};
 use std::hash::{BuildHasher, RandomState};
@@ -49,7 +49,7 @@ impl Server {
     pub(super) async fn open(
         settings: &Arc<Settings>,
         source: ServerSource,
-    ) -> Result<Server, ConnectError> {
+    ) -> Result<Server, RedisConnectError> {
         let connection = connect(settings, &source).await?;
         Ok(Server::keep(settings, source, State::Connected(connection)))
     }
@@ -195,7 +195,7 @@ async fn until_lost(settings: &Settings, mut connection: RedisConnection) -> Str
 async fn connect(
     settings: &Arc<Settings>,
     source: &ServerSource,
-) -> Result<RedisConnection, ConnectError> {
+) -> Result<RedisConnection, RedisConnectError> {
     let connecting = async {
         let endpoint = match source {
             ServerSource::This(endpoint) => endpoint.clone(),

@@ -57,7 +57,7 @@ impl fmt::Display for Endpoint {
 #[cfg(feature = "tls")]
 mod tls {
     use super::Stream;
-    use crate::error::ConnectError;
+    use crate::error::RedisConnectError;
     use crate::options::Options;
     use std::io;
     use std::path::Path;
@@ -75,7 +75,7 @@ mod tls {
 
     impl Tls {
         /// Reads the certificates and the key. Fails if a file of the options is invalid.
-        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(options: &Options) -> Result<Tls, RedisConnectError> {
             let mut trusted = RootCertStore::empty();
             // A system certificate that cannot be parsed is skipped. A connection that needs it
             // fails later, with a reason.
@@ -110,7 +110,9 @@ mod tls {
         }
     }
 
-    fn certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+    fn certificates(
+        file: Option<&Path>,
+    ) -> Result<Vec<CertificateDer<'static>>, RedisConnectError> {
         let Some(path) = file else { return Ok(Vec::new()) };
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
         let read: Vec<_> =
@@ -121,16 +123,16 @@ mod tls {
         }
     }
 
-    fn invalid_file(what: &str, file: Option<&Path>, error: impl ToString) -> ConnectError {
+    fn invalid_file(what: &str, file: Option<&Path>, error: impl ToString) -> RedisConnectError {
         let file = file.unwrap_or(Path::new("")).display();
-        ConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
+        RedisConnectError::Options { reason: format!("{what} {file}: {}", error.to_string()) }
     }
 }
 
 #[cfg(not(feature = "tls"))]
 mod tls {
     use super::Stream;
-    use crate::error::ConnectError;
+    use crate::error::RedisConnectError;
     use crate::options::Options;
     use std::io;
     use tokio::net::TcpStream;
@@ -140,10 +142,10 @@ mod tls {
     pub(in crate::connections) enum Tls {}
 
     impl Tls {
-        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, ConnectError> {
+        pub(in crate::connections) fn new(_: &Options) -> Result<Tls, RedisConnectError> {
             let reason =
                 "TLS is not supported: this program was built without the feature `tls`".to_owned();
-            Err(ConnectError::Address { reason })
+            Err(RedisConnectError::Address { reason })
         }
 
         pub(super) async fn begin(&self, _: &str, _: TcpStream) -> io::Result<Stream> {

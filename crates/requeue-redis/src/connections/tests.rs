@@ -8,7 +8,7 @@ mod sentinels;
 mod tls;
 
 use super::{CommandError, Connections, Signal};
-use crate::error::ConnectError;
+use crate::error::RedisConnectError;
 use crate::options::Options;
 use crate::script::Script;
 use redis::{Cmd, Value};
@@ -53,7 +53,10 @@ fn quick() -> Options {
 
 /// Returns the connections, and their signals as text: `channel payload` for a message, or
 /// `resumed`.
-fn open(url: &str, options: &Options) -> Result<(Connections, Receiver<String>), ConnectError> {
+fn open(
+    url: &str,
+    options: &Options,
+) -> Result<(Connections, Receiver<String>), RedisConnectError> {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let on_signal = move |signal: Signal<'_>| {
@@ -74,7 +77,7 @@ fn link(url: &str) -> (Connections, Receiver<String>) {
 }
 
 /// Returns the error of an attempt to connect.
-fn refused(url: &str, options: &Options) -> ConnectError {
+fn refused(url: &str, options: &Options) -> RedisConnectError {
     match open(url, options) {
         Ok(_) => panic!("{url} was opened"),
         Err(error) => error,

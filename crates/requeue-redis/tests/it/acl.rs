@@ -7,7 +7,7 @@ use requeue_jobs::{
     Missed, Mode, Put, Query, Receipt, Restore, Schedule, Settings, Settle, Settlement, Spans,
     Store, Tick, Timestamp, WallClock, WorkerName,
 };
-use requeue_redis::{ConnectError, Options, RedisStore};
+use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisCluster, RedisServer, until};
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ fn refused(server: &RedisServer) -> Vec<String> {
     objects.map(|pair| pair[1].to_owned()).collect()
 }
 
-fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), ConnectError> {
+fn connect(url: &str, prefix: &str) -> Result<(RedisStore, ManualClock), RedisConnectError> {
     let mut options = Options::default();
     options.prefix = prefix.to_owned();
     let clock = ManualClock::new();
@@ -152,7 +152,7 @@ impl AllOperations<'_> {
 }
 
 /// Calls all operations with these permissions.
-fn call_all(server: &RedisServer, rights: &[&str]) -> Result<(), ConnectError> {
+fn call_all(server: &RedisServer, rights: &[&str]) -> Result<(), RedisConnectError> {
     for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["ACL", "LOG", "RESET"]] {
         assert_eq!(server.command(words), "OK");
     }
@@ -250,7 +250,7 @@ fn the_documented_permissions_are_limited_to_the_prefix() {
     for prefix in ["other", "shop2", "sho", "shop.x"] {
         let error =
             connect(&url(&server), prefix).err().expect("the prefix belongs to another user");
-        assert!(matches!(error, ConnectError::Refused { .. }), "{prefix}: {error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{prefix}: {error}");
         assert!(error.to_string().contains("NOPERM"), "{prefix}: {error}");
     }
     let as_shop = ["--user", "shop", "--pass", "secret"];

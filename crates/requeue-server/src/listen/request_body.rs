@@ -144,7 +144,7 @@ impl BodyMemory {
 }
 
 /// The body of a request, as the handler reads it.
-pub(crate) struct RequestBody {
+pub(crate) struct LimitedBody {
     inner: Incoming,
     body_handle: BodyHandle,
     options: Arc<Options>,
@@ -158,7 +158,7 @@ pub(crate) struct RequestBody {
     over: bool,
 }
 
-impl RequestBody {
+impl LimitedBody {
     pub(crate) fn new(
         inner: Incoming,
         body_handle: BodyHandle,
@@ -224,7 +224,7 @@ impl RequestBody {
     }
 }
 
-impl Body for RequestBody {
+impl Body for LimitedBody {
     type Data = Bytes;
     type Error = BodyError;
 

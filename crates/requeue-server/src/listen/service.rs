@@ -1,7 +1,7 @@
 //! Handling one request of a connection.
 
 use super::connection_state::ConnectionState;
-use super::request_body::{BodyHandle, BodyMemory, BodyRest, RequestBody};
+use super::request_body::{BodyHandle, BodyMemory, BodyRest, LimitedBody};
 use super::{Delivery, Options};
 use crate::response::ProblemResponse;
 use axum::Router;
@@ -41,7 +41,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let (number, delivery) = state.begin();
         let body_handle = BodyHandle::new();
         let (mut parts, body) = request.into_parts();
-        let body = RequestBody::new(
+        let body = LimitedBody::new(
             body,
             body_handle.clone(),
             self.options.clone(),

@@ -9,18 +9,19 @@ use crate::response::ApiResult;
 use axum::extract::State;
 use axum::http::StatusCode;
 use requeue_http::wire::{
-    AfterQuery, KindDeleted, KindStats, Kinds, SettingsJson, SettingsPatch, Upcoming, UpcomingQuery,
+    AfterQuery, KindDeleted, KindList, KindStats, SettingsJson, SettingsPatch, Upcoming,
+    UpcomingQuery,
 };
 use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
 
 /// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
-    responses((status = 200, body = Kinds), Problems)
+    responses((status = 200, body = KindList), Problems)
 )]
-pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<Kinds>> {
+pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<KindList>> {
     let kinds = app.store().kinds().await?;
-    Ok(Json(Kinds { kinds: kinds.iter().map(KindStats::from).collect() }))
+    Ok(Json(KindList { kinds: kinds.iter().map(KindStats::from).collect() }))
 }
 
 /// Get the counts and settings of a kind.

@@ -15,9 +15,11 @@ use axum::response::{IntoResponse, Response};
 // Not tokio's `block_on`: inside it a thread must not block, and writing the response blocks.
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
-use requeue_http::wire::{BatchErrors, ReapRequest, Reaped, RestoreDone, RestoreRequest, Results};
+use requeue_http::wire::{
+    BatchErrors, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results,
+};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::transfer::{self, Progress, TransferError};
+use requeue_jobs::transfer::{self, TransferError, TransferProgress};
 use requeue_jobs::{Invalid, Restore};
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter};
@@ -62,13 +64,13 @@ pub(super) async fn restore(
 /// The server also does this every second.
 #[utoipa::path(
     post, path = "/v1/reap", tag = "service", request_body = ReapRequest,
-    responses((status = 200, body = Reaped), Problems)
+    responses((status = 200, body = ReapResult), Problems)
 )]
 pub(super) async fn reap(
     State(app): State<App>,
     Json(request): Json<ReapRequest>,
-) -> ApiResult<Json<Reaped>> {
-    Ok(Json(Reaped { reaped: app.store().reap(request.max).await?.count }))
+) -> ApiResult<Json<ReapResult>> {
+    Ok(Json(ReapResult { reaped: app.store().reap(request.max).await?.count }))
 }
 
 /// Export all kinds, schedules and jobs as JSON Lines.
@@ -117,9 +119,9 @@ pub(super) struct Imported {
     ended: u64,
 }
 
-impl From<Progress> for Imported {
-    fn from(done: Progress) -> Self {
-        let Progress { kinds, schedules, jobs, kept, ended, .. } = done;
+impl From<TransferProgress> for Imported {
+    fn from(done: TransferProgress) -> Self {
+        let TransferProgress { kinds, schedules, jobs, kept, ended, .. } = done;
         Imported { kinds, schedules, jobs, kept, ended }
     }
 }

@@ -2,12 +2,13 @@
 //! during that operation would leave, together with the progress of the workload.
 
 use super::simulated_disk::SimulatedDisk;
-use super::workload::{CallResult, StoreCall};
+use super::workload::OperationResult;
 use requeue_disk::{Disk, DiskFile};
 use requeue_jobs::Store;
+use requeue_testkit::Operation;
 use std::collections::BTreeMap;
 use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -40,7 +41,7 @@ pub(crate) type OnCut = Box<dyn Fn(Cut) + Send + Sync>;
 pub(crate) struct RecordingDisk {
     disk: SimulatedDisk,
     names: Arc<Mutex<Names>>,
-    progress: Arc<Progress>,
+    progress: Arc<StepProgress>,
     on_cut: Arc<OnCut>,
 }
 
@@ -57,7 +58,7 @@ struct Names {
 type Name = Arc<Mutex<String>>;
 
 #[derive(Default)]
-struct Progress {
+struct StepProgress {
     /// Twice the number of steps that returned, plus one while another is in flight.
     half_steps: AtomicUsize,
     /// Closed while a step is submitted: the disk must not do anything before the caller waits.
@@ -65,7 +66,7 @@ struct Progress {
     opened: Condvar,
 }
 
-impl Progress {
+impl StepProgress {
     fn stage(&self) -> Stage {
         match self.half_steps.load(Ordering::SeqCst) {
             half if half % 2 == 0 => Stage::Returned(half / 2),
@@ -87,7 +88,7 @@ impl Progress {
 /// A waker that notes that a step has returned. It runs on the thread that delivers the result,
 /// before that thread does anything else.
 struct StepWaker {
-    progress: Arc<Progress>,
+    progress: Arc<StepProgress>,
     half_steps: usize,
     waits: Thread,
 }
@@ -116,7 +117,7 @@ impl RecordingDisk {
     }
 
     /// Runs one step on a store that is on this disk.
-    pub(crate) fn step(&self, call: &StoreCall, store: &dyn Store) -> CallResult {
+    pub(crate) fn step(&self, operation: &Operation, store: &dyn Store) -> OperationResult {
         let progress = &self.progress;
         let answered = 2 * (progress.half_steps.load(Ordering::SeqCst) / 2 + 1);
         let waker = Waker::from(Arc::new(StepWaker {
@@ -126,7 +127,7 @@ impl RecordingDisk {
         }));
         progress.set_gate(true);
         progress.half_steps.store(answered - 1, Ordering::SeqCst);
-        let mut result: Pin<Box<dyn Future<Output = CallResult> + '_>> = Box::pin(call.on(store));
+        let mut result = pin!(operation.call(store));
         loop {
             let poll = result.as_mut().poll(&mut Context::from_waker(&waker));
             progress.set_gate(false);

@@ -5,12 +5,13 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, JobId, JobView, Kind,
-    KindView, MemoryStore, Missed, Mode, Put, Query, Receipt, Retention, Schedule, Settings,
-    Settle, Settlement, Spans, Store, StoreError, Tick, Timestamp, WallClock, WorkerName,
+    Backoff, Body, Claim, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query,
+    Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp, WallClock, WorkerName,
 };
-use requeue_testkit::{Random, block_on};
-use std::fmt::Debug;
+use requeue_testkit::{
+    ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
+    SettlementKind, block_on,
+};
 use std::time::Duration;
 
 const KINDS: [&str; 3] = ["mail", "order.close", "thumbnail"];
@@ -31,42 +32,8 @@ pub(crate) fn clock_at(now: Timestamp) -> (ManualClock, WallClock) {
     (clock, wall_clock)
 }
 
-#[derive(Debug, Clone)]
-pub(crate) enum StoreCall {
-    Put(Vec<Put>),
-    Claim(Claim),
-    Settle(Vec<Settle>),
-    Change(Vec<Change>),
-    Reap(usize),
-    Set(Kind, Settings),
-    SetSchedule(Kind, Schedule),
-    RemoveSchedule(Kind, JobId),
-    Tick(Tick),
-}
-
-/// The result of a call as text, to compare two stores.
-pub(crate) type CallResult = Result<String, StoreError>;
-
-impl StoreCall {
-    pub(crate) async fn on(&self, store: &dyn Store) -> CallResult {
-        fn result<T: Debug>(answer: Result<T, StoreError>) -> CallResult {
-            answer.map(|answer| format!("{answer:?}"))
-        }
-        match self.clone() {
-            StoreCall::Put(puts) => result(store.put(puts).await),
-            StoreCall::Claim(claim) => result(store.claim(claim).await),
-            StoreCall::Settle(settlements) => result(store.settle(settlements).await),
-            StoreCall::Change(changes) => result(store.change(changes).await),
-            StoreCall::Reap(max) => result(store.reap(max).await),
-            StoreCall::Set(kind, settings) => result(store.set(kind, settings).await),
-            StoreCall::SetSchedule(kind, schedule) => {
-                result(store.set_schedule(kind, schedule).await)
-            }
-            StoreCall::RemoveSchedule(kind, id) => result(store.remove_schedule(kind, id).await),
-            StoreCall::Tick(tick) => result(store.tick(tick).await),
-        }
-    }
-}
+/// The result of an operation.
+pub(crate) type OperationResult = Result<Response, StoreError>;
 
 /// Everything that can be read from a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +69,7 @@ impl View {
         }
         for job in &view.jobs {
             let found = block_on(store.get(job.kind.clone(), job.id.clone()))?;
-            assert_eq!(found.as_ref(), Some(job), "what is listed can be got");
+            assert_eq!(found.as_ref(), Some(job), "a listed job can be read by its id");
         }
         Ok(view)
     }
@@ -121,15 +88,15 @@ impl View {
     }
 }
 
-/// A step, and how things stand around it.
+/// An operation, and the expected views before and after it.
 pub(crate) struct Step {
-    pub(crate) call: StoreCall,
+    pub(crate) operation: Operation,
     /// When it is done.
     pub(crate) now: Timestamp,
-    /// What is shown then, before it and after it.
+    /// The views at that time, before and after the operation.
     pub(crate) before: View,
     pub(crate) after: View,
-    pub(crate) result: CallResult,
+    pub(crate) result: OperationResult,
 }
 
 impl Step {
@@ -143,21 +110,48 @@ pub(crate) struct Workload {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What shape of work it is.
+/// The size of a workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkloadShape {
     pub(crate) steps: usize,
-    /// How many ids there are of each kind.
+    /// The number of different ids.
     pub(crate) ids: usize,
-    /// The longest body.
-    pub(crate) body: usize,
+    /// Generates bodies: [`body`] with the length of the longest.
+    pub(crate) body: fn(&mut Random) -> Body,
 }
 
 impl Workload {
     pub(crate) fn random(seed: u64, shape: WorkloadShape) -> Workload {
-        let mut maker = WorkloadGenerator::new(seed, shape);
-        let steps = (0..shape.steps).map(|_| maker.step()).collect();
-        Workload { steps }
+        let (mut random, mut operations) = (Random::new(seed), operations(shape));
+        let (clock, wall_clock) = clock_at(Timestamp::from_millis(BEGIN));
+        let store = MemoryStore::with(wall_clock.clone());
+        let step = |_| {
+            if random.chance(50) {
+                clock.advance(time(&mut random));
+            }
+            let now = wall_clock.now();
+            let view = || View::of(&store, now).expect("a store in memory does not fail");
+            let before = view();
+            let mut operation = operations.next(&mut random, now, &store);
+            match &mut operation {
+                Operation::SetSchedule(_, schedule) => {
+                    schedule.body = (shape.body)(&mut random);
+                    schedule.missed = *random.pick(&[Missed::One, Missed::Skip]);
+                }
+                // There are few schedules: a random id is seldom one.
+                Operation::RemoveSchedule(kind, id) => {
+                    let schedules = block_on(store.schedules(kind.clone()));
+                    let schedules = schedules.expect("a store in memory does not fail");
+                    schedules.first().into_iter().for_each(|first| *id = first.id.clone());
+                }
+                Operation::Settle(settlements) => operations.forget_receipts(settlements),
+                _ => {}
+            }
+            let result = operation.run(&store);
+            result.iter().for_each(|response| operations.keep_receipts(response));
+            Step { operation, now, before, after: view(), result }
+        };
+        Workload { steps: (0..shape.steps).map(step).collect() }
     }
 
     /// When a step is done.
@@ -172,7 +166,7 @@ impl Workload {
         let go_to = |now: Timestamp| clock.advance(now.saturating_since(wall_clock.now()));
         for step in &self.steps[..done] {
             go_to(step.now);
-            assert_eq!(block_on(step.call.on(&store)), step.result, "the same again");
+            assert_eq!(step.operation.run(&store), step.result, "the same again");
         }
         go_to(self.now(at));
         (store, clock, wall_clock)
@@ -189,9 +183,9 @@ impl Workload {
     pub(crate) fn continuation(&self, done: usize, at: usize) -> Continuation {
         let (store, clock, wall_clock) = self.replay(done, at);
         let mut steps = Vec::new();
-        let mut take = |call: StoreCall| {
-            let result = block_on(call.on(&store));
-            steps.push((call, result.clone()));
+        let mut take = |operation: Operation| {
+            let result = operation.run(&store);
+            steps.push((operation, result.clone()));
             result.expect("a store in memory does not fail");
         };
         // First without advancing the clock: fences and generations must increase without it.
@@ -201,8 +195,8 @@ impl Workload {
         };
         let body = Body::octets(*b"later").expect("a small body");
         for kind in kinds() {
-            take(StoreCall::Claim(claim(kind.clone(), 1000)));
-            take(StoreCall::Put(vec![
+            take(Operation::Claim(claim(kind.clone(), 1000)));
+            take(Operation::Put(vec![
                 Put::new(kind.clone(), id("later"), body.clone()),
                 Put::new(kind.clone(), id("id-1"), body.clone()),
                 Put::new(kind, id("id-2"), body.clone()),
@@ -212,9 +206,9 @@ impl Workload {
         clock.advance(later);
         let mut rest = Vec::new();
         for kind in kinds() {
-            let call = StoreCall::Claim(claim(kind, 1000));
-            let result = block_on(call.on(&store));
-            rest.push((call, result));
+            let operation = Operation::Claim(claim(kind, 1000));
+            let result = operation.run(&store);
+            rest.push((operation, result));
         }
         let end = View::of(&store, wall_clock.now()).expect("a store in memory does not fail");
         Continuation { steps, later, rest, end }
@@ -223,9 +217,9 @@ impl Workload {
 
 /// Further calls after some step, and their expected results.
 pub(crate) struct Continuation {
-    steps: Vec<(StoreCall, CallResult)>,
+    steps: Vec<(Operation, OperationResult)>,
     later: Duration,
-    rest: Vec<(StoreCall, CallResult)>,
+    rest: Vec<(Operation, OperationResult)>,
     end: View,
 }
 
@@ -237,10 +231,11 @@ impl Continuation {
         clock: &ManualClock,
         wall_clock: &WallClock,
     ) -> Result<(), String> {
-        let take = |(call, expected): &(StoreCall, CallResult)| {
-            let result = block_on(call.on(store));
+        let take = |(operation, expected): &(Operation, OperationResult)| {
+            let result = operation.run(store);
             let same = result == *expected;
-            let differs = || format!("{call:?}\n  found    {result:?}\n  expected {expected:?}");
+            let differs =
+                || format!("{operation:?}\n  found    {result:?}\n  expected {expected:?}");
             if same { Ok(()) } else { Err(differs()) }
         };
         self.steps.iter().try_for_each(take)?;
@@ -251,178 +246,89 @@ impl Continuation {
     }
 }
 
-/// Generates random steps.
-struct WorkloadGenerator {
-    random: Random,
-    shape: WorkloadShape,
-    store: MemoryStore,
-    clock: ManualClock,
-    wall_clock: WallClock,
-    /// All receipts so far.
-    receipts: Vec<Receipt>,
+fn operations(shape: WorkloadShape) -> Operations {
+    use {OperationKind as O, SettlementKind as S};
+    // A few ids are long, and do not fit into buffers of the usual size.
+    let id = |number| match number {
+        5 => id(format!("id-{number}-{}", "long".repeat(100))),
+        _ => id(format!("id-{number}")),
+    };
+    Operations {
+        operations: &[
+            (40, O::Put),
+            (20, O::Claim),
+            (25, O::Settle),
+            (5, O::Change),
+            (2, O::Restore),
+            (2, O::Reap),
+            (3, O::Set),
+            (3, O::SetSchedule),
+            (1, O::RemoveSchedule),
+            (5, O::Tick),
+        ],
+        kinds: kinds(),
+        ids: (0..shape.ids).map(id).collect(),
+        workers: vec![WorkerName::new("worker").expect("a valid name")],
+        batch: |random| 1 + if random.chance(60) { 0 } else { random.below(5) },
+        delay: |random| match random.below(3) {
+            0 => Duration::from_secs(86_400 * (1 + random.below(9) as u64)),
+            _ => time(random),
+        },
+        body: shape.body,
+        dues: &[(1, DueKind::Now), (2, DueKind::After), (1, DueKind::At)],
+        modes: &[
+            (1, ModeKind::Earliest),
+            (1, ModeKind::Keep),
+            (1, ModeKind::Debounce),
+            (5, ModeKind::Replace),
+        ],
+        max_wait: time,
+        conditions: &[
+            (2, ConditionKind::Absent),
+            (1, ConditionKind::Generation),
+            (17, ConditionKind::Never),
+        ],
+        one_kind: &[(1, true)],
+        max_claimed: &[(1, 1), (1, 2), (1, 4), (1, 8)],
+        lease: |random| random.chance(50).then(|| time(random).max(Duration::from_secs(1))),
+        settlements: &[
+            (6, S::Ack),
+            (2, S::Retry),
+            (1, S::Release),
+            (1, S::Extend),
+            (1, S::Bury),
+            (1, S::Requeue),
+        ],
+        retry_delay: time,
+        extension: |random| random.chance(50).then(|| time(random).max(Duration::from_secs(1))),
+        max_reaped: &[(1, 1000)],
+        settings,
+        ..Operations::default()
+    }
 }
 
-impl WorkloadGenerator {
-    fn new(seed: u64, shape: WorkloadShape) -> WorkloadGenerator {
-        let (clock, wall_clock) = clock_at(Timestamp::from_millis(BEGIN));
-        let store = MemoryStore::with(wall_clock.clone());
-        let (random, receipts) = (Random::new(seed), Vec::new());
-        WorkloadGenerator { random, shape, store, clock, wall_clock, receipts }
-    }
+fn time(random: &mut Random) -> Duration {
+    Duration::from_millis(*random.pick(&[0, 1, 100, 1000, 2000, 5000, 20_000]))
+}
 
-    fn step(&mut self) -> Step {
-        if self.random.chance(50) {
-            let time = self.time();
-            self.clock.advance(time);
-        }
-        let now = self.wall_clock.now();
-        let view =
-            |maker: &WorkloadGenerator| View::of(&maker.store, now).expect("it does not fail");
-        let (before, call) = (view(self), self.call());
-        if let StoreCall::Claim(claim) = &call {
-            // Called here, so that the receipts are known.
-            let claimed = block_on(self.store.claim(claim.clone()));
-            let receipt = |job: &ClaimedJob| job.receipt.clone();
-            let jobs = claimed.as_ref().map(|claimed| &*claimed.jobs).unwrap_or_default();
-            self.receipts.extend(jobs.iter().map(receipt));
-            let result = claimed.map(|claimed| format!("{claimed:?}"));
-            return Step { call, now, before, after: view(self), result };
-        }
-        let result = block_on(call.on(&self.store));
-        Step { call, now, before, after: view(self), result }
-    }
+/// A body of random bytes, mostly a short one, of up to `LONGEST` bytes.
+pub(crate) fn body<const LONGEST: usize>(random: &mut Random) -> Body {
+    let most = *random.pick(&[8, 100, 200, LONGEST]);
+    let length = random.below(most + 1);
+    let bytes: Vec<u8> = (0..length).map(|_| random.number() as u8).collect();
+    let types = ["application/octet-stream", "application/json", "text/x-own"];
+    Body::new(bytes, *random.pick(&types)).expect("a small body")
+}
 
-    fn call(&mut self) -> StoreCall {
-        match self.random.below(100) {
-            0..=39 => StoreCall::Put(self.batch(WorkloadGenerator::put)),
-            40..=59 => {
-                let lease = self.random.chance(50).then(|| self.time().max(Duration::from_secs(1)));
-                let worker = WorkerName::new("worker").expect("a valid name");
-                let max = 1 + self.random.below(8);
-                let nonce = self.random.number();
-                StoreCall::Claim(Claim { kinds: vec![self.kind()], max, lease, worker, nonce })
-            }
-            60..=84 if !self.receipts.is_empty() => {
-                StoreCall::Settle(self.batch(WorkloadGenerator::settle))
-            }
-            85..=89 => StoreCall::Change(self.batch(|maker| {
-                let action = *maker.random.pick(&[
-                    ChangeKind::Cancel,
-                    ChangeKind::RunNow,
-                    ChangeKind::Revive,
-                ]);
-                Change { kind: maker.kind(), id: maker.id(), action }
-            })),
-            90..=91 => StoreCall::Reap(1000),
-            92..=94 => StoreCall::Set(self.kind(), self.settings()),
-            95..=96 => StoreCall::SetSchedule(self.kind(), self.schedule()),
-            97 => StoreCall::RemoveSchedule(self.kind(), self.schedule().id),
-            _ => {
-                let kind = self.kind();
-                let schedules = block_on(self.store.schedules(kind.clone()));
-                match schedules.expect("it does not fail").first() {
-                    Some(schedule) => {
-                        let (id, expected) = (schedule.id.clone(), schedule.next);
-                        let next = expected.saturating_add(Duration::from_secs(60));
-                        StoreCall::Tick(Tick {
-                            kind,
-                            id,
-                            expected,
-                            next,
-                            put: self.random.chance(80),
-                        })
-                    }
-                    None => StoreCall::SetSchedule(kind, self.schedule()),
-                }
-            }
-        }
-    }
-
-    fn batch<T>(&mut self, mut one: impl FnMut(&mut WorkloadGenerator) -> T) -> Vec<T> {
-        let count = 1 + if self.random.chance(60) { 0 } else { self.random.below(5) };
-        (0..count).map(|_| one(self)).collect()
-    }
-
-    fn kind(&mut self) -> Kind {
-        self.random.pick(&kinds()).clone()
-    }
-
-    fn id(&mut self) -> JobId {
-        let number = self.random.below(self.shape.ids);
-        // A few long ids, which do not fit into buffers of the usual size.
-        match number {
-            5 => id(format!("id-{number}-{}", "long".repeat(100))),
-            _ => id(format!("id-{number}")),
-        }
-    }
-
-    fn time(&mut self) -> Duration {
-        Duration::from_millis(*self.random.pick(&[0, 1, 100, 1000, 2000, 5000, 20_000]))
-    }
-
-    fn body(&mut self) -> Body {
-        let most = *self.random.pick(&[8, 100, 200, self.shape.body]);
-        let length = self.random.below(most + 1);
-        let bytes: Vec<u8> = (0..length).map(|_| self.random.number() as u8).collect();
-        let types = ["application/octet-stream", "application/json", "text/x-own"];
-        Body::new(bytes, *self.random.pick(&types)).expect("a small body")
-    }
-
-    fn put(&mut self) -> Put {
-        let mut put = Put::new(self.kind(), self.id(), self.body());
-        put.due = match self.random.below(4) {
-            0 => Due::Now,
-            1 => Due::After(Duration::from_secs(86_400 * (1 + self.random.below(9) as u64))),
-            _ => Due::After(self.time()),
-        };
-        put.mode = match self.random.below(8) {
-            0 => Mode::Earliest,
-            1 => Mode::Keep,
-            2 => Mode::Debounce { max_wait: self.time() },
-            _ => Mode::Replace,
-        };
-        put.condition = self.random.chance(10).then_some(Condition::IfAbsent);
-        put
-    }
-
-    fn settle(&mut self) -> Settle {
-        let late = self.receipts.len().saturating_sub(12);
-        let among = if self.random.chance(90) { &self.receipts[late..] } else { &self.receipts };
-        let receipt = self.random.pick(among).clone();
-        let error = format!("error {}", self.random.below(1000));
-        let action = match self.random.below(12) {
-            0..=5 => Settlement::Ack,
-            6 => Settlement::Retry { delay: Some(self.time()), error },
-            7 => Settlement::Retry { delay: None, error },
-            8 => Settlement::Release,
-            9 => Settlement::Extend(None),
-            10 => Settlement::Bury { error },
-            _ => Settlement::RequeueAfter(self.time()),
-        };
-        Settle { receipt, action }
-    }
-
-    fn settings(&mut self) -> Settings {
-        let mut settings = Settings::default();
-        settings.lease = Duration::from_secs(1 + self.random.below(20) as u64);
-        let (base, max) = (self.time(), Duration::from_secs(30));
-        settings.backoff = Backoff { base, max, jitter_percent: *self.random.pick(&[0, 20]) };
-        settings.max_attempts = 1 + self.random.below(4) as u32;
-        settings.concurrency = *self.random.pick(&[None, None, None, Some(6)]);
-        settings.paused = self.random.chance(5);
-        let age = Duration::from_secs(*self.random.pick(&[1, 3600, 86_400]));
-        settings.retention = Retention { age, count: *self.random.pick(&[1, 3, 1000]) };
-        settings
-    }
-
-    fn schedule(&mut self) -> Schedule {
-        Schedule {
-            id: id(format!("schedule-{}", self.random.below(3))),
-            when: "0 3 * * *".to_owned(),
-            time_zone: "UTC".to_owned(),
-            body: self.body(),
-            missed: *self.random.pick(&[Missed::One, Missed::Skip]),
-            next: self.wall_clock.now().saturating_add(self.time()),
-        }
-    }
+fn settings(random: &mut Random) -> Settings {
+    let mut settings = Settings::default();
+    settings.lease = Duration::from_secs(1 + random.below(20) as u64);
+    let (base, max) = (time(random), Duration::from_secs(30));
+    settings.backoff = Backoff { base, max, jitter_percent: *random.pick(&[0, 20]) };
+    settings.max_attempts = 1 + random.below(4) as u32;
+    settings.concurrency = *random.pick(&[None, None, None, Some(6)]);
+    settings.paused = random.chance(5);
+    let age = Duration::from_secs(*random.pick(&[1, 3600, 86_400]));
+    settings.retention = Retention { age, count: *random.pick(&[1, 3, 1000]) };
+    settings
 }

@@ -3,7 +3,7 @@
 mod bad_input;
 
 use requeue_jobs::limits::MAX_DELAY;
-use requeue_jobs::transfer::{Progress, TransferError, export, import};
+use requeue_jobs::transfer::{TransferError, TransferProgress, export, import};
 use requeue_jobs::*;
 use requeue_testkit::{
     Fault, Faulty, Fixture, MemoryFixture, block_on, check_history, check_seeds,
@@ -25,7 +25,7 @@ fn exported(store: &dyn Store) -> String {
     String::from_utf8(file).expect("JSON is UTF-8")
 }
 
-fn imported(store: &dyn Store, file: &str) -> Result<Progress, TransferError> {
+fn imported(store: &dyn Store, file: &str) -> Result<TransferProgress, TransferError> {
     block_on(import(store, &mut file.as_bytes(), |_| {}))
 }
 

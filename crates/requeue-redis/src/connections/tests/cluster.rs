@@ -222,5 +222,5 @@ fn every_master_is_checked() {
     let owner = &cluster.nodes()[cluster.owner(slot_of("requeue"))];
     owner.command(&["SET", "{requeue}:format", "9"]);
     let error = refused(&cluster.url(), &quick());
-    assert!(matches!(error, ConnectError::Format { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Format { .. }), "{error}");
 }

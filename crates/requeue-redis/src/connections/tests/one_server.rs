@@ -370,7 +370,7 @@ fn a_server_that_closes_the_connection_during_the_handshake_is_unavailable() {
         stream.write_all(b"-ERR go away\r\n").unwrap();
     });
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     fake.join().unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 fn connecting_fails_if_the_server_is_down() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     let text = error.to_string();
     let address = url.strip_prefix("redis://").unwrap();
     assert!(text.starts_with(&format!("{address} is not available: ")), "{text}");
@@ -37,7 +37,7 @@ fn wrong_passwords_are_not_shown() {
     ] {
         let error = refused(&format!("redis://{login}{host}"), &quick());
         assert_eq!(error.to_string(), format!("{host} denied access: {text}"));
-        assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     }
 }
 
@@ -52,7 +52,7 @@ fn the_error_names_the_missing_permission() {
     ] {
         server.command(&[&["ACL", "SETUSER", "poor", "reset", "on", ">p"], rights].concat());
         let error = refused(&format!("redis://poor:p@{host}"), &quick());
-        assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
         assert!(error.to_string().contains("NOPERM"), "{error}");
         assert!(error.to_string().contains(text), "{error}");
     }
@@ -62,7 +62,7 @@ fn the_error_names_the_missing_permission() {
 fn a_missing_database_is_rejected() {
     let server = RedisServer::start();
     let error = refused(&format!("{}/99", server.url()), &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("DB index is out of range"), "{error}");
 }
 
@@ -70,7 +70,7 @@ fn a_missing_database_is_rejected() {
 fn a_server_that_would_evict_jobs_is_rejected() {
     let server = RedisServer::with(&["--maxmemory-policy", "allkeys-lru"]);
     let error = refused(&server.url(), &quick());
-    assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unfit { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("maxmemory-policy is allkeys-lru"), "{text}");
     assert!(text.contains("CONFIG SET maxmemory-policy noeviction"), "{text}");
@@ -158,5 +158,5 @@ fn options_are_checked_before_connecting() {
     let mut options = quick();
     options.prefix = "a b".to_owned();
     let error = refused("redis://127.0.0.1:1", &options);
-    assert!(matches!(error, ConnectError::Options { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Options { .. }), "{error}");
 }

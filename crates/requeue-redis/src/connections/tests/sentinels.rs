@@ -62,7 +62,7 @@ fn errors_of_sentinels_are_reported() {
     let sentinels = Sentinels::start();
     let url = sentinels.url().replace("/main", "/other");
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unfit { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unfit { .. }), "{error}");
     assert!(error.to_string().ends_with("the sentinels know no master named \"other\""), "{error}");
     // A sentinel is not a server.
     let sentinel = &sentinels.sentinels()[0];
@@ -71,7 +71,7 @@ fn errors_of_sentinels_are_reported() {
     // Nor is a server a sentinel.
     let url = format!("redis+sentinel://{}/main", sentinels.master().address());
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("unknown command 'SENTINEL'"), "{error}");
     // Sentinels have their own passwords.
     for sentinel in sentinels.sentinels() {
@@ -79,7 +79,7 @@ fn errors_of_sentinels_are_reported() {
         assert_eq!(sentinel.command(&set), "OK");
     }
     let error = refused(&sentinels.url(), &quick());
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Refused { .. }), "{error}");
     let mut options = quick();
     options.sentinel_password = Some(Secret::from("hunter3"));
     let text = refused(&sentinels.url(), &options).to_string();
@@ -93,7 +93,7 @@ fn connecting_fails_if_all_sentinels_are_down() {
     let (one, two) = (free_port(), free_port());
     let url = format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{two}/main");
     let error = refused(&url, &quick());
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains(&one.to_string()) && text.contains(&two.to_string()), "{text}");
 }

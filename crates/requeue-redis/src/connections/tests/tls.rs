@@ -36,7 +36,7 @@ fn an_untrusted_server_is_rejected() {
     let mut options = trusting(&server);
     options.ca_file = None;
     let error = refused(&server.tls_url(), &options);
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     // The certificate is for the IP address, not for this name.
     let named = server.tls_url().replace("127.0.0.1", "localhost");
@@ -45,7 +45,7 @@ fn an_untrusted_server_is_rejected() {
     // This port of the server does not support TLS.
     let plain = server.url().replace("redis:", "rediss:");
     let error = refused(&plain, &trusting(&server));
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_client_certificate_is_sent_to_servers_that_require_it() {
     let mut options = trusting(&server);
     (options.certificate_file, options.key_file) = (None, None);
     let error = refused(&server.tls_url(), &options);
-    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, RedisConnectError::Unavailable { .. }), "{error}");
     server.command(&["CONFIG", "SET", "tls-auth-clients", "no"]);
     open(&server.tls_url(), &options).unwrap();
 }
@@ -66,7 +66,7 @@ fn errors_name_the_invalid_file() {
         let mut options = trusting(&server);
         set(&mut options);
         let error = refused(&server.tls_url(), &options);
-        assert!(matches!(error, ConnectError::Options { .. }), "{error}");
+        assert!(matches!(error, RedisConnectError::Options { .. }), "{error}");
         error.to_string()
     };
     let missing = server.dir().join("missing.pem");
