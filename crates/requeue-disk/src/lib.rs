@@ -113,3 +113,8 @@ pub use verify::{Verified, verify, verify_on};
 // The simulated disk is also used by the integration tests, and imports this crate by its name.
 #[cfg(test)]
 extern crate self as requeue_disk;
+
+/// The Rust program of the project's README is compiled as a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
