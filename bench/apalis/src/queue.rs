@@ -114,7 +114,9 @@ impl Queue {
         // Completed jobs stay in a set.
         self.processed += count;
         let done = self.config.done_jobs_set();
-        while self.connection.scard::<_, usize>(&done).await.expect("Redis responds") < self.processed {
+        while self.connection.scard::<_, usize>(&done).await.expect("Redis responds")
+            < self.processed
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let elapsed = started.elapsed();
