@@ -28,6 +28,7 @@
 //!   language with lines that begin with `$ ` must be marked as skipped.
 
 mod cargo;
+mod links;
 mod output;
 mod page;
 mod reference;
