@@ -46,7 +46,7 @@ impl From<SystemTime> for Timestamp {
 /// When a job becomes due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Due {
-    /// Immediately.
+    /// The job is due as soon as the store has it.
     #[default]
     Now,
     /// This long after the store receives the put, at most

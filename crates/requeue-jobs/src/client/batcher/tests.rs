@@ -1,8 +1,8 @@
 //! Tests against a store that records its batches and completes them on request.
 
 use super::*;
+use requeue_testkit::block_on;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -496,23 +496,6 @@ fn a_wake_up_while_the_batch_is_polled_is_not_lost() {
         result = poll_as(&mut call, &task);
     }
     assert_eq!(result, Poll::Ready(Ok(1)));
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(result) => return result,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// Batches complete on another thread, so that wake-ups and polls race.
