@@ -9,6 +9,7 @@ use crate::put::{Placed, Put};
 use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
+use crate::status::StoreStatus;
 use crate::store::{BatchResults, Store, StoreFuture, Tick};
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ impl StoreMethod {
 
 /// A [`Store`] that wraps another store and changes some of its methods.
 ///
-/// Every method that is not overridden passes through [`around`](Self::around), which by default
+/// Every method that is not overridden passes through [`around`](Self::around) (except `status`), which by default
 /// forwards the call to [`inner`](Self::inner). Each `Layered` type implements [`Store`].
 ///
 /// ```
@@ -241,6 +242,11 @@ pub trait Layered: Send + Sync + 'static {
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         self.around(StoreMethod::Tick, move |store| store.tick(tick))
     }
+
+    /// Forwards [`Store::status`]. It does not pass through [`around`](Self::around).
+    fn status(&self) -> StoreStatus {
+        self.inner().status()
+    }
 }
 
 impl<L: Layered> Store for L {
@@ -313,5 +319,9 @@ impl<L: Layered> Store for L {
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Layered::tick(self, tick)
+    }
+
+    fn status(&self) -> StoreStatus {
+        Layered::status(self)
     }
 }

@@ -67,6 +67,7 @@ mod receipt;
 mod restore;
 pub mod rules;
 mod settings;
+mod status;
 mod store;
 mod time;
 #[cfg(feature = "serde")]
@@ -89,6 +90,7 @@ pub use query::{Counts, KindView, Page, Query, Spans};
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Retention, Settings, check_lease};
+pub use status::{StoreMetric, StoreMetricKind, StoreProblem, StoreStatus};
 pub use store::{BatchResults, Store, StoreFuture, Tick};
 pub use time::{Due, Timestamp, WallClock};
 pub use worker::{JobFailure, JobRun, JobWorker, RunningJob, RunningJobs};

@@ -28,6 +28,11 @@ pub const MAX_BATCH: usize = 1000;
 /// The largest total size of the bodies in a batch, in bytes.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 
+/// The largest total size of the bodies that one claim, or one page of a list, returns, in bytes.
+/// The bodies of successors count too. The result ends before the job that would exceed it; one job
+/// is always returned.
+pub const MAX_RESULT_BYTES: usize = 16 << 20;
+
 /// The longest delay: ten years. A later due time is probably a mistake.
 pub const MAX_DELAY: Duration = Duration::from_secs(10 * 366 * 86_400);
 

@@ -9,6 +9,7 @@ use crate::put::{Placed, Put};
 use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
+use crate::status::StoreStatus;
 use crate::time::Timestamp;
 use std::future::Future;
 use std::pin::Pin;
@@ -139,6 +140,14 @@ pub trait Store: Send + Sync + 'static {
     /// `next` as its next time, in one atomic step. Any number of nodes may call this: exactly one
     /// puts the job.
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked>;
+
+    /// Returns the current problems and measurements of this store, as far as this process knows
+    /// them. It neither waits nor does any I/O, so it can be called at any time.
+    ///
+    /// By default there are none.
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
 }
 
 /// One step of a schedule: the argument of [`Store::tick`].
