@@ -242,6 +242,10 @@ impl Server {
         Server { child, url }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         signal_to(&self.child, signal);
     }

@@ -1,5 +1,6 @@
 //! The service as real processes, which are killed and stopped, and whose clients disconnect.
 
+mod attack;
 mod disconnects;
 mod kills;
 mod load;

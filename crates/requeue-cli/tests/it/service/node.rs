@@ -44,6 +44,10 @@ impl Node {
         &self.server.url
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
     pub(crate) fn jobs(&self) -> Jobs {
         Jobs::new(Arc::new(self.client.clone()))
     }
