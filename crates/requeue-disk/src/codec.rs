@@ -371,7 +371,7 @@ pub(crate) fn settings(bytes: &mut Bytes<'_>) -> Result<Settings, Malformed> {
     let age = duration(bytes)?;
     let count = usize::try_from(bytes.number()?).map_err(too_large)?;
     settings.retention = Retention { age, count };
-    Ok(settings)
+    Ok(settings.clamped())
 }
 
 pub(crate) fn put_schedule(out: &mut Vec<u8>, schedule: &Schedule) {
@@ -410,4 +410,23 @@ fn duration(bytes: &mut Bytes<'_>) -> Result<Duration, Malformed> {
         return Err(Malformed("a duration has more than 999999999 nanoseconds"));
     }
     Ok(Duration::new(secs, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Earlier versions accepted such settings, and directories contain them.
+    #[test]
+    fn settings_that_contradict_themselves_are_read_as_valid_ones() {
+        let mut old = Settings::default();
+        old.backoff.base = old.backoff.max + Duration::from_secs(1);
+        (old.backoff.jitter_percent, old.concurrency) = (101, Some(0));
+        let mut written = Vec::new();
+        put_settings(&mut written, &old);
+        let Ok(read) = settings(&mut Bytes::new(&written)) else { panic!("it can be read") };
+        assert!(old.check().is_err());
+        assert_eq!(read, old.clamped());
+        assert_eq!(read.check(), Ok(()));
+    }
 }

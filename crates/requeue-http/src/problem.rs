@@ -355,6 +355,8 @@ fn field_of(what: &str) -> Option<&'static str> {
         "spans" => "count",
         "the backoff's first delay" => "backoff.base",
         "the backoff's longest delay" => "backoff.max",
+        "the jitter in percent" => "backoff.jitter_percent",
+        "the concurrency" => "concurrency",
         "the content type" => "content_type",
         "the delay" => "delay",
         "the lease" => "lease",
@@ -379,6 +381,10 @@ impl From<Invalid> for Problem {
             Invalid::TooLong { field, len, limit } => problem.limited(field, len, limit),
             Invalid::TooMany { what, count, limit } => problem.limited(what, count, limit),
             Invalid::TooHigh { field, value, limit } => problem.limited(field, value, limit),
+            Invalid::TooLow { field, value, limit } => {
+                let problem = problem.limited(field, value, limit);
+                Problem { min: problem.limit, limit: None, ..problem }
+            }
             Invalid::OutOfRange { field, value, min, max } => {
                 let show = times::show_duration;
                 let min = Some(show(min).into());

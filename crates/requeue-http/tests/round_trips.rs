@@ -260,10 +260,11 @@ fn view(random: &mut Random) -> JobView {
 fn settings(random: &mut Random) -> Settings {
     let mut settings = Settings::default();
     settings.lease = lease(random);
-    let jitter_percent = random.number() as u8;
-    settings.backoff = Backoff { base: delay(random), max: delay(random), jitter_percent };
+    let jitter_percent = random.below(101) as u8;
+    let (one, other) = (delay(random), delay(random));
+    settings.backoff = Backoff { base: one.min(other), max: one.max(other), jitter_percent };
     settings.max_attempts = random.number() as u32;
-    settings.concurrency = maybe(random, |random| random.number() as u32);
+    settings.concurrency = maybe(random, |random| (random.number() as u32).max(1));
     settings.paused = random.chance(50);
     settings.retention = Retention { age: duration(random), count: random.below(1 << 40) };
     settings

@@ -65,6 +65,16 @@ pub enum Invalid {
         /// The highest valid value.
         limit: u64,
     },
+    /// A number is too low.
+    #[error("{field} is {value}; the lowest allowed value is {limit}")]
+    TooLow {
+        /// The name of the argument.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The lowest valid value.
+        limit: u64,
+    },
     /// A job to restore is inconsistent, for example leased without a lease.
     #[error("job {id:?} is inconsistent: {reason}")]
     InconsistentJob {

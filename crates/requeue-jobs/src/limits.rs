@@ -43,6 +43,12 @@ pub const MAX_LEASE: Duration = Duration::from_secs(86_400);
 /// The shortest lease. A shorter one could expire before the worker receives the job.
 pub const MIN_LEASE: Duration = Duration::from_millis(10);
 
+/// The highest jitter of a backoff, in percent: the whole delay.
+pub const MAX_JITTER_PERCENT: u8 = 100;
+
+/// The lowest limit of concurrent leases of a kind. To lease no jobs, pause the kind.
+pub const MIN_CONCURRENCY: u32 = 1;
+
 /// The largest number of kinds in a store. Each has settings and counters in memory.
 pub const MAX_KINDS: usize = 10_000;
 

@@ -1,7 +1,7 @@
 //! The settings of a kind. The store keeps them, and enforces them inside a claim.
 
 use crate::error::Invalid;
-use crate::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
+use crate::limits::{MAX_DELAY, MAX_JITTER_PERCENT, MAX_LEASE, MIN_CONCURRENCY, MIN_LEASE};
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub struct Settings {
     pub backoff: Backoff,
     /// The number of failed attempts after which a job is dead (default 20). 0 counts as 1.
     pub max_attempts: u32,
-    /// The largest number of jobs of this kind that are leased concurrently, over all workers.
-    /// `None` means no limit (default). Expired leases do not count.
+    /// The largest number of jobs of this kind that are leased concurrently, over all workers: at
+    /// least 1. `None` means no limit (default). Expired leases do not count.
     pub concurrency: Option<u32>,
     /// Whether the kind is paused: claims return none of its jobs (default `false`).
     pub paused: bool,
@@ -39,19 +39,64 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Fails if the lease or a delay of the backoff is out of range. For stores.
+    /// Fails if the lease, the backoff, the jitter or the concurrency is out of range. For stores.
+    ///
+    /// ```
+    /// use requeue_jobs::Settings;
+    ///
+    /// let mut settings = Settings::default();
+    /// settings.concurrency = Some(0);
+    /// let error = settings.check().unwrap_err();
+    /// assert_eq!(error.to_string(), "the concurrency is 0; the lowest allowed value is 1");
+    /// ```
     pub fn check(&self) -> Result<(), Invalid> {
         check_lease(self.lease)?;
-        for (field, value) in [
-            ("the backoff's first delay", self.backoff.base),
-            ("the backoff's longest delay", self.backoff.max),
+        let Backoff { base, max: longest, jitter_percent } = self.backoff;
+        for (field, value, max) in [
+            ("the backoff's longest delay", longest, MAX_DELAY),
+            ("the backoff's first delay", base, longest),
         ] {
-            if value > MAX_DELAY {
-                let (min, max) = (Duration::ZERO, MAX_DELAY);
-                return Err(Invalid::OutOfRange { field, value, min, max });
+            if value > max {
+                return Err(Invalid::OutOfRange { field, value, min: Duration::ZERO, max });
             }
         }
-        Ok(())
+        if jitter_percent > MAX_JITTER_PERCENT {
+            let (value, limit) = (jitter_percent.into(), MAX_JITTER_PERCENT.into());
+            return Err(Invalid::TooHigh { field: "the jitter in percent", value, limit });
+        }
+        match self.concurrency {
+            Some(value) if value < MIN_CONCURRENCY => {
+                let (field, value, limit) =
+                    ("the concurrency", value.into(), MIN_CONCURRENCY.into());
+                Err(Invalid::TooLow { field, value, limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns these settings with the values that earlier versions accepted, and that
+    /// [`check`](Settings::check) rejects, replaced by valid ones with the same effect: a jitter of
+    /// more than 100 percent becomes 100, a first delay longer than the longest becomes the longest,
+    /// and a concurrency of 0 becomes a paused kind with a concurrency of 1. For stores that read
+    /// settings, and for imports.
+    ///
+    /// ```
+    /// use requeue_jobs::Settings;
+    ///
+    /// let mut old = Settings::default();
+    /// old.concurrency = Some(0);
+    /// let settings = old.clamped();
+    /// assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
+    /// assert_eq!(Settings::default().clamped(), Settings::default());
+    /// ```
+    #[must_use]
+    pub fn clamped(mut self) -> Self {
+        self.backoff.base = self.backoff.base.min(self.backoff.max);
+        self.backoff.jitter_percent = self.backoff.jitter_percent.min(MAX_JITTER_PERCENT);
+        if self.concurrency.is_some_and(|limit| limit < MIN_CONCURRENCY) {
+            (self.concurrency, self.paused) = (Some(MIN_CONCURRENCY), true);
+        }
+        self
     }
 }
 
@@ -67,12 +112,11 @@ pub fn check_lease(value: Duration) -> Result<(), Invalid> {
 /// retried together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// The delay after the first failure. It doubles with each further failure.
+    /// The delay after the first failure, at most `max`. It doubles with each further failure.
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// The largest part of the delay, in percent, that is subtracted at random. More than 100
-    /// counts as 100.
+    /// The largest part of the delay, in percent, that is subtracted at random: 0 to 100.
     pub jitter_percent: u8,
 }
 
@@ -91,7 +135,7 @@ impl Backoff {
         let doubled = 2u32.checked_pow(failures.saturating_sub(1));
         let delay = doubled.and_then(|times| self.base.checked_mul(times)).unwrap_or(self.max);
         let delay = delay.min(self.max);
-        let percent = u64::from(self.jitter_percent.min(100));
+        let percent = u64::from(self.jitter_percent.min(MAX_JITTER_PERCENT));
         let part = u64::from(Backoff::part(seed));
         let taken = delay.as_millis() * u128::from(percent * part) / (100 << 16);
         delay.saturating_sub(Duration::from_millis(u64::try_from(taken).unwrap_or(u64::MAX)))
@@ -170,5 +214,25 @@ mod tests {
         assert!((0..100).all(|seed| backoff.delay(1, seed).as_millis() == whole_less(seed)));
         let fifth = Backoff { jitter_percent: 20, ..backoff };
         assert!((0..1000).all(|seed| fifth.delay(1, seed) >= whole * 4 / 5));
+    }
+
+    #[test]
+    fn what_is_clamped_is_valid_and_has_the_same_effect() {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        for base in [second, hour, 2 * hour] {
+            for (jitter_percent, concurrency) in [(0, None), (101, Some(0)), (255, Some(1))] {
+                let mut old = Settings::default();
+                old.backoff = Backoff { base, max: hour, jitter_percent };
+                old.concurrency = concurrency;
+                let settings = old.clone().clamped();
+                assert_eq!(settings.check(), Ok(()));
+                assert_eq!(old.check().is_ok(), settings == old);
+                for failures in [1, 2, 30] {
+                    let delays = [&old, &settings].map(|s| s.backoff.delay(failures, 7));
+                    assert_eq!(delays[0], delays[1]);
+                }
+                assert_eq!(settings.paused, concurrency == Some(0));
+            }
+        }
     }
 }

@@ -212,7 +212,7 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
     if let Some(count) = next()? {
         settings.retention.count = count.parse().map_err(|_| wrong())?;
     }
-    Ok(settings)
+    Ok(settings.clamped())
 }
 
 /// Milliseconds as text, with six decimals if they are not whole.

@@ -14,11 +14,22 @@ pub(crate) fn unexpected(what: &str) -> StoreError {
     StoreError::Unknown { reason }
 }
 
+/// The type of a value, for people. An error does not repeat the value, which can be megabytes long.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) | Value::Okay => "a text",
+        Value::Array(_) => "an array",
+        _ => "another type of value",
+    }
+}
+
 impl Reply {
     pub(crate) fn of(value: Value) -> Result<Reply, StoreError> {
         match value {
             Value::Array(values) => Ok(Reply { values: values.into_iter() }),
-            other => Err(unexpected(&format!("{other:?} is not an array"))),
+            other => Err(unexpected(&format!("{} instead of an array", type_of(&other)))),
         }
     }
 
@@ -60,7 +71,7 @@ pub(crate) fn signed(value: &Value) -> Result<i64, StoreError> {
             let number = digits.and_then(|digits| digits.parse().ok());
             number.ok_or_else(|| unexpected("it is not a whole number"))
         }
-        other => Err(unexpected(&format!("{other:?} is not a number"))),
+        other => Err(unexpected(&format!("{} instead of a number", type_of(other)))),
     }
 }
 
@@ -71,7 +82,7 @@ pub(crate) fn number(value: &Value) -> Result<u64, StoreError> {
 pub(crate) fn bytes(value: Value) -> Result<Vec<u8>, StoreError> {
     match value {
         Value::BulkString(bytes) => Ok(bytes),
-        other => Err(unexpected(&format!("{other:?} is not text"))),
+        other => Err(unexpected(&format!("{} instead of a text", type_of(&other)))),
     }
 }
 

@@ -316,6 +316,7 @@ macro_rules! each_case {
             a_retry_after_too_long_keeps_the_lease
             a_lease_is_neither_too_short_nor_too_long
             invalid_settings_are_refused
+            settings_that_contradict_themselves_are_rejected
             a_batch_of_puts_has_a_thousand_entries_at_most
             the_bodies_of_a_batch_are_sixteen_mebibytes_at_most
             settlements_and_changes_are_a_thousand_at_most

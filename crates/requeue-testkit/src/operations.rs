@@ -585,12 +585,12 @@ fn settings(random: &mut Random) -> Settings {
     }
     settings.lease = Duration::from_millis(*random.pick(&[10, 1000, 5000]));
     settings.backoff = Backoff {
-        base: delay(random),
+        base: delay(random).min(Duration::from_secs(4)),
         max: Duration::from_secs(4),
-        jitter_percent: *random.pick(&[0, 0, 50, 200]),
+        jitter_percent: *random.pick(&[0, 0, 50, 100]),
     };
     settings.max_attempts = *random.pick(&[0, 1, 2, 3, 20]);
-    settings.concurrency = *random.pick(&[None, None, Some(0), Some(1), Some(2)]);
+    settings.concurrency = *random.pick(&[None, None, Some(1), Some(1), Some(2)]);
     settings.paused = random.chance(10);
     let age = Duration::from_millis(*random.pick(&[0, 1000, 86_400_000]));
     settings.retention = Retention { age, count: *random.pick(&[0, 1, 100]) };

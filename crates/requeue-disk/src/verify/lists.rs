@@ -152,8 +152,13 @@ pub(super) fn check_kind(kind: &mut KindState<DiskJobTable>, tables: [u64; 3]) -
         let (found, counted) = (found[list as usize], counted[list as usize]);
         if i64::try_from(counted) != Ok(found) {
             return Some(format!(
-                "kind {} has {found} jobs in list {list:?}, but counts {counted}",
-                kind.name()
+                "kind {} has {found} {} jobs, but counts {counted}",
+                kind.name(),
+                match list {
+                    List::Pending => "pending",
+                    List::Leased => "leased",
+                    List::Dead => "dead",
+                }
             ));
         }
     }

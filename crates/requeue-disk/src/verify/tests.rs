@@ -88,7 +88,7 @@ fn a_job_without_an_id_is_reported() {
 fn an_id_without_a_job_is_reported() {
     let expected = [
         ("table-0000000002", "id \"c\" refers to a position that has another job, or none"),
-        ("manifest-", "kind mail has 2 jobs in list Pending, but counts 3"),
+        ("manifest-", "kind mail has 2 pending jobs, but counts 3"),
     ];
     assert_wrong(|writing| drop(writing.jobs.remove(2)), &expected);
 }

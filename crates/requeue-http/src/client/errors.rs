@@ -163,7 +163,9 @@ const COUNTS: [&str; 7] = [
     "schedules of a kind",
     "failed attempts of a job",
 ];
-const NUMBERS: [&str; 3] = ["the kind's generation", "the kind's fence", "the generation"];
+const NUMBERS: [&str; 4] =
+    ["the kind's generation", "the kind's fence", "the generation", "the jitter in percent"];
+const LOW_NUMBERS: [&str; 1] = ["the concurrency"];
 const TIMES: [&str; 13] = [
     "the lease",
     "the delay",
@@ -198,6 +200,8 @@ fn known_limit(problem: &Problem) -> Option<Invalid> {
         Some(Invalid::TooMany { what, count: size(value)?, limit: size(limit)? })
     } else if let Some(field) = known(&NUMBERS) {
         Some(Invalid::TooHigh { field, value: number(value)?, limit: number(limit)? })
+    } else if let Some(field) = known(&LOW_NUMBERS) {
+        Some(Invalid::TooLow { field, value: number(value)?, limit: number(min)? })
     } else {
         let field = known(&TIMES)?;
         Some(Invalid::OutOfRange { field, value: time(value)?, min: time(min)?, max: time(limit)? })
@@ -216,6 +220,8 @@ mod tests {
             Invalid::TooLong { field: "the bodies of a batch", len: 7, limit: 5 },
             Invalid::TooMany { what: "kinds", count: 10_001, limit: 10_000 },
             Invalid::TooHigh { field: "the kind's fence", value: u64::MAX, limit: 1 << 52 },
+            Invalid::TooHigh { field: "the jitter in percent", value: 101, limit: 100 },
+            Invalid::TooLow { field: "the concurrency", value: 0, limit: 1 },
             Invalid::OutOfRange {
                 field: "the delay",
                 value: MAX_DELAY + Duration::from_millis(1),
@@ -231,6 +237,68 @@ mod tests {
             StoreError::Unknown { reason: "who knows".into() },
         ] {
             assert_eq!(problem_error(error.clone().into()), error);
+        }
+    }
+
+    /// Errors are for people: they contain no values in the syntax of Rust.
+    #[test]
+    fn no_error_shows_the_syntax_of_rust() {
+        use requeue_jobs::{JobId, Kind};
+        let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("a \u{1b}[2J").unwrap());
+        let (job, of) = (|| id.clone(), || kind.clone());
+        let receipt = Receipt::new(of(), job(), requeue_jobs::Fence(7), 9);
+        let (field, what) = ("the lease", "kinds");
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        let expected = Generation(21);
+        let invalid = [
+            Invalid::TooLong { field, len: 7, limit: 5 },
+            Invalid::Empty { field },
+            Kind::new("a\u{1b}b").unwrap_err(),
+            Invalid::OutOfRange { field, value: hour, min: second, max: second },
+            Invalid::TooMany { what, count: 3, limit: 2 },
+            Invalid::TooHigh { field, value: 3, limit: 2 },
+            Invalid::TooLow { field, value: 0, limit: 1 },
+            Invalid::InconsistentJob { id: job(), reason: "it is leased" },
+            "x\u{1b}".parse::<Receipt>().unwrap_err(),
+            Invalid::NotJson { reason: "a number".into() },
+            Invalid::Refused { reason: "no".into() },
+        ];
+        let puts = [None, Some(Generation(22))].map(|found| PutError::Generation {
+            kind: of(),
+            id: job(),
+            expected,
+            found,
+        });
+        let exists = PutError::Exists { kind: of(), id: job(), generation: expected };
+        let change = |error: fn(_, _) -> ChangeError| error(of(), job());
+        let changes = [
+            change(|kind, id| ChangeError::Absent { kind, id }),
+            change(|kind, id| ChangeError::Leased { kind, id }),
+            change(|kind, id| ChangeError::NotDead { kind, id }),
+        ];
+        let settle = crate::wire::SettleLease {
+            receipt: receipt.to_string(),
+            how: Some(crate::wire::SettleVerb::Requeue),
+            error: Some("no".into()),
+            delay: None,
+            lease: None,
+        };
+        let context = crate::wire::ParseContext { now: requeue_jobs::Timestamp::default() };
+        let problems = invalid.into_iter().map(Problem::from);
+        let problems = problems.chain(puts.map(Problem::from)).chain([exists.into()]);
+        let problems = problems.chain(changes.map(Problem::from));
+        let problems = problems.chain([
+            SettleError::LeaseLost { receipt }.into(),
+            StoreError::Unavailable { reason: "busy".into() }.into(),
+            settle.read("leases[0].", None, &context).unwrap_err(),
+            crate::times::parse_duration("5 parsecs").unwrap_err().into(),
+        ]);
+        for problem in problems {
+            let text = problem.detail;
+            let rust = ["Some(", "None", "Ok(", "Err(", "Generation", "Kind", "JobId", "::", " { "];
+            let leak = rust.iter().find(|word| text.contains(**word));
+            assert_eq!(leak, None, "{text}");
+            assert!(!text.contains("Requeue"), "{text}");
         }
     }
 

@@ -21,7 +21,7 @@ pub struct SettingsJson {
     #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
     pub max_attempts: u32,
     /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
-    #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
+    #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1))]
     pub concurrency: Option<u32>,
     /// Whether the kind is paused. No job of a paused kind is claimed.
     pub paused: bool,
@@ -37,7 +37,8 @@ pub struct BackoffJson {
     pub base: String,
     /// The longest delay, such as `1h`.
     pub max: String,
-    /// The delay is reduced by a random part of up to this percentage.
+    /// The delay is reduced by a random part of up to this percentage, 0 to 100.
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub jitter_percent: u8,
 }
 
@@ -118,12 +119,17 @@ pub struct SettingsPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", maximum = 4294967295_i64))]
     pub max_attempts: Option<u32>,
-    /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
-    /// Default: `null`.
+    /// The maximum number of jobs of this kind that are leased at the same time, at least 1; `null`
+    /// for no limit. Default: `null`. To lease none, set `paused`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
-        schema(value_type = Option<u32>, format = "uint32", maximum = 4294967295_i64)
+        schema(
+            value_type = Option<u32>,
+            format = "uint32",
+            minimum = 1,
+            maximum = 4294967295_i64
+        )
     )]
     pub concurrency: Option<Option<u32>>,
     /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
@@ -143,17 +149,16 @@ pub struct SettingsPatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BackoffPatch {
-    /// The delay after the first failure, at most 10 years. It doubles with each further failure.
+    /// The delay after the first failure, at most `max`. It doubles with each further failure.
     /// Default: `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// The longest delay, at most 10 years. Default: `1h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
-    /// The delay is reduced by a random part of up to this percentage. Values above 100 count as 100.
-    /// Default: 20.
+    /// The delay is reduced by a random part of up to this percentage, 0 to 100. Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 255))]
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub jitter_percent: Option<u8>,
 }
 
@@ -178,7 +183,22 @@ fn nullable<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Option<
 
 impl SettingsPatch {
     /// Returns `settings` with the changes of this patch. Fails with a problem that names the field.
-    pub fn apply(
+    pub fn apply(&self, settings: Settings, context: &ParseContext) -> Result<Settings, Problem> {
+        let settings = self.apply_unchecked(settings, context)?;
+        settings.check().map_err(|invalid| {
+            let field = match invalid {
+                Invalid::OutOfRange { field: "the backoff's first delay", .. } => "backoff.base",
+                Invalid::OutOfRange { field: "the backoff's longest delay", .. } => "backoff.max",
+                Invalid::TooHigh { .. } => "backoff.jitter_percent",
+                Invalid::TooLow { .. } => "concurrency",
+                _ => "lease",
+            };
+            Problem::from(invalid).at(field)
+        })?;
+        Ok(settings)
+    }
+
+    fn apply_unchecked(
         &self,
         mut settings: Settings,
         context: &ParseContext,
@@ -203,22 +223,16 @@ impl SettingsPatch {
             change("retention.age", &retention.age, &mut settings.retention.age)?;
             settings.retention.count = retention.count.unwrap_or(settings.retention.count);
         }
-        settings.check().map_err(|invalid| {
-            let field = match invalid {
-                Invalid::OutOfRange { field: "the backoff's first delay", .. } => "backoff.base",
-                Invalid::OutOfRange { field: "the backoff's longest delay", .. } => "backoff.max",
-                _ => "lease",
-            };
-            Problem::from(invalid).at(field)
-        })?;
         Ok(settings)
     }
 }
 
 impl SettingsJson {
-    /// Converts this JSON to settings.
+    /// Converts this JSON to settings. Values that only an older server accepts are
+    /// [clamped](Settings::clamped).
     pub fn read(self, context: &ParseContext) -> Result<Settings, Problem> {
-        SettingsPatch::from(self).apply(Settings::default(), context)
+        let read = SettingsPatch::from(self).apply_unchecked(Settings::default(), context)?;
+        SettingsPatch::default().apply(read.clamped(), context)
     }
 }
 

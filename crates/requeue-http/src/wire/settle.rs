@@ -65,6 +65,20 @@ pub enum SettleVerb {
     Extend,
 }
 
+impl SettleVerb {
+    /// Returns the name of this verb on the wire.
+    fn name(self) -> &'static str {
+        match self {
+            SettleVerb::Ack => "ack",
+            SettleVerb::Retry => "retry",
+            SettleVerb::Bury => "bury",
+            SettleVerb::Requeue => "requeue",
+            SettleVerb::Release => "release",
+            SettleVerb::Extend => "extend",
+        }
+    }
+}
+
 impl SettleLease {
     /// Converts this request to a settlement. `verb` comes from the URL path, if it contains one.
     /// `path` is the prefix of field names in errors.
@@ -92,7 +106,7 @@ impl SettleLease {
             ("lease", self.lease.is_some(), &[Extend]),
         ] {
             if there && !verbs.contains(&verb) {
-                return Err(wrong(field, format!("not allowed with {verb:?}").to_lowercase()));
+                return Err(wrong(field, format!("not allowed with {}", verb.name())));
             }
         }
         let delay = context.optional_duration(&at("delay"), self.delay.as_deref())?;

@@ -66,7 +66,8 @@ fn read_settings(mut fields: ObjectReader<'_>) -> Result<Settings, TransferError
     for fields in [backoff, retention, fields] {
         fields.finish()?;
     }
-    Ok(settings)
+    // Exports of earlier versions can contain settings that are no longer accepted.
+    Ok(settings.clamped())
 }
 
 pub(super) fn write_schedule(kind: &Kind, schedule: &Schedule) -> ObjectWriter {

@@ -187,7 +187,8 @@ fn settings(random: &mut Random) -> Settings {
     let ages = [Duration::ZERO, length(random), Duration::MAX];
     let (age, count) = (*random.pick(&ages), *random.pick(&[0, 2, usize::MAX]));
     settings.retention = Retention { age, count };
-    settings
+    // Both stores reject settings that contradict themselves.
+    if random.chance(10) { settings } else { settings.clamped() }
 }
 
 /// A Redis store and a memory store with the same clock.

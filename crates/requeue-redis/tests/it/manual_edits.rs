@@ -126,3 +126,23 @@ fn forbidden_edits_have_the_documented_effects() {
     assert_eq!(block_on(all.store.kinds()).unwrap().len(), 1);
     all.check();
 }
+
+/// Earlier versions accepted these settings.
+#[test]
+fn settings_that_contradict_themselves_are_read_as_valid_ones() {
+    let all = Deployment::new();
+    all.settings_and_schedules();
+    let set = ["concurrency", "0", "backoff_jitter", "101", "backoff_base", "90001"];
+    all.by_hand("HDEL", &["meta"], &["paused"]);
+    all.by_hand("HSET", &["meta"], &set);
+    let mut settings = block_on(all.store.settings(kind())).unwrap();
+    assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
+    assert_eq!(settings.backoff.jitter_percent, 100);
+    assert_eq!(settings.backoff.base, settings.backoff.max);
+    // Nothing is claimed, and the settings can be changed again.
+    all.generation("a");
+    assert_eq!(all.claim_any().jobs.len(), 0);
+    settings.paused = false;
+    block_on(all.store.set(kind(), settings)).unwrap();
+    assert_eq!(all.claim_any().jobs.len(), 1);
+}

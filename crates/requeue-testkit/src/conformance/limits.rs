@@ -3,7 +3,7 @@
 use crate::harness::{Harness, PutBuilder, id, job, kind, mail, millis, secs};
 use requeue_jobs::limits::{
     MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_DELAY, MAX_ID_LEN,
-    MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_SPANS, MIN_LEASE,
+    MAX_JITTER_PERCENT, MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_SPANS, MIN_CONCURRENCY, MIN_LEASE,
 };
 use requeue_jobs::{
     Body, Change, ChangeKind, Invalid, Put, PutError, Settings, Settle, SettleError, Settled,
@@ -99,6 +99,33 @@ pub(crate) async fn invalid_settings_are_refused(h: &Harness) {
         change(&mut settings, value);
         refused(h.store.set(mail(), settings).await, out_of_range(value));
         assert_eq!(h.settings().await, Settings::default());
+    }
+}
+
+pub(crate) async fn settings_that_contradict_themselves_are_rejected(h: &Harness) {
+    let mut longer = Settings::default();
+    (longer.backoff.base, longer.backoff.max) = (secs(3), secs(2));
+    refused(
+        h.store.set(mail(), longer.clone()).await,
+        |invalid| matches!(invalid, Invalid::OutOfRange { value, max, .. } if (*value, *max) == (secs(3), secs(2))),
+    );
+    let mut jitter = Settings::default();
+    jitter.backoff.jitter_percent = MAX_JITTER_PERCENT + 1;
+    refused(h.store.set(mail(), jitter.clone()).await, |invalid| {
+        matches!(invalid, Invalid::TooHigh { value: 101, limit: 100, .. })
+    });
+    let mut none = Settings::default();
+    none.concurrency = Some(MIN_CONCURRENCY - 1);
+    refused(h.store.set(mail(), none.clone()).await, |invalid| {
+        matches!(invalid, Invalid::TooLow { value: 0, limit: 1, .. })
+    });
+    assert_eq!(h.settings().await, Settings::default());
+    longer.backoff.base = longer.backoff.max;
+    jitter.backoff.jitter_percent = MAX_JITTER_PERCENT;
+    none.concurrency = Some(MIN_CONCURRENCY);
+    for valid in [longer, jitter, none] {
+        h.store.set(mail(), valid.clone()).await.expect("the settings are valid");
+        assert_eq!(h.settings().await, valid);
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) async fn a_failure_is_kept_with_its_worker_its_times_and_its_error(h:
 }
 
 pub(crate) async fn the_last_five_failures_are_kept(h: &Harness) {
-    h.set(|settings| settings.backoff = Backoff { max: secs(0), ..Backoff::default() }).await;
+    h.set(|settings| settings.backoff = Backoff { base: secs(0), ..Backoff::default() }).await;
     h.put("a").await;
     for attempt in 1..=7 {
         let job = h.claim().await;

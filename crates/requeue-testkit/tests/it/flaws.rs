@@ -281,6 +281,16 @@ const FLAWS: &[Flaw] = &[
         |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.concurrency = None)),
     ),
     flaw(
+        "settings that contradict themselves are accepted",
+        &[Case("limits::settings_that_contradict_themselves_are_rejected")],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| *settings = settings.clone().clamped()),
+            )
+        },
+    ),
+    flaw(
         "a paused kind is claimed",
         &[Case("kinds::nothing_is_claimed_of_a_paused_kind"), History],
         |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.paused = false)),

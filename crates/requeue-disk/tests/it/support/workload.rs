@@ -324,7 +324,7 @@ fn settings(random: &mut Random) -> Settings {
     let mut settings = Settings::default();
     settings.lease = Duration::from_secs(1 + random.below(20) as u64);
     let (base, max) = (time(random), Duration::from_secs(30));
-    settings.backoff = Backoff { base, max, jitter_percent: *random.pick(&[0, 20]) };
+    settings.backoff = Backoff { base: base.min(max), max, jitter_percent: *random.pick(&[0, 20]) };
     settings.max_attempts = 1 + random.below(4) as u32;
     settings.concurrency = *random.pick(&[None, None, None, Some(6)]);
     settings.paused = random.chance(5);

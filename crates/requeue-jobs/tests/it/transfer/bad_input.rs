@@ -1,8 +1,8 @@
 //! Imports of files that are not exports, are incomplete, or were edited by hand.
 
 use super::{VERSION_1, error_chain, imported};
-use requeue_jobs::MemoryStore;
 use requeue_jobs::transfer::import;
+use requeue_jobs::{Kind, MemoryStore};
 use requeue_testkit::{Fixture, MemoryFixture, block_on};
 use std::io;
 
@@ -206,6 +206,21 @@ fn errors_name_line_field_and_value() {
         assert!(error.contains(expected), "\n{old} -> {new}\n{error}\n{expected}");
         assert!(error.len() < 400, "{error}");
     }
+}
+
+#[test]
+fn settings_that_only_earlier_versions_accepted_are_imported_as_valid_ones() {
+    let old = VERSION_1
+        .replace(r#""jitter_percent":20"#, r#""jitter_percent":101"#)
+        .replace(r#""max":{"secs":3600,"nanos":0}"#, r#""max":{"secs":0,"nanos":5}"#)
+        .replace(r#""concurrency":3"#, r#""concurrency":0"#);
+    let fixture = MemoryFixture::new();
+    let store = fixture.store();
+    assert_eq!(imported(&*store, &old).unwrap().kinds, 2);
+    let settings = block_on(store.settings(Kind::new("sms").unwrap())).unwrap();
+    assert_eq!(settings.backoff.jitter_percent, 100);
+    assert_eq!(settings.backoff.base, settings.backoff.max);
+    assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
 }
 
 #[test]

@@ -321,6 +321,21 @@ fn an_invalid_value_is_named_with_its_limit() {
             &["longest delay"],
         ),
         ("PUT", of_kind, json!({"backoff": {"base": "x"}}), "backoff.base", &["\"x\""]),
+        (
+            "PUT",
+            of_kind,
+            json!({"backoff": {"base": "2m", "max": "1m"}}),
+            "backoff.base",
+            &["120s", "60s"],
+        ),
+        (
+            "PATCH",
+            of_kind,
+            json!({"backoff": {"jitter_percent": 101}}),
+            "backoff.jitter_percent",
+            &["101", "100"],
+        ),
+        ("PATCH", of_kind, json!({"concurrency": 0}), "concurrency", &["is 0", "1"]),
         ("PATCH", of_kind, json!({"retention": {"age": "-1s"}}), "retention.age", &["\"-1s\""]),
         // Schedules.
         ("PUT", schedule, json!({"next": "sometimes"}), "next", &["\"sometimes\""]),
