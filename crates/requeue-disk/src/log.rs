@@ -182,6 +182,7 @@ impl Log {
             // What was read now must not be lost by a later power cut.
             segment.file.sync().map_err(DiskError::io("sync", &segment.name))?;
         }
+        chain.finish()?;
         self.last_group = chain.last;
         Ok(())
     }

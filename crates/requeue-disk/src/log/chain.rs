@@ -1,5 +1,6 @@
 //! Groups have consecutive numbers over all segments. A group that is missing between two others
-//! is damage; invalid bytes after the last group are an incomplete write.
+//! is damage, and so is one that is invalid although a later one was begun. Other invalid bytes
+//! after the last group are an incomplete write.
 
 use super::frame::{FrameKind, Header};
 use super::segment::{Found, SegmentView, Tail, read, read_header, scan, segment_name};
@@ -23,15 +24,18 @@ pub(super) struct Chain {
     before: Option<(u64, u64)>,
     /// An invalid frame that was begun after the last group.
     torn: Option<Corrupt>,
+    /// A group that was begun after the end of the last segment, that end, and the segment's name.
+    later: Option<(u64, u64, String)>,
 }
 
 impl Chain {
     pub(super) fn new(after: u64) -> Chain {
-        Chain { after, last: after, closing: false, sum: 0, before: None, torn: None }
+        Chain { after, last: after, closing: false, sum: 0, before: None, torn: None, later: None }
     }
 
     /// A segment begins.
     pub(super) fn begin(&mut self, header: &Header) -> Result<(), Corrupt> {
+        self.later = None;
         if header.first_group <= self.last.saturating_add(1) {
             // All groups that were synced by then were found: the incomplete write before this
             // segment was never acknowledged.
@@ -94,6 +98,22 @@ impl Chain {
         self.before = Some((header.number, tail.end));
         if let Some(what) = tail.torn {
             self.torn.get_or_insert_with(|| damaged(name, tail.end, what));
+        }
+        self.later = tail.later.map(|later| (later, tail.end, name.to_owned()));
+    }
+
+    /// The log ends. Fails if the group after the last was synced: a later one was begun.
+    pub(super) fn finish(&self) -> Result<(), Corrupt> {
+        let missing = self.last.saturating_add(1);
+        match &self.later {
+            Some((later, offset, name)) if *later > missing => {
+                let what = format!(
+                    "group {missing} is damaged: it was complete, because group {later} was begun \
+                     after it"
+                );
+                Err(Corrupt::new(name, *offset, what))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -166,6 +186,9 @@ pub(crate) fn verify(
             Ok::<_, DiskError>(())
         })?;
         chain.end(name, &header, &tail);
+    }
+    if let Err(corrupt) = chain.finish() {
+        each(Err(corrupt));
     }
     Ok(())
 }

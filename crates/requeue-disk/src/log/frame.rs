@@ -159,6 +159,12 @@ pub(super) fn has_mark(bytes: &[u8], header: &Header) -> bool {
     bytes.first_chunk().is_some_and(|mark| u32::from_le_bytes(*mark) == header.mark)
 }
 
+/// The number of the group whose frame begins `bytes`, if they begin with the mark of this segment.
+/// The rest of the frame may be damaged.
+pub(super) fn begun(bytes: &[u8], header: &Header) -> Option<u64> {
+    (bytes.len() >= FRAME && has_mark(bytes, header)).then(|| u64_at(bytes, 16))
+}
+
 fn frame_sum(header: &Header, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&header.number.to_le_bytes());

@@ -35,6 +35,9 @@ pub(super) struct Tail {
     pub(super) end: u64,
     /// If a frame was begun there, what is wrong with it.
     pub(super) torn: Option<&'static str>,
+    /// The highest number of a group that was begun there, but not the one right after the last
+    /// valid frame. See [`scan`].
+    pub(super) later: Option<u64>,
 }
 
 /// A frame in its segment.
@@ -140,27 +143,39 @@ pub(super) fn read(name: &str, file: &dyn DiskFile, bytes: u64) -> Result<Vec<u8
 }
 
 /// Passes all valid frames of a segment to `each`, including those after damage.
+///
+/// A group is written after the one before it is synced. So if the beginnings of two groups follow
+/// the last valid frame, the first of them was synced, and is damaged: only the last group of a
+/// segment can be an incomplete write. The beginning of a frame is its mark, which no client knows,
+/// together with a number that is possible at this place: higher than those of all groups before,
+/// including the ones of an earlier use of the file, and not too high for the bytes between them.
 pub(super) fn scan<'a, E>(
     bytes: &'a [u8],
     header: &Header,
     mut each: impl FnMut(Found<'a>) -> Result<(), E>,
 ) -> Result<Tail, E> {
     let (mut offset, mut end) = (HEADER, HEADER);
-    let mut hole = None;
+    let (mut hole, mut later) = (None, None);
+    let mut last = header.first_group.saturating_sub(1);
     while offset + FRAME <= bytes.len() {
         match frame::decode(&bytes[offset..], header) {
             Ok(frame) => {
                 let hole = hole.take().map(|what| (end as u64, what));
                 each(Found { offset: offset as u64, hole, frame })?;
                 offset += frame_len(frame.payload.len());
-                end = offset;
+                (end, last, later) = (offset, frame.group, None);
             }
             Err(what) => {
                 hole.get_or_insert(what);
+                let group = frame::begun(&bytes[offset..], header);
+                let skipped = group.and_then(|group| group.checked_sub(last.saturating_add(1)));
+                if skipped.is_some_and(|n| n > 0 && n <= ((offset - end) / FRAME) as u64) {
+                    later = later.max(group);
+                }
                 offset += 8;
             }
         }
     }
     let begun = bytes.len() > end && frame::has_mark(&bytes[end..], header);
-    Ok(Tail { end: end as u64, torn: hole.filter(|_| begun) })
+    Ok(Tail { end: end as u64, torn: hole.filter(|_| begun), later })
 }

@@ -14,6 +14,7 @@ mod format;
 mod histories;
 mod job_table;
 mod layers;
+mod lost_groups;
 mod power_cut;
 mod process;
 mod simulated_disk;

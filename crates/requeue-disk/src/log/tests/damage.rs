@@ -200,6 +200,94 @@ fn an_incomplete_write_is_not_reported_for_later_damage() {
     assert_eq!((found.file, found.offset), (segment_name(1), 64 + 40));
 }
 
+/// Ten groups in one segment, and where they begin. The log was not closed.
+fn ten() -> (SimulatedDisk, Groups, Vec<u64>) {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
+    let (mut written, mut offsets) = (Vec::new(), Vec::new());
+    for bytes in [10, 200, 30, 300, 10, 90, 0, 700, 50, 40] {
+        offsets.push(log.segments(0).last().map_or(HEADER as u64, |segment| segment.bytes));
+        written.push(append(&mut log, bytes));
+    }
+    (disk, written, offsets)
+}
+
+#[test]
+fn damage_to_the_last_groups_is_found_because_later_ones_were_begun() {
+    let (whole, written, offsets) = ten();
+    for count in 1..=6 {
+        // A bit of the checksum, the length, the type, the payload; not of the mark and the number.
+        for at in [5, 9, 13, 24] {
+            let disk = whole.snapshot();
+            let first = offsets.len() - count;
+            for offset in &offsets[first..] {
+                disk.flip(&segment_name(0), offset + at, 1);
+            }
+            if count == 1 {
+                // It looks like an incomplete write.
+                assert_eq!(open(&disk).1, written[..first]);
+                continue;
+            }
+            let found = corrupt(open_after(&disk, 0));
+            assert_eq!((&*found.file, found.offset), (&*segment_name(0), offsets[first]));
+            assert!(found.what.contains(&format!("group {} is damaged", first + 1)), "{found}");
+            assert_eq!(damage(&disk), [found]);
+            // The tables may contain the groups that are damaged, or all but the last of them.
+            for after in [9, 10] {
+                assert_eq!(open_after(&disk, after).unwrap().1, []);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_incomplete_group_is_not_taken_for_two() {
+    let (whole, written, offsets) = ten();
+    let end = *offsets.last().unwrap();
+    // Every aligned piece of the last group is lost or kept, and what it overwrites is zeros, or
+    // frames of an earlier use of the file, with higher numbers and another mark.
+    let stale =
+        segment(0, 1, &(12..40).map(|group| (group, b"stale" as &[u8])).collect::<Vec<_>>());
+    for pieces in 0_u32..1 << 8 {
+        for old in [&vec![0; SEGMENT as usize], &stale] {
+            let mut bytes = whole.bytes(&segment_name(0));
+            for piece in (0..8).filter(|piece| pieces >> piece & 1 == 1) {
+                let at = end as usize + piece * 8;
+                bytes[at..at + 8].copy_from_slice(&old[at..at + 8]);
+            }
+            let used = end as usize + 64;
+            bytes[used..].copy_from_slice(&old[used..]);
+            let disk = SimulatedDisk::new();
+            disk.put(&segment_name(0), &bytes);
+            let groups = open(&disk).1;
+            assert!(groups == written || groups == written[..9], "{pieces:b}");
+            assert_eq!(damage(&disk), []);
+        }
+    }
+}
+
+#[test]
+fn a_body_with_a_piece_of_this_log_is_not_taken_for_a_later_group() {
+    let (disk, written, _) = ten();
+    // Also with headers of this segment, and with the mark at every place.
+    let copied = disk.bytes(&segment_name(0));
+    let (mut log, _) = open(&disk);
+    append(&mut log, 10);
+    let mark = disk.bytes(&segment_name(1))[40..44].to_vec();
+    let marks: Vec<u8> = [mark, vec![0xff; 20]].concat().repeat(20);
+    for body in [copied[64..1500].to_vec(), disk.bytes(&segment_name(1))[64..500].to_vec(), marks] {
+        let disk = disk.snapshot();
+        let (mut log, _) = open(&disk);
+        append(&mut log, 10);
+        let at = log.segments(0).last().unwrap().bytes;
+        log.append(&body, Purpose::NewJobs).unwrap();
+        drop(log);
+        disk.flip(&segment_name(2), at + 5, 1);
+        assert_eq!(open(&disk).1.len(), written.len() + 2);
+        assert_eq!(damage(&disk), []);
+    }
+}
+
 #[test]
 fn a_frame_belongs_to_one_segment() {
     let header = Header { number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
