@@ -24,7 +24,7 @@ mod spares;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chain::{Group, verify};
+pub(crate) use chain::{Group, LogEnd, verify};
 pub(crate) use frame::MAX_PAYLOAD;
 pub(crate) use segment::{SegmentView, segment_name};
 pub(crate) use spares::{Purpose, RESERVE, Spares};
@@ -92,6 +92,8 @@ pub(crate) struct Log {
     next_segment: u64,
     last_group: u64,
     last: Last,
+    /// The last group with data that is synced, or that was found at open.
+    end: LogEnd,
     /// The frame of the last group, as long as it may have to be written again.
     frame: Vec<u8>,
     /// Whether the log ends with a closing frame, or is empty.
@@ -102,8 +104,9 @@ impl Log {
     /// Opens the log, and passes the data of all groups after the group `after` to `each`, in
     /// order.
     ///
-    /// Fails with [`DiskError::Corrupt`] if a group between them is missing. Invalid bytes after
-    /// the last group are an incomplete write, and are ignored.
+    /// Fails with [`DiskError::Corrupt`] if a group between them is missing, or if the log does not
+    /// reach the end that a manifest recorded. Other invalid bytes after the last group are an
+    /// incomplete write, and are ignored.
     ///
     /// All of these groups are on disk, except perhaps the last: an earlier process may have failed
     /// to sync it. The next group, or [`retry`](Log::retry), writes it again.
@@ -111,6 +114,7 @@ impl Log {
         disk: Arc<dyn Disk>,
         options: LogOptions,
         after: u64,
+        recorded: LogEnd,
         mut each: impl FnMut(Group<'_>) -> Result<(), DiskError>,
     ) -> Result<Log, DiskError> {
         let segment_bytes = options.segment_bytes.next_multiple_of(8).max(4096);
@@ -123,6 +127,7 @@ impl Log {
             next_segment: numbers.last().map_or(0, |last| last.saturating_add(1)),
             last_group: after,
             last: Last::Synced,
+            end: LogEnd::default(),
             frame: Vec::new(),
             closed: true,
             disk,
@@ -130,7 +135,7 @@ impl Log {
         for number in numbers {
             log.sealed.push_back(Segment::open(log.disk.as_ref(), number)?);
         }
-        log.read(after, &mut each)?;
+        log.read(after, recorded, &mut each)?;
         // A process that was killed may have left names that are not synced.
         log.disk.sync_names().map_err(DiskError::io("sync", "the directory"))?;
         Ok(log)
@@ -139,6 +144,7 @@ impl Log {
     fn read(
         &mut self,
         after: u64,
+        recorded: LogEnd,
         each: &mut impl FnMut(Group<'_>) -> Result<(), DiskError>,
     ) -> Result<(), DiskError> {
         let mut chain = Chain::new(after);
@@ -156,7 +162,7 @@ impl Log {
             let mut newest = None;
             let tail = segment::scan(&bytes, &segment.header, |found| {
                 segment.last = segment.last.max(found.frame.group);
-                if !chain.group(&segment.name, &found)? {
+                if !chain.group(&segment.name, &segment.header, &found)? {
                     return Ok(());
                 }
                 newest = Some(found.frame);
@@ -184,12 +190,20 @@ impl Log {
         }
         chain.finish()?;
         self.last_group = chain.last;
+        let found = chain.found();
+        found.check(recorded)?;
+        self.end = found.end;
         Ok(())
     }
 
     /// The number of the last group, synced or in doubt.
     pub(crate) fn last_group(&self) -> u64 {
         self.last_group
+    }
+
+    /// The last group with data that is on disk.
+    pub(crate) fn end(&self) -> LogEnd {
+        self.end
     }
 
     /// Whether the last group is in doubt: it may or may not be on disk. Nothing else is written
@@ -307,6 +321,9 @@ impl Log {
         } else {
             current.end += self.frame.len() as u64;
             self.last = Last::Synced;
+            if !self.closed {
+                self.end = LogEnd { group, segment: current.header.number };
+            }
         }
         written
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   magic 8 bytes | format u32 | crc u32 | length of the rest u64          LE
 //!   flushed_through, live, next flush, next file                           varints
+//!   log_end: last group, its segment                                       varints, from format 2 on
 //!   runs of due, runs of ids: number of them varint, then of each:
 //!     lo, hi, generation, clean                                            varints
 //!     from                                                                 varint length, bytes
@@ -17,6 +18,7 @@
 use crate::bytes::put_number;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
+use crate::log::LogEnd;
 use crate::tables::Version;
 use crate::tables::range_tombstones::{RangeTombstone, RangeTombstones};
 use crate::tables::run::Run;
@@ -24,7 +26,7 @@ use crate::tables::table::{self, take, take_counted, take_varint};
 use std::sync::Arc;
 
 /// The newest format of manifests that this version can read.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"rqmanif\n";
 
@@ -42,6 +44,7 @@ pub(crate) struct Manifest {
     pub(crate) live: u64,
     pub(crate) next_flush: u64,
     pub(crate) next_file: u64,
+    pub(crate) log_end: LogEnd,
     pub(crate) due: Vec<RunRef>,
     pub(crate) ids: Vec<RunRef>,
     pub(crate) range_tombstones: RangeTombstones,
@@ -66,7 +69,9 @@ pub(crate) struct TableRef {
 /// The bytes of the manifest of this number that describes `version`.
 pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> {
     let mut bytes = vec![0; HEAD];
-    for number in [version.flushed_through, version.live, version.next_flush, next_file] {
+    let LogEnd { group, segment } = version.log_end;
+    let (through, live) = (version.flushed_through, version.live);
+    for number in [through, live, version.next_flush, next_file, group, segment] {
         put_number(&mut bytes, number);
     }
     for runs in [&version.due, &version.ids] {
@@ -136,11 +141,11 @@ impl Manifest {
         if format > FORMAT {
             return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
         }
-        Manifest::decode(number, &bytes)
+        Manifest::decode(number, format, &bytes)
             .ok_or_else(|| damaged(HEAD as u64, "the manifest is malformed"))
     }
 
-    fn decode(number: u64, bytes: &[u8]) -> Option<Manifest> {
+    fn decode(number: u64, format: u32, bytes: &[u8]) -> Option<Manifest> {
         let (head, mut rest) = bytes.split_at(HEAD);
         let length = u64::from_le_bytes(std::array::from_fn(|i| head[16 + i]));
         if rest.len() as u64 != length {
@@ -149,6 +154,10 @@ impl Manifest {
         let rest = &mut rest;
         let mut next = || take_varint(rest);
         let (flushed_through, live, next_flush, next_file) = (next()?, next()?, next()?, next()?);
+        let log_end = match format {
+            0 | 1 => LogEnd::default(),
+            _ => LogEnd { group: next()?, segment: next()? },
+        };
         let (due, ids) = (take_runs(rest)?, take_runs(rest)?);
         let mut range_tombstones = Vec::new();
         for _ in 0..take_varint(rest)? {
@@ -163,6 +172,7 @@ impl Manifest {
             live,
             next_flush,
             next_file,
+            log_end,
             due,
             ids,
             range_tombstones,

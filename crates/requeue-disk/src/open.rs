@@ -55,7 +55,8 @@ impl Threads {
                 Replay::Disk(error) => error,
             })
         };
-        let log = Log::open(disk.clone(), log_options, opened.flushed_through, replay)?;
+        let (after, recorded) = (opened.flushed_through, tables.version().log_end);
+        let log = Log::open(disk.clone(), log_options, after, recorded, replay)?;
         tables.clean();
         state.replayed();
         let next_claims = state.next_claims().clone();

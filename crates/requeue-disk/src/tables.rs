@@ -39,6 +39,7 @@ pub(crate) use version::Version;
 pub(crate) use writer::Tree;
 
 use crate::error::DiskError;
+use crate::log::LogEnd;
 use ledger::Ledger;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -170,6 +171,27 @@ impl Tables {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
         ledger.sweep(&*self.maker.disk);
         Ok(())
+    }
+
+    /// Records the end of a log that was closed, in a manifest that replaces the newest. Nothing is
+    /// written if it is recorded already, or if the tables contain the whole log.
+    ///
+    /// No flush and no merge may be running. After an error the end is not recorded, and nothing
+    /// else has changed.
+    pub(crate) fn record(&self, log_end: LogEnd) -> Result<(), DiskError> {
+        let mut ledger = self.ledger();
+        let version = self.version();
+        if log_end.group <= version.log_end.group.max(version.flushed_through) {
+            return Ok(());
+        }
+        let version = Version { log_end, ..Version::clone(&version) };
+        let next_file = self.maker.next.load(Ordering::Relaxed);
+        let written = ledger.replace(&*self.maker.disk, &version, next_file);
+        if written.is_ok() {
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
+        }
+        ledger.sweep(&*self.maker.disk);
+        written
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

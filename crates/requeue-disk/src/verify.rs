@@ -24,7 +24,7 @@ use crate::bytes::Malformed;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError, chain};
 use crate::lock::Lock;
-use crate::log::{self, SegmentView};
+use crate::log::{self, LogEnd, SegmentView};
 use crate::manifest::{self, Manifest};
 use crate::progress::{ByteProgress, Meter};
 use crate::state::{Replay, State};
@@ -163,7 +163,7 @@ impl Verifier<'_> {
         self.orphans(files, &manifests, newest);
         let Some((manifest, version)) = opened else {
             // There are no tables to replay the log on.
-            return self.log(u64::MAX, None).map(drop);
+            return self.log(u64::MAX, LogEnd::default(), None).map(drop);
         };
 
         let mut wrong = version.verify_runs();
@@ -174,7 +174,7 @@ impl Verifier<'_> {
         let name = manifest::name(manifest.number);
         let mut state = self.state(&name, manifest, &version);
         let fit = self.counts(&name, state.as_mut(), counted.as_ref());
-        let mut state = self.log(manifest.flushed_through, state)?;
+        let mut state = self.log(manifest.flushed_through, manifest.log_end, state)?;
         if let Some(state) = &state {
             self.found.kinds = state.kinds.iter().count();
             self.found.jobs = state.kinds.iter().flat_map(|kind| kind.table.counts()).sum();
@@ -302,11 +302,16 @@ impl Verifier<'_> {
 
     /// Reads the log, and replays the groups that are newer than the tables. Returns the state
     /// after that, unless groups are missing.
-    fn log(&mut self, after: u64, mut state: Option<State>) -> Result<Option<State>, DiskError> {
+    fn log(
+        &mut self,
+        after: u64,
+        recorded: LogEnd,
+        mut state: Option<State>,
+    ) -> Result<Option<State>, DiskError> {
         let segments = SegmentView::all(self.disk)?;
         let (found, meter) = (&mut self.found, &mut self.meter);
         let mut whole = true;
-        log::verify(&segments, after, |each| match each {
+        let log = log::verify(&segments, after, |each| match each {
             Err(corrupt) => found.problem(corrupt),
             Ok(group) => {
                 found.groups += 1;
@@ -324,6 +329,10 @@ impl Verifier<'_> {
                 }
             }
         })?;
+        if let Err(corrupt) = log.check(recorded) {
+            found.problem(corrupt);
+            whole = false;
+        }
         Ok(state.filter(|_| whole))
     }
 }

@@ -14,6 +14,7 @@ use crate::next_claims::NextClaims;
 use crate::operations::{LogSpace, QueuedOperation};
 use crate::space::Space;
 use crate::state::State;
+use crate::tables::Version;
 use crate::upkeep::Upkeep;
 use requeue_jobs::rules::ChangeNotifier;
 use requeue_jobs::{StoreError, WallClock};
@@ -81,7 +82,11 @@ impl Writer {
         if !self.group.is_empty() {
             drop(self.write());
         }
-        drop(self.log.close());
+        if self.log.close().is_ok() {
+            // If it fails, for example on a full disk, the log is closed all the same; only a
+            // segment that is lost later would not be noticed.
+            drop(self.upkeep.tables().record(self.log.end()));
+        }
     }
 
     /// Runs operations for one group, writes and syncs it, and delivers the results.
@@ -186,6 +191,8 @@ impl Writer {
                 // Every operation that returned is in the tables or in the log. A group whose sync
                 // failed is in neither.
                 let segments = self.log.segments(version.flushed_through);
+                let log_end = self.log.end();
+                let version = Arc::new(Version { log_end, ..Version::clone(&version) });
                 drop(reply.send(Snapshot { version, segments }));
             }
         }

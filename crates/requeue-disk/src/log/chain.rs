@@ -5,8 +5,47 @@
 use super::frame::{FrameKind, Header};
 use super::segment::{Found, SegmentView, Tail, read, read_header, scan, segment_name};
 use crate::error::{Corrupt, DiskError};
+use std::collections::BTreeMap;
 use std::mem;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// A group that the log reached at some time: the last one with data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LogEnd {
+    pub(crate) group: u64,
+    /// The number of the segment that contains it.
+    pub(crate) segment: u64,
+}
+
+/// What was found in the log.
+pub(crate) struct FoundLog {
+    /// The last group with data, or the last that the tables contain.
+    pub(crate) end: LogEnd,
+    /// The end of the valid part of each segment, by its number.
+    ends: BTreeMap<u64, u64>,
+    /// Whether damage at the end of the log was reported already.
+    reported: bool,
+}
+
+impl FoundLog {
+    /// Checks that the log reaches the end that a manifest recorded.
+    pub(crate) fn check(&self, recorded: LogEnd) -> Result<(), Corrupt> {
+        if self.reported || recorded.group <= self.end.group {
+            return Ok(());
+        }
+        let missing = self.end.group + 1;
+        Err(match self.ends.get(&recorded.segment) {
+            Some(end) => {
+                let what = format!(
+                    "group {missing} is missing: the log was closed after group {}",
+                    recorded.group
+                );
+                Corrupt::new(&segment_name(recorded.segment), *end, what)
+            }
+            None => gone(recorded.segment, missing),
+        })
+    }
+}
 
 /// Follows the groups from segment to segment.
 ///
@@ -16,6 +55,10 @@ pub(super) struct Chain {
     after: u64,
     /// The number of the last group that was found, or `after`.
     pub(super) last: u64,
+    /// The last group with data that was found, or `after`.
+    end: LogEnd,
+    /// The end of the valid part of each segment that was read.
+    ends: BTreeMap<u64, u64>,
     /// Whether that was a closing frame.
     pub(super) closing: bool,
     /// The checksum of its payload, to compare it with another copy.
@@ -30,7 +73,17 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new(after: u64) -> Chain {
-        Chain { after, last: after, closing: false, sum: 0, before: None, torn: None, later: None }
+        Chain {
+            after,
+            last: after,
+            end: LogEnd { group: after, segment: 0 },
+            ends: BTreeMap::new(),
+            closing: false,
+            sum: 0,
+            before: None,
+            torn: None,
+            later: None,
+        }
     }
 
     /// A segment begins.
@@ -58,7 +111,12 @@ impl Chain {
     }
 
     /// Whether the group is new: it is after `after`, and not a second copy.
-    pub(super) fn group(&mut self, name: &str, found: &Found<'_>) -> Result<bool, Corrupt> {
+    pub(super) fn group(
+        &mut self,
+        name: &str,
+        header: &Header,
+        found: &Found<'_>,
+    ) -> Result<bool, Corrupt> {
         let group = found.frame.group;
         if group <= self.after && self.last == self.after {
             return Ok(false);
@@ -79,6 +137,9 @@ impl Chain {
             return Err(Corrupt::new(name, found.offset, what));
         }
         (self.last, self.sum, self.closing) = (group, sum, closing);
+        if !closing {
+            self.end = LogEnd { group, segment: header.number };
+        }
         let torn = self.torn.take();
         if group - 1 == last {
             return Ok(true);
@@ -96,6 +157,7 @@ impl Chain {
     /// A segment ends.
     pub(super) fn end(&mut self, name: &str, header: &Header, tail: &Tail) {
         self.before = Some((header.number, tail.end));
+        self.ends.insert(header.number, tail.end);
         if let Some(what) = tail.torn {
             self.torn.get_or_insert_with(|| damaged(name, tail.end, what));
         }
@@ -115,6 +177,10 @@ impl Chain {
             }
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn found(self) -> FoundLog {
+        FoundLog { end: self.end, ends: self.ends, reported: false }
     }
 }
 
@@ -145,12 +211,13 @@ pub(crate) struct Group<'a> {
 /// Reads segments completely, and passes groups with data, and all damage, to `each`.
 ///
 /// Groups up to `after` may be missing, because the tables contain them; those that are there are
-/// passed too. An incomplete write at the end of the log is not damage.
+/// passed too. An incomplete write at the end of the log is not damage. Whether the log ends where it
+/// should is for the caller to [check](FoundLog::check).
 pub(crate) fn verify(
     segments: &[SegmentView],
     after: u64,
     mut each: impl FnMut(Result<Group<'_>, Corrupt>),
-) -> Result<(), DiskError> {
+) -> Result<FoundLog, DiskError> {
     let (mut chain, mut unread, mut gap) = (Chain::new(after), false, false);
     for SegmentView { name, file, bytes } in segments {
         let header = match read_header(name, file.as_ref()) {
@@ -170,7 +237,7 @@ pub(crate) fn verify(
         }
         let bytes = read(name, file.as_ref(), (*bytes).min(header.bytes))?;
         let tail = scan(&bytes, &header, |found| {
-            let new = chain.group(name, &found);
+            let new = chain.group(name, &header, &found);
             let is_new = matches!(new, Ok(true));
             gap |= new.is_err();
             match (new, found.hole) {
@@ -187,8 +254,10 @@ pub(crate) fn verify(
         })?;
         chain.end(name, &header, &tail);
     }
-    if let Err(corrupt) = chain.finish() {
+    let finished = chain.finish();
+    let reported = unread || finished.is_err();
+    if let Err(corrupt) = finished {
         each(Err(corrupt));
     }
-    Ok(())
+    Ok(FoundLog { reported, ..chain.found() })
 }

@@ -3,7 +3,7 @@ mod fuzz;
 mod power;
 mod space;
 
-use super::{AppendError, Log, LogOptions, Purpose, SegmentView, verify};
+use super::{AppendError, Log, LogEnd, LogOptions, Purpose, SegmentView, verify};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::simulated_disk::{Op, SimulatedDisk};
@@ -25,6 +25,7 @@ fn open_after(disk: &SimulatedDisk, after: u64) -> Result<(Log, Groups), DiskErr
         Arc::new(disk.clone()),
         OPTIONS,
         after,
+        LogEnd::default(),
         |super::Group { number: group, payload, .. }| {
             groups.push((group, payload.to_vec()));
             Ok(())

@@ -55,18 +55,8 @@ impl Ledger {
         version: &Version,
         next_file: u64,
     ) -> Result<(), DiskError> {
-        let number = self.next;
-        self.next += 1;
-        let name = manifest::name(number);
-        if let Err(error) = write(disk, &name, &manifest::encode(number, version, next_file)) {
-            self.garbage.push(name);
-            return Err(error);
-        }
-        self.kept.push_back(Kept {
-            number,
-            flushed_through: version.flushed_through,
-            tables: version.tables().map(|table| table.number).collect(),
-        });
+        let new = self.write_new(disk, version, next_file)?;
+        self.kept.push_back(new);
         while self.kept.len() > KEPT {
             let Some(old) = self.kept.pop_front() else { break };
             self.garbage.push(manifest::name(old.number));
@@ -75,6 +65,41 @@ impl Ledger {
             self.garbage.extend(unneeded.map(|&table| table::name(table)));
         }
         Ok(())
+    }
+
+    /// Writes and syncs a manifest in place of the newest one, whose tables it has. The manifest
+    /// before the newest is still the second of the two that can be opened.
+    pub(super) fn replace(
+        &mut self,
+        disk: &dyn Disk,
+        version: &Version,
+        next_file: u64,
+    ) -> Result<(), DiskError> {
+        let new = self.write_new(disk, version, next_file)?;
+        let old = self.kept.pop_back();
+        self.garbage.extend(old.map(|old| manifest::name(old.number)));
+        self.kept.push_back(new);
+        Ok(())
+    }
+
+    fn write_new(
+        &mut self,
+        disk: &dyn Disk,
+        version: &Version,
+        next_file: u64,
+    ) -> Result<Kept, DiskError> {
+        let number = self.next;
+        self.next += 1;
+        let name = manifest::name(number);
+        if let Err(error) = write(disk, &name, &manifest::encode(number, version, next_file)) {
+            self.garbage.push(name);
+            return Err(error);
+        }
+        Ok(Kept {
+            number,
+            flushed_through: version.flushed_through,
+            tables: version.tables().map(|table| table.number).collect(),
+        })
     }
 
     /// Removes files that nothing needs. If removing a file fails, it is tried again next time.

@@ -187,6 +187,7 @@ pub(super) fn version_of<E>(
         ids: manifest.ids.iter().map(open_run).collect::<Result<_, E>>()?,
         range_tombstones: manifest.range_tombstones.clone(),
         flushed_through: manifest.flushed_through,
+        log_end: manifest.log_end,
         live: manifest.live,
         blob: manifest.blob.clone(),
         next_flush: manifest.next_flush,

@@ -11,6 +11,7 @@ use super::run::{Run, RunCursor};
 use super::table::{Table, damage};
 use super::writer::Tree;
 use crate::error::{Corrupt, DiskError};
+use crate::log::LogEnd;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub(crate) struct Version {
     pub(crate) range_tombstones: RangeTombstones,
     /// The last group of the log that the tables contain.
     pub(crate) flushed_through: u64,
+    /// A group that the log reached, unless the tables contain it.
+    pub(crate) log_end: LogEnd,
     /// The number of jobs after the last flush.
     pub(crate) live: u64,
     /// Kinds, settings and counters as bytes.
@@ -50,6 +53,7 @@ impl Version {
             ids: Vec::new(),
             range_tombstones: RangeTombstones::default(),
             flushed_through: 0,
+            log_end: LogEnd::default(),
             live: 0,
             blob: Arc::new([]),
             next_flush: 1,

@@ -88,6 +88,7 @@ fn check(seed: u64) {
         Arc::new(disk.snapshot()),
         OPTIONS,
         after,
+        LogEnd::default(),
         |crate::log::Group { number: group, payload, .. }| {
             known(group, payload);
             // Numbers that are left out are those of closing groups.
