@@ -9,6 +9,8 @@
 
 use requeue_jobs::JobId;
 use std::collections::BTreeMap;
+use std::iter;
+use std::ops::Bound;
 
 /// A bucket covers 2¹⁶ ms, about a minute. A day has about 1300 buckets.
 const BUCKET_BITS: u32 = 16;
@@ -61,14 +63,19 @@ impl DueBuckets {
         self.buckets.first_key_value()?.1.first()
     }
 
-    /// All entries with a time before `end`, valid or not, in any order, perhaps more than once.
-    pub(crate) fn before(&self, end: u64) -> impl Iterator<Item = (ListKey, &JobId)> {
-        let buckets = self.buckets.range(..=end >> BUCKET_BITS).map(|(_, bucket)| bucket);
-        let jobs = buckets.flat_map(|bucket| {
-            let late = bucket.late.iter().map(|(at, id)| (*at, id));
-            bucket.jobs.iter().map(|(at, id)| (*at, id)).chain(late)
-        });
-        jobs.filter(move |(at, _)| at.0 < end)
+    /// The entries whose keys are greater than `after` and at most `through`, valid or not, in the
+    /// order of their keys. A key may come more than once. Sorts the buckets that are read.
+    pub(crate) fn range(
+        &mut self,
+        after: ListKey,
+        through: ListKey,
+    ) -> impl Iterator<Item = (ListKey, &JobId)> {
+        let numbers =
+            after.0 >> BUCKET_BITS..(through.0 >> BUCKET_BITS) + u64::from(after < through);
+        self.buckets.range_mut(numbers).flat_map(move |(_, bucket)| {
+            bucket.sort();
+            bucket.range(after, through)
+        })
     }
 }
 
@@ -89,6 +96,20 @@ impl Bucket {
         while self.jobs.last().is_some_and(|(at, id)| !is_valid(*at, id)) {
             self.jobs.pop();
         }
+    }
+
+    /// See [`DueBuckets::range`]. The bucket must be sorted, and `after` less than `through`.
+    fn range(&self, after: ListKey, through: ListKey) -> impl Iterator<Item = (ListKey, &JobId)> {
+        let start = self.jobs.partition_point(|(at, _)| *at > through);
+        let end = self.jobs.partition_point(|(at, _)| *at > after);
+        let mut sorted = self.jobs[start..end].iter().rev().map(|(at, id)| (*at, id)).peekable();
+        let late = self.late.range((Bound::Excluded(after), Bound::Included(through)));
+        let mut late = late.map(|(at, id)| (*at, id)).peekable();
+        iter::from_fn(move || match (sorted.peek(), late.peek()) {
+            (Some((a, _)), Some((b, _))) if b < a => late.next(),
+            (None, _) => late.next(),
+            (Some(_), _) => sorted.next(),
+        })
     }
 
     fn first(&self) -> Option<(ListKey, &JobId)> {
@@ -130,10 +151,15 @@ mod tests {
                         any.copied().map(|at| model.remove(&at));
                     }
                 }
-                let end = random.below(1 << 20) as u64;
-                let before: BTreeSet<ListKey> =
-                    buckets.before(end).map(|(at, _)| at).filter(|at| model.contains(at)).collect();
-                assert_eq!(before, model.range(..(end, 0)).copied().collect());
+                let [a, b] =
+                    [(); 2].map(|()| (random.below(1 << 20) as u64, random.below(2000) as u64));
+                let (after, through) = (a.min(b), a.max(b));
+                let between = buckets.range(after, through).map(|(at, _)| at);
+                let between: Vec<ListKey> = between.filter(|at| model.contains(at)).collect();
+                assert!(
+                    model.range((Bound::Excluded(after), Bound::Included(through))).eq(&between)
+                );
+                assert_eq!(buckets.range(after, after).count(), 0);
             }
         }
     }

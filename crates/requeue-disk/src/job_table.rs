@@ -14,8 +14,10 @@ use crate::codec::{self, Parts};
 use crate::due_buckets::{BUCKET_ENTRY_BYTES, DueBuckets, ListKey};
 use crate::error::{Corrupt, DiskError, unavailable};
 use crate::read_ahead::{ReadAhead, TableList};
+use crate::ready::{DueCount, KeysToRead, ReadFor, ReadyStep, TableKeys, before};
 use crate::tables::{JobLocation, Version};
 use foldhash::{HashMap, HashSet};
+use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::rules::{JobTable, List, Position, Record};
 use requeue_jobs::{JobId, StoreError, Timestamp};
 use std::collections::BTreeMap;
@@ -59,6 +61,7 @@ pub(crate) struct DiskJobTable {
     /// All leased jobs by the expiry of their leases. They are few: a worker has each of them.
     leases: BTreeMap<ListKey, JobId>,
     counts: [u64; 3],
+    due: DueCount,
     /// The job that was taken last. If it is not kept by the end of the operation, it is removed.
     taken: Option<Taken>,
     /// A job that was read from the tables, and may be taken next by the same operation.
@@ -142,6 +145,7 @@ impl DiskJobTable {
             dead: ReadAhead::default(),
             leases: BTreeMap::new(),
             counts,
+            due: DueCount::default(),
             taken: None,
             peeked: None,
             changes: Vec::new(),
@@ -256,6 +260,10 @@ impl DiskJobTable {
                 read_ahead.back_to(at);
             }
         }
+        if !frozen.jobs.is_empty() {
+            self.due.next_in_tables = self.due.through;
+            self.due.first_in_tables = None;
+        }
         self.version = version;
         mem::take(&mut self.frozen)
     }
@@ -312,6 +320,8 @@ impl DiskJobTable {
     fn took(&mut self, id: &JobId, record: &Record, in_bucket: bool) {
         let position = position_of(record);
         self.counts[position.0 as usize] -= 1;
+        self.due.jobs -= u64::from(self.due.includes(position));
+        self.due.first_in_tables.take_if(|first| (List::Pending, *first) == position);
         if position.0 == List::Leased {
             self.leases.remove(&position.1);
         }
@@ -332,6 +342,7 @@ impl DiskJobTable {
     fn insert(&mut self, id: JobId, record: Box<Record>, taken: Option<Taken>) {
         let (list, at) = position_of(&record);
         self.counts[list as usize] += 1;
+        self.due.jobs += u64::from(self.due.includes((list, at)));
         self.weight += weight(&id, &record);
         self.weight -= taken.as_ref().map_or(0, |taken| taken.weight);
         let in_bucket = taken.is_some_and(|taken| taken.in_bucket && taken.position == (list, at));
@@ -375,6 +386,136 @@ impl DiskJobTable {
         .map(|((at, id), from)| (at, id.clone(), from)))
     }
 
+    // Ready jobs.
+
+    /// The number of ready jobs, counted up to [`READY_COUNT_CAP`], and the due time of the oldest.
+    /// Reads no table: if that is necessary, the caller does it without the lock, and passes the
+    /// keys. Looks at no more than `budget` jobs of each layer in memory, and reduces the budget.
+    pub(crate) fn ready(
+        &mut self,
+        now: Timestamp,
+        read: Option<TableKeys>,
+        budget: &mut usize,
+    ) -> ReadyStep {
+        self.finish();
+        let read = read.filter(|read| read.is_of(&self.version));
+        if let Some(step) = self.count_due(now, read.as_ref(), budget) {
+            return step;
+        }
+        let count = self.due.jobs.min(READY_COUNT_CAP);
+        if count == 0 {
+            return ReadyStep::Done(0, None);
+        }
+        match self.oldest(now, read.as_ref()) {
+            Ok(oldest) => {
+                let oldest = oldest.map(|(at, _)| Timestamp::from_millis(at));
+                ReadyStep::Done(count, oldest.filter(|at| *at <= now))
+            }
+            Err(step) => step,
+        }
+    }
+
+    /// Counts pending jobs until all that are due are counted, or so many that no more count.
+    /// Returns `None` when that is done.
+    fn count_due(
+        &mut self,
+        now: Timestamp,
+        read: Option<&TableKeys>,
+        budget: &mut usize,
+    ) -> Option<ReadyStep> {
+        let end = (now.as_millis(), u64::MAX);
+        let mut read = read.filter(|read| read.reason == ReadFor::Counting);
+        loop {
+            let (due, all) = (&self.due, self.counts[List::Pending as usize]);
+            if due.jobs >= READY_COUNT_CAP.min(all) || due.through >= end {
+                return None;
+            }
+            if *budget == 0 {
+                return Some(ReadyStep::Again);
+            }
+            let read = read.take().filter(|read| read.after == due.through);
+            let known = match read {
+                Some(read) => read.through,
+                None if before(due.next_in_tables) > due.through => before(due.next_in_tables),
+                None => return Some(self.read_keys(ReadFor::Counting, due.through)),
+            };
+            let (mut jobs, through) = self.count_in_memory(known.min(end), budget);
+            let keys = read.map_or(&[][..], |read| &read.keys);
+            let counted = keys.partition_point(|(at, _)| *at <= through);
+            let in_tables = keys[..counted].iter();
+            jobs += in_tables.filter(|(_, id)| self.in_memory(id).is_none()).count() as u64;
+            self.due.jobs += jobs;
+            self.due.through = through;
+            if let Some(read) = read {
+                self.due.next_in_tables = keys.get(counted).map_or(read.next, |(at, _)| *at);
+            }
+        }
+    }
+
+    /// Counts the pending jobs in memory after those that are counted, up to a key. There may be
+    /// too many at a time: returns the key up to which they are counted.
+    fn count_in_memory(&mut self, through: ListKey, budget: &mut usize) -> (u64, ListKey) {
+        let after = self.due.through;
+        let Layer { jobs: active, pending: active_pending, .. } = &mut self.active;
+        let Layer { jobs: frozen, pending: frozen_pending, .. } = &mut self.frozen;
+        let here = |at, id: &JobId| is_at(active, List::Pending, at, id);
+        let there = in_frozen(active, frozen, List::Pending);
+        let active = active_pending.range(after, through).map(|(at, id)| (at, here(at, id)));
+        let frozen = frozen_pending.range(after, through).map(|(at, id)| (at, there(at, id)));
+        let (mut end, mut found, limit) = (through, Vec::new(), *budget);
+        let mut look_at = |entries: &mut dyn Iterator<Item = (ListKey, bool)>| {
+            let (mut count, mut last) = (0, after);
+            for (at, is_valid) in entries.take(limit) {
+                // Buckets may have a job twice, but a key belongs to one job.
+                if is_valid && found.last() != Some(&at) {
+                    found.push(at);
+                }
+                (count, last) = (count + 1, at);
+            }
+            if count == limit {
+                end = end.min(last);
+            }
+            *budget = (*budget).min(limit - count);
+        };
+        look_at(&mut { active });
+        look_at(&mut { frozen });
+        (found.iter().filter(|at| **at <= end).count() as u64, end)
+    }
+
+    /// The key of the first pending job.
+    fn oldest(
+        &mut self,
+        now: Timestamp,
+        read: Option<&TableKeys>,
+    ) -> Result<Option<ListKey>, ReadyStep> {
+        let (active, frozen) = (&mut self.active, &mut self.frozen);
+        let first = active.pending.first(|at, id| is_at(&active.jobs, List::Pending, at, id));
+        let second = frozen.pending.first(in_frozen(&active.jobs, &frozen.jobs, List::Pending));
+        let in_memory = first.into_iter().chain(second).map(|(at, _)| at).min();
+        let in_tables = if self.pending.is_read() {
+            self.pending.first().map(|(at, _)| at)
+        } else if self.due.first_in_tables.is_some() {
+            self.due.first_in_tables
+        } else {
+            let Some(read) = read.filter(|read| read.reason == ReadFor::Oldest) else {
+                return Err(self.read_keys(ReadFor::Oldest, (0, 0)));
+            };
+            let first = read.keys.iter().find(|(_, id)| self.in_memory(id).is_none());
+            self.due.first_in_tables = first.map(|(at, _)| *at);
+            if first.is_none() && read.through < (now.as_millis(), u64::MAX) {
+                return Err(self.read_keys(ReadFor::Oldest, read.through));
+            }
+            self.due.first_in_tables
+        };
+        Ok(in_memory.into_iter().chain(in_tables).min())
+    }
+
+    fn read_keys(&self, reason: ReadFor, after: ListKey) -> ReadyStep {
+        let (version, kind) = (self.version.clone(), self.number);
+        let from = self.consumed_below(List::Pending);
+        ReadyStep::Read(KeysToRead { version, kind, reason, after, from })
+    }
+
     // Reads.
 
     /// What the memory knows of a job: `None` nothing, `Some(None)` that it was removed.
@@ -398,31 +539,17 @@ impl DiskJobTable {
             .map(|below| below.1)
     }
 
-    /// How many jobs in memory are ready, counted up to `limit`.
-    pub(crate) fn ready_in_memory(&self, now: Timestamp, limit: usize) -> usize {
-        let end = now.as_millis().saturating_add(1);
-        let here = |(at, id): &(ListKey, &JobId)| is_at(&self.active.jobs, List::Pending, *at, id);
-        let active = self.active.pending.before(end).filter(here);
-        let there = in_frozen(&self.active.jobs, &self.frozen.jobs, List::Pending);
-        let frozen = self.frozen.pending.before(end).filter(|(at, id)| there(*at, id));
-        // Buckets may have a job twice, but a key belongs to one job.
-        let mut ready = HashSet::default();
-        for (at, _) in active.chain(frozen) {
-            ready.insert(at);
-            if ready.len() >= limit {
-                break;
-            }
-        }
-        ready.len()
-    }
-
     /// Checks that the lists contain as many jobs as are counted. For tests.
     pub(crate) fn check(&self) {
         assert_eq!(self.counts[List::Leased as usize], self.leases.len() as u64);
         for list in [List::Pending, List::Dead] {
             let moved: HashSet<ListKey> = self.moved_from(list).collect();
-            let entries = self.all_in_memory().filter_map(|(_, entry)| entry.record.as_deref());
-            let mut count = entries.filter(|record| position_of(record).0 == list).count() as u64;
+            let records = self.all_in_memory().filter_map(|(_, entry)| entry.record.as_deref());
+            let keys = records.map(position_of).filter(|position| position.0 == list);
+            let keys: Vec<ListKey> = keys.map(|position| position.1).collect();
+            let mut count = keys.len() as u64;
+            let is_due = |at: &ListKey| *at <= self.due.through;
+            let mut due = keys.iter().filter(|at| is_due(at)).count() as u64;
             let mut cursor = self.version.scan(self.number, list as u8, (0, 0));
             while let Some((at, _)) = cursor.next().expect("tables can be read") {
                 assert!(
@@ -430,8 +557,12 @@ impl DiskJobTable {
                     "{at:?} is consumed"
                 );
                 count += u64::from(!moved.contains(&at));
+                due += u64::from(!moved.contains(&at) && is_due(&at));
             }
             assert_eq!(self.counts[list as usize], count, "jobs in {list:?}, by time");
+            if list == List::Pending {
+                assert_eq!(self.due.jobs, due, "jobs up to {:?}", self.due.through);
+            }
         }
     }
 

@@ -89,6 +89,7 @@ mod operations;
 mod options;
 mod progress;
 mod read_ahead;
+mod ready;
 mod reply;
 #[cfg(test)]
 #[path = "../tests/it/support/simulated_disk.rs"]

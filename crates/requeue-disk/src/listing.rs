@@ -1,18 +1,18 @@
 //! Reads of jobs and kinds, beside the writer.
 //!
 //! Jobs in memory are copied under the lock of the state, a limited number at a time. Tables are
-//! read without the lock, because they do not change; only [`kinds`] reads them under the lock.
+//! read without the lock, because they do not change.
 
-use crate::bytes::{Bytes, Malformed};
-use crate::codec;
 use crate::error::unavailable;
 use crate::job_table::{DiskJobTable, LayerEntry, position_of, read};
+use crate::ready::{ReadyStep, STEP};
 use crate::state::State;
 use foldhash::HashSet;
-use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
-use requeue_jobs::rules::{JobTable, List, Record, Status};
+use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::rules::{KindState, List, Record, Status};
 use requeue_jobs::{
-    JobId, JobState, JobView, Kind, KindView, Page, Query, Spans, StoreError, Timestamp,
+    Counts, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Page, Query, Spans,
+    StoreError, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,6 +22,9 @@ use std::sync::Mutex;
 /// Finding them requires a pass over all jobs in memory, so copying them in equal portions would
 /// take quadratic time.
 const FIRST_COPY: usize = 2048;
+
+/// How many kinds are viewed under the lock at a time.
+const KINDS_AT_ONCE: usize = 256;
 
 /// The implementation of `Store::list`.
 pub(crate) fn list(
@@ -165,35 +168,47 @@ fn state_of(list: u8, at: u64, now: Timestamp) -> JobState {
 
 /// The implementation of `Store::kinds`.
 pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView>, StoreError> {
-    let mut state = State::lock(state);
-    let mut views = Vec::new();
-    for kind in state.kinds.shown() {
-        let first = kind.table.first(List::Pending)?;
-        let any = first.is_some_and(|first| first.at <= now);
-        let ready = if any { ready(&kind.table, now)? } else { 0 };
-        views.push(kind.view(ready, now)?);
+    let mut names: Vec<Kind> = {
+        let state = State::lock(state);
+        state.kinds.iter().filter(|kind| !kind.is_idle()).map(|kind| kind.name().clone()).collect()
+    };
+    names.sort_unstable();
+    let mut views = Vec::with_capacity(names.len());
+    let (mut at, mut read) = (0, None);
+    while at < names.len() {
+        let to_read = {
+            let mut state = State::lock(state);
+            let (end, mut budget) = (names.len().min(at + KINDS_AT_ONCE), STEP);
+            loop {
+                let Some(name) = names[..end].get(at) else { break None };
+                // Kinds are never removed.
+                let Some(kind) = state.kinds.kind_mut(name) else { break None };
+                match kind.table.ready(now, read.take(), &mut budget) {
+                    ReadyStep::Done(ready, oldest_ready) => {
+                        views.push(view(kind, ready, oldest_ready));
+                        at += 1;
+                    }
+                    ReadyStep::Again => break None,
+                    ReadyStep::Read(keys) => break Some(keys),
+                }
+            }
+        };
+        // Without the lock.
+        read = to_read.map(|keys| keys.read(now)).transpose().map_err(unavailable)?;
     }
     Ok(views)
 }
 
-/// The number of ready jobs, counted up to [`READY_COUNT_CAP`].
-fn ready(table: &DiskJobTable, now: Timestamp) -> Result<u64, StoreError> {
-    let mut ready = table.ready_in_memory(now, READY_COUNT_CAP as usize) as u64;
-    let mut cursor = table.version().scan(
-        table.number(),
-        List::Pending as u8,
-        table.consumed_below(List::Pending),
-    );
-    while ready < READY_COUNT_CAP {
-        let Some((at, value)) = cursor.next().map_err(unavailable)? else { break };
-        if at.0 > now.as_millis() {
-            break;
-        }
-        let id = codec::id(&mut Bytes::new(value));
-        let id = id.map_err(|Malformed(what)| unavailable(cursor.damage(what)))?;
-        ready += u64::from(table.known(&id).is_none());
+fn view(kind: &KindState<DiskJobTable>, ready: u64, oldest_ready: Option<Timestamp>) -> KindView {
+    let [pending, leased, dead] = kind.table.counts();
+    KindView {
+        kind: kind.name().clone(),
+        counts: Counts { pending, leased, dead, ready },
+        oldest_ready,
+        paused: kind.settings.paused,
+        generation: Generation(kind.counters.generation),
+        fence: Fence(kind.counters.fence),
     }
-    Ok(ready)
 }
 
 /// The implementation of `Store::upcoming`.

@@ -47,7 +47,7 @@ impl ReadAhead {
         kinds: usize,
         here: impl Fn(&JobId) -> bool,
     ) -> Result<(), DiskError> {
-        if !self.jobs.is_empty() || self.next == END {
+        if self.is_read() {
             return Ok(());
         }
         let mut cursor = version.scan(kind, list as u8, self.next);
@@ -70,6 +70,12 @@ impl ReadAhead {
             self.next = (at.0, at.1 + 1);
         }
         Ok(())
+    }
+
+    /// Whether [`first`](Self::first) is the first job of the list in the tables: nothing has to be
+    /// read.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.jobs.is_empty() || self.next == END
     }
 
     pub(crate) fn first(&self) -> Option<(ListKey, &JobId)> {

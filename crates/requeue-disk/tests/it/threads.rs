@@ -178,34 +178,54 @@ fn a_job_that_is_flushed_while_a_merge_ends_counts_once() {
     store.check();
 }
 
-/// A disk that stalls the reads of tables by the writer.
+/// A disk that counts the reads of tables by one thread, and stalls them.
 #[derive(Clone)]
 struct SlowTables {
     disk: SimulatedDisk,
+    thread_name: &'static str,
+    held: Arc<(Mutex<Held>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Held {
     /// Whether reads stall, and whether one does.
-    held: Arc<(Mutex<(bool, bool)>, Condvar)>,
+    hold: bool,
+    is_held: bool,
+    reads: usize,
 }
 
 struct SlowTable {
     file: Arc<dyn DiskFile>,
-    held: Arc<(Mutex<(bool, bool)>, Condvar)>,
+    thread_name: &'static str,
+    held: Arc<(Mutex<Held>, Condvar)>,
 }
 
 impl SlowTables {
+    fn new(thread_name: &'static str) -> Self {
+        SlowTables { disk: SimulatedDisk::new(), thread_name, held: Arc::default() }
+    }
+
+    fn reads(&self) -> usize {
+        self.held.0.lock().expect("the lock is not poisoned").reads
+    }
+
     fn hold(&self, hold: bool) {
-        self.held.0.lock().expect("the lock is not poisoned").0 = hold;
+        self.held.0.lock().expect("the lock is not poisoned").hold = hold;
         self.held.1.notify_all();
     }
 
-    /// Waits until a read of the writer stalls.
+    /// Waits until a read stalls.
     fn wait_until_held(&self) {
         let held = self.held.0.lock().expect("the lock is not poisoned");
-        drop(self.held.1.wait_while(held, |(_, is_held)| !*is_held));
+        drop(self.held.1.wait_while(held, |held| !held.is_held));
     }
 
     fn table(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         match name.starts_with("table-") {
-            true => Arc::new(SlowTable { file, held: self.held.clone() }),
+            true => {
+                let (thread_name, held) = (self.thread_name, self.held.clone());
+                Arc::new(SlowTable { file, thread_name, held })
+            }
             false => file,
         }
     }
@@ -243,11 +263,12 @@ impl Disk for SlowTables {
 
 impl DiskFile for SlowTable {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        if thread::current().name() == Some("requeue-write") {
+        if thread::current().name() == Some(self.thread_name) {
             let mut held = self.held.0.lock().expect("the lock is not poisoned");
-            held.1 = held.0;
+            held.reads += 1;
+            held.is_held = held.hold;
             self.held.1.notify_all();
-            drop(self.held.1.wait_while(held, |(hold, _)| *hold));
+            drop(self.held.1.wait_while(held, |held| held.hold));
         }
         self.file.read_at(bytes, offset)
     }
@@ -267,7 +288,7 @@ impl DiskFile for SlowTable {
 
 #[test]
 fn no_poll_blocks_while_the_writer_reads_tables() {
-    let disk = SlowTables { disk: SimulatedDisk::new(), held: Arc::default() };
+    let disk = SlowTables::new("requeue-write");
     let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock())).unwrap();
     let store = open();
     (0..100).for_each(|id| drop(block_on(store.put(put(id))).unwrap()));
@@ -297,6 +318,68 @@ fn no_poll_blocks_while_the_writer_reads_tables() {
     assert_eq!(block_on(claimed).unwrap().jobs.len(), 0, "none is due");
     let job = block_on(store.get(kind(), JobId::new("7").unwrap())).unwrap();
     assert_eq!(job.map(|job| job.id.to_string()).as_deref(), Some("7"));
+}
+
+/// Kinds with ready jobs in tables, on a disk that counts and stalls the reads of `kinds`. The
+/// writer has not read them since the store was opened.
+fn with_ready_jobs(clock: &ManualClock, kinds: usize, jobs: usize) -> (SlowTables, DiskStore) {
+    let disk = SlowTables::new("requeue-scan");
+    let wall_clock = WallClock::manual(clock, Timestamp::from_millis(1_700_000_000_000));
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).unwrap();
+    let store = open();
+    for (job, kind) in (0..jobs).flat_map(|job| (0..kinds).map(move |kind| (job, kind))) {
+        let mut put = put(job);
+        put[0].kind = Kind::new(format!("kind-{kind}")).unwrap();
+        block_on(store.put(put)).unwrap();
+    }
+    drop(store);
+    clock.advance(Duration::from_secs(5));
+    let store = open();
+    (disk, store)
+}
+
+fn ready(kinds: &[KindView]) -> Vec<u64> {
+    kinds.iter().map(|kind| kind.counts.ready).collect()
+}
+
+#[test]
+fn a_put_completes_while_the_counts_of_kinds_are_read_from_tables() {
+    let (disk, store) = with_ready_jobs(&ManualClock::new(), 3, 40);
+    disk.hold(true);
+    let mut kinds = store.kinds();
+    assert!(kinds.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    disk.wait_until_held();
+    let (done, all_done) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            block_on(store.put(put(1000))).unwrap();
+            assert_eq!(block_on(store.claim(claim(1))).unwrap().jobs.len(), 0, "none is due");
+            done.send(()).unwrap();
+        });
+        let in_time = all_done.recv_timeout(Duration::from_secs(60));
+        disk.hold(false);
+        in_time.expect("no put waits for the counts of kinds");
+    });
+    assert_eq!(ready(&block_on(kinds).unwrap()), [40; 3]);
+}
+
+#[test]
+fn ready_jobs_in_tables_are_counted_once() {
+    let clock = ManualClock::new();
+    let (disk, store) = with_ready_jobs(&clock, 3, 40);
+    assert_eq!(ready(&block_on(store.kinds()).unwrap()), [40; 3]);
+    let first = disk.reads();
+    assert!(first > 0);
+    let claim = Claim { kinds: vec![Kind::new("kind-1").unwrap()], ..claim(1) };
+    for left in (0..40).rev() {
+        assert_eq!(block_on(store.claim(claim.clone())).unwrap().jobs.len(), 1);
+        clock.advance(Duration::from_millis(1));
+        let kinds = block_on(store.kinds()).unwrap();
+        assert_eq!(ready(&kinds), [40, left, 40]);
+        assert!(kinds[1].oldest_ready.is_some() == (left > 0));
+    }
+    assert_eq!(disk.reads(), first, "nothing is read again");
+    store.check();
 }
 
 #[test]
