@@ -4,6 +4,9 @@
 //! shape, or has an unknown field, the whole request is rejected. Then each entry is converted to a
 //! type of `requeue-jobs`, and an error names the field, such as `jobs[3].delay`.
 //!
+//! Reading takes memory in proportion to the text: a list ends the first step at its first entry
+//! beyond the limit of a batch ([`list_limit`]), and nothing that is unknown or skipped is kept.
+//!
 //! Times in responses are in RFC 3339, in UTC, with milliseconds. Durations look like `1h30m`. Both
 //! are exact, so a client reads the same value that the store returned.
 
@@ -32,7 +35,7 @@ pub use kind::{
 };
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;
-pub use parse::{JsonObject, ParseContext};
+pub use parse::{JsonObject, ParseContext, list_limit};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};

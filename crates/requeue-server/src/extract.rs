@@ -1,32 +1,89 @@
 //! Extractors for requests. If a request is invalid, the problem names the field.
 
+use crate::json_text;
+use crate::listen::BodyHandle;
 use crate::response::ProblemResponse;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use requeue_http::wire::JsonObject;
+use requeue_http::wire::{JsonObject, list_limit};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{JobId, Kind};
+use requeue_jobs::{Invalid, JobId, Kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::pin::pin;
+
+/// Work on more bytes than this is done on a thread of its own, because it would delay the other
+/// requests of a runtime thread: parsing a request of 32 MiB takes tenths of a second.
+const SHORT: usize = 64 << 10;
+
+/// The longest text in a request, in bytes of JSON: a body of 1 MiB in which every byte is escaped to
+/// six, and some more. To unescape a text, the parser needs up to three times its length.
+const MAX_TEXT: usize = 8 << 20;
 
 /// A JSON body, in requests and responses.
 pub(crate) struct Json<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Json<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
         is_json(request.headers())?;
-        let bytes = Bytes::from_request(request, state).await;
+        let body_handle = request.extensions().get::<BodyHandle>().cloned();
         // If the body was too large or too slow, the connection replaces this response.
-        let bytes =
-            bytes.map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
-        Ok(Json(read(&bytes)?))
+        let bytes = collect(request.into_body())
+            .await
+            .map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
+        let read = off_runtime(bytes.len(), move || {
+            let read = if bytes.len() > SHORT { read_long(&bytes) } else { read(&bytes) };
+            // Its memory counts as used until here, even if the client is gone.
+            drop((bytes, body_handle));
+            read
+        });
+        Ok(Json(read.await?))
     }
+}
+
+/// Does work on this many bytes: here, or on another thread if they are many.
+pub(crate) async fn off_runtime<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes <= SHORT {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // The listener responds to a panic. The task is never cancelled.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Reads a body into one piece.
+///
+/// A list of its frames would take more memory than its bytes: a client can send chunks of one byte.
+async fn collect(body: Body) -> Result<Bytes, axum::Error> {
+    let mut body = pin!(body);
+    let mut all = Vec::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if all.is_empty() && body.is_end_stream() {
+            return Ok(piece);
+        }
+        let needed = all.len() + piece.len();
+        if needed > all.capacity() {
+            // Never more than the bytes that arrived, doubled, whatever is announced.
+            let left = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
+            let whole = left.map_or(usize::MAX, |left| needed.saturating_add(left));
+            all.reserve_exact((2 * needed).min(whole) - all.len());
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(all.into())
 }
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -51,6 +108,16 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(ProblemType::NotJson, detail))
 }
 
+/// Checks a long request for texts that would take much memory, and parses it.
+fn read_long<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let (field, len, limit) =
+        ("a text of the request", json_text::measure(bytes).longest, MAX_TEXT);
+    if len > limit {
+        return Err(Invalid::TooLong { field, len, limit }.into());
+    }
+    read(bytes)
+}
+
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Tracking the path doubles the cost of parsing: only invalid bodies are parsed that way.
     match serde_json::from_slice(bytes) {
@@ -65,7 +132,10 @@ fn read_with_path<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let read: Result<JsonObject<T>, _> = serde_path_to_error::deserialize(&mut input);
     let JsonObject(value) = read.map_err(|error| {
         let path = error.path().to_string();
-        let problem = Problem::new(ProblemType::Malformed, error.inner().to_string());
+        let problem = match list_limit(error.inner()) {
+            Some(limit) => Problem::from(limit),
+            None => Problem::new(ProblemType::Malformed, error.inner().to_string()),
+        };
         if path == "." { problem } else { problem.at(path) }
     })?;
     let end = input.end();
@@ -161,4 +231,97 @@ fn parse_kind(text: &str) -> Result<Kind, Problem> {
 
 pub(crate) fn invalid_path(error: PathRejection) -> Problem {
     Problem::new(ProblemType::Malformed, format!("invalid path: {}", error.body_text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::tests::harness::{start, within};
+    use axum::Router;
+    use axum::routing::{get, post};
+    use serde::Deserialize;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{LazyLock, Mutex};
+    use std::time::Duration;
+    use tokio::sync::Notify;
+
+    /// A request whose parser waits until another request was handled.
+    struct Waiting;
+
+    static PARSING: Notify = Notify::const_new();
+    static OTHER: LazyLock<(Sender<()>, Mutex<Receiver<()>>)> = LazyLock::new(|| {
+        let (sender, receiver) = channel();
+        (sender, Mutex::new(receiver))
+    });
+
+    impl<'de> Deserialize<'de> for Waiting {
+        fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+            PARSING.notify_one();
+            let other = OTHER.1.lock().unwrap().recv_timeout(Duration::from_secs(10));
+            other.expect("another request is handled meanwhile");
+            serde::de::IgnoredAny::deserialize(input).map(|_| Waiting)
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_large_request_is_parsed_while_others_are_handled() {
+        let other = || async {
+            OTHER.0.send(()).expect("the receiver exists");
+            "other"
+        };
+        let router = Router::new()
+            .route("/large", post(|Json(Waiting): Json<Waiting>| async { "large" }))
+            .route("/other", get(other));
+        let server = start(router, crate::listen::Options::default()).await;
+        let (mut large, mut small) = (server.client().await, server.client().await);
+        let body = format!(r#"{{"x":"{}"}}"#, "x".repeat(SHORT));
+        let length = body.len();
+        let head = format!(
+            "POST /large HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        within(large.send(head + &body)).await;
+        within(PARSING.notified()).await;
+        assert_eq!(small.get("/other").await.body, "other");
+        assert_eq!(large.response().await.body, "large");
+        server.stop().await;
+    }
+
+    /// Returns the body, and the number of bytes that its buffer takes.
+    async fn collected(pieces: usize, piece: &'static [u8], announced: bool) -> (usize, usize) {
+        let pieces = std::iter::repeat_n(Bytes::from_static(piece), pieces);
+        let body = if announced {
+            Body::from(pieces.collect::<Vec<_>>().concat())
+        } else {
+            Body::from_stream(futures_util::stream::iter(pieces.map(Ok::<_, axum::Error>)))
+        };
+        let bytes = collect(body).await.expect("the body is read");
+        let buffer = Vec::from(bytes);
+        (buffer.len(), buffer.capacity())
+    }
+
+    #[tokio::test]
+    async fn a_body_in_small_pieces_takes_no_more_than_twice_its_size() {
+        for (pieces, piece, announced) in [
+            (0, &b"x"[..], false),
+            (1, b"x", false),
+            (100_000, b"x", false),
+            (3, &[b'x'; 70_000], true),
+        ] {
+            let (len, capacity) = collected(pieces, piece, announced).await;
+            assert_eq!(len, pieces * piece.len());
+            assert!(capacity <= 2 * len, "{capacity} for {len}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_would_take_much_memory_is_rejected() {
+        let text =
+            |len: usize| format!(r#"{{"kinds":["\n{}"]}}"#, "x".repeat(len - 2)).into_bytes();
+        let read = |len| read_long::<requeue_http::wire::ClaimRequest>(&text(len));
+        assert!(read(MAX_TEXT).is_ok());
+        let problem = read(MAX_TEXT + 1).expect_err("it is too long");
+        assert_eq!(problem.problem_type(), ProblemType::Invalid);
+        assert_eq!(problem.detail, "a text of the request has 8388609 bytes; the limit is 8388608");
+    }
 }

@@ -40,6 +40,7 @@ mod cross_site;
 mod events;
 mod extract;
 mod instrumented;
+mod json_text;
 pub mod listen;
 mod metrics;
 mod reaper;

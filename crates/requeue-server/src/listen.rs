@@ -188,4 +188,4 @@ impl ConnectionSlots {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! Changing jobs by id, or all that match a filter.
 
 use super::job::StateJson;
-use super::parse::{ParseContext, objects, optional_object, parse};
+use super::parse::{ParseContext, objects, optional_ids, optional_object, parse};
 use crate::problem::{Problem, ProblemType};
 use requeue_jobs::{Change, ChangeKind, Changed, JobId, Kind, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ impl From<Change> for ChangeEntry {
 #[serde(deny_unknown_fields)]
 pub struct ChangeIds {
     /// The ids of the jobs to change, at most 1000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "optional_ids", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub ids: Option<Vec<String>>,
     /// Changes all jobs that match this filter, instead of `ids`. `{}` matches every job of the kind.

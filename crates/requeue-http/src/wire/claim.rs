@@ -1,6 +1,6 @@
 //! Claiming jobs.
 
-use super::parse::{ParseContext, any_json, check, parse, read_body};
+use super::parse::{self, ParseContext, any_json, check, parse, read_body};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -17,6 +17,7 @@ use std::time::Duration;
 pub struct ClaimRequest {
     /// The kinds to claim jobs of, at most 1000. Within a kind, jobs are claimed in due order. The kind that is
     /// tried first changes from claim to claim, so that all kinds get their turn.
+    #[serde(deserialize_with = "parse::kinds")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
     /// The name of the worker, at most 128 bytes. It is shown with the jobs that the worker holds.
@@ -107,6 +108,7 @@ impl From<&Claim> for ClaimRequest {
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
     /// The kinds to wait for, at most 1000.
+    #[serde(deserialize_with = "parse::kinds")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
     /// How long to wait at most, up to `1m`.

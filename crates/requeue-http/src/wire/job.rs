@@ -1,6 +1,8 @@
 //! A job in responses and restore requests.
 
-use super::parse::{ParseContext, any_json, objects, optional_object, parse, read_body};
+use super::parse::{
+    ParseContext, any_json, failures, fields_len, optional_object, parse, read_body,
+};
 use crate::problem::Problem;
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
@@ -98,7 +100,7 @@ pub struct JobJson {
     )]
     pub next: Option<SuccessorJson>,
     /// The latest failed attempts, at most five, oldest first.
-    #[serde(default, deserialize_with = "objects")]
+    #[serde(default, deserialize_with = "failures")]
     pub failures: Vec<FailureJson>,
     /// How often the job has become dead.
     #[serde(default)]
@@ -250,6 +252,16 @@ impl From<&FailedAttempt> for FailureJson {
 }
 
 impl JobJson {
+    /// Returns the length of the body as it is written in the request, in bytes, with that of the successor. Converting this
+    /// JSON takes that much work and memory.
+    pub fn body_len(&self) -> usize {
+        let next = self
+            .next
+            .as_ref()
+            .map(|next| fields_len(&next.body, &next.body_text, &next.body_base64));
+        fields_len(&self.body, &self.body_text, &self.body_base64) + next.unwrap_or(0)
+    }
+
     /// Converts this JSON to a job. `path` is the prefix of field names in errors.
     pub fn read(self, path: &str, context: &ParseContext) -> Result<JobView, Problem> {
         let at = |field: &str| format!("{path}{field}");

@@ -3,10 +3,11 @@
 use crate::problem::{Problem, ProblemType};
 use crate::times::{self, Zone};
 use requeue_jobs::json::{BodyJson, FieldErrorReason};
+use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_BATCH};
 use requeue_jobs::{Body, Due, Invalid, Timestamp, check_lease};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 use std::marker::PhantomData;
@@ -84,6 +85,16 @@ pub(super) fn read_body(path: &str, body: BodyJson) -> Result<Body, Problem> {
     })
 }
 
+/// Returns the length of the body in the three fields of which one contains it.
+pub(super) fn fields_len(
+    json: &Option<Box<RawValue>>,
+    text: &Option<String>,
+    base64: &Option<String>,
+) -> usize {
+    let texts = [json.as_ref().map(|json| json.get()), text.as_deref(), base64.as_deref()];
+    texts.into_iter().flatten().map(str::len).sum()
+}
+
 /// Deserializes a field that can be any JSON, also `null`.
 pub(crate) fn any_json<'de, D: Deserializer<'de>>(
     input: D,
@@ -135,10 +146,186 @@ pub(super) fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Option::<JsonObject<T>>::deserialize(input)?.map(|JsonObject(value)| value))
 }
 
-/// Deserializes a field that must be an array of objects.
+/// The lists of requests. Their error while they are read is exactly one of these, so that
+/// [`list_limit`] recognises it.
+const ENTRIES: Invalid = too_many("entries in a batch");
+const KINDS: Invalid = too_many("kinds in a claim");
+
+/// One more than allowed: how many there are in all is not known, because reading stops there.
+const fn too_many(what: &'static str) -> Invalid {
+    Invalid::TooMany { what, count: MAX_BATCH + 1, limit: MAX_BATCH }
+}
+
+/// Returns the limit that a request exceeded, if `error`, from reading its JSON, says that a list is
+/// too long.
+///
+/// A list is rejected at its first entry beyond the limit, before the rest is read. serde knows only
+/// errors in the form of text.
+///
+/// ```
+/// use requeue_http::wire::{PutBatch, list_limit};
+///
+/// let batch = format!(r#"{{"jobs": [{}"#, "{},".repeat(1001));
+/// let error = serde_json::from_str::<PutBatch>(&batch).unwrap_err();
+/// assert!(list_limit(&error).is_some());
+/// let error = serde_json::from_str::<PutBatch>("{}").unwrap_err();
+/// assert!(list_limit(&error).is_none());
+/// ```
+pub fn list_limit(error: &serde_json::Error) -> Option<Invalid> {
+    let text = error.to_string();
+    [ENTRIES, KINDS].into_iter().find(|limit| text.starts_with(&limit.to_string()))
+}
+
+/// Deserializes a field that must be an array of objects, at most [`MAX_BATCH`].
 pub(super) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
 ) -> Result<Vec<T>, D::Error> {
-    let objects = Vec::<JsonObject<T>>::deserialize(input)?;
-    Ok(objects.into_iter().map(|JsonObject(value)| value).collect())
+    input.deserialize_seq(ListVisitor::new(|JsonObject(value)| value, ENTRIES))
+}
+
+/// Deserializes an optional field that must be an array of ids, at most [`MAX_BATCH`], or `null`.
+pub(super) fn optional_ids<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    struct Ids(Vec<String>);
+
+    impl<'de> Deserialize<'de> for Ids {
+        fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+            input.deserialize_seq(ListVisitor::new(|id: String| id, ENTRIES)).map(Ids)
+        }
+    }
+
+    Ok(Option::<Ids>::deserialize(input)?.map(|Ids(ids)| ids))
+}
+
+/// Deserializes a field that must be an array of kinds, at most [`MAX_BATCH`].
+pub(super) fn kinds<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    input.deserialize_seq(ListVisitor::new(|kind: String| kind, KINDS))
+}
+
+/// Deserializes the failed attempts of a job. If there are too many, it keeps one more than is
+/// allowed, for which the store rejects this job alone, and skips the rest.
+pub(super) fn failures<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> Result<Vec<T>, D::Error> {
+    let mut visitor = ListVisitor::new(|JsonObject(value)| value, ENTRIES);
+    (visitor.limit, visitor.skips) = (KEPT_ATTEMPTS + 1, true);
+    input.deserialize_seq(visitor)
+}
+
+/// Reads a list whose length is limited, so that its memory is limited before it is taken.
+struct ListVisitor<T, F> {
+    convert: F,
+    limit: usize,
+    /// Skips the entries beyond the limit instead of failing with `error`.
+    skips: bool,
+    error: Invalid,
+    entries: PhantomData<T>,
+}
+
+impl<T, F> ListVisitor<T, F> {
+    fn new(convert: F, error: Invalid) -> Self {
+        ListVisitor { convert, limit: MAX_BATCH, skips: false, error, entries: PhantomData }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, U, F: FnMut(T) -> U> Visitor<'de> for ListVisitor<T, F> {
+    type Value = Vec<U>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Vec<U>, A::Error> {
+        let mut entries = Vec::new();
+        while entries.len() < self.limit {
+            match list.next_element()? {
+                Some(entry) => entries.push((self.convert)(entry)),
+                None => return Ok(entries),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            if !self.skips {
+                return Err(A::Error::custom(&self.error));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::*;
+    use serde::de::DeserializeOwned;
+    use std::io::Read;
+
+    /// The beginning of a list, and then the same entry without end. Counts what is read of it.
+    struct Endless<'a> {
+        text: &'a [u8],
+        entry: &'a [u8],
+        read: usize,
+    }
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.text.is_empty() {
+                self.text = self.entry;
+            }
+            let read = self.text.read(&mut buffer[..1])?;
+            self.read += read;
+            Ok(read)
+        }
+    }
+
+    /// Returns the error of reading a request with an endless list, and how many bytes were read.
+    fn read<T: DeserializeOwned>(head: &str, entry: &str) -> (String, usize) {
+        let mut input = Endless { text: head.as_bytes(), entry: entry.as_bytes(), read: 0 };
+        let read = serde_json::from_reader::<_, T>(&mut input);
+        let error = read.err().expect("the list is too long");
+        (list_limit(&error).expect("and so says the error").to_string(), input.read - head.len())
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_rejected_at_its_first_entry_beyond_the_limit() {
+        let entries = "1001 entries in a batch are too many; the limit is 1000";
+        let kinds = "1001 kinds in a claim are too many; the limit is 1000";
+        let job = r#"{"kind":"k","id":"i","state":"ready","content_type":"","due":"","generation":1,
+            "attempts":0,"created_at":"","updated_at":""},"#;
+        for ((error, bytes), entry, expected) in [
+            (read::<PutBatch>(r#"{"jobs":["#, "{},"), "{},", entries),
+            (
+                read::<SettleBatch>(r#"{"leases":["#, r#"{"receipt":""},"#),
+                r#"{"receipt":""},"#,
+                entries,
+            ),
+            (
+                read::<ChangeBatch>(r#"{"jobs":["#, r#"{"kind":"","id":"","what":"cancel"},"#),
+                r#"{"kind":"","id":"","what":"cancel"},"#,
+                entries,
+            ),
+            (read::<ChangeIds>(r#"{"ids":["#, r#""","#), r#""","#, entries),
+            (read::<RestoreRequest>(r#"{"generation":1,"fence":1,"jobs":["#, job), job, entries),
+            (read::<ClaimRequest>(r#"{"kinds":["#, r#""","#), r#""","#, kinds),
+            (read::<WaitRequest>(r#"{"wait":"1s","kinds":["#, r#""","#), r#""","#, kinds),
+        ] {
+            assert_eq!(error, expected);
+            assert!(bytes < 1002 * entry.len(), "{bytes} bytes of {entry} were read");
+        }
+    }
+
+    #[test]
+    fn failed_attempts_beyond_the_limit_are_not_kept_in_memory() {
+        let failure = r#"{"worker":"w","started_at":"","ended_at":"","error":null}"#;
+        let job = |count: usize| {
+            format!(
+                r#"{{"kind":"k","id":"i","state":"ready","content_type":"","due":"","generation":1,
+                "attempts":0,"created_at":"","updated_at":"","failures":[{}]}}"#,
+                vec![failure; count].join(",")
+            )
+        };
+        for (count, kept) in [(0, 0), (5, 5), (6, 6), (7, 6), (1000, 6)] {
+            let job: JobJson = serde_json::from_str(&job(count)).expect("it is a job");
+            assert_eq!(job.failures.len(), kept, "of {count}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Putting (enqueueing) jobs.
 
-use super::parse::{ParseContext, any_json, objects, parse, read_body};
+use super::parse::{ParseContext, any_json, fields_len, objects, parse, read_body};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -134,6 +134,12 @@ pub enum PutOutcomeJson {
 }
 
 impl PutRequest {
+    /// Returns the length of the body as it is written in the request, in bytes. Converting this
+    /// JSON takes that much work and memory.
+    pub fn body_len(&self) -> usize {
+        fields_len(&self.body, &self.body_text, &self.body_base64)
+    }
+
     /// Converts this request to a put. `kind` and `id` come from the URL path, if it contains them.
     /// `path` is the prefix of field names in errors.
     pub fn read(

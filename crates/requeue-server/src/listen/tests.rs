@@ -1,7 +1,7 @@
 //! The listener on real sockets, with the bytes of requests written by hand.
 
 mod delivery;
-mod harness;
+pub(crate) mod harness;
 mod limits;
 mod shutdown;
 mod tls;

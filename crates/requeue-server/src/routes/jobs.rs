@@ -3,7 +3,7 @@
 use super::Problems;
 use crate::app::App;
 use crate::bulk::{self, BulkFilter, MAX_SCANNED};
-use crate::extract::{JobPath, Json, KindPath, QueryParams};
+use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
 use crate::response::ApiResult;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -100,10 +100,16 @@ async fn put_all(
     batch: PutBatch,
 ) -> ApiResult<Json<Results<PutDone>>> {
     check_entries("jobs", batch.jobs.len())?;
-    let reading = app.reading();
-    let jobs = batch.jobs.into_iter().enumerate();
-    let read = jobs.map(|(n, job)| job.read(&format!("jobs[{n}]."), kind, None, &reading));
-    let (puts, errors) = BatchErrors::split(read);
+    let (reading, kind) = (app.reading(), kind.cloned());
+    let body_bytes = batch.jobs.iter().map(PutRequest::body_len).sum();
+    let (puts, errors) = off_runtime(body_bytes, move || {
+        let jobs = batch.jobs.into_iter().enumerate();
+        let read = |(n, job): (usize, PutRequest)| {
+            job.read(&format!("jobs[{n}]."), kind.as_ref(), None, &reading)
+        };
+        BatchErrors::split(jobs.map(read))
+    })
+    .await;
     let placed = if puts.is_empty() { Vec::new() } else { app.store().put(puts).await? };
     Ok(Json(errors.join(placed.into_iter().map(|placed| placed.map(PutDone::from)))))
 }

@@ -4,7 +4,7 @@ use super::Problems;
 use super::jobs::check_entries;
 use super::streaming::BodyWriter;
 use crate::app::App;
-use crate::extract::{Json, KindPath};
+use crate::extract::{Json, KindPath, off_runtime};
 use crate::listen::BodyHandle;
 use crate::response::ApiResult;
 use axum::Extension;
@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
 use requeue_http::wire::{
-    BatchErrors, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results,
+    BatchErrors, JobJson, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::transfer::{self, TransferError, TransferProgress};
@@ -44,9 +44,14 @@ pub(super) async fn restore(
     Json(request): Json<RestoreRequest>,
 ) -> ApiResult<Json<Results<RestoreDone>>> {
     check_entries("jobs", request.jobs.len())?;
-    let (generation, fence, read) = request.read(&kind, &app.reading());
-    let (jobs, errors) = BatchErrors::split(read);
-    let restore = Restore { kind, generation, fence, jobs };
+    let reading = app.reading();
+    let body_bytes = request.jobs.iter().map(JobJson::body_len).sum();
+    let (restore, errors) = off_runtime(body_bytes, move || {
+        let (generation, fence, read) = request.read(&kind, &reading);
+        let (jobs, errors) = BatchErrors::split(read);
+        (Restore { kind, generation, fence, jobs }, errors)
+    })
+    .await;
     restore.check().map_err(|invalid| {
         let field = match invalid {
             Invalid::TooHigh { field: "the kind's generation", .. } => "generation",
