@@ -9,7 +9,7 @@ use crate::ready::{ReadyStep, STEP};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::rules::{KindState, List, Record, Status};
+use requeue_jobs::rules::{KindState, List, PageBuilder, Record, Status};
 use requeue_jobs::{
     Counts, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Page, Query, Spans,
     StoreError, Timestamp,
@@ -32,8 +32,7 @@ pub(crate) fn list(
     query: &Query,
     now: Timestamp,
 ) -> Result<Page, StoreError> {
-    let limit = query.limit.clamp(1, MAX_BATCH);
-    let mut jobs = Vec::new();
+    let mut page = PageBuilder::new(query.limit);
     let mut after = query.after.clone();
     let mut size = FIRST_COPY;
     loop {
@@ -44,16 +43,13 @@ pub(crate) fn list(
         };
         size *= 2;
         let end = piece.end.clone();
-        piece.jobs(query, after.as_ref(), now, limit + 1, &mut jobs)?;
+        piece.jobs(query, after.as_ref(), now, &mut page)?;
         match end {
-            Some(end) if jobs.len() <= limit => after = Some(end),
+            Some(end) if !page.is_full() => after = Some(end),
             _ => break,
         }
     }
-    let more = jobs.len() > limit;
-    jobs.truncate(limit);
-    let cursor = jobs.last().filter(|_| more).map(|job: &JobView| job.id.clone());
-    Ok(Page { jobs, cursor })
+    Ok(page.build())
 }
 
 /// A copy of the jobs in memory from some id on.
@@ -100,14 +96,13 @@ impl MemorySnapshot {
         query: &Query,
         after: Option<&JobId>,
         now: Timestamp,
-        limit: usize,
-        out: &mut Vec<JobView>,
+        page: &mut PageBuilder,
     ) -> Result<(), StoreError> {
         let fits = |state| query.state.is_none_or(|asked| asked == state);
-        let show = |id: &JobId, record: &Record, out: &mut Vec<JobView>| {
+        let show = |id: &JobId, record: &Record, page: &mut PageBuilder| {
             let view = record.view(&query.kind, id, now);
             if fits(view.state) {
-                out.push(view);
+                page.add(view);
             }
         };
         let from = match after {
@@ -117,40 +112,40 @@ impl MemorySnapshot {
             _ => Bound::Included(query.prefix.as_str()),
         };
         let mut cursor = self.version.ids(self.number, from);
-        while out.len() < limit {
+        while !page.is_full() {
             let Some((id, location)) = cursor.next().map_err(unavailable)? else { break };
             let past = self.end.as_ref().is_some_and(|end| id > end.as_str());
             if past || !id.starts_with(&query.prefix) {
                 break;
             }
             // Jobs in memory with a smaller id come first.
-            while out.len() < limit
+            while !page.is_full()
                 && let Some(first) = self.memory.first_entry()
                 && first.key().as_str() < id
             {
                 let (id, record) = first.remove_entry();
                 if let Some(record) = record {
-                    show(&id, &record, out);
+                    show(&id, &record, page);
                 }
             }
-            if out.len() >= limit {
+            if page.is_full() {
                 return Ok(());
             }
             if self.memory.first_key_value().is_some_and(|(first, _)| first.as_str() == id) {
                 if let Some((id, Some(record))) = self.memory.pop_first() {
-                    show(&id, &record, out);
+                    show(&id, &record, page);
                 }
             } else if fits(state_of(location.list, location.at, now)) {
                 let id = JobId::new(id).map_err(StoreError::from)?;
                 let record = read(&self.version, self.number, &location).map_err(unavailable)?;
-                show(&id, &record, out);
+                show(&id, &record, page);
             }
         }
-        while out.len() < limit
+        while !page.is_full()
             && let Some((id, record)) = self.memory.pop_first()
         {
             if let Some(record) = record {
-                show(&id, &record, out);
+                show(&id, &record, page);
             }
         }
         Ok(())

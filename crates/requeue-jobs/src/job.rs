@@ -133,6 +133,12 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// Returns the number of bytes in the body of the job and in that of its successor. They count
+    /// towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
+    pub fn body_bytes(&self) -> usize {
+        self.body.len() + self.next.as_ref().map_or(0, |next| next.body.len())
+    }
+
     /// Returns a waiting job that has not failed. For stores, which set the other fields.
     pub fn new(kind: Kind, id: JobId, body: Body, due: Timestamp, generation: Generation) -> Self {
         JobView {

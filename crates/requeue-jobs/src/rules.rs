@@ -18,18 +18,23 @@ mod claim;
 mod job_table;
 mod kind;
 mod kinds;
+mod page;
 mod record;
 mod restore;
+mod result_size;
 mod settle;
 #[cfg(test)]
 mod tests;
 mod turns;
 
 pub use crate::change_notifier::ChangeNotifier;
+pub use claim::ClaimRoom;
 pub use job_table::{JobTable, List, Position};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
+pub use page::PageBuilder;
 pub use record::{Lease, Record, Status, Successor};
+pub use result_size::ResultSize;
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};

@@ -2,7 +2,7 @@
 
 use requeue_http::Problem;
 use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
-use requeue_jobs::limits::MAX_BATCH_BYTES;
+use requeue_jobs::rules::ResultSize;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
     Settings, Store, StoreError, Timestamp,
@@ -78,7 +78,7 @@ async fn list_within(
     scans: &mut usize,
 ) -> Result<Page, StoreError> {
     let mut page = Page { jobs: Vec::new(), cursor: after };
-    let mut bytes = 0;
+    let mut size = ResultSize::default();
     loop {
         // If the store does the filtering, every job that it returns is needed: query no more.
         let left = limit - page.jobs.len();
@@ -93,16 +93,18 @@ async fn list_within(
         let found = store.list(query).await?;
         *scans = scans.saturating_sub(found.jobs.len());
         page.cursor = found.cursor;
-        let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job));
-        for job in matching.by_ref().take(left) {
-            bytes += job.body.len();
+        let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job)).peekable();
+        while page.jobs.len() < limit
+            && let Some(job) = matching.next_if(|job| size.fits(job.body_bytes()))
+        {
+            size.add(job.body_bytes());
             page.jobs.push(job);
         }
-        if matching.next().is_some() {
+        if matching.peek().is_some() {
             // The next page begins with this job.
             page.cursor = page.jobs.last().map(|job| job.id.clone());
         }
-        let is_full = page.jobs.len() >= limit || bytes > MAX_BATCH_BYTES || *scans == 0;
+        let is_full = page.jobs.len() >= limit || size.is_full() || *scans == 0;
         if is_full || page.cursor.is_none() {
             return Ok(page);
         }

@@ -322,6 +322,9 @@ macro_rules! each_case {
             settlements_and_changes_are_a_thousand_at_most
             a_claim_asks_for_a_thousand_jobs_at_most
             a_page_has_a_thousand_jobs_at_most
+            a_claim_returns_sixteen_mebibytes_of_all_its_kinds_together
+            an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended
+            a_page_has_sixteen_mebibytes_including_successors
             upcoming_load_has_a_thousand_spans_at_most
             there_are_ten_thousand_kinds_at_most
         }

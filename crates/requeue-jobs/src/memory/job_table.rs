@@ -1,11 +1,10 @@
 //! The jobs of one kind, in memory.
 
 use crate::error::StoreError;
-use crate::job::JobView;
-use crate::limits::{MAX_BATCH, READY_COUNT_CAP};
+use crate::limits::READY_COUNT_CAP;
 use crate::names::{JobId, Kind};
 use crate::query::{Page, Query};
-use crate::rules::{JobTable, List, Position, Record};
+use crate::rules::{JobTable, List, PageBuilder, Position, Record};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -70,7 +69,6 @@ impl MemoryTable {
     }
 
     pub(super) fn list(&self, kind: &Kind, query: &Query, now: Timestamp) -> Page {
-        let limit = query.limit.clamp(1, MAX_BATCH);
         let from = match &query.after {
             Some(after) if after.as_str() >= query.prefix.as_str() => {
                 Bound::Excluded(after.as_str())
@@ -80,11 +78,14 @@ impl MemoryTable {
         let jobs = self.jobs.range::<str, _>((from, Bound::Unbounded));
         let jobs = jobs.take_while(|(id, _)| id.as_str().starts_with(&query.prefix));
         let views = jobs.map(|(id, record)| record.view(kind, id, now));
-        let mut views = views.filter(|view| query.state.is_none_or(|state| view.state == state));
-        let jobs: Vec<JobView> = views.by_ref().take(limit).collect();
-        let more = views.next().is_some();
-        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
-        Page { jobs, cursor }
+        let views = views.filter(|view| query.state.is_none_or(|state| view.state == state));
+        let mut page = PageBuilder::new(query.limit);
+        for view in views {
+            if !page.add(view) {
+                break;
+            }
+        }
+        page.build()
     }
 
     /// Returns the number of ready jobs, counted up to [`READY_COUNT_CAP`].

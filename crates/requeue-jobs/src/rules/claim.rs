@@ -3,6 +3,7 @@
 use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Record, Status, Successor};
+use super::result_size::ResultSize;
 use crate::claim::{Claim, Claimed, ClaimedJob, ExpiredLease, Reaped};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
@@ -12,41 +13,74 @@ use crate::settings::check_lease;
 use crate::time::Timestamp;
 use std::mem;
 
+/// What a claim over one or several kinds may still return and change.
+#[derive(Debug, Clone)]
+pub struct ClaimRoom {
+    /// How many more jobs it may lease.
+    pub jobs: usize,
+    /// The bodies of the jobs that it has leased.
+    pub size: ResultSize,
+    /// How many more expired leases it may end that leave nothing to claim, because their jobs
+    /// died or were cancelled. This bounds the size of the change; the next claim continues.
+    pub ends: usize,
+}
+
+impl ClaimRoom {
+    /// Returns the room of a claim for up to `max` jobs.
+    pub fn new(max: usize) -> Self {
+        ClaimRoom { jobs: max, size: ResultSize::default(), ends: MAX_BATCH }
+    }
+
+    /// Returns `true` if the claim can take no more jobs.
+    pub fn is_used_up(&self) -> bool {
+        self.jobs == 0 || self.ends == 0 || self.size.is_full()
+    }
+}
+
 impl<S: JobTable> KindState<S> {
-    /// Leases up to `max` jobs. After an error, those that were leased before are in `out`.
+    /// Leases as many jobs as `room` allows, and subtracts them. After an error, those that were
+    /// leased before are in `out`.
     ///
-    /// It ends up to `ends` expired leases that leave nothing to claim, because their jobs died or
-    /// were cancelled, and subtracts them from `ends`. This bounds the size of the change; the next
-    /// claim continues.
+    /// A job whose body no longer fits is left as it is. If its lease has expired, that lease is
+    /// not ended, and no attempt is counted.
     pub fn claim(
         &mut self,
         claim: &Claim,
-        max: usize,
         now: Timestamp,
-        ends: &mut usize,
+        room: &mut ClaimRoom,
         out: &mut Claimed,
     ) -> Result<(), StoreError> {
         let lease = claim.lease.unwrap_or(self.settings.lease);
         check_lease(lease)?;
-        if max == 0 || self.settings.paused {
+        if room.is_used_up() || self.settings.paused {
             return Ok(());
         }
-        let enough = out.jobs.len() + max.min(self.room(now)?);
+        let mut free = self.free_leases(now)?;
         let ends_at = now.saturating_add(lease);
-        while out.jobs.len() < enough
-            && *ends > 0
+        while free > 0
+            && !room.is_used_up()
             && let Some((id, record)) = self.take_claimable(now)?
         {
+            let bytes = record.claim_bytes();
+            if !room.size.fits(bytes) {
+                self.table.put_back(id, record);
+                break;
+            }
             match self.end_expired(id, record, now, &mut out.expired) {
-                Some((id, record)) => out.jobs.push(self.lease(id, record, claim, ends_at, now)),
-                None => *ends -= 1,
+                Some((id, record)) => {
+                    debug_assert_eq!(record.body.len(), bytes);
+                    room.size.add(bytes);
+                    out.jobs.push(self.lease(id, record, claim, ends_at, now));
+                    (free, room.jobs) = (free - 1, room.jobs - 1);
+                }
+                None => room.ends -= 1,
             }
         }
         Ok(())
     }
 
     /// Returns how many more jobs may be leased. Expired leases do not count.
-    fn room(&mut self, now: Timestamp) -> Result<usize, StoreError> {
+    fn free_leases(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         let Some(limit) = self.settings.concurrency else { return Ok(usize::MAX) };
         let limit = limit as usize;
         Ok(limit.saturating_sub(self.table.unexpired(now, limit)?))
@@ -208,7 +242,7 @@ impl<S: JobTable> KindState<S> {
         if self.settings.paused {
             return Ok(None);
         }
-        if self.room(now)? == 0 {
+        if self.free_leases(now)? == 0 {
             return self.table.first_to_end(now);
         }
         let due = self.table.first(List::Pending)?;

@@ -1,6 +1,7 @@
 //! All kinds of a store.
 
 use super::check_count;
+use super::claim::ClaimRoom;
 use super::job_table::JobTable;
 use super::kind::KindState;
 use super::turns::Turns;
@@ -8,7 +9,7 @@ use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
-use crate::limits::{MAX_BATCH, MAX_KINDS};
+use crate::limits::MAX_KINDS;
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
 use crate::restore::{Restore, Restored};
@@ -119,15 +120,14 @@ impl<S: JobTable> Kinds<S> {
         check_count("kinds in a claim", claim.kinds.len())?;
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
-        let mut ends = MAX_BATCH;
+        let mut room = ClaimRoom::new(claim.max);
         // Absent kinds get no turn: the kind after them would get two.
         let there = |(_, kind): &(usize, &Kind)| self.kinds.contains_key(*kind);
         let first = self.turns.first(claim.kinds.iter().enumerate().filter(there));
         let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
         for name in kinds {
             let Some(kind) = self.kinds.get_mut(name) else { continue };
-            let room = claim.max - claimed.jobs.len();
-            if let Err(error) = kind.claim(claim, room, now, &mut ends, &mut claimed) {
+            if let Err(error) = kind.claim(claim, now, &mut room, &mut claimed) {
                 claimed.errors.push((name.clone(), error));
             }
         }

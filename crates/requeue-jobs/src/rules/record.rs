@@ -139,6 +139,26 @@ impl Record {
         }
     }
 
+    /// Returns the number of bytes in the body of the job and in that of its successor.
+    pub fn body_bytes(&self) -> usize {
+        let next = match &self.status {
+            Status::Leased(lease) => lease.next.as_ref().map_or(0, |next| next.body.len()),
+            Status::Pending | Status::Dead { .. } => 0,
+        };
+        self.body.len() + next
+    }
+
+    /// Returns the number of bytes in the body that a claim would return: if the job has a
+    /// successor, that of the successor.
+    pub(super) fn claim_bytes(&self) -> usize {
+        match &self.status {
+            Status::Leased(lease) => {
+                lease.next.as_ref().map_or(self.body.len(), |next| next.body.len())
+            }
+            Status::Pending | Status::Dead { .. } => self.body.len(),
+        }
+    }
+
     /// Counts a failed attempt under `lease`.
     pub(super) fn fail(&mut self, lease: &Lease, ended_at: Timestamp, error: Option<Arc<str>>) {
         self.attempts = self.attempts.saturating_add(1);

@@ -1,6 +1,6 @@
 //! Edge cases that random histories found, and tables whose reads fail.
 
-use super::{JobTable, KindState, Kinds, List, Position, Record};
+use super::{ClaimRoom, JobTable, KindState, Kinds, List, Position, Record};
 use crate::limits::MAX_DELAY;
 use crate::memory::MemoryTable;
 use crate::{
@@ -36,7 +36,7 @@ fn claim(kind: &mut KindState<impl JobTable>, now: Timestamp) -> ClaimedJob {
     let worker = WorkerName::new("w").unwrap();
     let claim = Claim { kinds: Vec::new(), max: 1, lease: None, worker, nonce: 7 };
     let mut claimed = Claimed::default();
-    kind.claim(&claim, 1, now, &mut 1, &mut claimed).unwrap();
+    kind.claim(&claim, now, &mut ClaimRoom::new(1), &mut claimed).unwrap();
     claimed.jobs.pop().expect("a job is due")
 }
 

@@ -1,13 +1,14 @@
 //! Limits. An error names the limit and the value that exceeds it.
 
-use crate::harness::{Harness, PutBuilder, id, job, kind, mail, millis, secs};
+use crate::harness::{Harness, LEASE, PutBuilder, id, ids, job, kind, mail, millis, secs};
 use requeue_jobs::limits::{
     MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_DELAY, MAX_ID_LEN,
-    MAX_JITTER_PERCENT, MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_SPANS, MIN_CONCURRENCY, MIN_LEASE,
+    MAX_JITTER_PERCENT, MAX_KIND_LEN, MAX_KINDS, MAX_LEASE, MAX_RESULT_BYTES, MAX_SPANS,
+    MIN_CONCURRENCY, MIN_LEASE,
 };
 use requeue_jobs::{
-    Body, Change, ChangeKind, Invalid, Put, PutError, Settings, Settle, SettleError, Settled,
-    Settlement, Spans, StoreError,
+    Body, Change, ChangeKind, Invalid, JobState, Put, PutError, Query, Settings, Settle,
+    SettleError, Settled, Settlement, Spans, StoreError,
 };
 use std::time::Duration;
 
@@ -187,6 +188,78 @@ pub(crate) async fn a_page_has_a_thousand_jobs_at_most(h: &Harness) {
     h.store.put(many(MAX_BATCH)).await.expect("the call succeeds");
     h.put("z").await;
     assert_eq!(h.list(|query| query.limit = usize::MAX).await.len(), MAX_BATCH);
+}
+
+/// The largest body. The bodies of sixteen such jobs are as large as a result may be.
+fn largest_body() -> Body {
+    Body::octets(vec![7; MAX_BODY_LEN]).expect("the value is within the limit")
+}
+
+const MOST: usize = MAX_RESULT_BYTES / MAX_BODY_LEN;
+
+pub(crate) async fn a_claim_returns_sixteen_mebibytes_of_all_its_kinds_together(h: &Harness) {
+    let (body, kinds) = (largest_body(), [mail(), kind("sms")]);
+    for (name, of, count) in [("m", "mail", MOST - 6), ("s", "sms", 7)] {
+        let large = (0..count).map(|n| job(&format!("{name}{n}")).of(of).carrying(body.clone()));
+        assert!(h.put_all(large).await.iter().all(Result::is_ok));
+    }
+    let mut left = MOST + 1;
+    while left > 0 {
+        let claimed = h.claim_with(|claim| (claim.kinds, claim.max) = (kinds.to_vec(), 100)).await;
+        assert_eq!(claimed.errors, []);
+        let bytes: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
+        assert!(!claimed.jobs.is_empty(), "a claim returns at least one job");
+        assert!(bytes <= MAX_RESULT_BYTES, "a claim returned bodies of {bytes} bytes");
+        left -= claimed.jobs.len();
+        // The others are as they were.
+        let mut ready = 0;
+        for of in &kinds {
+            let query = Query { state: Some(JobState::Ready), ..Query::new(of.clone()) };
+            let page = h.store.list(query).await.expect("the call succeeds");
+            assert!(page.jobs.iter().all(|job| job.attempts == 0 && job.lease.is_none()));
+            ready += page.jobs.len();
+        }
+        assert_eq!(ready, left);
+        for job in &claimed.jobs {
+            assert_eq!(job.attempt, 1);
+            h.ack(job).await;
+        }
+    }
+}
+
+pub(crate) async fn an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended(h: &Harness) {
+    h.put("expired").await;
+    let expired = h.claim().await;
+    h.put(job("expired").carrying(largest_body())).await;
+    let large = (0..MOST).map(|n| job(&n.to_string()).carrying(largest_body()));
+    assert!(h.put_all(large).await.iter().all(Result::is_ok));
+    h.advance(LEASE + millis(1));
+    let jobs = h.claim_up_to(100).await;
+    assert_eq!(jobs.len(), MOST, "jobs with sixteen mebibytes fit");
+    assert!(jobs.iter().all(|job| job.id() != expired.id()), "the earliest are first");
+    let view = h.view("expired").await;
+    assert_eq!((view.state, view.attempts), (JobState::Leased, 0));
+    // It is the first job of the next claim, with the body of its successor.
+    let jobs = h.claim_up_to(100).await;
+    assert_eq!(ids(&jobs), ["expired"]);
+    assert_eq!((jobs[0].attempt, jobs[0].body.len()), (2, MAX_BODY_LEN));
+}
+
+pub(crate) async fn a_page_has_sixteen_mebibytes_including_successors(h: &Harness) {
+    h.put(job("a-leased").carrying(largest_body())).await;
+    h.claim().await;
+    h.put(job("a-leased").carrying(largest_body())).await;
+    let others = (1..MOST).map(|n| job(&format!("b-{n:02}")).carrying(largest_body()));
+    assert!(h.put_all(others).await.iter().all(Result::is_ok));
+    let query = Query { limit: MAX_BATCH, ..Query::new(mail()) };
+    let first = h.store.list(query.clone()).await.expect("the call succeeds");
+    assert_eq!(first.jobs.len(), MOST - 1, "the successor counts, too");
+    assert!(first.jobs[0].next.is_some());
+    assert_eq!(first.cursor.as_ref(), first.jobs.last().map(|job| &job.id));
+    let query = Query { after: first.cursor, ..query };
+    let second = h.store.list(query).await.expect("the call succeeds");
+    let names: Vec<_> = second.jobs.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!((names, second.cursor), (vec!["b-15"], None));
 }
 
 pub(crate) async fn upcoming_load_has_a_thousand_spans_at_most(h: &Harness) {

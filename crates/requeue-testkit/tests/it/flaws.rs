@@ -13,11 +13,11 @@ mod views;
 use crate::fixture::ManualFixture;
 use Check::{Case, Concurrent, History, Simulation};
 use leases::{
-    AckAlwaysSucceeds, AckLost, CancelDeletes, CancelLost, DeletesBeforeAck, DueTimeAsReceipt,
-    EarlyDelivery, ExpiredIsLost, ExpiredNotReported, ExpiryIs, ExtendChangesReceipt,
-    ExtendFromEnd, ExtendShortens, FencesFall, FencesRepeat, FirstKindFirst, FirstSkipped,
-    LeasedTwice, OldGeneration, OutOfOrder, ReceiptsRefused, ReleaseCounts, SettledReported,
-    StaleReceipt, SuccessorLost, SuccessorTwice,
+    AckAlwaysSucceeds, AckLost, BytesPerKind, CancelDeletes, CancelLost, DeletesBeforeAck,
+    DueTimeAsReceipt, EarlyDelivery, EndsWithoutRoom, ExpiredIsLost, ExpiredNotReported, ExpiryIs,
+    ExtendChangesReceipt, ExtendFromEnd, ExtendShortens, FencesFall, FencesRepeat, FirstKindFirst,
+    FirstSkipped, LeasedTwice, OldGeneration, OutOfOrder, ReceiptsRefused, ReleaseCounts,
+    SettledReported, StaleReceipt, SuccessorLost, SuccessorTwice,
 };
 use puts::{
     AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
@@ -34,7 +34,7 @@ use store::{Deviation, FlawedStore};
 use unordered::{Order, UnorderedStore};
 use views::{
     CountsDrift, DeadLoseErrors, EagerReaper, NoReaper, NotEnforced, PagesRepeat, PagingSkips,
-    TicksTwice, WaitNeverEnds, WaitNotWoken,
+    SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
 };
 
 /// A mistake that a store can make.
@@ -421,6 +421,21 @@ const FLAWS: &[Flaw] = &[
         "pages repeat a job",
         &[Case("list::pages_contain_every_job_exactly_once"), History, Simulation(12)],
         |clock| FlawedStore::create(clock, PagesRepeat),
+    ),
+    flaw(
+        "a claim of several kinds returns sixteen mebibytes of each",
+        &[Case("limits::a_claim_returns_sixteen_mebibytes_of_all_its_kinds_together")],
+        |clock| FlawedStore::create(clock, BytesPerKind),
+    ),
+    flaw(
+        "a claim ends an expired lease that it has no room for",
+        &[Case("limits::an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended")],
+        |clock| FlawedStore::create(clock, EndsWithoutRoom),
+    ),
+    flaw(
+        "successors do not count towards the bytes of a page",
+        &[Case("limits::a_page_has_sixteen_mebibytes_including_successors")],
+        |clock| FlawedStore::create(clock, SuccessorsNotCounted),
     ),
     flaw(
         "no job ever dies",

@@ -518,3 +518,37 @@ impl Deviation for CancelLost {
         }
     }
 }
+
+/// The byte bound applies to each kind of a claim by itself.
+pub(super) struct BytesPerKind;
+
+impl Deviation for BytesPerKind {
+    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut all = Claimed::default();
+        if claim.kinds.len() < 2 {
+            return correct.claim(claim);
+        }
+        for kind in &claim.kinds {
+            let max = claim.max.saturating_sub(all.jobs.len());
+            let one = correct.claim(Claim { kinds: vec![kind.clone()], max, ..claim.clone() })?;
+            all.jobs.extend(one.jobs);
+            all.errors.extend(one.errors);
+            all.expired.extend(one.expired);
+        }
+        Ok(all)
+    }
+}
+
+/// A claim counts the attempt of every lease that has expired, whether or not it returns the job.
+pub(super) struct EndsWithoutRoom;
+
+impl Deviation for EndsWithoutRoom {
+    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+        let max = claim.max;
+        let claimed = correct.claim(claim)?;
+        if claimed.jobs.len() < max {
+            correct.reap(max);
+        }
+        Ok(claimed)
+    }
+}

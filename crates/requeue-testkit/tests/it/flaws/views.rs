@@ -1,6 +1,7 @@
 //! Flaws of reads, settings, waits, reaping and schedules.
 
 use super::store::{CorrectStore, Deviation};
+use requeue_jobs::limits::MAX_RESULT_BYTES;
 use requeue_jobs::{
     JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query, Reaped,
     Settings, Store, StoreError, StoreFuture, Tick, Ticked,
@@ -131,6 +132,27 @@ impl Deviation for PagesRepeat {
         let last = query.after.clone().map(|after| (query.kind.clone(), after));
         let mut page = correct.list(query);
         page.jobs.splice(0..0, last.and_then(|last| correct.get(&last)));
+        page
+    }
+}
+
+/// Only the bodies of the jobs themselves count towards the size of a page.
+pub(super) struct SuccessorsNotCounted;
+
+impl Deviation for SuccessorsNotCounted {
+    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
+        let mut page = correct.list(query.clone());
+        let bytes = |page: &Page| page.jobs.iter().map(|job| job.body.len()).sum::<usize>();
+        while page.jobs.len() < query.limit
+            && let Some(after) = page.cursor.clone()
+        {
+            let one = correct.list(Query { after: Some(after), limit: 1, ..query.clone() });
+            if bytes(&page) + bytes(&one) > MAX_RESULT_BYTES {
+                break;
+            }
+            page.jobs.extend(one.jobs);
+            page.cursor = one.cursor;
+        }
         page
     }
 }
