@@ -12,9 +12,13 @@ use requeue_jobs::{Claim, Claimed, Receipt, Settle, SettleError, Settlement, Sto
 use std::mem;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tracing::warn;
 
 /// Claims jobs. If there are none, waits for some, at most for `wait`.
+///
+/// A call of the store that has begun is awaited to its end, even if the time is over or the server
+/// shuts down: a response without jobs means that no job was leased for this claim, and none will be.
 pub(crate) async fn claim(
     app: &App,
     claim: Claim,
@@ -27,34 +31,33 @@ pub(crate) async fn claim(
     }
     let _slot = app.wait_slot()?;
     let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
-    let mut wait = wait;
+    let end = Instant::now() + wait;
     if !undelivered.is_empty() {
         // If one kind fails, an immediate response would make all clients retry immediately.
-        let pause = wait.min(WAIT_SLICE);
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = app.shutdown().requested() => return Ok(undelivered.deliver_with(delivery)),
+        let shuts_down = tokio::select! {
+            () = tokio::time::sleep(wait.min(WAIT_SLICE)) => false,
+            () = app.shutdown().requested() => true,
+        };
+        // If the outcome is unknown, jobs may be leased to this worker. Another claim would hide
+        // that from the client.
+        if shuts_down || undelivered.is_unknown() {
+            return Ok(undelivered.deliver_with(delivery));
         }
         let undelivered = claim_now(app, claim.clone()).await?;
         if !undelivered.is_empty() {
             return Ok(undelivered.deliver_with(delivery));
         }
-        wait -= pause;
     }
-    tokio::select! {
-        undelivered = claim_in_turn(app, &claim) => Ok(undelivered?.deliver_with(delivery)),
-        () = tokio::time::sleep(wait) => Ok(Claimed::default()),
-        () = app.shutdown().requested() => Ok(Claimed::default()),
-    }
-}
-
-/// Waits in the queue of claims, and claims until there are jobs.
-async fn claim_in_turn(app: &App, claim: &Claim) -> Result<UndeliveredClaim, StoreError> {
     loop {
-        let turn = app.claim_queues().turn(app.store(), &claim.kinds).await?;
+        let turn = tokio::select! {
+            biased;
+            () = app.shutdown().requested() => return Ok(Claimed::default()),
+            () = tokio::time::sleep_until(end) => return Ok(Claimed::default()),
+            turn = app.claim_queues().turn(app.store(), &claim.kinds) => turn?,
+        };
         let undelivered = claim_now(app, claim.clone()).await?;
         if !undelivered.is_empty() {
-            return Ok(undelivered);
+            return Ok(undelivered.deliver_with(delivery));
         }
         turn.got_nothing();
     }
@@ -65,6 +68,10 @@ async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, StoreErr
     let (sender, receiver) = oneshot::channel();
     let to = app.clone();
     app.tasks().spawn(async move {
+        if sender.is_closed() {
+            // The client has disconnected already.
+            return;
+        }
         let claimed = to.store().claim(claim).await;
         // If the receiver is gone, the claim is dropped, which releases its jobs.
         drop(sender.send(claimed.map(|claimed| UndeliveredClaim { app: to, claimed })));
@@ -82,6 +89,11 @@ struct UndeliveredClaim {
 impl UndeliveredClaim {
     fn is_empty(&self) -> bool {
         self.claimed.jobs.is_empty() && self.claimed.errors.is_empty()
+    }
+
+    /// Returns whether the claim may have leased jobs that it does not contain.
+    fn is_unknown(&self) -> bool {
+        self.claimed.errors.iter().any(|(_, error)| matches!(error, StoreError::Unknown { .. }))
     }
 
     /// Returns the jobs for the response. From now on they are released if the response is lost.
@@ -246,6 +258,201 @@ pub(crate) mod tests {
         assert_eq!((claimed_now.errors.len(), claims), (1, 2));
         let (claimed_now, claims) = claimed(1, 2).await;
         assert_eq!((claimed_now.jobs.len(), claimed_now.errors.len(), claims), (1, 0, 2));
+    }
+
+    fn mail() -> Kind {
+        Kind::new("mail").expect("a valid kind")
+    }
+
+    async fn put(store: &dyn Store, id: &str) -> PutOutcome {
+        let put = Put::new(mail(), JobId::new(id).expect("an id"), Body::default());
+        let placed = store.put(vec![put]).await.expect("the store works").remove(0);
+        placed.expect("the put has no condition").outcome
+    }
+
+    async fn job(store: &dyn Store, id: &str) -> JobView {
+        let job = store.get(mail(), JobId::new(id).expect("an id")).await;
+        job.expect("the store works").expect("the job exists")
+    }
+
+    fn request() -> Claim {
+        let worker = WorkerName::new("w").expect("a valid name");
+        Claim { kinds: vec![mail()], max: 1, lease: None, worker, nonce: 1 }
+    }
+
+    /// A store that loses the result of its first claim, as Redis does if the connection breaks.
+    #[derive(Default)]
+    struct LosesFirstClaim {
+        store: MemoryStore,
+        claims: AtomicUsize,
+    }
+
+    impl Layered for LosesFirstClaim {
+        fn inner(&self) -> &dyn Store {
+            &self.store
+        }
+
+        fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+            Box::pin(async move {
+                let kind = claim.kinds[0].clone();
+                let claimed = self.store.claim(claim).await?;
+                if self.claims.fetch_add(1, Ordering::Relaxed) > 0 {
+                    return Ok(claimed);
+                }
+                let error = StoreError::Unknown { reason: "the connection broke".to_owned() };
+                Ok(Claimed { errors: vec![(kind, error)], ..Claimed::default() })
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_claim_with_an_unknown_outcome_is_reported_and_not_repeated() {
+        let store = Arc::new(LosesFirstClaim::default());
+        for id in ["a", "b"] {
+            put(&*store, id).await;
+        }
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
+        let (wait, delivery) = (Duration::from_secs(20), Delivery::new());
+        let claimed = claim(&app, request(), wait, &delivery).await.expect("the store works");
+        delivery.delivered();
+        let is_unknown = |error: &StoreError| matches!(error, StoreError::Unknown { .. });
+        assert!(
+            matches!(&claimed.errors[..], [(kind, error)] if *kind == mail() && is_unknown(error)),
+            "{claimed:?}"
+        );
+        assert_eq!((claimed.jobs.len(), store.claims.load(Ordering::Relaxed)), (0, 1));
+        assert_eq!(job(&*store, "b").await.state, JobState::Ready);
+    }
+
+    /// A store whose claims, after the first, wait at a gate before they lease anything.
+    struct GatedStore {
+        store: MemoryStore,
+        gate: tokio::sync::Semaphore,
+        begun: AtomicUsize,
+        /// The number of jobs leased so far.
+        leased: AtomicUsize,
+    }
+
+    impl GatedStore {
+        fn new() -> Arc<Self> {
+            let gate = tokio::sync::Semaphore::new(1);
+            let (begun, leased) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            Arc::new(GatedStore { store: MemoryStore::new(), gate, begun, leased })
+        }
+
+        fn count(count: &AtomicUsize) -> usize {
+            count.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Layered for GatedStore {
+        fn inner(&self) -> &dyn Store {
+            &self.store
+        }
+
+        fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+            Box::pin(async move {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                self.gate.acquire().await.expect("it is not closed").forget();
+                let claimed = self.store.claim(claim).await?;
+                self.leased.fetch_add(claimed.jobs.len(), Ordering::Relaxed);
+                Ok(claimed)
+            })
+        }
+    }
+
+    /// Lets all tasks run until this holds. The time does not advance meanwhile.
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..10_000 {
+            if holds() {
+                return;
+            }
+            yield_now().await;
+        }
+        panic!("it never holds: {what}");
+    }
+
+    /// Begins a claim that waits for ten seconds. Returns it when its second store call is at the
+    /// gate.
+    async fn claim_at_the_gate(
+        app: &App,
+        store: &GatedStore,
+        delivery: &Delivery,
+    ) -> tokio::task::JoinHandle<Claimed> {
+        let (claiming, delivery) = (app.clone(), delivery.clone());
+        let claimed = tokio::spawn(async move {
+            let wait = Duration::from_secs(10);
+            claim(&claiming, request(), wait, &delivery).await.expect("the store works")
+        });
+        until("the claim waits", || app.waiting() == 1).await;
+        put(store, "a").await;
+        until("the claim is at the gate", || GatedStore::count(&store.begun) == 2).await;
+        claimed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_without_jobs_leaves_no_claim_at_the_store() {
+        // Either the time is over or the server shuts down while the store works.
+        for shuts_down in [false, true] {
+            let store = GatedStore::new();
+            let app = App::new(store.clone(), WallClock::system(), Limits::default());
+            let delivery = Delivery::new();
+            let claimed = claim_at_the_gate(&app, &store, &delivery).await;
+            if shuts_down {
+                app.shutdown().request();
+            }
+            // The time of the claim is over, and the store has not returned yet.
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            store.gate.add_permits(1000);
+            let claimed = claimed.await.expect("it has not panicked");
+            delivery.delivered();
+            until("all store calls have returned", || app.tasks().is_empty()).await;
+            assert_eq!(claimed.jobs.len(), GatedStore::count(&store.leased), "{claimed:?}");
+            if claimed.jobs.is_empty() {
+                assert_eq!(put(&*store, "a").await, PutOutcome::Updated);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_store_call_begins_for_a_client_that_has_left() {
+        let store = GatedStore::new();
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
+        let delivery = Delivery::new();
+        let (claiming, delivering) = (app.clone(), delivery.clone());
+        let claimed = tokio::spawn(async move {
+            let wait = Duration::from_secs(10);
+            claim(&claiming, request(), wait, &delivering).await.map(drop)
+        });
+        until("the claim waits", || app.waiting() == 1).await;
+        claimed.abort();
+        drop(claimed.await);
+        put(&*store, "a").await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(GatedStore::count(&store.begun), 1);
+        assert_eq!(job(&*store, "a").await.state, JobState::Ready);
+
+        // Or it leaves after the call was prepared, but before it has begun.
+        let mut calling = Box::pin(claim_now(&app, request()));
+        assert!(futures_util::poll!(calling.as_mut()).is_pending());
+        drop(calling);
+        until("all tasks have ended", || app.tasks().is_empty()).await;
+        assert_eq!(GatedStore::count(&store.begun), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_claimed_for_a_client_that_leaves_meanwhile_are_released() {
+        let store = GatedStore::new();
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
+        let delivery = Delivery::new();
+        let claimed = claim_at_the_gate(&app, &store, &delivery).await;
+        claimed.abort();
+        drop(claimed.await);
+        store.gate.add_permits(1);
+        until("the job is leased", || GatedStore::count(&store.leased) == 1).await;
+        until("all tasks have ended", || app.tasks().is_empty()).await;
+        let job = job(&*store, "a").await;
+        assert_eq!((job.state, job.attempts), (JobState::Ready, 0));
     }
 
     #[tokio::test]

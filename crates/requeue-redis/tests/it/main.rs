@@ -13,6 +13,7 @@ mod documented_keys;
 mod full;
 mod histories;
 mod kills;
+mod lost_claims;
 mod manual_edits;
 mod processes;
 mod sentinel;

@@ -9,6 +9,7 @@ mod conformance_memory;
 mod conformance_redis;
 mod events;
 mod histories;
+mod lost_claims;
 mod metrics;
 mod support;
 mod workers;
