@@ -168,6 +168,25 @@ pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView
         state.kinds.iter().filter(|kind| !kind.is_idle()).map(|kind| kind.name().clone()).collect()
     };
     names.sort_unstable();
+    views(state, &names, now)
+}
+
+/// The implementation of `Store::kind`.
+pub(crate) fn kind(
+    state: &Mutex<State>,
+    name: Kind,
+    now: Timestamp,
+) -> Result<KindView, StoreError> {
+    let views = views(state, std::slice::from_ref(&name), now)?;
+    Ok(views.into_iter().next().unwrap_or_else(|| KindView::new(name)))
+}
+
+/// The views of these kinds, in order; of none after the first that does not exist.
+fn views(
+    state: &Mutex<State>,
+    names: &[Kind],
+    now: Timestamp,
+) -> Result<Vec<KindView>, StoreError> {
     let mut views = Vec::with_capacity(names.len());
     let (mut at, mut read) = (0, None);
     while at < names.len() {
@@ -177,7 +196,7 @@ pub(crate) fn kinds(state: &Mutex<State>, now: Timestamp) -> Result<Vec<KindView
             loop {
                 let Some(name) = names[..end].get(at) else { break None };
                 // Kinds are never removed.
-                let Some(kind) = state.kinds.kind_mut(name) else { break None };
+                let Some(kind) = state.kinds.kind_mut(name) else { return Ok(views) };
                 match kind.table.ready(now, read.take(), &mut budget) {
                     ReadyStep::Done(ready, oldest_ready) => {
                         views.push(view(kind, ready, oldest_ready));

@@ -290,6 +290,11 @@ impl Store for DiskStore {
         Box::pin(self.scan(move |shared| listing::kinds(&shared.state, now)))
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        let now = self.now();
+        Box::pin(self.scan(move |shared| listing::kind(&shared.state, kind, now)))
+    }
+
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(async move {
             let (count, limit) = (spans.count, MAX_SPANS);

@@ -37,6 +37,8 @@ pub enum StoreMethod {
     List,
     /// [`Store::kinds`].
     Kinds,
+    /// [`Store::kind`].
+    Kind,
     /// [`Store::upcoming`].
     Upcoming,
     /// [`Store::settings`].
@@ -55,7 +57,7 @@ pub enum StoreMethod {
 
 impl StoreMethod {
     /// All methods, in the order of their declaration.
-    pub const ALL: [StoreMethod; 17] = [
+    pub const ALL: [StoreMethod; 18] = [
         StoreMethod::Put,
         StoreMethod::Claim,
         StoreMethod::Settle,
@@ -66,6 +68,7 @@ impl StoreMethod {
         StoreMethod::Get,
         StoreMethod::List,
         StoreMethod::Kinds,
+        StoreMethod::Kind,
         StoreMethod::Upcoming,
         StoreMethod::Settings,
         StoreMethod::Set,
@@ -88,6 +91,7 @@ impl StoreMethod {
             StoreMethod::Get => "get",
             StoreMethod::List => "list",
             StoreMethod::Kinds => "kinds",
+            StoreMethod::Kind => "kind",
             StoreMethod::Upcoming => "upcoming",
             StoreMethod::Settings => "settings",
             StoreMethod::Set => "set",
@@ -208,6 +212,11 @@ pub trait Layered: Send + Sync + 'static {
         self.around(StoreMethod::Kinds, move |store| store.kinds())
     }
 
+    /// Forwards [`Store::kind`].
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        self.around(StoreMethod::Kind, move |store| store.kind(kind))
+    }
+
     /// Forwards [`Store::upcoming`].
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         self.around(StoreMethod::Upcoming, move |store| store.upcoming(kind, spans))
@@ -291,6 +300,10 @@ impl<L: Layered> Store for L {
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Layered::kinds(self)
+    }
+
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        Layered::kind(self, kind)
     }
 
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {

@@ -162,6 +162,15 @@ impl Store for MemoryStore {
         })
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        Box::pin(async move {
+            self.read(|state, now| match state.kind_mut(&kind) {
+                Some(kind) => kind.view(kind.table.ready(now), now),
+                None => Ok(KindView::new(kind)),
+            })
+        })
+    }
+
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(async move {
             let Spans { from, length, count } = spans;

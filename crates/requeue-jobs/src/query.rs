@@ -71,6 +71,14 @@ pub struct KindView {
     pub fence: Fence,
 }
 
+impl KindView {
+    /// Returns the view of a kind that was never used. For stores, which set the other fields.
+    pub fn new(kind: Kind) -> Self {
+        let (counts, generation, fence) = Default::default();
+        KindView { kind, counts, oldest_ready: None, paused: false, generation, fence }
+    }
+}
+
 /// Consecutive time spans to count pending jobs by: the argument of
 /// [`Store::upcoming`](crate::Store::upcoming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

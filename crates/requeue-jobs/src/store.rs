@@ -118,6 +118,12 @@ pub trait Store: Send + Sync + 'static {
     /// Returns all kinds that have jobs, settings or schedules, ordered by name.
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>>;
 
+    /// Returns the counts and counters of one kind.
+    ///
+    /// If the kind has no jobs, settings or schedules any more, the counts are 0, and the counters
+    /// are still the latest that the kind has assigned. If it was never used, everything is 0.
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView>;
+
     /// Returns the number of pending jobs of a kind that become due in each of `spans`.
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>>;
 

@@ -30,6 +30,13 @@ const FIELDS: [&str; 9] = [
     "retention_count",
 ];
 
+/// A kind as `facts.lua` returns it.
+pub(crate) struct FoundKind {
+    pub(crate) view: KindView,
+    /// Whether it has jobs, settings or schedules.
+    is_shown: bool,
+}
+
 impl RedisStore {
     /// Returns the names of all kinds in the deployment's set, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<Kind>, StoreError> {
@@ -49,15 +56,15 @@ impl RedisStore {
         let names = self.names().await?;
         let mut views = Vec::new();
         for names in names.chunks(AT_ONCE) {
-            for view in join_all(names.iter().map(|kind| self.view_of_kind(kind))).await {
-                views.extend(view?);
+            for found in join_all(names.iter().map(|kind| self.view_of_kind(kind))).await {
+                let FoundKind { view, is_shown } = found?;
+                views.extend(is_shown.then_some(view));
             }
         }
         Ok(views)
     }
 
-    /// Returns a kind's counts, or `None` if it has no jobs, settings or schedules.
-    async fn view_of_kind(&self, kind: &Kind) -> Result<Option<KindView>, StoreError> {
+    pub(crate) async fn view_of_kind(&self, kind: &Kind) -> Result<FoundKind, StoreError> {
         let (keys, script) = (self.keys(kind), &SCRIPTS.facts);
         let cmd = self.begin(script, &keys);
         let mut facts = Reply::of(self.end(script, &keys, cmd).await?)?;
@@ -66,13 +73,12 @@ impl RedisStore {
         let oldest = facts.signed()?;
         let (generation, fence) = (Generation(facts.number()?), Fence(facts.number()?));
         let (paused, has_more) = (facts.number()? == 1, facts.number()? == 1);
-        if pending + leased + dead == 0 && !has_more {
-            return Ok(None);
-        }
+        let is_shown = pending + leased + dead > 0 || has_more;
         let counts = Counts { pending, leased, dead, ready };
         let oldest_ready = u64::try_from(oldest).ok().map(Timestamp::from_millis);
         let kind = kind.clone();
-        Ok(Some(KindView { kind, counts, oldest_ready, paused, generation, fence }))
+        let view = KindView { kind, counts, oldest_ready, paused, generation, fence };
+        Ok(FoundKind { view, is_shown })
     }
 
     pub(crate) async fn reap_kinds(&self, max: usize) -> Result<Reaped, StoreError> {

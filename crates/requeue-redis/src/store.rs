@@ -228,6 +228,10 @@ impl Store for RedisStore {
         Box::pin(self.views_of_kinds())
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        Box::pin(async move { Ok(self.view_of_kind(&kind).await?.view) })
+    }
+
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(self.count_upcoming(kind, spans))
     }

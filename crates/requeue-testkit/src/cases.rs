@@ -236,6 +236,7 @@ macro_rules! each_case {
             several_kinds_take_turns_at_being_first
             a_paused_or_full_kind_does_not_block_others
             kinds_are_listed_by_name_with_their_counts
+            a_kind_without_jobs_keeps_its_generation_and_fence
         }
         list {
             an_absent_job_is_none

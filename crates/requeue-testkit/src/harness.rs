@@ -291,6 +291,10 @@ impl Harness {
         self.store.kinds().await.expect("the call succeeds")
     }
 
+    pub(crate) async fn kind(&self) -> KindView {
+        self.store.kind(mail()).await.expect("the call succeeds")
+    }
+
     /// Returns the numbers of pending, leased, dead and ready jobs of kind `mail`.
     pub(crate) async fn counts(&self) -> [u64; 4] {
         let views = self.kinds().await;

@@ -200,6 +200,14 @@ impl Store for HttpStore {
         })
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        Box::pin(async move {
+            let response = self.get_json::<wire::KindStats>(&kind_path(&kind, &[])).await;
+            let stats = response.map_err(read_error)?;
+            stats.read(&CONTEXT).map_err(|problem| read_error(invalid_response(problem)))
+        })
+    }
+
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         Box::pin(async move {
             let count = spans.count;

@@ -12,7 +12,7 @@ use requeue_http::wire::{
     AfterQuery, KindDeleted, KindList, KindStats, SettingsJson, SettingsPatch, Upcoming,
     UpcomingQuery,
 };
-use requeue_jobs::{Counts, Kind, KindView, Settings, StoreError};
+use requeue_jobs::{Kind, Settings, StoreError};
 
 /// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
@@ -26,7 +26,8 @@ pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<KindList>> {
 
 /// Get the counts and settings of a kind.
 ///
-/// A kind that was never used has zero counts and the default settings.
+/// A kind that was never used has zero counts and the default settings. A kind that was deleted keeps
+/// its `generation` and `fence`, because they are never assigned again.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
     params(KindPath),
@@ -37,16 +38,7 @@ pub(super) async fn one(
     KindPath(kind): KindPath,
 ) -> ApiResult<Json<KindStats>> {
     let settings = app.store().settings(kind.clone()).await?;
-    let kinds = app.store().kinds().await?;
-    let unused = || KindView {
-        kind: kind.clone(),
-        counts: Counts::default(),
-        oldest_ready: None,
-        paused: settings.paused,
-        generation: Default::default(),
-        fence: Default::default(),
-    };
-    let view = kinds.into_iter().find(|view| view.kind == kind).unwrap_or_else(unused);
+    let view = app.store().kind(kind).await?;
     let settings = Some(SettingsJson::from(&settings));
     Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
 }

@@ -191,3 +191,23 @@ pub(crate) async fn kinds_are_listed_by_name_with_their_counts(h: &Harness) {
     let pending: Vec<_> = kinds.iter().map(|view| view.counts.pending).collect();
     assert_eq!((pending, kinds[0].paused, kinds[1].paused), (vec![0, 1, 2], true, false));
 }
+
+pub(crate) async fn a_kind_without_jobs_keeps_its_generation_and_fence(h: &Harness) {
+    let new = h.kind().await;
+    assert_eq!((new.generation.0, new.fence.0, new.counts.pending), (0, 0, 0));
+    for name in ["a", "b"] {
+        h.put(job(name)).await;
+    }
+    h.set(|settings| settings.paused = true).await;
+    assert_eq!(vec![h.kind().await], h.kinds().await);
+    h.set(|settings| settings.paused = false).await;
+    let claimed = h.claim_up_to(2).await;
+    let fence = claimed.iter().map(|job| job.receipt.fence()).max().expect("two jobs");
+    for job in &claimed {
+        h.ack(job).await;
+    }
+    assert_eq!(h.kinds().await, []);
+    let empty = h.kind().await;
+    assert_eq!((empty.generation.0, empty.fence, empty.counts.pending), (2, fence, 0));
+    assert_eq!(h.put(job("a")).await.generation.0, 3);
+}

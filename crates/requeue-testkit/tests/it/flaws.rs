@@ -33,8 +33,8 @@ use std::time::Duration;
 use store::{Deviation, FlawedStore};
 use unordered::{Order, UnorderedStore};
 use views::{
-    CountsDrift, DeadLoseErrors, EagerReaper, NoReaper, NotEnforced, PagesRepeat, PagingSkips,
-    SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
+    CountsDrift, DeadLoseErrors, EagerReaper, EmptyKindsAreNew, NoReaper, NotEnforced, PagesRepeat,
+    PagingSkips, SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
 };
 
 /// A mistake that a store can make.
@@ -299,6 +299,11 @@ const FLAWS: &[Flaw] = &[
         "a claim always begins with the first kind",
         &[Case("kinds::several_kinds_take_turns_at_being_first"), Simulation(10)],
         |clock| FlawedStore::create(clock, FirstKindFirst),
+    ),
+    flaw(
+        "a kind without jobs has no generation",
+        &[Case("kinds::a_kind_without_jobs_keeps_its_generation_and_fence")],
+        |clock| FlawedStore::create(clock, EmptyKindsAreNew),
     ),
     flaw(
         "pages skip a job",

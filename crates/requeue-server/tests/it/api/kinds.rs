@@ -159,3 +159,17 @@ fn reap_ends_expired_leases() {
     assert_eq!(server.call("POST", "/v1/reap", json!({"max": 1000})).json(), json!({"reaped": 1}));
     assert_eq!(server.get(&format!("{KIND}/jobs/a")).json()["attempts"], 1);
 }
+
+#[test]
+fn a_deleted_kind_keeps_its_latest_generation() {
+    let server = Server::start();
+    for id in ["a", "b"] {
+        server.call("PUT", &format!("/v1/kinds/mail/jobs/{id}"), json!({"body": 1})).json();
+    }
+    server.call("DELETE", "/v1/kinds/mail", json!(null)).json();
+    let kind = server.get("/v1/kinds/mail").json();
+    assert_eq!((&kind["pending"], &kind["generation"]), (&json!(0), &json!(2)));
+    assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}));
+    let put = server.call("PUT", "/v1/kinds/mail/jobs/a", json!({"body": 1})).json();
+    assert_eq!(put["generation"], 3);
+}

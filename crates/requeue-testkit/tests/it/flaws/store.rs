@@ -63,6 +63,10 @@ pub(super) trait Deviation: Send + 'static {
         correct.kinds()
     }
 
+    fn kind(&mut self, correct: &CorrectStore, kind: Kind) -> KindView {
+        correct.kind(kind)
+    }
+
     /// Alters settings before they are set. `settings` still returns what the caller set.
     fn alter_settings(&mut self, _settings: &mut Settings) {}
 
@@ -129,6 +133,10 @@ impl CorrectStore {
 
     pub(super) fn kinds(&self) -> Vec<KindView> {
         now(self.store.kinds())
+    }
+
+    pub(super) fn kind(&self, kind: Kind) -> KindView {
+        now(self.store.kind(kind))
     }
 
     pub(super) fn tick(&self, tick: Tick) -> Result<Ticked, StoreError> {
@@ -228,6 +236,10 @@ impl Layered for FlawedStore {
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         done(self.deviation().kinds(&self.correct))
+    }
+
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        done(self.deviation().kind(&self.correct, kind))
     }
 
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {

@@ -203,6 +203,17 @@ impl Store for UnorderedStore {
         }))
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        now(self.act(|kinds, now| match kinds.kind_mut(&kind) {
+            Some(kind) => {
+                let pending = kind.table.of(List::Pending);
+                let ready = pending.filter(|(_, due, _)| *due <= now).count();
+                kind.view(ready as u64, now)
+            }
+            None => Ok(KindView::new(kind)),
+        }))
+    }
+
     fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
         let Spans { from, length, count } = spans;
         if let Err(invalid) = check_count("spans", count) {

@@ -102,6 +102,16 @@ impl Deviation for CountsDrift {
     }
 }
 
+/// A kind without jobs, settings and schedules is shown as if it had never been used.
+pub(super) struct EmptyKindsAreNew;
+
+impl Deviation for EmptyKindsAreNew {
+    fn kind(&mut self, correct: &CorrectStore, kind: Kind) -> KindView {
+        let shown = correct.kinds().into_iter().find(|view| view.kind == kind);
+        shown.unwrap_or_else(|| KindView::new(kind))
+    }
+}
+
 /// A tick does not compare the time it expects with the schedule.
 pub(super) struct TicksTwice;
 
