@@ -61,10 +61,11 @@ pub const MAX_SCHEDULE_LEN: usize = 256;
 /// The number of failed attempts that are kept per job. Older ones are dropped.
 pub const KEPT_ATTEMPTS: usize = 5;
 
-/// The highest generation and fence that can be restored. It is half of the largest integer that
-/// Redis scripts and most JSON parsers represent exactly, so that as many can follow. A fence is at
-/// least the current time in microseconds, and reaches this value in 2112.
-pub const MAX_COUNTER: u64 = 1 << 52;
+/// The highest generation and fence: the largest integer that Redis scripts and most JSON parsers
+/// represent exactly, 2⁵³ − 1. No store assigns a higher one, so that everything that a store
+/// exports can be restored. Only a restore brings a kind near this limit: a million puts per second
+/// reach it after 285 years.
+pub const MAX_COUNTER: u64 = (1 << 53) - 1;
 
 /// Ready jobs are counted only up to this number, because counting them can be expensive.
 pub const READY_COUNT_CAP: u64 = 10_000;

@@ -169,7 +169,7 @@ fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_counter(field: &'static str, value: u64) -> Result<(), Invalid> {
+pub(crate) fn check_counter(field: &'static str, value: u64) -> Result<(), Invalid> {
     let limit = MAX_COUNTER;
     if value > limit { Err(Invalid::TooHigh { field, value, limit }) } else { Ok(()) }
 }

@@ -7,11 +7,11 @@ use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
-use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES};
+use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_COUNTER};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
-    Claim, Claimed, ClaimedJob, ExpiredLease, Fence, JobId, Kind, Receipt, StoreError, Timestamp,
-    WorkerName, check_lease,
+    Claim, Claimed, ClaimedJob, ExpiredLease, Fence, Invalid, JobId, Kind, Receipt, StoreError,
+    Timestamp, WorkerName, check_lease,
 };
 use std::time::Duration;
 
@@ -112,6 +112,10 @@ impl RedisStore {
         reply.number()?;
         let ends_at = Timestamp::from_millis(reply.number()?);
         let first = reply.number()?;
+        if first > MAX_COUNTER {
+            let (field, value, limit) = ("the kind's fence", first, MAX_COUNTER);
+            return Err(Invalid::TooHigh { field, value, limit }.into());
+        }
         self.shared.watch.learn(kind, request, reply.signed()?);
         let ended = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         *ends = ends.saturating_sub(ended);

@@ -5,7 +5,7 @@ use crate::codec::content;
 use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
-use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::limits::{MAX_COUNTER, MAX_DELAY};
 use requeue_jobs::{
     BatchResults, Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutError,
     PutOutcome, StoreError, Timestamp, check_batch,
@@ -124,8 +124,14 @@ fn other(put: &Put, letter: u8, number: u64) -> Result<Placing, StoreError> {
             Err(PutError::Generation { kind, id, expected, found })
         }
         (b'D', _) => Err(too_late(Duration::from_millis(number)).into()),
+        (b'N', _) => Err(no_generation_left().into()),
         _ => return Err(unexpected("unknown outcome of a put")),
     })
+}
+
+pub(crate) fn no_generation_left() -> Invalid {
+    let (field, limit) = ("the kind's generation", MAX_COUNTER);
+    Invalid::TooHigh { field, value: limit + 1, limit }
 }
 
 pub(crate) fn too_late(value: Duration) -> Invalid {

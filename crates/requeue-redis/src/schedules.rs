@@ -1,7 +1,7 @@
 //! Schedules.
 
 use crate::codec::{kept_time, read_schedule, write_schedule};
-use crate::put::{outcome, too_late};
+use crate::put::{no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
@@ -63,6 +63,7 @@ impl RedisStore {
             b"a" => Ticked::Absent,
             b"S" => Ticked::Skipped,
             b"M" => Ticked::Moved(Timestamp::from_millis(reply.number()?)),
+            b"N" => return Err(no_generation_left().into()),
             b"D" => return Err(too_late(Duration::from_millis(reply.number()?)).into()),
             [letter] => {
                 let outcome =

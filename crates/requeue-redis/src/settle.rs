@@ -2,7 +2,7 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::proof;
-use crate::put::{millis, too_late};
+use crate::put::{millis, no_generation_left, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
@@ -161,6 +161,7 @@ fn read<'a>(
             b'E' => Ok(Settled::Extended(Timestamp::from_millis(reply.number()?))),
             b'X' => Ok(Settled::Cancelled),
             b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
+            b'N' => Err(no_generation_left().into()),
             _ => return Err(unexpected("unknown outcome of a settlement")),
         })
     };

@@ -55,7 +55,7 @@ impl<S: JobTable> KindState<S> {
         if room.is_used_up() || self.settings.paused {
             return Ok(());
         }
-        let mut free = self.free_leases(now)?;
+        let mut free = self.free_leases(now)?.min(self.fences_left(now)?);
         let ends_at = now.saturating_add(lease);
         while free > 0
             && !room.is_used_up()

@@ -8,11 +8,12 @@ use crate::claim::{Change, ChangeKind, Changed};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::{Body, JobView};
-use crate::limits::MAX_SCHEDULES;
+use crate::limits::{MAX_COUNTER, MAX_SCHEDULES};
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Mode, Placed, Put, PutOutcome};
 use crate::query::{Counts, KindView};
 use crate::receipt::{Fence, Generation};
+use crate::restore::check_counter;
 use crate::settings::Settings;
 use crate::store::Tick;
 use crate::time::{Due, Timestamp};
@@ -61,6 +62,12 @@ impl<S> KindState<S> {
         &self.name
     }
 
+    /// Fails if the kind has assigned its last generation. Call it before anything changes.
+    pub(super) fn check_generation(&self) -> Result<(), Invalid> {
+        check_counter("the kind's generation", self.counters.generation.saturating_add(1))
+    }
+
+    /// Returns the next generation. Call [`check_generation`](KindState::check_generation) before.
     pub(super) fn next_generation(&mut self) -> Generation {
         self.counters.generation += 1;
         Generation(self.counters.generation)
@@ -74,10 +81,21 @@ impl<S> KindState<S> {
     /// Returns the next fence. Fences rise strictly, also across restarts, unless the clock goes
     /// back by more microseconds than jobs were claimed since.
     pub(super) fn next_fence(&mut self, now: Timestamp) -> Fence {
-        // A clock that is far ahead must leave higher numbers.
-        let clock = now.as_millis().saturating_mul(1000).min(u64::MAX / 2);
-        self.counters.fence = (self.counters.fence + 1).max(clock);
+        self.counters.fence = self.coming_fence(now);
         Fence(self.counters.fence)
+    }
+
+    fn coming_fence(&self, now: Timestamp) -> u64 {
+        // A clock that is far ahead, after the year 2112, must leave higher numbers.
+        let clock = now.as_millis().saturating_mul(1000).min(MAX_COUNTER / 2);
+        self.counters.fence.saturating_add(1).max(clock)
+    }
+
+    /// Returns how many fences are left. Fails if there are none.
+    pub(super) fn fences_left(&self, now: Timestamp) -> Result<usize, Invalid> {
+        let next = self.coming_fence(now);
+        check_counter("the kind's fence", next)?;
+        Ok(usize::try_from(MAX_COUNTER - next + 1).unwrap_or(usize::MAX))
     }
 
     /// Replaces the body and due time of a pending job. A ready job that is put due now keeps its
@@ -112,6 +130,7 @@ impl<S: JobTable> KindState<S> {
     /// Puts a job.
     pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
         let due = put.due.at(now)?;
+        self.check_generation()?;
         let Put { kind, id, body, mode, condition, .. } = put;
         let there = match condition {
             None => self.table.take(&id)?,
@@ -215,6 +234,7 @@ impl<S: JobTable> KindState<S> {
         }
         // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
+        check_counter("the kind's generation", self.counters.generation.saturating_add(1))?;
         let there = self.table.take(&tick.id)?;
         schedule.next = tick.next;
         let (body, mode) = (schedule.body.clone(), Mode::Replace);

@@ -47,6 +47,14 @@ impl<S: JobTable> KindState<S> {
             }
             return Ok(Settled::Cancelled);
         }
+        if matches!(action, Settlement::RequeueAfter(_))
+            && lease.next.is_none()
+            && let Err(exhausted) = self.check_generation()
+        {
+            record.status = Status::Leased(lease);
+            self.table.put_back(id, record);
+            return Err(exhausted.into());
+        }
         record.updated_at = now;
         Ok(match action {
             Settlement::Extend(length) => {

@@ -5,7 +5,8 @@
 --
 -- ARGV    now or ''; max. number of jobs; lease in milliseconds or '' (the kind's); nonce (8 bytes);
 --         worker; max. number of expired leases to end whose jobs cannot be claimed
--- Reply   now; end of the leases; fence of the first job (the others count up from it); milliseconds
+-- Reply   now; end of the leases; fence of the first job (the others count up from it; above the limit:
+--         no fence is left, and there are no jobs); milliseconds
 --         until more may be claimable (-1 never, -2 not determined); number of expired leases ended
 --         whose jobs were not claimed; ids and due times, alternating; records; pasts (empty if no job
 --         has one). Only `claim_expired`: id, worker, attempt and 1 if the job died (else 0) of each
@@ -15,10 +16,11 @@ local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
 local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
 local paused = set[1]
 local free = paused and 0 or room(set[2])
-local wanted = math.min(max, free)
+local first = math.max((tonumber(set[4]) or 0) + 1, math.min(micros, math.floor(MAX_COUNTER / 2)))
+local wanted = math.min(max, free, MAX_COUNTER - first + 1)
 local ends_at = now + (tonumber(ARGV[3]) or math.ceil(tonumber(set[3]) or 30000))
 if wanted <= 0 then
-  return { now, ends_at, 0, soonest(paused, free), 0, {}, {}, {} }
+  return { now, ends_at, free > 0 and first or 0, soonest(paused, free), 0, {}, {}, {} }
 end
 
 -- Inserts a job that has become due into `line`, in due order, not before position `at`.
@@ -55,7 +57,6 @@ end
 
 local ids, leases, places = {}, {}, {}
 local nonce, rest, upto = ARGV[4], pack('>I6I6B', now, now, 0) .. ARGV[5], text(ends_at)
-local first = math.max((tonumber(set[4]) or 0) + 1, micros)
 for i = 1, #found, 2 do
   local id = found[i]
   ids[#ids + 1] = id

@@ -10,7 +10,7 @@
 --         call; one letter per job; a number for each letter of the second group.
 --         C created, U updated, O coalesced, R revived: the job has the next generation
 --         K kept, E exists, G generation differs (0: absent): the job's generation.
---         D due too late: the delay in milliseconds
+--         D due too late: the delay in milliseconds. N no generation is left: the limit
 -- State   absent -> pending; pending -> pending; leased -> leased with a successor; dead -> pending
 local PER_JOB = 4
 local ids = {}
@@ -34,6 +34,8 @@ for i = 1, #ids do
   local number
   if due - now > MAX_DELAY then
     letters[i], number = 'D', due - now
+  elseif generation >= MAX_COUNTER then
+    letters[i], number = 'N', MAX_COUNTER
   elseif how == '' and not (waits[i] or runs[i] or died[i]) then
     generation = generation + 1
     if due ~= last then last, written = due, text(due) end

@@ -7,7 +7,8 @@
 --         error, or ''
 --         how much of the jitter to subtract, in 65536ths
 -- Reply   one letter per job, then one number for each R and E: A acked or requeued; R retry, and the due
---         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost
+--         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost;
+--         N requeue: no generation is left
 -- State   leased -> pending, dead, leased for longer, or absent
 local PER_JOB = 6
 local letters, numbers = {}, {}
@@ -39,6 +40,7 @@ local function settle(id, how, length, problem, part, lease)
     call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
     return 'E', ends
   end
+  if how == 'q' and not next and (tonumber(call('HGET', META, 'generation')) or 0) >= MAX_COUNTER then return 'N' end
   unlease(id, next)
   local generation, created = cut('>I7I6', old)
   if how == 'a' or how == 'q' then

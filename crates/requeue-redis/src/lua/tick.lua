@@ -2,7 +2,7 @@
 --
 -- ARGV    now or ''; id; expected time; new next time; '1' to put the job, '' to skip it
 -- Reply   S skipped; a schedule absent; M and the next time: another node advanced it; D and the delay in
---         milliseconds: due too late; otherwise the letter that put.lua returns, and the generation before
+--         milliseconds: due too late; N no generation is left; otherwise the letter that put.lua returns, and the generation before
 -- State   as put.lua
 local SCHEDULES = KEYS[9]
 local id, expected, later = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -19,6 +19,7 @@ end
 local due = math.max(expected, now)
 if due - now > MAX_DELAY then return { 'D', due - now } end
 generation = tonumber(call('HGET', META, 'generation')) or 0
+if generation >= MAX_COUNTER then return { 'N' } end
 local base, sooner = generation, head()
 local waits, runs, died = call('ZSCORE', DUE, id), call('ZSCORE', LEASED, id), call('ZSCORE', DEAD, id)
 local letter = merge(id, due, string.sub(schedule, content), '', waits, runs, died)

@@ -9,7 +9,7 @@ use super::*;
 use crate::codec::content;
 use crate::keys::Keys;
 use redis::{Connection, RedisResult, ToRedisArgs, Value};
-use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_DELAY};
+use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_COUNTER, MAX_DELAY};
 use requeue_jobs::{Body, Kind, Settings};
 use requeue_testkit::servers::RedisServer;
 use std::time::Duration;
@@ -139,6 +139,7 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
+        (put, format!("local MAX_COUNTER = {MAX_COUNTER}\n")),
         (claim_expired, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (claim, format!("math.ceil(tonumber(set[3]) {lease})")),

@@ -3,9 +3,9 @@
 use crate::harness::{Harness, id, ids, job, kind, mail, millis, secs, text};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN};
 use requeue_jobs::{
-    Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, LeaseView,
-    PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settlement, StoreError,
-    SuccessorView, Timestamp, WorkerName,
+    Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, KindView,
+    LeaseView, PutError, PutOutcome, Query, Receipt, Restore, Restored, Retention, Settle,
+    SettleError, Settled, Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -194,15 +194,15 @@ pub(crate) async fn new_generations_are_above_the_restored_ones(h: &Harness) {
     h.restore(pending(h, "d")).await;
     assert!(h.put("b").await.generation > Generation(1001), "generations never fall");
     let mut highest = pending(h, "e");
-    highest.generation = Generation(MAX_COUNTER);
+    highest.generation = Generation(MAX_COUNTER - 2);
     h.restore(highest).await;
     let (first, second) = (h.put("b").await.generation, h.put("b").await.generation);
-    assert!(second > first && first > Generation(MAX_COUNTER), "{first} {second}");
+    assert_eq!((first, second), (Generation(MAX_COUNTER - 1), Generation(MAX_COUNTER)));
     assert_eq!(h.view("b").await.generation, second);
 }
 
 pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
-    let fence = Fence(MAX_COUNTER);
+    let fence = Fence(MAX_COUNTER - 2);
     let (generation, jobs) = (Generation(10), vec![pending(h, "a"), pending(h, "b")]);
     let restore = Restore { kind: mail(), generation, fence, jobs };
     h.store.restore(restore).await.expect("the call succeeds");
@@ -211,6 +211,53 @@ pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
     let next = h.claim().await;
     assert!(next.receipt.fence() > claimed.receipt.fence(), "{:?}", next.receipt);
     assert_eq!(h.kinds().await[0].fence, next.receipt.fence());
+}
+
+/// Returns whether an error says that the kind has used its last number.
+fn used_up(invalid: &Invalid) -> bool {
+    matches!(invalid, Invalid::TooHigh { value, limit: MAX_COUNTER, .. } if *value == MAX_COUNTER + 1)
+}
+
+pub(crate) async fn a_store_assigns_nothing_that_cannot_be_restored(h: &Harness) {
+    let (generation, fence) = (Generation(MAX_COUNTER - 1), Fence(MAX_COUNTER - 1));
+    let jobs = vec![pending(h, "a"), pending(h, "b")];
+    let restore = Restore { kind: mail(), generation, fence, jobs };
+    h.store.restore(restore).await.expect("the numbers are within the limits");
+    let last = h.put(job("c").after(secs(60))).await.generation;
+    assert_eq!(last, Generation(MAX_COUNTER));
+    let claimed = h.claim().await;
+    assert_eq!(claimed.receipt.fence(), Fence(MAX_COUNTER));
+
+    // Everything that needs another number fails and changes nothing.
+    let before = h.store.list(Query::new(mail())).await.expect("the call succeeds").jobs;
+    let puts = [job("new"), job("c"), job("b").at(h.after(secs(1)))];
+    for put in puts {
+        match h.try_put(put).await {
+            Err(PutError::Store(StoreError::Invalid(invalid))) if used_up(&invalid) => {}
+            other => panic!("expected an error about the generation, got {other:?}"),
+        }
+    }
+    match h.settle(&claimed, Settlement::RequeueAfter(secs(1))).await {
+        Err(SettleError::Store(StoreError::Invalid(invalid))) if used_up(&invalid) => {}
+        other => panic!("expected an error about the generation, got {other:?}"),
+    }
+    let nothing = h.claim_with(|_| {}).await;
+    match &nothing.errors[..] {
+        [(_, StoreError::Invalid(invalid))] if used_up(invalid) => {}
+        other => panic!("expected an error about the fence, got {other:?}"),
+    }
+    let after = h.store.list(Query::new(mail())).await.expect("the call succeeds").jobs;
+    assert_eq!((nothing.jobs.len(), &after), (0, &before));
+
+    // What the store returns can be restored, here as another kind.
+    let KindView { generation, fence, .. } = h.kinds().await.remove(0);
+    assert_eq!((generation, fence), (Generation(MAX_COUNTER), Fence(MAX_COUNTER)));
+    let mut jobs = after;
+    jobs.iter_mut().for_each(|view| view.kind = kind("copy"));
+    let restore = Restore { kind: kind("copy"), generation, fence, jobs };
+    let restored = h.store.restore(restore).await.expect("the numbers are within the limits");
+    assert_eq!(restored, [Ok(Restored::Created), Ok(Restored::Created), Ok(Restored::Created)]);
+    assert_eq!(h.ack(&claimed).await, Settled::Done);
 }
 
 pub(crate) async fn a_leased_job_is_restored_as_pending_until_its_lease_ends(h: &Harness) {

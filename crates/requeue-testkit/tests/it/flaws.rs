@@ -26,7 +26,7 @@ use puts::{
 use requeue_jobs::rules::List;
 use requeue_jobs::{JobState, Store, WallClock};
 use requeue_testkit::{Concurrent as ConcurrentRun, check_history, conformance, simulate};
-use restores::{CountersNotRestored, LeasesForgotten, RestoreOverwrites};
+use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -334,6 +334,11 @@ const FLAWS: &[Flaw] = &[
         "counters are not restored",
         &[Case("restore::new_generations_are_above_the_restored_ones")],
         |clock| FlawedStore::create(clock, CountersNotRestored),
+    ),
+    flaw(
+        "a store assigns generations that it does not restore",
+        &[Case("restore::a_store_assigns_nothing_that_cannot_be_restored")],
+        |clock| FlawedStore::create(clock, LowRestoreLimit),
     ),
     flaw(
         "a restored lease is forgotten",

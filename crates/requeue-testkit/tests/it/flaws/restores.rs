@@ -1,7 +1,8 @@
 //! Flaws of restores.
 
 use super::store::{CorrectStore, Deviation, RestoreResult};
-use requeue_jobs::{ChangeKind, Fence, Generation, JobState, Restore};
+use requeue_jobs::limits::MAX_COUNTER;
+use requeue_jobs::{ChangeKind, Fence, Generation, Invalid, JobState, Restore};
 
 /// A restored job replaces an existing one.
 pub(super) struct RestoreOverwrites;
@@ -21,6 +22,20 @@ pub(super) struct CountersNotRestored;
 impl Deviation for CountersNotRestored {
     fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
         correct.restore(Restore { generation: Generation(0), fence: Fence(0), ..restore })
+    }
+}
+
+/// Restores have a lower limit than puts.
+pub(super) struct LowRestoreLimit;
+
+impl Deviation for LowRestoreLimit {
+    fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
+        let (field, value, limit) =
+            ("the kind's generation", restore.generation.0, MAX_COUNTER - 1);
+        if value > limit {
+            return Err(Invalid::TooHigh { field, value, limit }.into());
+        }
+        correct.restore(restore)
     }
 }
 
