@@ -292,7 +292,7 @@ fn print(out: Output, location: &str, lines: &[BenchResult]) -> Result<()> {
                 "store": location, "what": line.what, "jobs_per_second": line.rate.map(f64::round),
                 "p50_seconds": seconds(p50), "p99_seconds": seconds(p99),
             });
-            out.print_line(&json.to_string())?;
+            out.print_json(&json)?;
         }
         let rate = line.rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
         table.row([line.label().to_owned(), rate, precise(p50), precise(p99)]);

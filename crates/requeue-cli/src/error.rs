@@ -1,6 +1,6 @@
 //! Errors of commands, with a hint and an exit code.
 
-use crate::output::print_note;
+use crate::output::{escape, print_json_note, print_note};
 use requeue_disk::DiskError;
 use requeue_http::ProblemType;
 use requeue_http::client::CallError;
@@ -123,11 +123,12 @@ impl CliError {
 fn print(json: bool, message: &str, hint: Option<&str>, exit: Exit) {
     if json {
         let error = serde_json::json!({ "error": message, "hint": hint, "exit": exit as u8 });
-        return print_note(&error.to_string());
+        return print_json_note(&error);
     }
-    print_note(&format!("error: {message}"));
+    // On one line each: what a server reports cannot look like a hint of ours.
+    print_note(&format!("error: {}", escape(message)));
     if let Some(hint) = hint {
-        print_note(&format!("hint: {hint}"));
+        print_note(&format!("hint: {}", escape(hint)));
     }
 }
 

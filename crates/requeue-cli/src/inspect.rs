@@ -1,7 +1,7 @@
 //! `get`, `ls` and `stats`: show jobs and kinds.
 
 use crate::error::{CliError, Exit, Result};
-use crate::output::{Output, Table, escape, print_note, to_json};
+use crate::output::{Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use clap::ValueEnum;
@@ -94,7 +94,7 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
         query.limit = left.min(MAX_BATCH);
         let page = store.list(query.clone()).await?;
         for job in &page.jobs {
-            if out.json && !out.print_while_read(&to_json(&JobJson::from(job)))? {
+            if out.json && !out.print_json_while_read(&JobJson::from(job))? {
                 return Ok(());
             }
             if !out.json {

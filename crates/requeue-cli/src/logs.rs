@@ -1,8 +1,9 @@
 //! Logging of the server.
 
 use crate::error::{CliError, Result};
+use crate::output::{json_printable, printable, printable_except};
 use clap::ValueEnum;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
@@ -48,10 +49,15 @@ pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
             .hint("use a level (--log debug) or --log info,requeue_server=debug")
     })?;
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match args.log_format {
-        Format::Json => Box::new(fmt::layer().json().with_writer(std::io::stderr)),
+        Format::Json => Box::new(fmt::layer().json().with_writer(|| EscapedStderr(json_printable))),
+        // The escape sequences of the colours are not escaped. Those in a message are: the formatter
+        // does it.
+        Format::Text if std::io::stderr().is_terminal() => {
+            let escape = |text: &str| printable_except(text, '\u{1b}');
+            Box::new(fmt::layer().with_ansi(true).with_writer(move || EscapedStderr(escape)))
+        }
         Format::Text => {
-            let colors = std::io::stderr().is_terminal();
-            Box::new(fmt::layer().with_ansi(colors).with_writer(std::io::stderr))
+            Box::new(fmt::layer().with_ansi(false).with_writer(|| EscapedStderr(printable)))
         }
     };
     let layers = vec![lines.with_filter(filter).boxed()];
@@ -62,6 +68,22 @@ pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
         #[cfg(feature = "otel")]
         provider,
     })
+}
+
+/// Writes log lines to stderr, and escapes what a terminal would interpret. The formatter writes each
+/// line as a whole.
+struct EscapedStderr<F>(F);
+
+impl<F: Fn(&str) -> String> io::Write for EscapedStderr<F> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let shown = (self.0)(&String::from_utf8_lossy(line));
+        io::stderr().lock().write_all(shown.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 #[cfg(feature = "otel")]

@@ -40,7 +40,10 @@ use settle::Action;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return print_parse_error(&error),
+    };
     let (store_args, json) = (cli.store_args.clone(), cli.json);
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,6 +52,20 @@ fn main() -> ExitCode {
             error.or_hint(hint).report(json)
         }
     }
+}
+
+/// Prints an error of the command line, or the help. An error repeats the invalid argument or
+/// environment variable. If one could contain commands for the terminal, the error is escaped and has
+/// no colours.
+fn print_parse_error(error: &clap::Error) -> ExitCode {
+    let variables =
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REQUEUE_"));
+    let mut given = std::env::args_os().chain(variables.map(|(_, value)| value));
+    if !given.any(|text| output::is_escaped(&text.to_string_lossy())) {
+        error.exit();
+    }
+    output::print_note(error.render().to_string().trim_end());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 fn run(Cli { command, store_args, json }: Cli) -> Result<()> {

@@ -1,11 +1,24 @@
 //! Prints results: aligned text for people, or JSON for programs, one object per line.
+//!
+//! Everything that the program prints passes through [`print_note`], [`print_json_note`] or
+//! [`Output`], which escape what a terminal would interpret. So no job, server, file or argument
+//! can send commands to the terminal, wherever its text appears.
 
 use crate::error::{CliError, Exit, Result};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints a line to stderr. Ignores errors: unlike `eprintln`, it does not panic if nobody reads.
-pub(crate) fn print_note(line: &str) {
+/// Prints text to stderr. Ignores errors: unlike `eprintln`, it does not panic if nobody reads.
+pub(crate) fn print_note(text: &str) {
+    write_note(&printable(text));
+}
+
+/// Prints a JSON object to stderr, on a line.
+pub(crate) fn print_json_note(value: &impl Serialize) {
+    write_note(&to_json(value));
+}
+
+fn write_note(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -27,26 +40,25 @@ impl Output {
 
     /// Prints a JSON object on a line.
     pub(crate) fn print_json(self, value: &impl Serialize) -> Result<()> {
-        self.print_line(&to_json(value))
+        write_line(&to_json(value)).map(drop)
     }
 
-    /// Prints a line. A closed pipe is no error, so that `requeue put --file … | head` still puts
-    /// all jobs.
-    pub(crate) fn print_line(self, line: &str) -> Result<()> {
-        self.print_while_read(line).map(drop)
+    /// Prints text. A closed pipe is no error, so that `requeue put --file … | head` still puts all
+    /// jobs.
+    pub(crate) fn print_line(self, text: &str) -> Result<()> {
+        self.print_while_read(text).map(drop)
     }
 
-    /// Prints a line. Returns `false` if the pipe is closed: after `requeue ls … | head` has its
+    /// Prints text. Returns `false` if the pipe is closed: after `requeue ls … | head` has its
     /// lines, there is no use in listing more.
-    pub(crate) fn print_while_read(self, line: &str) -> Result<bool> {
-        let mut out = io::stdout().lock();
-        match out.write_all(format!("{line}\n").as_bytes()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(CliError::io("write to", "stdout", &error)),
-        }
+    pub(crate) fn print_while_read(self, text: &str) -> Result<bool> {
+        write_line(&printable(text))
     }
 
+    /// Prints a JSON object on a line. Returns `false` if the pipe is closed.
+    pub(crate) fn print_json_while_read(self, value: &impl Serialize) -> Result<bool> {
+        write_line(&to_json(value))
+    }
     /// Prints the error of one of several entries to stderr, and returns its exit code.
     pub(crate) fn print_error(self, error: impl Into<CliError>) -> Exit {
         let error = error.into();
@@ -55,9 +67,37 @@ impl Output {
     }
 }
 
-/// A JSON object on one line.
-pub(crate) fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("plain data can be serialized")
+/// Writes a line to stdout. Returns `false` if the pipe is closed.
+fn write_line(line: &str) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(format!("{line}\n").as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CliError::io("write to", "stdout", &error)),
+    }
+}
+
+/// A JSON object on one line. What a terminal would interpret is escaped as JSON allows: a program
+/// reads the same value.
+fn to_json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("plain data can be serialized");
+    json_printable(&json)
+}
+
+/// Replaces hidden characters in JSON, which can only be part of a text, by `\uXXXX`.
+pub(crate) fn json_printable(json: &str) -> String {
+    let mut units = [0; 2];
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && is_hidden(c) {
+            for unit in c.encode_utf16(&mut units) {
+                shown += &format!("\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// A table with aligned columns.
@@ -112,15 +152,42 @@ impl Table {
     }
 }
 
-/// Escapes control characters and invisible characters, so that text from a job or a worker stays
-/// on one line and cannot send commands to the terminal.
+/// Whether a terminal would interpret the character instead of showing it: control characters (C0,
+/// DEL, C1), and characters that are invisible or change the direction of the text.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+/// Escapes hidden characters and line breaks, for a text from outside that is part of a line.
 pub(crate) fn escape(text: &str) -> String {
-    let shown = |c: char| {
-        let hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if hidden { c.escape_default().to_string() } else { c.to_string() }
-    };
-    text.chars().map(shown).collect()
+    escaped(text, is_hidden)
+}
+
+/// Escapes hidden characters, but not line breaks: what is printed can have several lines.
+pub(crate) fn printable(text: &str) -> String {
+    printable_except(text, '\n')
+}
+
+/// Whether [`escape`] changes the text.
+pub(crate) fn is_escaped(text: &str) -> bool {
+    text.chars().any(is_hidden)
+}
+
+/// Like [`printable`], and does not escape this character either.
+pub(crate) fn printable_except(text: &str, allowed: char) -> String {
+    escaped(text, |c| c != '\n' && c != allowed && is_hidden(c))
 }
 
 /// A count with its noun: `1 job`, `2 jobs`.
@@ -164,6 +231,15 @@ mod tests {
     fn control_characters_are_escaped() {
         assert_eq!(escape("a\u{1b}[2J\nü"), "a\\u{1b}[2J\\nü");
         assert_eq!(escape("\u{202e}x"), "\\u{202e}x");
+        assert_eq!(printable("a\n\r\u{9b}\u{7f}"), "a\n\\r\\u{9b}\\u{7f}");
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0001}\"\\ü😀\n";
+        let json = to_json(&text);
+        assert!(!json.chars().any(is_hidden), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `export` and `import`: copy a whole store to a JSON Lines file, and back.
 
 use crate::error::{CliError, Result};
-use crate::output::{Output, count, print_note};
+use crate::output::{Output, count, print_json_note, print_note};
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs};
 use requeue_jobs::Store;
@@ -50,7 +50,11 @@ pub(crate) async fn export(args: ExportArgs, store_args: &StoreArgs, out: Output
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         let done = write(&*store, &mut stdout).await?;
         // To stderr, because stdout contains the export.
-        print_note(&if out.json { json(done).to_string() } else { summary("exported", done) });
+        if out.json {
+            print_json_note(&json(done));
+        } else {
+            print_note(&summary("exported", done));
+        }
         return Ok(());
     }
     let done = match std::fs::metadata(&args.file) {

@@ -133,8 +133,7 @@ impl Report {
     fn tell(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         if self.out.json {
             // The worker continues even if nobody reads its reports.
-            use std::io::Write;
-            let _ = writeln!(std::io::stdout(), "{}", json());
+            let _ = self.out.print_json(&json());
         } else {
             print_note(&text());
         }

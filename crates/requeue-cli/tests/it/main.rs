@@ -4,6 +4,7 @@
 mod commands;
 mod docs;
 mod help;
+mod hostile;
 #[cfg(feature = "otel")]
 mod otel;
 mod serve;

@@ -176,7 +176,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn new(args: &[&str], output: Output) -> Self {
+    pub(crate) fn new(args: &[&str], output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("it prints UTF-8");
         let (out, err) = (text(output.stdout), text(output.stderr));
         Done { args: args.join(" "), code: output.status.code(), out, err }
