@@ -60,8 +60,10 @@ pub(crate) fn verify(args: &VerifyArgs, out: Output) -> Result<()> {
         return Ok(());
     }
     let message = format!("{} is damaged", args.directory.display());
-    Err(CliError::new(Exit::Failed, message)
-        .hint("restore a copy that was made by `requeue backup`"))
+    Err(CliError::new(Exit::Failed, message).hint(
+        "restore a copy that was made by `requeue backup`; or save what can be read: \
+               requeue export --data DIR --salvage FILE",
+    ))
 }
 
 fn json(found: &Verified) -> serde_json::Value {

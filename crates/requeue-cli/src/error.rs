@@ -1,6 +1,7 @@
 //! Errors of commands, with a hint and an exit code.
 
 use crate::output::{escape, print_json_note, print_note};
+use crate::transfer::SALVAGE_HINT;
 use requeue_disk::DiskError;
 use requeue_http::ProblemType;
 use requeue_http::client::CallError;
@@ -24,13 +25,15 @@ pub(crate) enum Exit {
     Unavailable = 4,
     /// It is not known whether the operation was done.
     Unknown = 5,
+    /// It was done as far as possible: a part of the data is lost.
+    Incomplete = 6,
 }
 
 impl Exit {
     fn severity(self) -> u8 {
         match self {
             Exit::NotFound => 0,
-            Exit::Failed => 1,
+            Exit::Failed | Exit::Incomplete => 1,
             Exit::Usage => 2,
             Exit::Unavailable => 3,
             Exit::Unknown => 4,
@@ -51,7 +54,8 @@ Exit codes:
   2  Invalid command line
   3  The job does not exist, or there is no job to claim
   4  Unavailable: nothing was done; try again later
-  5  Unknown: it may or may not have been done; check before you try again";
+  5  Unknown: it may or may not have been done; check before you try again
+  6  Incomplete: everything that can be read was exported, the rest is lost";
 
 /// The error of a command.
 #[derive(Debug)]
@@ -263,7 +267,7 @@ impl From<DiskError> for CliError {
                 CliError::from_error(Exit::Unavailable, &error).hint(hint)
             }
             DiskError::Corrupt(_) => CliError::from_error(Exit::Failed, &error)
-                .hint("to list all damage: requeue verify DIR; then restore a backup"),
+                .hint(format!("to list all damage: requeue verify DIR; then {SALVAGE_HINT}")),
             DiskError::NotEmpty { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("use a directory that does not exist yet"),
             DiskError::Newer { .. } => CliError::from_error(Exit::Failed, &error)

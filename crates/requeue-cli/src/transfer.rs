@@ -1,9 +1,10 @@
 //! `export` and `import`: copy a whole store to a JSON Lines file, and back.
 
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, count, print_json_note, print_note};
 use crate::progress::Bar;
-use crate::store_args::{IfMissing, StoreArgs};
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs};
+use requeue_disk::{DiskError, Loss, Salvage};
 use requeue_jobs::Store;
 use requeue_jobs::transfer::{self, TransferProgress};
 use std::fs::{File, OpenOptions};
@@ -18,13 +19,20 @@ const BUFFER: usize = 1 << 16;
 The format is JSON Lines, documented in docs/transfer.md. An existing file is
 replaced only when the export is complete.
 
+With --salvage, a damaged data directory is read as far as possible. stderr lists
+everything that is lost, one line each. Exits with 6 if something is lost.
+
 Examples:
   requeue export jobs.jsonl
-  requeue export --data requeue-data | gzip > jobs.jsonl.gz")]
+  requeue export --data requeue-data | gzip > jobs.jsonl.gz
+  requeue export --data requeue-data --salvage jobs.jsonl 2> lost.txt")]
 pub(crate) struct ExportArgs {
     /// File to write; - for stdout
     #[arg(default_value = "-")]
     file: String,
+    /// Write everything that can be read of a damaged --data directory, and list the rest
+    #[arg(long)]
+    salvage: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -45,10 +53,95 @@ pub(crate) struct ImportArgs {
 }
 
 pub(crate) async fn export(args: ExportArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
+    if args.salvage {
+        return salvage(&args.file, store_args, out).await;
+    }
     let store = store_args.open(IfMissing::Fail).await?;
-    if args.file == "-" {
-        let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-        let done = write(&*store, &mut stdout).await?;
+    let is_data = matches!(store_args.location()?, StoreLocation::Data(_));
+    let done = export_to(&*store, &args.file).await.map_err(|error| {
+        // A store opens if the damage is in a part that it reads later.
+        let is_damage = is_data && error.mentions("is damaged at byte");
+        if is_damage { error.hint(SALVAGE_HINT) } else { error }
+    })?;
+    print_done(done, &args.file, out)
+}
+
+/// What to do with a damaged data directory.
+pub(crate) const SALVAGE_HINT: &str =
+    "restore a backup; or save what can be read: requeue export --data DIR --salvage FILE";
+
+/// Writes what can be read of a damaged directory, and lists the rest on stderr.
+async fn salvage(file: &str, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let StoreLocation::Data(directory) = store_args.location()? else {
+        return Err(CliError::usage("--salvage needs --data DIR, the damaged directory"));
+    };
+    let json = out.json;
+    let report = move |loss: Loss| {
+        if json {
+            print_json_note(&loss_json(&loss));
+        } else {
+            print_note(&format!("lost: {loss}"));
+        }
+    };
+    let salvage = Salvage::open(&directory, report).map_err(|error| match &error {
+        DiskError::InUse { pid, .. } => CliError::from_error(Exit::Unavailable, &error)
+            .hint(format!("stop that process: kill {pid}")),
+        _ => error.into(),
+    })?;
+    let is_empty = salvage.kinds().await?.is_empty() && salvage.losses() == 0;
+    if is_empty && salvage.harmless().is_empty() {
+        return Err(no_jobs(&directory));
+    }
+    for corrupt in salvage.harmless() {
+        if json {
+            print_json_note(&serde_json::json!({ "harmless": corrupt.to_string() }));
+        } else {
+            print_note(&format!("harmless: {corrupt}"));
+        }
+    }
+    let done = export_to(&salvage, file).await?;
+    print_done(done, file, out)?;
+    let raised = salvage.raised();
+    if !json {
+        print_note(&format!("the generations and fences of all kinds are raised by {raised}"));
+    }
+    match salvage.losses() {
+        0 => Ok(()),
+        losses => {
+            let found = count(losses, "loss").replace("losss", "losses");
+            let message = format!("{} is damaged: {found}, listed above", directory.display());
+            Err(CliError::new(Exit::Incomplete, message)
+                .hint("the export is complete otherwise, and can be imported"))
+        }
+    }
+}
+
+fn loss_json(loss: &Loss) -> serde_json::Value {
+    let text = loss.to_string();
+    match loss {
+        Loss::Bytes { file, from, to, what, contents } => serde_json::json!({
+            "lost": "bytes", "file": file, "from": from, "to": to, "what": what,
+            "contents": contents,
+        }),
+        Loss::Groups { first, last } => {
+            serde_json::json!({ "lost": "groups", "first": first, "last": last })
+        }
+        Loss::Job { kind, id, why } => serde_json::json!({
+            "lost": "job", "kind": kind.as_str(), "id": id.as_str(), "what": why,
+        }),
+        Loss::Version { kind, id, lost, returned } => serde_json::json!({
+            "lost": "version", "kind": kind.as_str(), "id": id.as_str(), "generation": lost.0,
+            "written_generation": returned.0,
+        }),
+        Loss::KindName { number, returned_as } => serde_json::json!({
+            "lost": "kind_name", "number": number, "written_as": returned_as.as_str(),
+        }),
+        _ => serde_json::json!({ "lost": "other", "what": text }),
+    }
+}
+
+fn print_done(done: TransferProgress, file: &str, out: Output) -> Result<()> {
+    if file == "-" {
         // To stderr, because stdout contains the export.
         if out.json {
             print_json_note(&json(done));
@@ -57,22 +150,29 @@ pub(crate) async fn export(args: ExportArgs, store_args: &StoreArgs, out: Output
         }
         return Ok(());
     }
-    let done = match std::fs::metadata(&args.file) {
+    out.print(|| json(done), || summary("exported", done))
+}
+
+/// Exports a store to a file, or to stdout if that is `-`.
+async fn export_to(store: &dyn Store, file: &str) -> Result<TransferProgress> {
+    if file == "-" {
+        let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+        return write(store, &mut stdout).await;
+    }
+    match std::fs::metadata(file) {
         // A pipe or a device is written to, and not replaced.
         Ok(found) if !found.is_file() => {
-            let failed = |error: io::Error| CliError::io("write", &args.file, &error);
-            let file = OpenOptions::new().write(true).open(&args.file).map_err(failed)?;
-            write(&*store, &mut BufWriter::with_capacity(BUFFER, file)).await?
+            let failed = |error: io::Error| CliError::io("write", file, &error);
+            let opened = OpenOptions::new().write(true).open(file).map_err(failed)?;
+            write(store, &mut BufWriter::with_capacity(BUFFER, opened)).await
         }
         // Replaces the file that a symbolic link points to, and not the link.
         Ok(_) => {
-            let file = std::fs::canonicalize(&args.file);
-            replace(&*store, &file.map_err(|error| CliError::io("find", &args.file, &error))?)
-                .await?
+            let whole = std::fs::canonicalize(file);
+            replace(store, &whole.map_err(|error| CliError::io("find", file, &error))?).await
         }
-        Err(_) => replace(&*store, Path::new(&args.file)).await?,
-    };
-    out.print(|| json(done), || summary("exported", done))
+        Err(_) => replace(store, Path::new(file)).await,
+    }
 }
 
 /// Writes to a temporary file, which replaces the file when the export is complete.

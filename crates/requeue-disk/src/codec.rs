@@ -203,76 +203,142 @@ fn body(bytes: &mut Bytes<'_>) -> Result<Body, Malformed> {
 
 /// Reads a record. `before` has the parts of the record before, for those that are unchanged.
 pub(crate) fn record(bytes: &mut Bytes<'_>, before: Option<&Parts>) -> Result<Record, Malformed> {
-    let before =
-        || before.ok_or(Malformed("a record refers to the record before, and there is none"));
-    let flags = bytes.number()?;
-    if flags & !KNOWN != 0 {
-        return Err(Malformed("a record has unknown flags"));
-    }
-    let generation = Generation(bytes.number()?);
-    let seq = bytes.number()?;
-    let created = bytes.number()?;
-    let updated_at = time(bytes.step(created)?);
-    let due = time(bytes.step(created)?);
-    let attempts = if flags & HAS_ATTEMPTS != 0 { bytes.number32()? } else { 0 };
-    let floor = if flags & HAS_FLOOR != 0 { bytes.step(created)? } else { 0 };
-    let deaths = if flags & HAS_DEATHS != 0 { bytes.number32()? } else { 0 };
-    let first_put_at = match flags & (HAS_FIRST_PUT | FIRST_PUT_CREATED) {
-        0 => None,
-        HAS_FIRST_PUT => Some(time(bytes.step(created)?)),
-        _ => Some(time(created)),
-    };
-    let status = match flags & STATUS {
-        PENDING => Status::Pending,
-        DEAD => Status::Dead { died_at: time(bytes.step(created)?) },
-        LEASED => {
-            let stays = (flags & NEXT_SAME != 0).then(before).transpose()?;
-            Status::Leased(Box::new(lease(bytes, created, flags, stays)?))
-        }
-        _ => return Err(Malformed("a record has an unknown state")),
-    };
-    let body = match flags & BODY {
-        0 => body(bytes)?,
-        BODY_SAME => before()?.body.clone(),
-        BODY_OF_NEXT => before()?
-            .next
-            .clone()
-            .ok_or(Malformed("a record refers to a successor that does not exist"))?,
-        _ => return Err(Malformed("a record has an unknown source of its body")),
-    };
-    let failures = match flags & FAILURES {
-        FAILURES_ALL => {
-            let count = bytes.number()?;
-            (0..count).map(|_| failure(bytes)).collect::<Result<_, _>>()?
-        }
-        FAILURES_SAME => before()?.failures.clone(),
-        FAILURES_MORE => {
-            let mut failures = before()?.failures.clone();
-            if failures.len() == requeue_jobs::limits::KEPT_ATTEMPTS {
-                failures.remove(0);
-            }
-            failures.push(failure(bytes)?);
-            failures
-        }
-        _ => Vec::new(),
-    };
-    let mut record = Record::new(body, due, generation, seq, time(created));
-    record.attempts = attempts;
-    record.floor = time(floor);
-    record.first_put_at = first_put_at;
-    record.status = status;
-    record.failures = failures;
-    record.deaths = deaths;
-    record.updated_at = updated_at;
-    Ok(record)
+    Draft::read(bytes)?.complete(before)
 }
 
-fn lease(
-    bytes: &mut Bytes<'_>,
-    created: u64,
+/// A record as the log has it: parts that are unchanged are missing.
+pub(crate) struct Draft {
     flags: u64,
-    stays: Option<&Parts>,
-) -> Result<Lease, Malformed> {
+    /// With an empty body and without failures where those of the record before are meant.
+    record: Record,
+}
+
+impl Draft {
+    /// Reads a record without the record before.
+    pub(crate) fn read(bytes: &mut Bytes<'_>) -> Result<Draft, Malformed> {
+        let flags = bytes.number()?;
+        if flags & !KNOWN != 0 {
+            return Err(Malformed("a record has unknown flags"));
+        }
+        if flags & (HAS_NEXT | NEXT_SAME) == NEXT_SAME {
+            return Err(Malformed("a record refers to a successor that does not exist"));
+        }
+        let generation = Generation(bytes.number()?);
+        let seq = bytes.number()?;
+        let created = bytes.number()?;
+        let updated_at = time(bytes.step(created)?);
+        let due = time(bytes.step(created)?);
+        let attempts = if flags & HAS_ATTEMPTS != 0 { bytes.number32()? } else { 0 };
+        let floor = if flags & HAS_FLOOR != 0 { bytes.step(created)? } else { 0 };
+        let deaths = if flags & HAS_DEATHS != 0 { bytes.number32()? } else { 0 };
+        let first_put_at = match flags & (HAS_FIRST_PUT | FIRST_PUT_CREATED) {
+            0 => None,
+            HAS_FIRST_PUT => Some(time(bytes.step(created)?)),
+            _ => Some(time(created)),
+        };
+        let status = match flags & STATUS {
+            PENDING => Status::Pending,
+            DEAD => Status::Dead { died_at: time(bytes.step(created)?) },
+            LEASED => Status::Leased(Box::new(lease(bytes, created, flags)?)),
+            _ => return Err(Malformed("a record has an unknown state")),
+        };
+        let body = match flags & BODY {
+            0 => body(bytes)?,
+            BODY_SAME | BODY_OF_NEXT => Body::default(),
+            _ => return Err(Malformed("a record has an unknown source of its body")),
+        };
+        let failures = match flags & FAILURES {
+            FAILURES_ALL => {
+                let count = bytes.number()?;
+                (0..count).map(|_| failure(bytes)).collect::<Result<_, _>>()?
+            }
+            FAILURES_MORE => vec![failure(bytes)?],
+            _ => Vec::new(),
+        };
+        let mut record = Record::new(body, due, generation, seq, time(created));
+        record.attempts = attempts;
+        record.floor = time(floor);
+        record.first_put_at = first_put_at;
+        record.status = status;
+        record.failures = failures;
+        record.deaths = deaths;
+        record.updated_at = updated_at;
+        Ok(Draft { flags, record })
+    }
+
+    /// The record, with the parts that are unchanged from the record before.
+    pub(crate) fn complete(self, before: Option<&Parts>) -> Result<Record, Malformed> {
+        let Draft { flags, mut record } = self;
+        let before =
+            || before.ok_or(Malformed("a record refers to the record before, and there is none"));
+        let next_before = || {
+            let next = before()?.next.clone();
+            next.ok_or(Malformed("a record refers to a successor that does not exist"))
+        };
+        if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
+            && let Some(next) = &mut lease.next
+        {
+            next.body = next_before()?;
+        }
+        match flags & BODY {
+            BODY_SAME => record.body = before()?.body.clone(),
+            BODY_OF_NEXT => record.body = next_before()?,
+            _ => {}
+        }
+        match flags & FAILURES {
+            FAILURES_SAME => record.failures = before()?.failures.clone(),
+            FAILURES_MORE => add_failures(&before()?.failures, &mut record.failures),
+            _ => {}
+        }
+        Ok(record)
+    }
+
+    /// The generation of the job, and of its successor if there is one.
+    pub(crate) fn newest_generation(&self) -> Generation {
+        self.record.newest_generation()
+    }
+
+    /// The record, if its bodies are known although changes just before this one are lost.
+    ///
+    /// `before` is the latest record that is known. A generation has one body, so a body is taken
+    /// from `before` only if that has a body of the same generation. Failed attempts may be
+    /// missing.
+    pub(crate) fn complete_after_gap(self, before: Option<&Record>) -> Option<Record> {
+        let Draft { flags, mut record } = self;
+        let body_of = |generation: Generation| {
+            let before = before?;
+            if before.generation == generation {
+                return Some(before.body.clone());
+            }
+            let Status::Leased(lease) = &before.status else { return None };
+            let next = lease.next.as_ref().filter(|next| next.generation == generation)?;
+            Some(next.body.clone())
+        };
+        if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
+            && let Some(next) = &mut lease.next
+        {
+            next.body = body_of(next.generation)?;
+        }
+        if flags & BODY != 0 {
+            record.body = body_of(record.generation)?;
+        }
+        let failures = before.map_or(&[][..], |before| &before.failures);
+        match flags & FAILURES {
+            FAILURES_SAME => record.failures = failures.to_vec(),
+            FAILURES_MORE => add_failures(failures, &mut record.failures),
+            _ => {}
+        }
+        Some(record)
+    }
+}
+
+/// Puts earlier failures before the newest, and drops the first if there are too many.
+fn add_failures(before: &[FailedAttempt], newest: &mut Vec<FailedAttempt>) {
+    let dropped = (before.len() + 1).saturating_sub(requeue_jobs::limits::KEPT_ATTEMPTS);
+    newest.splice(..0, before.iter().skip(dropped).cloned());
+}
+
+fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malformed> {
     let fence = Fence(bytes.number()?);
     let nonce = fixed(bytes)?;
     let worker = worker(bytes)?;
@@ -283,13 +349,7 @@ fn lease(
         let generation = Generation(bytes.number()?);
         let due = time(bytes.step(created)?);
         let put_at = time(bytes.step(created)?);
-        let body = match stays {
-            Some(stays) => stays
-                .next
-                .clone()
-                .ok_or(Malformed("a record refers to a successor that does not exist"))?,
-            None => body(bytes)?,
-        };
+        let body = if flags & NEXT_SAME == 0 { body(bytes)? } else { Body::default() };
         next = Some(Successor { body, due, generation, put_at });
     }
     let cancelled = flags & CANCELLED != 0;

@@ -30,6 +30,7 @@
 //! | [`DiskStore`] | the store: open it, use it as a [`Store`](requeue_jobs::Store), [back it up](DiskStore::backup) |
 //! | [`Options`] | memory limit, size of log segments, clock |
 //! | [`verify`](verify()) | checks a directory that is not in use, and reports all damage |
+//! | [`Salvage`], [`Loss`] | reads what is left of a damaged directory, and names what is lost |
 //! | [`DiskError`], [`Corrupt`] | why a directory cannot be opened; which file is damaged, and where |
 //! | [`Disk`], [`DiskFile`], [`Directory`] | the interface to the file system, for tests on a disk that fails |
 //!
@@ -64,7 +65,7 @@
 //! # Tools
 //!
 //! [`DiskStore::backup`] copies a store while it is in use. [`verify`](verify()) checks a directory
-//! or a backup. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any
+//! or a backup. [`Salvage`] reads what is left of a damaged directory. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any
 //! store: use it to move to another store, or to go back from a newer format.
 //!
 //! `docs/disk-format.md` specifies every byte of the files. Every later version can open a
@@ -91,6 +92,7 @@ mod progress;
 mod read_ahead;
 mod ready;
 mod reply;
+mod salvage;
 #[cfg(test)]
 #[path = "../tests/it/support/simulated_disk.rs"]
 mod simulated_disk;
@@ -108,6 +110,7 @@ pub use disk::{Directory, Disk, DiskFile};
 pub use error::{Corrupt, DiskError};
 pub use options::Options;
 pub use progress::ByteProgress;
+pub use salvage::{Loss, Salvage};
 pub use store::DiskStore;
 pub use verify::{Verified, verify, verify_on};
 

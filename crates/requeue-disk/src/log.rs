@@ -19,6 +19,7 @@
 
 mod chain;
 mod frame;
+mod salvage;
 mod segment;
 mod spares;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 
 pub(crate) use chain::{Group, LogEnd, verify};
 pub(crate) use frame::MAX_PAYLOAD;
+pub(crate) use salvage::{LogDamage, SalvagedLog};
 pub(crate) use segment::{SegmentView, segment_name};
 pub(crate) use spares::{Purpose, RESERVE, Spares};
 

@@ -25,6 +25,7 @@ mod open;
 mod pick;
 pub(crate) mod range_tombstones;
 pub(crate) mod run;
+mod salvage;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ mod writer;
 
 pub(crate) use flush::{Batch, Flush};
 pub(crate) use keys::{JobLocation, ListPosition};
+pub(crate) use salvage::{FoundId, FoundJob, LostPart, SalvagedTables, TableCache};
 pub(crate) use verify::{Checked, Entry, check_copy};
 pub(crate) use version::Version;
 pub(crate) use writer::Tree;

@@ -251,6 +251,38 @@ fn a_directory_is_copied_and_verified() {
 }
 
 #[test]
+fn what_is_left_of_a_damaged_directory_is_exported() {
+    let dir = Dir::new();
+    for (id, body) in [("a", "body-a"), ("b", "body-b"), ("c", "body-c")] {
+        dir.ask(&["put", "mail", id, body]).ok();
+    }
+    dir.ask(&["export", "whole.jsonl", "--salvage"]).ok().says("exported 3 jobs of 1 kind");
+    for entry in std::fs::read_dir(dir.path("d")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = std::fs::read(&path).expect("a file");
+        if let Some(at) = bytes.windows(6).position(|found| found == b"body-b") {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).expect("a file");
+        }
+    }
+    dir.ask(&["export", "jobs.jsonl"])
+        .code(1)
+        .complains("is damaged at byte")
+        .complains("--salvage");
+    dir.run(&["verify", "d"]).code(1).complains("--salvage");
+    let done = dir.ask(&["export", "jobs.jsonl", "--salvage"]).code(6);
+    done.says("exported 2 jobs of 1 kind")
+        .complains("lost: log-")
+        .complains("of the log: the changes of its operations")
+        .complains("d is damaged: 2 losses");
+    dir.ask(&["export", "--salvage", "--json"]).code(6).complains(r#""lost":"groups""#);
+    dir.run(&["import", "jobs.jsonl", "--data", "new"]).ok().says("imported 2 jobs");
+    dir.run(&["get", "mail", "c", "--data", "new"]).ok().says("body-c");
+    dir.run(&["export", "--salvage"]).code(2).complains("--salvage needs --data DIR");
+    dir.run(&["export", "--salvage", "--data", "none"]).code(1);
+}
+
+#[test]
 fn a_bench_measures_and_leaves_nothing_behind() {
     let dir = Dir::new();
     dir.run(&["bench", "--time", "10ms"])

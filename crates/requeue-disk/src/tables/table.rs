@@ -68,11 +68,17 @@ pub(super) struct Section {
 }
 
 pub(super) fn crc(number: u64, offset: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc_from(number, offset);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// A checksum of bytes at an offset, before the first of them.
+pub(super) fn crc_from(number: u64, offset: u64) -> crc32fast::Hasher {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(&offset.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    hasher
 }
 
 /// Fills `bytes` from the file. If the file ends too early, the error is damage and not an I/O
@@ -101,9 +107,23 @@ pub(crate) fn open(disk: &dyn Disk, name: &str) -> Result<Arc<dyn DiskFile>, Dis
     })
 }
 
-impl Table {
-    /// Opens a table and checks its footer, index and filter, but no block.
-    pub(crate) fn open(disk: &dyn Disk, number: u64) -> Result<Table, DiskError> {
+/// The end of a table, which is read first.
+pub(super) struct TableEnd {
+    pub(super) file: Arc<dyn DiskFile>,
+    /// The size of the file.
+    pub(super) bytes: u64,
+    /// The crc in the tail.
+    pub(super) crc: u32,
+    pub(super) footer: Footer,
+    /// Where the index, the filter and the footer begin.
+    pub(super) index_at: u64,
+    filter_at: u64,
+    pub(super) footer_at: u64,
+}
+
+impl TableEnd {
+    /// Opens a table, and reads and checks its tail and footer.
+    pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<TableEnd, DiskError> {
         let name = name(number);
         let file = open(disk, &name)?;
         let bytes = file.size().map_err(DiskError::io("measure", &name))?;
@@ -132,12 +152,26 @@ impl Table {
         let footer = Footer::decode(&footer)
             .filter(|footer| footer.number == number)
             .ok_or_else(|| damaged(footer_at, "the footer is malformed"))?;
-
         let filter_at = footer_at.checked_sub(footer.filter_len);
         let index_at = filter_at.and_then(|at| at.checked_sub(footer.index_len));
         let (Some(filter_at), Some(index_at)) = (filter_at, index_at) else {
             return Err(damaged(footer_at, "index and filter are longer than the file"));
         };
+        Ok(TableEnd { file, bytes, crc: tail_crc, footer, index_at, filter_at, footer_at })
+    }
+}
+
+impl Table {
+    /// Opens a table and checks its footer, index and filter, but no block.
+    pub(crate) fn open(disk: &dyn Disk, number: u64) -> Result<Table, DiskError> {
+        Table::open_at(TableEnd::read(disk, number)?, number)
+    }
+
+    /// Checks index and filter of a table.
+    pub(super) fn open_at(end: TableEnd, number: u64) -> Result<Table, DiskError> {
+        let name = name(number);
+        let damaged = |offset: u64, what: &str| damage(number, offset, what);
+        let TableEnd { file, bytes, crc: tail_crc, footer, index_at, filter_at, footer_at } = end;
         let section = |offset: u64, end: u64, what: &str| {
             let mut bytes = vec![0; (end - offset) as usize];
             read(&*file, || name.clone(), &mut bytes, offset)?;
@@ -238,7 +272,7 @@ pub(super) fn damage(number: u64, offset: u64, what: &str) -> DiskError {
 }
 
 /// Removes the checksum from the end of `bytes`, which were read at `offset`, if it is correct.
-fn check(number: u64, offset: u64, bytes: &mut Vec<u8>) -> Result<(), ()> {
+pub(super) fn check(number: u64, offset: u64, bytes: &mut Vec<u8>) -> Result<(), ()> {
     let length = bytes.len().checked_sub(CRC).ok_or(())?;
     let expected = crc(number, offset, &bytes[..length]);
     if bytes[length..] != expected.to_le_bytes() {

@@ -74,13 +74,13 @@ impl Files {
 }
 
 /// A read-only directory of the file system.
-pub(super) struct ReadOnly {
+pub(crate) struct ReadOnly {
     path: PathBuf,
 }
 
 impl ReadOnly {
     /// Fails if the directory does not exist: it is not created.
-    pub(super) fn new(path: &Path) -> Result<Self, DiskError> {
+    pub(crate) fn new(path: &Path) -> Result<Self, DiskError> {
         fs::read_dir(path).map_err(DiskError::io("open", &path.display().to_string()))?;
         Ok(ReadOnly { path: path.to_owned() })
     }

@@ -17,6 +17,7 @@ mod layers;
 mod lost_groups;
 mod power_cut;
 mod process;
+mod salvage;
 mod simulated_disk;
 mod simulation;
 mod threads;

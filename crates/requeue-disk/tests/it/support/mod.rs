@@ -2,6 +2,7 @@
 
 pub(crate) mod format_reader;
 pub(crate) mod gated_disk;
+pub(crate) mod original;
 pub(crate) mod recording_disk;
 pub(crate) mod reopening_store;
 pub(crate) mod sample_data;
