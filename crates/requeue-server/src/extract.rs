@@ -1,6 +1,6 @@
 //! Extractors for requests. If a request is invalid, the problem names the field.
 
-use crate::json_text;
+use crate::json_text::{self, Measured};
 use crate::listen::BodyHandle;
 use crate::response::ProblemResponse;
 use axum::body::{Body, Bytes, HttpBody};
@@ -39,9 +39,14 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Js
             .await
             .map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
         let read = off_runtime(bytes.len(), move || {
-            let read = if bytes.len() > SHORT { read_long(&bytes) } else { read(&bytes) };
-            // Its memory counts as used until here, even if the client is gone.
-            drop((bytes, body_handle));
+            if bytes.len() <= SHORT {
+                return read(&bytes);
+            }
+            let (read, kept) = read_long(&bytes);
+            // Until here its memory counts as used, even if the client is gone.
+            if let Some(body_handle) = body_handle {
+                body_handle.shrink_to(kept as u64);
+            }
             read
         });
         Ok(Json(read.await?))
@@ -108,14 +113,17 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(ProblemType::NotJson, detail))
 }
 
-/// Checks a long request for texts that would take much memory, and parses it.
-fn read_long<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let (field, len, limit) =
-        ("a text of the request", json_text::measure(bytes).longest, MAX_TEXT);
+/// Checks a long request for texts that would take much memory, and parses it. Returns also how much
+/// memory the parsed request takes at most.
+fn read_long<T: DeserializeOwned>(bytes: &[u8]) -> (Result<T, Problem>, usize) {
+    let Measured { longest: len, padding } = json_text::measure(bytes);
+    let (field, limit) = ("a text of the request", MAX_TEXT);
     if len > limit {
-        return Err(Invalid::TooLong { field, len, limit }.into());
+        return (Err(Invalid::TooLong { field, len, limit }.into()), 0);
     }
-    read(bytes)
+    let read = read(bytes);
+    let kept = if read.is_ok() { bytes.len() - padding } else { 0 };
+    (read, kept)
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -318,7 +326,7 @@ mod tests {
     fn a_text_that_would_take_much_memory_is_rejected() {
         let text =
             |len: usize| format!(r#"{{"kinds":["\n{}"]}}"#, "x".repeat(len - 2)).into_bytes();
-        let read = |len| read_long::<requeue_http::wire::ClaimRequest>(&text(len));
+        let read = |len| read_long::<requeue_http::wire::ClaimRequest>(&text(len)).0;
         assert!(read(MAX_TEXT).is_ok());
         let problem = read(MAX_TEXT + 1).expect_err("it is too long");
         assert_eq!(problem.problem_type(), ProblemType::Invalid);

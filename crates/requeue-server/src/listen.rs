@@ -6,16 +6,17 @@
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
-//! | number of connections | new connections wait in the kernel's queue |
-//! | time for a TLS handshake, for the head of a request, between two requests, for a client to read | the connection is closed |
+//! | number of connections | idle connections are closed; if there are none, new ones wait in the kernel's queue |
+//! | time for a TLS handshake, for the head of a request, between two requests; rate at which a client reads | the connection is closed |
 //! | size of a request's head, number of its header fields | 431, sent by hyper without a problem document |
 //! | size of a request's body | 413 |
-//! | time without a byte of a request's body | 408 |
-//! | memory for the bodies of all requests | requests wait, then 503 |
+//! | rate at which a request's body arrives | 408 |
+//! | memory for the bodies of all requests | the slowest get 408; requests wait, then 503 |
 //! | open files of the process | accepting pauses and is retried |
 //!
 //! If a handler panics, the response is a 500, and the connection stays open.
 
+mod body_memory;
 mod connection;
 mod connection_state;
 mod delivery;
@@ -33,15 +34,16 @@ pub use tls::{Tls, TlsError};
 
 use crate::metrics::ServerMetrics;
 use axum::Router;
+use body_memory::BodyMemory;
 use connection::ConnectionContext;
-use request_body::BodyMemory;
+use connection_state::ConnectionState;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -118,13 +120,17 @@ async fn accept(
     connections: &TaskTracker,
     metrics: Option<&ServerMetrics>,
 ) -> std::convert::Infallible {
-    let mut slots = ConnectionSlots::new(context.options.max_connections);
+    let mut slots = ConnectionSlots::new(&context.options);
     loop {
-        let slot = slots.take().await;
+        // First the connection, then its place: idle connections are only closed for a client that
+        // is there. One connection more than the limit may therefore be open, without being served.
         let (stream, peer) = next_connection(tcp).await;
+        let slot = slots.take().await;
         let (context, counted) = (context.clone(), metrics.map(ServerMetrics::connection));
+        let state = ConnectionState::new(&context.options);
+        slots.opened(&state);
         connections.spawn(async move {
-            context.serve(stream, peer).await;
+            context.serve(stream, peer, state).await;
             drop((slot, counted));
         });
     }
@@ -153,29 +159,46 @@ fn is_client_error(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Limits the number of connections.
+/// Limits the number of connections. If all are in use, those that have been idle for the longest
+/// time are closed.
 struct ConnectionSlots {
     free: Arc<Semaphore>,
     all: usize,
+    /// How long a connection must be idle before it is closed for a new one.
+    idle: Duration,
+    /// Open connections, and some that are closed.
+    open: Vec<Weak<ConnectionState>>,
     /// The log says that the limit is reached, and not yet that there is room again.
     full: bool,
 }
 
+/// How often idle connections are looked for while a new connection waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 impl ConnectionSlots {
-    fn new(all: usize) -> Self {
-        let all = all.clamp(1, Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(all)), all, full: false }
+    fn new(options: &Options) -> Self {
+        let all = options.max_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let free = Arc::new(Semaphore::new(all));
+        Self { free, all, idle: options.slow_after, open: Vec::new(), full: false }
     }
 
+    /// Waits for a place. Closes idle connections to get one.
     async fn take(&mut self) -> OwnedSemaphorePermit {
         if self.free.available_permits() == 0 && !self.full {
             self.full = true;
             tracing::warn!(
                 max = self.all,
-                "connection limit reached: new connections wait until others close"
+                "connection limit reached: idle connections are closed, new ones wait until others close"
             );
         }
-        let slot = self.free.clone().acquire_owned().await;
+        let slot = loop {
+            if self.free.available_permits() == 0 {
+                self.close_idle();
+            }
+            if let Ok(slot) = timeout(LOOK_AGAIN, self.free.clone().acquire_owned()).await {
+                break slot;
+            }
+        };
         // Only when a tenth is free, to avoid a log line for every connection at the limit.
         if self.full && self.free.available_permits() >= self.all / 10 {
             self.full = self.free.available_permits() == 0;
@@ -184,6 +207,30 @@ impl ConnectionSlots {
             }
         }
         slot.expect("this semaphore is never closed")
+    }
+
+    /// Registers a connection that has taken a place.
+    fn opened(&mut self, state: &Arc<ConnectionState>) {
+        if self.open.len() >= 2 * self.all {
+            self.open.retain(|state| state.strong_count() > 0);
+        }
+        self.open.push(Arc::downgrade(state));
+    }
+
+    /// Closes one in a hundred connections, if so many are idle: looking at all of them takes time.
+    fn close_idle(&mut self) {
+        self.open.retain(|state| state.strong_count() > 0);
+        let now = Instant::now();
+        let idle = self.open.iter().filter_map(|state| {
+            let state = state.upgrade()?;
+            let (phase, since) = state.idle_since()?;
+            (since + self.idle <= now).then_some(((phase, since), state))
+        });
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_by_key(|(key, _)| *key);
+        for (_, state) in idle.into_iter().take(self.all.div_ceil(100)) {
+            state.evict();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Serving one connection.
 
-use super::connection_state::{ConnectionState, TimeoutReason, TrackedStream};
-use super::request_body::BodyMemory;
+use super::body_memory::BodyMemory;
+use super::connection_state::{ConnectionState, IdlePhase, TimeoutReason, TrackedStream};
 use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
 use axum::Router;
@@ -17,6 +17,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+/// How much of a request is read ahead of the handler, in bytes, at least.
+const READ_AHEAD: usize = 64 << 10;
+
 /// What all connections of a server share.
 pub(super) struct ConnectionContext {
     pub(super) router: Router,
@@ -30,49 +33,68 @@ pub(super) struct ConnectionContext {
 
 impl ConnectionContext {
     /// Serves one connection until it is closed.
-    pub(super) async fn serve(&self, tcp: TcpStream, peer: SocketAddr) {
+    pub(super) async fn serve(
+        &self,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        state: Arc<ConnectionState>,
+    ) {
+        // Declared first, so that it is dropped last, after the handler.
+        let state = LostOnDrop(state);
         // A response is written as a whole: Nagle's algorithm would only delay it.
         let _ = tcp.set_nodelay(true);
         match &self.tls {
-            None => self.serve_http(tcp, peer).await,
+            None => self.serve_http(tcp, peer, &state.0).await,
             // Boxed because the future is large: connections without TLS need not reserve its size.
-            Some(tls) => Box::pin(self.serve_tls(tls, tcp, peer)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls, tcp, peer, &state.0)).await,
         }
     }
 
-    async fn serve_tls(&self, tls: &Tls, tcp: TcpStream, peer: SocketAddr) {
+    async fn serve_tls(
+        &self,
+        tls: &Tls,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        state: &Arc<ConnectionState>,
+    ) {
         let handshake = timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp));
         let result = tokio::select! {
             // There is no request yet.
             () = self.shutdown.requested() => return,
+            () = state.evicted() => return,
             result = handshake => result,
         };
         match result {
-            Ok(Ok(stream)) => self.serve_http(stream, peer).await,
+            Ok(Ok(stream)) => self.serve_http(stream, peer, state).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
-    async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
-        // Declared first, so that it is dropped last, after the handler.
-        let state = LostOnDrop(ConnectionState::new());
+    async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        peer: SocketAddr,
+        state: &Arc<ConnectionState>,
+    ) {
         let service = RequestService {
             router: self.router.clone(),
-            state: state.0.clone(),
+            state: state.clone(),
             options: self.options.clone(),
             body_memory: self.body_memory.clone(),
             peer,
         };
-        let stream = TrackedStream::new(stream, state.0.clone());
+        let stream = TrackedStream::new(stream, state.clone());
         let mut connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
             // hyper would start this timeout too late: `TimeoutTimer` replaces it.
             .header_read_timeout(None)
             .max_header_size(self.options.max_head)
+            // What is read ahead of the handler does not count as its memory.
+            .max_buf_size(READ_AHEAD.max(self.options.max_head))
             .serve_connection(TokioIo::new(stream), service);
-        let mut timeouts = TimeoutTimer::new(&state.0, &self.options);
+        let mut timeouts = TimeoutTimer::new(state, &self.options);
         // Child tokens, because polling a token takes its lock on every wake-up.
         let (shutdown, cut) = (self.shutdown.child(), self.cut.child_token());
         let mut stopping = false;
@@ -88,7 +110,16 @@ impl ConnectionContext {
                 result = &mut connection => break result,
                 () = shutdown.requested(), if !stopping => {
                     stopping = true;
-                    state.0.closing();
+                    state.closing();
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                () = state.evicted(), if !stopping => {
+                    tracing::debug!(%peer, "connection closed: a new one needs its place");
+                    if let Some((IdlePhase::Head, _)) = state.idle_since() {
+                        return;
+                    }
+                    stopping = true;
+                    state.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
                 reason = timeouts.expired() => {
@@ -96,7 +127,7 @@ impl ConnectionContext {
                     if reason != TimeoutReason::Idle {
                         return;
                     }
-                    state.0.closing();
+                    state.closing();
                     Pin::new(&mut connection).graceful_shutdown();
                 }
             }
@@ -106,8 +137,8 @@ impl ConnectionContext {
         }
         // This drops the handler, if it still runs.
         let stream = connection.into_parts().io.into_inner().into_inner();
-        state.0.lost();
-        if state.0.is_unread() {
+        state.lost();
+        if state.is_unread() {
             self.linger(stream).await;
         }
     }

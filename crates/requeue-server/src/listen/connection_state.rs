@@ -7,6 +7,9 @@
 //!    +------ the response is written completely ----+
 //! ```
 //!
+//! An idle connection, and one that takes long to send the head of a request, may be
+//! [evicted](ConnectionState::evict) if a new connection needs its place.
+//!
 //! hyper flushes the stream only when its own buffer is empty, and it moves the last piece of a
 //! body into that buffer in one step. So if a flush succeeds after a body has ended, the kernel has
 //! the complete response (also with TLS: flushing a TLS stream writes its records). Then the
@@ -19,15 +22,23 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// State shared by the stream, the service and the response bodies of one connection.
-pub(crate) struct ConnectionState(Mutex<State>);
+pub(crate) struct ConnectionState {
+    state: Mutex<State>,
+    /// How many bytes a client must read in a [`Options::write_timeout`].
+    write_quota: u64,
+    evict: Notify,
+}
 
 struct State {
     phase: Phase,
-    /// Since when the client has not read any of the data to be written.
+    /// Since when the client has not read enough of the data to be written.
     stalled: Option<Instant>,
+    /// Bytes that were written since then.
+    written: u64,
     /// The client has closed its half of the connection.
     ended: bool,
     /// A response was sent before its request was read completely.
@@ -52,6 +63,15 @@ struct PendingResponse {
     complete: bool,
 }
 
+/// What a connection that has no request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum IdlePhase {
+    /// The next request.
+    Idle,
+    /// The rest of the head of a request, or the first request.
+    Head,
+}
+
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TimeoutReason {
@@ -59,21 +79,44 @@ pub(crate) enum TimeoutReason {
     Idle,
     /// The head of a request did not arrive in time.
     Head,
-    /// The client does not read the response.
+    /// The client does not read the response, or too slowly.
     Write,
 }
 
 impl ConnectionState {
     /// Creates the state of a new connection: the client must send the head of a request.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
+    pub(crate) fn new(options: &Options) -> Arc<Self> {
+        let state = State {
             phase: Phase::Head(Instant::now()),
             stalled: None,
+            written: 0,
             ended: false,
             unread: false,
             pending: Vec::new(),
             next: 0,
-        })))
+        };
+        let write_quota = options.min_bytes(options.write_timeout);
+        Arc::new(Self { state: Mutex::new(state), write_quota, evict: Notify::new() })
+    }
+
+    /// Returns whether and since when the connection is idle or waits for the head of a request, and
+    /// which of them.
+    pub(crate) fn idle_since(&self) -> Option<(IdlePhase, Instant)> {
+        match self.lock().phase {
+            Phase::Idle(since) => Some((IdlePhase::Idle, since)),
+            Phase::Head(since) => Some((IdlePhase::Head, since)),
+            Phase::Busy => None,
+        }
+    }
+
+    /// Closes the connection if it is idle, because a new one needs its place.
+    pub(crate) fn evict(&self) {
+        self.evict.notify_one();
+    }
+
+    /// Waits until the connection is to be closed for a new one.
+    pub(crate) async fn evicted(&self) {
+        self.evict.notified().await;
     }
 
     /// Records that the head of a request has arrived. Returns the number of the request.
@@ -149,11 +192,28 @@ impl ConnectionState {
         }
     }
 
-    /// Records the result of a write or flush.
-    fn wrote<T>(&self, progress: &Poll<io::Result<T>>) {
+    /// Records the result of a write.
+    fn wrote(&self, progress: &Poll<io::Result<usize>>) {
         let mut state = self.lock();
         match progress {
-            Poll::Ready(_) => state.stalled = None,
+            Poll::Ready(Ok(bytes)) if state.stalled.is_some() => {
+                state.written += *bytes as u64;
+                if state.written >= self.write_quota {
+                    (state.stalled, state.written) = (None, 0);
+                }
+            }
+            Poll::Ready(_) => {}
+            Poll::Pending => {
+                state.stalled.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Records the result of a flush or shutdown.
+    fn emptied(&self, progress: &Poll<io::Result<()>>) {
+        let mut state = self.lock();
+        match progress {
+            Poll::Ready(_) => (state.stalled, state.written) = (None, 0),
             Poll::Pending => {
                 state.stalled.get_or_insert_with(Instant::now);
             }
@@ -178,7 +238,7 @@ impl ConnectionState {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,7 +300,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_flush(cx);
-        self.state.wrote(&result);
+        self.state.emptied(&result);
         if let Poll::Ready(Ok(())) = result {
             self.state.flushed();
         }
@@ -249,7 +309,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.state.wrote(&result);
+        self.state.emptied(&result);
         result
     }
 }
@@ -259,14 +319,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_reader_does_not_time_out() {
-        let state = ConnectionState::new();
+    fn a_client_that_reads_too_slowly_times_out() {
+        let options = Options::default();
+        let state = ConnectionState::new(&options);
         state.begin();
-        let reason = || state.deadline(&Options::default()).map(|(_, reason)| reason);
+        let reason = || state.deadline(&options).map(|(_, reason)| reason);
+        let wrote = |bytes| state.wrote(&Poll::Ready(Ok(bytes)));
         assert_eq!(reason(), None);
-        state.wrote::<()>(&Poll::Pending);
+        state.wrote(&Poll::Pending);
         assert_eq!(reason(), Some(TimeoutReason::Write));
-        state.wrote(&Poll::Ready(Ok(())));
+        // A byte now and then is not enough. The default is 1 KiB per second for a minute.
+        wrote(1);
+        state.wrote(&Poll::Pending);
+        wrote((60 << 10) - 2);
+        assert_eq!(reason(), Some(TimeoutReason::Write));
+        wrote(1);
+        assert_eq!(reason(), None);
+        // The client has read everything that there was.
+        state.wrote(&Poll::Pending);
+        wrote(1);
+        state.emptied(&Poll::Ready(Ok(())));
         assert_eq!(reason(), None);
     }
 }

@@ -32,17 +32,30 @@ pub struct Options {
     /// Maximum size of a request's body in bytes. The largest batch of jobs must fit. Default: 32
     /// MiB.
     pub max_request: u64,
-    /// Time limit between two pieces of a request's body. Default: 30 seconds.
+    /// How long the server waits for each part of a request's body, of
+    /// [`min_rate`](Self::min_rate) times this many bytes. Time in which the server itself does not
+    /// read does not count. Default: 30 seconds.
     pub body_timeout: Duration,
+    /// Minimum rate at which a request's body and the response are transferred, in bytes per second,
+    /// on average over [`body_timeout`](Self::body_timeout) and
+    /// [`write_timeout`](Self::write_timeout). Default: 1 KiB per second.
+    pub min_rate: u64,
     /// Memory in bytes for the bodies of all requests that are being read or handled; at least
     /// [`max_request`](Self::max_request). Bytes count when they arrive, not when a content length
-    /// announces them. The process uses a small multiple of it, because parsed requests take
-    /// memory, too. Default: 256 MiB.
+    /// announces them. The process uses up to three times as much, because parsed requests take
+    /// memory, too. A quarter of it is reserved for the first 64 KiB of every request, so that small
+    /// requests do not wait for large ones. Default: 256 MiB.
     pub max_buffered: u64,
+    /// If a request waits for memory: a body of which fewer than 256 KiB arrived in this time is cut
+    /// off (408), the slowest first. If all connections are in use: a connection that was idle for
+    /// this time, or took longer for the head of a request, is closed for a new one. Default: 1
+    /// second.
+    pub slow_after: Duration,
     /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
     /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
     pub room_timeout: Duration,
-    /// Time limit for a client to read some of its response. Default: 60 seconds.
+    /// How long a client may take to read each part of its response, of
+    /// [`min_rate`](Self::min_rate) times this many bytes. Default: 60 seconds.
     pub write_timeout: Duration,
     /// How long the rest of a request is read and discarded if the response was sent before the
     /// request was read completely. Default: 5 seconds.
@@ -50,6 +63,14 @@ pub struct Options {
     /// How long requests in flight may take to finish after the shutdown request. Default: 30
     /// seconds.
     pub drain: Duration,
+}
+
+impl Options {
+    /// Returns how many bytes must be transferred in this time.
+    pub(super) fn min_bytes(&self, time: Duration) -> u64 {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        (self.min_rate.saturating_mul(millis) / 1000).max(1)
+    }
 }
 
 impl Default for Options {
@@ -62,7 +83,9 @@ impl Default for Options {
             idle_timeout: Duration::from_secs(75),
             max_request: 32 << 20,
             body_timeout: Duration::from_secs(30),
+            min_rate: 1 << 10,
             max_buffered: 256 << 20,
+            slow_after: Duration::from_secs(1),
             room_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(60),
             linger: Duration::from_secs(5),

@@ -1,10 +1,12 @@
 //! Request bodies and their limits.
 //!
-//! What a handler reads of a body counts towards the size of this request and towards the memory
-//! for all requests that are being handled. If a body exceeds a limit, reading it fails; whatever
-//! error the handler returns then, the client gets the response for the limit.
+//! What a handler reads of a body counts towards the size of this request and towards the
+//! [memory](BodyMemory) for all requests that are being handled. If a body exceeds a limit, or
+//! arrives too slowly, reading it fails; whatever error the handler returns then, the client gets
+//! the response for the limit.
 
 use super::Options;
+use super::body_memory::{ArrivingGuard, BodyMemory, CROWDED_QUOTA, HeldMemory, Share};
 use crate::response::ProblemResponse;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -14,8 +16,8 @@ use requeue_http::{Problem, ProblemType};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::PollSemaphore;
 
@@ -29,8 +31,8 @@ struct State {
     /// The body was read completely.
     read: bool,
     error: Option<BodyError>,
-    /// Its share of the memory for all bodies, held until the handler and the response are done.
-    held: Option<OwnedSemaphorePermit>,
+    /// Its part of the memory for all bodies, held until the handler is done or releases it.
+    held: HeldMemory,
 }
 
 /// What is left of a body when the handler returns.
@@ -58,10 +60,23 @@ pub(crate) enum BodyError {
         announced: Option<u64>,
     },
     /// 408.
-    #[error("no data of the request body arrived for {after:?}")]
-    Stalled {
-        /// How long the server waited.
-        after: std::time::Duration,
+    #[error("the request body arrived too slowly: fewer than {bytes} bytes in {after:?}")]
+    Slow {
+        /// How many bytes must arrive in that time.
+        bytes: u64,
+        /// How long the server waited for them.
+        after: Duration,
+    },
+    /// 408.
+    #[error(
+        "the memory for request bodies is short, and this body arrived too slowly: fewer than \
+         {bytes} bytes in {after:?}"
+    )]
+    CutOff {
+        /// How many bytes must arrive in that time.
+        bytes: u64,
+        /// How long the server waited for them.
+        after: Duration,
     },
     /// 503.
     #[error(
@@ -85,6 +100,12 @@ impl BodyHandle {
     /// size and does not count towards the memory for all bodies. Call it before reading.
     pub(crate) fn streamed(&self) {
         self.lock().streamed = true;
+    }
+
+    /// Declares that the request takes no more than this many bytes of memory from now on: call it
+    /// when the body was parsed, and with 0 before waiting for anything but the store.
+    pub(crate) fn shrink_to(&self, bytes: u64) {
+        self.lock().held.shrink_to(bytes);
     }
 
     pub(crate) fn error(&self) -> Option<BodyError> {
@@ -117,7 +138,7 @@ impl BodyError {
     pub(crate) fn response(self) -> Response {
         let (sort, limit, value) = match self {
             Self::TooLarge { limit, announced } => (ProblemType::TooLarge, Some(limit), announced),
-            Self::Stalled { .. } => (ProblemType::TooSlow, None, None),
+            Self::Slow { .. } | Self::CutOff { .. } => (ProblemType::TooSlow, None, None),
             Self::Crowded { limit } => (ProblemType::Busy, Some(limit), None),
             Self::Broken => (ProblemType::Malformed, None, None),
         };
@@ -127,21 +148,8 @@ impl BodyError {
     }
 }
 
-/// The memory for the bodies of all requests.
-#[derive(Clone)]
-pub(crate) struct BodyMemory {
-    free: Arc<Semaphore>,
-    limit: u64,
-}
-
-impl BodyMemory {
-    pub(crate) fn new(options: &Options) -> Self {
-        // A request of the maximum size must fit.
-        let limit = options.max_buffered.max(options.max_request);
-        let permits = usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(permits)), limit }
-    }
-}
+/// How often a body that waits for memory looks for others that are slow.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The body of a request, as the handler reads it.
 pub(crate) struct LimitedBody {
@@ -149,14 +157,29 @@ pub(crate) struct LimitedBody {
     body_handle: BodyHandle,
     options: Arc<Options>,
     body_memory: BodyMemory,
-    /// Bytes received so far.
+    /// Bytes received so far, without those in `rest`.
     received: u64,
-    /// A piece that waits for memory, and the queue that it waits in.
-    waiting: Option<(Bytes, PollSemaphore)>,
+    /// A piece that waits for memory.
+    waiting: Option<WaitingPiece>,
+    /// What follows the waiting piece, and belongs to another share of the memory.
+    rest: Option<Bytes>,
+    pace: Pace,
+    /// Set once the body has waited for its client while it held memory.
+    arriving: Option<ArrivingGuard>,
     /// Timer of a wait for the client or for memory. Created when a wait begins.
-    limit: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
     over: bool,
 }
+
+struct WaitingPiece {
+    piece: Bytes,
+    share: Share,
+    queue: PollSemaphore,
+    /// When the wait fails. Set when it begins.
+    until: Option<Instant>,
+}
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 impl LimitedBody {
     pub(crate) fn new(
@@ -175,51 +198,110 @@ impl LimitedBody {
             body_memory,
             received: 0,
             waiting: None,
-            limit: None,
+            rest: None,
+            pace: Pace::default(),
+            arriving: None,
+            timer: None,
             over: false,
         }
     }
 
-    fn fail(&mut self, error: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn fail(&mut self, error: BodyError) -> PolledFrame {
         self.over = true;
-        self.waiting = None;
+        (self.waiting, self.rest, self.arriving) = (None, None, None);
         let mut state = self.body_handle.lock();
         state.error = Some(error);
         // The body is not used, and other requests wait for the memory.
-        state.held = None;
+        state.held = HeldMemory::default();
         Poll::Ready(Some(Err(error)))
     }
 
-    /// Returns whether the current wait has taken `limit`. The first call starts the wait.
-    fn is_over(&mut self, cx: &mut Context<'_>, limit: std::time::Duration) -> bool {
-        let sleep = self.limit.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
-        sleep.as_mut().poll(cx).is_ready()
+    /// Returns whether it is `at` or later. Otherwise the task is woken then.
+    fn is_over(&mut self, cx: &mut Context<'_>, at: Instant) -> bool {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        timer.as_mut().poll(cx).is_ready()
     }
 
-    /// Acquires the memory for the waiting piece.
-    fn poll_memory(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let (piece, queue) = self.waiting.as_mut().expect("only called while a piece waits");
-        let size = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-        match queue.poll_acquire_many(cx, size) {
-            Poll::Ready(permit) => {
+    /// Waits for the client.
+    fn poll_client(&mut self, cx: &mut Context<'_>, streamed: bool) -> PolledFrame {
+        let after = self.options.body_timeout;
+        let deadline = self.pace.wait(after);
+        if self.is_over(cx, deadline) {
+            return self.fail(BodyError::Slow { bytes: self.options.min_bytes(after), after });
+        }
+        if self.received > 0 && !streamed {
+            let arriving = self.arriving.get_or_insert_with(|| self.body_memory.arriving());
+            arriving.waits_for_client(&self.body_handle.lock().held, cx.waker());
+        }
+        Poll::Pending
+    }
+
+    /// Takes the memory for a piece, and passes it on.
+    fn pass(&mut self, mut piece: Bytes, cx: &mut Context<'_>) -> PolledFrame {
+        let (share, most) = self.body_memory.share(self.received);
+        if piece.len() as u64 > most {
+            self.rest = Some(piece.split_off(most as usize));
+        }
+        self.received += piece.len() as u64;
+        let queue = PollSemaphore::new(self.body_memory.semaphore(share));
+        self.waiting = Some(WaitingPiece { piece, share, queue, until: None });
+        self.poll_memory(cx)
+    }
+
+    /// Waits for the memory of the waiting piece.
+    fn poll_memory(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        loop {
+            let waiting = self.waiting.as_mut().expect("only called while a piece waits");
+            let (share, size) = (waiting.share, waiting.piece.len());
+            let permits = u32::try_from(size).unwrap_or(u32::MAX);
+            if let Poll::Ready(permit) = waiting.queue.poll_acquire_many(cx, permits) {
                 let permit = permit.expect("this semaphore is never closed");
-                let (piece, _) = self.waiting.take().expect("checked above");
-                self.limit = None;
-                let mut state = self.body_handle.lock();
-                match &mut state.held {
-                    Some(held) => held.merge(permit),
-                    none => *none = Some(permit),
-                }
-                drop(state);
-                Poll::Ready(Some(Ok(Frame::data(piece))))
+                let WaitingPiece { piece, .. } = self.waiting.take().expect("checked above");
+                self.timer = None;
+                self.body_handle.lock().held.add(share, permit);
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            Poll::Pending if self.is_over(cx, self.options.room_timeout) => {
-                self.fail(BodyError::Crowded { limit: self.body_memory.limit })
+            let now = Instant::now();
+            let until = *waiting.until.get_or_insert(now + self.options.room_timeout);
+            if until <= now {
+                return self.fail(BodyError::Crowded { limit: self.body_memory.limit() });
             }
-            Poll::Pending => Poll::Pending,
+            if let Some(arriving) = &self.arriving {
+                arriving.waits_for_memory();
+            }
+            self.body_memory.cut_slow(share, size as u64);
+            if !self.is_over(cx, until.min(now + LOOK_AGAIN)) {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// How fast a client sends.
+#[derive(Default)]
+struct Pace {
+    /// Since when the client is waited for.
+    since: Option<Instant>,
+    /// For how long it was waited for since enough bytes arrived for the last time.
+    waited: Duration,
+    /// Bytes that arrived since then.
+    bytes: u64,
+}
+
+impl Pace {
+    /// Waits for the client. Returns when it is too slow, if nothing arrives.
+    fn wait(&mut self, timeout: Duration) -> Instant {
+        *self.since.get_or_insert_with(Instant::now) + timeout.saturating_sub(self.waited)
+    }
+
+    fn arrived(&mut self, bytes: u64, options: &Options) {
+        self.bytes += bytes;
+        self.waited += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        if self.bytes >= options.min_bytes(options.body_timeout) {
+            (self.bytes, self.waited) = (0, Duration::ZERO);
         }
     }
 }
@@ -236,8 +318,15 @@ impl Body for LimitedBody {
         if this.over {
             return Poll::Ready(None);
         }
+        if this.arriving.as_ref().is_some_and(ArrivingGuard::is_cut) {
+            let (bytes, after) = (CROWDED_QUOTA, this.options.slow_after);
+            return this.fail(BodyError::CutOff { bytes, after });
+        }
         if this.waiting.is_some() {
             return this.poll_memory(cx);
+        }
+        if let Some(rest) = this.rest.take() {
+            return this.pass(rest, cx);
         }
         let streamed = this.body_handle.lock().streamed;
         let limit = this.options.max_request;
@@ -248,15 +337,13 @@ impl Body for LimitedBody {
             return this.fail(BodyError::TooLarge { limit, announced: Some(announced) });
         }
         let frame = match Pin::new(&mut this.inner).poll_frame(cx) {
-            Poll::Pending if this.is_over(cx, this.options.body_timeout) => {
-                return this.fail(BodyError::Stalled { after: this.options.body_timeout });
-            }
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => return this.poll_client(cx, streamed),
             Poll::Ready(frame) => frame,
         };
-        this.limit = None;
+        this.timer = None;
         if this.inner.is_end_stream() || frame.is_none() {
             this.body_handle.lock().read = true;
+            this.arriving = None;
         }
         let piece = match frame {
             None => {
@@ -269,27 +356,31 @@ impl Body for LimitedBody {
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             },
         };
-        this.received += piece.len() as u64;
+        let arrived = piece.len() as u64;
+        this.pace.arrived(arrived, &this.options);
+        if let Some(arriving) = &this.arriving {
+            arriving.arrived(arrived);
+        }
         if streamed || piece.is_empty() {
+            this.received += arrived;
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        if this.received > limit {
+        if this.received + arrived > limit {
             return this.fail(BodyError::TooLarge { limit, announced: None });
         }
-        this.waiting = Some((piece, PollSemaphore::new(this.body_memory.free.clone())));
-        let frame = ready!(this.poll_memory(cx));
-        Poll::Ready(frame)
+        this.pass(piece, cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.over || (self.waiting.is_none() && self.inner.is_end_stream())
+        let nothing_waits = self.waiting.is_none() && self.rest.is_none();
+        self.over || (nothing_waits && self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.waiting {
-            // `inner` no longer counts the waiting piece.
-            Some(_) => SizeHint::default(),
-            None => self.inner.size_hint(),
+        // `inner` no longer counts the pieces that wait.
+        if self.waiting.is_some() || self.rest.is_some() {
+            return SizeHint::default();
         }
+        self.inner.size_hint()
     }
 }

@@ -1,7 +1,8 @@
 //! Handling one request of a connection.
 
+use super::body_memory::BodyMemory;
 use super::connection_state::ConnectionState;
-use super::request_body::{BodyHandle, BodyMemory, BodyRest, LimitedBody};
+use super::request_body::{BodyHandle, BodyRest, LimitedBody};
 use super::{Delivery, Options};
 use crate::response::ProblemResponse;
 use axum::Router;

@@ -4,7 +4,7 @@ use super::Problems;
 use crate::app::App;
 use crate::claims;
 use crate::extract::Json;
-use crate::listen::Delivery;
+use crate::listen::{BodyHandle, Delivery};
 use crate::response::ApiResult;
 use axum::Extension;
 use axum::extract::State;
@@ -27,9 +27,11 @@ use std::time::Duration;
 pub(super) async fn claim(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
+    Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<ClaimRequest>,
 ) -> ApiResult<Json<ClaimResponse>> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
+    body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
 }
@@ -45,9 +47,11 @@ pub(super) async fn claim(
 )]
 pub(super) async fn wait(
     State(app): State<App>,
+    Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<WaitRequest>,
 ) -> ApiResult<StatusCode> {
     let (kinds, wait) = request.read(&app.reading())?;
+    body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     let _slot = app.wait_slot()?;
     tokio::select! {

@@ -1,6 +1,6 @@
 //! Limits: one client cannot harm others.
 
-use super::harness::{Client, FOREVER, LATER, SOON, start, within};
+use super::harness::{Client, FOREVER, LATER, SOON, read_response, start, within};
 use crate::listen::{BodyHandle, Options};
 use axum::body::Body;
 use axum::routing::{get, post};
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio::sync::Notify;
 
@@ -297,6 +298,112 @@ async fn bodies_in_memory_are_bounded_over_all_requests() {
     let mut third = server.client().await;
     third.send(head("/length", 80) + &"x".repeat(80)).await;
     assert_eq!(third.response().await.body, "80");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn slow_bodies_give_their_memory_to_others() {
+    // 25,000 bytes are for the first 6,250 of each body, 100,000 for the rest.
+    let options = Options {
+        max_request: 100_000,
+        max_buffered: 100_000,
+        slow_after: SOON,
+        room_timeout: FOREVER,
+        ..Options::default()
+    };
+    let server = start(router(), options).await;
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.client().await;
+        client.send(head("/length", 100_000) + &"x".repeat(50_000)).await;
+        slow.push(client);
+    }
+    // A small one has room, whatever the others hold.
+    let mut small = server.client().await;
+    small.send(head("/length", 6_000) + &"x".repeat(6_000)).await;
+    assert_eq!(small.response().await.body, "6000");
+    // A large one gets the memory of the slow ones.
+    let mut large = server.client().await;
+    large.send(head("/length", 100_000) + &"x".repeat(100_000)).await;
+    assert_eq!(large.response().await.body, "100000");
+    for mut client in slow {
+        let refused = client.response().await;
+        assert_eq!((refused.status, refused.problem().as_str()), (408, "too-slow"));
+        assert!(refused.body.contains("memory"), "{}", refused.body);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_body_is_read_if_nobody_needs_its_memory() {
+    let options = Options { slow_after: std::time::Duration::ZERO, ..Options::default() };
+    let server = start(router(), options).await;
+    let mut slow = server.client().await;
+    slow.send(head("/length", 200_000) + &"x".repeat(100_000)).await;
+    for _ in 0..10 {
+        let mut other = server.client().await;
+        other.send(head("/length", 200_000) + &"x".repeat(200_000)).await;
+        assert_eq!(other.response().await.body, "200000");
+    }
+    slow.send("x".repeat(100_000)).await;
+    assert_eq!(slow.response().await.body, "200000");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_arrives_byte_by_byte_times_out() {
+    let options = Options { body_timeout: SOON, ..Options::default() };
+    let server = start(router(), options).await;
+    for path in ["/length", "/stream"] {
+        let client = server.client().await;
+        let (mut read, mut write) = client.0.into_split();
+        let dripping = tokio::spawn(async move {
+            let _ = write.write_all(head(path, 1_000_000).as_bytes()).await;
+            while write.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(SOON / 20).await;
+            }
+        });
+        let refused = read_response(&mut read).await;
+        assert_eq!((refused.status, refused.problem().as_str()), (408, "too-slow"));
+        dripping.abort();
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_if_a_new_one_needs_its_place() {
+    let go = Arc::new(Notify::new());
+    let handler = {
+        let go = go.clone();
+        || async move {
+            go.notified().await;
+            "done"
+        }
+    };
+    let options = Options {
+        max_connections: 3,
+        slow_after: SOON,
+        head_timeout: 2 * FOREVER,
+        idle_timeout: 2 * FOREVER,
+        ..Options::default()
+    };
+    let server = start(router().route("/wait", get(handler)), options).await;
+    let mut waiting = server.client().await;
+    waiting.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    // One never sends a whole request, and one is idle after a request: this one is closed first.
+    let (mut silent, mut idle) = (server.client().await, server.client().await);
+    silent.send("GET /hello HT").await;
+    assert_eq!(idle.get("/hello").await.status, 200);
+    let mut first = server.client().await;
+    assert_eq!(first.get("/hello").await.status, 200);
+    assert_eq!(idle.rest().await, "");
+    first.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    let mut second = server.client().await;
+    assert_eq!(second.get("/hello").await.status, 200);
+    assert_eq!(silent.rest().await, "");
+    // A request in flight is not affected.
+    go.notify_waiters();
+    assert_eq!(waiting.response().await.body, "done");
     server.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! Requests that violate HTTP, and slow clients: they are rejected or disconnected, have no effect,
 //! and do not affect other clients.
 
-use crate::api::support::{JSON, Server, TestResponse, detail, request};
+use crate::api::support::{Client, JSON, Server, TestResponse, detail, request};
 use requeue_server::Limits;
 use requeue_server::listen::Options;
 use serde_json::json;
@@ -226,5 +226,56 @@ fn a_client_that_is_too_slow_times_out() {
     let mut client = server.client();
     client.send(b"GET /v1/kinds HTTP/1.1\r\nhost: x\r\nx: ");
     assert!(client.try_response("GET").is_none());
+    assert_unaffected(&server);
+}
+
+/// Sends a request that is padded with white space to nearly 1 MiB, without its last byte.
+fn send_padded(server: &Server, method: &str, path: &str, body: &str) -> Client {
+    let mut client = server.client();
+    let padded = format!("{body}{}", " ".repeat(1_000_000 - body.len()));
+    let bytes = request(method, path, JSON, padded.as_bytes());
+    client.send(&bytes[..bytes.len() - 1]);
+    client
+}
+
+#[test]
+fn slow_and_padded_requests_do_not_affect_others() {
+    let options = Options {
+        max_request: 1 << 20,
+        max_buffered: 4 << 20,
+        slow_after: SOON,
+        ..Options::default()
+    };
+    let server = server(options);
+    let put_and_ack = |id: &str, body: String| {
+        let mut client = server.client();
+        let path = format!("/v1/kinds/mail/jobs/{id}");
+        client.call("PUT", &path, json!({"body_text": body})).json();
+        let claimed = client.call("POST", "/v1/claim", json!({"kinds": ["mail"]})).json();
+        let lease = json!({"receipt": claimed["jobs"][0]["receipt"]});
+        let acked = client.call("POST", "/v1/ack", json!({"leases": [lease]}));
+        assert_eq!(acked.results()[0]["result"], "done");
+    };
+    // They have sent nearly everything, and send no more.
+    let slow: Vec<Client> =
+        (0..8).map(|_| send_padded(&server, "PUT", "/v1/kinds/mail/jobs/a", "{}")).collect();
+    put_and_ack("small", String::new());
+    put_and_ack("large", "x".repeat(900_000));
+    drop(slow);
+    // They are complete and wait for jobs: what they were padded with is not kept meanwhile.
+    let wait = r#"{"kinds":["none"],"wait":"1m"}"#;
+    let waiting: Vec<Client> = (0..8)
+        .map(|count| {
+            let path = if count % 2 == 0 { "/v1/claim" } else { "/v1/wait" };
+            let mut client = send_padded(&server, "POST", path, wait);
+            client.send(b" ");
+            server.until_waiting(count + 1);
+            client
+        })
+        .collect();
+    put_and_ack("small", String::new());
+    put_and_ack("large", "x".repeat(900_000));
+    drop(waiting);
+    server.until_waiting(0);
     assert_unaffected(&server);
 }
