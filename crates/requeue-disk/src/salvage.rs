@@ -352,6 +352,11 @@ impl Store for Salvage {
         ready(Ok(self.inner.kinds()))
     }
 
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        let view = self.inner.kinds().into_iter().find(|view| view.kind == kind);
+        ready(Ok(view.unwrap_or_else(|| KindView::new(kind))))
+    }
+
     fn upcoming(&self, _: Kind, _: Spans) -> StoreFuture<'_, Vec<u64>> {
         ready(refused())
     }
