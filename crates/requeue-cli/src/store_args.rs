@@ -31,7 +31,7 @@ pub(crate) struct StoreArgs {
     /// File that contains the server's token; or set REQUEUE_TOKEN to the token
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// PEM file of CA certificates to trust in addition to the system's
+    /// PEM file of certificates to trust in addition to the system's CAs
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
     /// Prefix of all keys in Redis [default: requeue]
@@ -144,7 +144,7 @@ impl StoreArgs {
     pub(crate) fn hint(&self, error: &CliError) -> Option<String> {
         match self.location().ok()? {
             StoreLocation::Server(_) if error.mentions("certificate") => {
-                Some("trust the CA that signed the certificate: --ca-file FILE".to_owned())
+                Some(self.certificate_hint(error))
             }
             // The server runs, and has reported the problem.
             StoreLocation::Server(_)
@@ -164,6 +164,27 @@ impl StoreArgs {
                 Some(format!("is a server running at {url}? To start one: requeue serve"))
             }
             StoreLocation::Data(_) | StoreLocation::Redis(_) => None,
+        }
+    }
+}
+
+impl StoreArgs {
+    /// What to do about a certificate that was rejected.
+    fn certificate_hint(&self, error: &CliError) -> String {
+        if error.mentions("not valid for name") {
+            return "use a host name or address that the certificate contains".to_owned();
+        }
+        if error.mentions("expired") || error.mentions("not valid yet") {
+            return "renew the certificate of the server, or correct the clock".to_owned();
+        }
+        match &self.ca_file {
+            None => "trust the CA that signed the certificate, or a self-signed certificate \
+                     itself: --ca-file FILE"
+                .to_owned(),
+            Some(file) => format!(
+                "{} contains neither the certificate of the server nor the CA that signed it",
+                file.display()
+            ),
         }
     }
 }

@@ -191,25 +191,40 @@ fn a_server_makes_backups_below_its_backup_directory() {
     refused.complains("start it with --backups");
 }
 
-#[test]
-fn it_uses_tls_with_a_certificate() {
-    let dir = Dir::new();
+/// Makes a self-signed certificate for 127.0.0.1, in the files `cert` and `key`.
+fn certificate(dir: &Dir, constraints: &str) {
     let mut openssl = std::process::Command::new("openssl");
-    // Without the default configuration, which would create a CA certificate.
     let openssl = openssl
         .args(["req", "-x509", "-days", "2", "-config", "/dev/null", "-nodes"])
         .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
         .args(["-keyout", "key", "-out", "cert", "-subj", "/CN=here"])
         .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-addext", constraints])
         .current_dir(dir.path(""));
     let output = openssl.output().expect("openssl runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
-    assert!(server.url.starts_with("https://"), "{}", server.url);
-    let done = dir.run(&["stats", "--server", &server.url]).code(4);
-    done.complains("certificate").complains("--ca-file");
-    dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
+}
+
+#[test]
+fn it_uses_tls_with_a_certificate() {
+    // The second is what `openssl req -x509` makes by default.
+    for constraints in ["basicConstraints=critical,CA:FALSE", "basicConstraints=critical,CA:TRUE"] {
+        let dir = Dir::new();
+        certificate(&dir, constraints);
+        let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
+        assert!(server.url.starts_with("https://"), "{}", server.url);
+        let done = dir.run(&["stats", "--server", &server.url]).code(4);
+        done.complains("certificate").complains("hint: trust").complains("--ca-file");
+        dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
+        let other = server.url.replace("127.0.0.1", "localhost");
+        let done = dir.run(&["stats", "--server", &other, "--ca-file", "cert"]).code(4);
+        done.complains("not valid for name").complains("hint: use a host name");
+        let stranger = Dir::new();
+        certificate(&stranger, constraints);
+        let file = stranger.path("cert").display().to_string();
+        let done = dir.run(&["stats", "--server", &server.url, "--ca-file", &file]).code(4);
+        done.complains("hint:").complains("contains neither the certificate of the server");
+    }
 }
 
 /// Whether a process handles SIGTERM, SIGINT and SIGHUP, which it does before it listens.
