@@ -2,6 +2,7 @@
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, Table};
+use crate::private_files;
 use crate::signals::Signals;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times::{self, rough};
@@ -96,7 +97,7 @@ impl ScratchDir {
     fn new(path: PathBuf) -> Result<Self> {
         let name = path.display().to_string();
         let made = std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))
-            .and_then(|()| std::fs::create_dir(&path));
+            .and_then(|()| private_files::create_dir(&path));
         made.map_err(|error| CliError::io("create", &name, &error))?;
         Ok(ScratchDir(path))
     }

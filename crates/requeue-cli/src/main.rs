@@ -21,6 +21,7 @@ mod kind;
 mod logs;
 mod open_files;
 mod output;
+mod private_files;
 mod progress;
 mod put;
 mod serve;

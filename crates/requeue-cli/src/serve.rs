@@ -4,6 +4,7 @@ use crate::error::{CliError, Exit, Result, chain};
 use crate::logs;
 use crate::open_files;
 use crate::output::Output;
+use crate::private_files;
 use crate::signals::{Signals, on};
 use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times;
@@ -97,6 +98,7 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let _logs = logs::start(&args.logs)?;
     // Cheap checks come before opening the store, which may take long.
     let access = access(&args)?;
+    warn_about_secrets(&args);
     may_listen(args.listen, access.is_restricted(), args.allow_anyone)
         .map_err(|exposed| CliError::from_error(Exit::Usage, &exposed))?;
     let any_host = access.is_restricted() || args.allow_anyone;
@@ -180,6 +182,15 @@ fn access(args: &Args) -> Result<Access> {
     access.map_err(|error| CliError::from_error(Exit::Failed, &error))
 }
 
+/// Logs a warning for each file with a secret that other users have access to.
+fn warn_about_secrets(args: &Args) {
+    for file in [&args.tokens, &args.tls_key].into_iter().flatten() {
+        if let Some(warning) = private_files::warning(file) {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
 fn tls(args: &Args) -> Result<Option<Tls>> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let tls = Tls::load(chain, key);
@@ -251,6 +262,8 @@ fn backup(store: DiskStore, under: PathBuf) -> Arc<BackupFn> {
     Arc::new(move |progress| {
         let name = times::show_time(times::now()).replace(':', "");
         let to = under.join(format!("requeue-{name}"));
+        private_files::create_dir_all(&under)
+            .map_err(|error| format!("could not create {}: {error}", under.display()))?;
         let copied = store.backup(&to, |so_far| progress(so_far.bytes, so_far.total));
         let copied = copied.map_err(|error| chain(&error))?;
         let (bytes, files) = (copied.bytes, copied.files as u64);

@@ -1,6 +1,8 @@
 //! The options that select a store: a server, a data directory, or Redis.
 
 use crate::error::{CliError, Exit, Result};
+use crate::output::{escape, print_note};
+use crate::private_files;
 use clap::Args;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
@@ -8,7 +10,7 @@ use requeue_http::client::Secret;
 use requeue_jobs::Store;
 use requeue_redis::RedisStore;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 /// The server that commands connect to by default.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:7654";
@@ -122,6 +124,9 @@ impl StoreArgs {
         options.ca_file.clone_from(&self.ca_file);
         options.certificate_file.clone_from(&self.redis_cert);
         options.key_file.clone_from(&self.redis_key);
+        if let Some(key) = &self.redis_key {
+            warn_about(key);
+        }
         options
     }
 
@@ -134,6 +139,7 @@ impl StoreArgs {
         let name = file.display().to_string();
         let text =
             std::fs::read_to_string(file).map_err(|error| CliError::io("read", &name, &error))?;
+        warn_about(file);
         match text.trim() {
             "" => Err(CliError::new(Exit::Failed, format!("the token file {name} is empty"))),
             token => Ok(Some(token.to_owned())),
@@ -186,6 +192,14 @@ impl StoreArgs {
                 file.display()
             ),
         }
+    }
+}
+
+/// Prints a warning, once per run, if other users have access to a file with a secret.
+fn warn_about(file: &Path) {
+    static WARNED: Once = Once::new();
+    if let Some(warning) = private_files::warning(file) {
+        WARNED.call_once(|| print_note(&format!("warning: {}", escape(&warning))));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, count, print_json_note, print_note};
+use crate::private_files;
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs};
 use requeue_disk::{DiskError, Loss, Salvage};
@@ -17,7 +18,8 @@ const BUFFER: usize = 1 << 16;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The format is JSON Lines, documented in docs/transfer.md. An existing file is
-replaced only when the export is complete.
+replaced only when the export is complete, and keeps its permissions. A new file
+can be read only by you.
 
 With --salvage, a damaged data directory is read as far as possible. stderr lists
 everything that is lost, one line each. Exits with 6 if something is lost.
@@ -191,7 +193,9 @@ async fn replace(store: &dyn Store, file: &Path) -> Result<TransferProgress> {
 async fn write_file(store: &dyn Store, half: &Path, whole: &Path) -> Result<TransferProgress> {
     let name = half.display().to_string();
     let failed = |error: io::Error| CliError::io("write", &name, &error);
-    let mut buffered = BufWriter::with_capacity(BUFFER, File::create(half).map_err(failed)?);
+    let file = private_files::create(half).map_err(failed)?;
+    private_files::keep_permissions(&file, whole).map_err(failed)?;
+    let mut buffered = BufWriter::with_capacity(BUFFER, file);
     let done = write(store, &mut buffered).await?;
     let file = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
     file.sync_all().map_err(failed)?;

@@ -3,9 +3,10 @@
 use crate::support::{Dir, signal_to, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
@@ -433,4 +434,43 @@ fn a_bench_that_is_interrupted_leaves_nothing_behind() {
     child.stderr.take().expect("it is piped").read_to_string(&mut err).expect("it is text");
     assert_eq!(child.wait().expect("it ends").code(), Some(1), "{err}");
     assert!(err.contains("interrupted") && !dir.path(&name).exists(), "{err}");
+}
+
+fn mode(dir: &Dir, name: &str) -> u32 {
+    std::fs::metadata(dir.path(name)).expect(name).permissions().mode() & 0o777
+}
+
+fn set_mode(dir: &Dir, name: &str, mode: u32) {
+    std::fs::set_permissions(dir.path(name), Permissions::from_mode(mode)).expect(name);
+}
+
+#[test]
+fn an_export_can_be_read_only_by_its_owner_unless_the_file_existed() {
+    let dir = Dir::new();
+    dir.ask(&["put", "mail", "a", "secret"]).ok();
+    dir.ask(&["export", "new.jsonl"]).ok();
+    assert_eq!(mode(&dir, "new.jsonl"), 0o600);
+    dir.write("old.jsonl", "");
+    set_mode(&dir, "old.jsonl", 0o640);
+    // What an earlier run left behind, or another user placed there, is not written to.
+    dir.write("victim", "kept");
+    symlink("victim", dir.path("old.jsonl.part")).expect("a link");
+    dir.ask(&["export", "old.jsonl"]).ok();
+    assert_eq!(mode(&dir, "old.jsonl"), 0o640);
+    assert_eq!(dir.read("old.jsonl"), dir.read("new.jsonl"));
+    assert_eq!(dir.read("victim"), "kept");
+}
+
+#[test]
+fn a_token_file_that_others_can_read_is_reported() {
+    let dir = Dir::served();
+    dir.write("token", "tttttttttttttttttttttttttttttttt");
+    for (mode, warned) in [(0o600, false), (0o400, false), (0o644, true), (0o620, true)] {
+        set_mode(&dir, "token", mode);
+        let done = dir.ask(&["stats", "--token-file", "token"]).ok();
+        let warning = format!(
+            "warning: token contains a secret, and other users have access to it (mode {mode:04o}); run: chmod 600 token"
+        );
+        assert_eq!(done.err.matches(&warning).count(), usize::from(warned), "{done:?}");
+    }
 }

@@ -4,6 +4,7 @@ use crate::support::{Dir, Server, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 const TOKEN: &str = "correct-horse-battery-staple";
@@ -189,6 +190,27 @@ fn a_server_makes_backups_below_its_backup_directory() {
     let server = Server::start(&dir, &["--data", "other"]);
     let refused = dir.run(&["backup", "--server", &server.url]).code(1);
     refused.complains("start it with --backups");
+}
+
+#[test]
+fn files_with_secrets_that_others_can_read_are_logged() {
+    let dir = Dir::new();
+    certificate(&dir, "basicConstraints=critical,CA:FALSE");
+    dir.write("tokens", format!("full {TOKEN}\n"));
+    // The server ends because the port is in use.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let listen = taken.local_addr().expect("it is bound").to_string();
+    let tls = ["--tls-cert", "cert", "--tls-key", "key"];
+    let args = [&["serve", "--listen", &listen, "--tokens", "tokens"][..], &tls].concat();
+    for (mode, warnings) in [(0o600, 0), (0o644, 2)] {
+        for file in ["tokens", "key"] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(dir.path(file), permissions).expect(file);
+        }
+        let done = dir.run(&args).code(4);
+        assert_eq!(done.err.matches("other users have access").count(), warnings, "{done:?}");
+        assert_eq!(done.err.matches("(mode 0644)").count(), warnings, "{done:?}");
+    }
 }
 
 /// Makes a self-signed certificate for 127.0.0.1, in the files `cert` and `key`.

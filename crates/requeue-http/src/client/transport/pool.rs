@@ -116,7 +116,7 @@ impl Pool {
         let connected = timeout(self.connect_timeout, self.try_connect()).await;
         let reason = match connected {
             Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(error)) => error_chain(&error),
+            Ok(Err(error)) => plain(&error_chain(&error)),
             Err(_) => format!("no connection within {:?}", self.connect_timeout),
         };
         Err(TransportError::NotSent(format!("{}: {reason}", self.address.url)))
@@ -135,6 +135,12 @@ impl Pool {
             }
         }
     }
+}
+
+/// Replaces an error of webpki that rustls shows only as a value of its own.
+fn plain(reason: &str) -> String {
+    let known = "Other(OtherError(CaUsedAsEndEntity))";
+    reason.replace(known, "it is the certificate of a CA, and is not itself trusted")
 }
 
 async fn handshake(
