@@ -80,6 +80,10 @@ pub(crate) struct Args {
     /// Maximum number of waiting claims; further ones are rejected [default: 10000]
     #[arg(long, value_name = "N")]
     max_waiting: Option<usize>,
+    /// Memory for the jobs of responses that are being sent, in MiB; further requests wait
+    /// [default: 256]
+    #[arg(long, value_name = "MIB")]
+    response_memory: Option<u32>,
     #[command(flatten)]
     logs: logs::LogArgs,
 }
@@ -111,6 +115,9 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let (store, backup) = open(&args, &store_args, &location).await?;
     let mut limits = Limits::default();
     limits.waiting = args.max_waiting.unwrap_or(limits.waiting);
+    if let Some(mebibytes) = args.response_memory {
+        limits.response_memory = u64::from(mebibytes) << 20;
+    }
     let mut app = App::new(store, WallClock::system(), limits);
     if let Some(backup) = backup {
         app = app.with_backup(backup);

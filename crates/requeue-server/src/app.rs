@@ -6,6 +6,7 @@ use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
 use crate::reaper::Reaper;
 use crate::requests;
+use crate::response_memory::ResponseMemory;
 use crate::routes::{self, BackupFn};
 use axum::Router;
 use requeue::Clock;
@@ -33,11 +34,20 @@ pub struct Limits {
     /// Maximum number of concurrent exports and imports. Default: 16; each holds a thread for as
     /// long as its client takes, and a hundred jobs in memory.
     pub transfers: usize,
+    /// Memory in bytes for the jobs of all responses that are not written yet; at least 44 MiB.
+    /// Requests wait for memory for some seconds, then they are rejected with 503. The process uses
+    /// a small multiple of it. Default: 256 MiB.
+    pub response_memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { waiting: 10_000, wait: Duration::from_secs(60), transfers: 16 }
+        Limits {
+            waiting: 10_000,
+            wait: Duration::from_secs(60),
+            transfers: 16,
+            response_memory: 256 << 20,
+        }
     }
 }
 
@@ -55,6 +65,7 @@ struct Shared {
     limits: Limits,
     waiting: Semaphore,
     transfers: Arc<Semaphore>,
+    response_memory: ResponseMemory,
     claim_queues: ClaimQueues,
     shutdown: Shutdown,
     tasks: TaskTracker,
@@ -79,6 +90,7 @@ impl App {
             wall_clock,
             waiting: Semaphore::new(limits.waiting),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
+            response_memory: ResponseMemory::new(limits.response_memory),
             limits,
             claim_queues: ClaimQueues::default(),
             shutdown: Shutdown::new(),
@@ -195,6 +207,11 @@ impl App {
 
     pub(crate) fn reading(&self) -> ParseContext {
         ParseContext { now: self.shared.wall_clock.now() }
+    }
+
+    /// Returns the memory for the jobs of responses.
+    pub(crate) fn response_memory(&self) -> &ResponseMemory {
+        &self.shared.response_memory
     }
 
     /// Acquires permission to wait for work. Fails with `busy` if too many requests wait.

@@ -13,7 +13,7 @@ use requeue_jobs::{
 pub(crate) const MAX_SCANNED: usize = 10_000;
 
 /// Number of jobs per query to the store: all of their bodies are in memory.
-const PAGE: usize = 100;
+pub(crate) const PAGE: usize = 100;
 
 /// Which jobs a request applies to.
 pub(crate) struct BulkFilter {
@@ -91,7 +91,8 @@ async fn list_within(
             limit: page_size,
         };
         let found = store.list(query).await?;
-        *scans = scans.saturating_sub(found.jobs.len());
+        let found_count = found.jobs.len();
+        *scans = scans.saturating_sub(found_count);
         page.cursor = found.cursor;
         let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job)).peekable();
         while page.jobs.len() < limit
@@ -104,7 +105,9 @@ async fn list_within(
             // The next page begins with this job.
             page.cursor = page.jobs.last().map(|job| job.id.clone());
         }
-        let is_full = page.jobs.len() >= limit || size.is_full() || *scans == 0;
+        // The store ended its page early because the jobs are large: the next would not fit.
+        let is_large = found_count < page_size && !page.jobs.is_empty();
+        let is_full = page.jobs.len() >= limit || size.is_full() || is_large || *scans == 0;
         if is_full || page.cursor.is_none() {
             return Ok(page);
         }

@@ -6,6 +6,7 @@
 
 use crate::app::App;
 use crate::listen::Delivery;
+use crate::response_memory::{self, ResponseRoom};
 use requeue_http::Problem;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_jobs::{Claim, Claimed, Receipt, Settle, SettleError, Settlement, StoreError};
@@ -64,7 +65,8 @@ pub(crate) async fn claim(
 }
 
 /// Claims in a separate task, because the client may disconnect in the meantime.
-async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, StoreError> {
+async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, Problem> {
+    let mut room = app.response_memory().for_claim(claim.max).await?;
     let (sender, receiver) = oneshot::channel();
     let to = app.clone();
     app.tasks().spawn(async move {
@@ -74,16 +76,21 @@ async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, StoreErr
         }
         let claimed = to.store().claim(claim).await;
         // If the receiver is gone, the claim is dropped, which releases its jobs.
-        drop(sender.send(claimed.map(|claimed| UndeliveredClaim { app: to, claimed })));
+        drop(sender.send(claimed.map(|claimed| {
+            room.keep(response_memory::weight(&claimed.jobs));
+            UndeliveredClaim { app: to, claimed, room: Some(room) }
+        })));
     });
     let panicked = || StoreError::Unknown { reason: "the claim panicked".to_owned() };
-    receiver.await.unwrap_or_else(|_| Err(panicked()))
+    Ok(receiver.await.unwrap_or_else(|_| Err(panicked()))?)
 }
 
 /// Claimed jobs that are released on drop unless they are passed to a response.
 struct UndeliveredClaim {
     app: App,
     claimed: Claimed,
+    /// The memory that the jobs take.
+    room: Option<ResponseRoom>,
 }
 
 impl UndeliveredClaim {
@@ -103,6 +110,9 @@ impl UndeliveredClaim {
         if !receipts.is_empty() {
             let app = self.app.clone();
             delivery.on_lost(move || release(app, receipts));
+            if let Some(room) = self.room.take() {
+                delivery.hold(room);
+            }
         }
         claimed
     }

@@ -46,6 +46,7 @@ mod metrics;
 mod reaper;
 mod requests;
 mod response;
+mod response_memory;
 mod routes;
 mod workers;
 

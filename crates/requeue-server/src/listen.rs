@@ -127,7 +127,7 @@ async fn accept(
         let (stream, peer) = next_connection(tcp).await;
         let slot = slots.take().await;
         let (context, counted) = (context.clone(), metrics.map(ServerMetrics::connection));
-        let state = ConnectionState::new(&context.options);
+        let state = ConnectionState::new();
         slots.opened(&state);
         connections.spawn(async move {
             context.serve(stream, peer, state).await;

@@ -66,6 +66,8 @@ pub struct ServerMetrics {
     http: HttpMetrics,
     reaped: IntCounter,
     listeners: IntGauge,
+    response_memory: IntGauge,
+    waiting_for_memory: IntGauge,
 }
 
 impl ServerMetrics {
@@ -80,6 +82,14 @@ impl ServerMetrics {
         let listeners = IntGauge::new(
             "requeue_event_listeners",
             "Clients that listen to the events of this node.",
+        );
+        let response_memory = IntGauge::new(
+            "requeue_response_memory_bytes",
+            "Memory that the jobs of unwritten responses take.",
+        );
+        let waiting_for_memory = IntGauge::new(
+            "requeue_response_memory_waiting",
+            "Requests that wait for memory for their response.",
         );
         let build = IntGauge::with_opts(
             Opts::new(
@@ -96,6 +106,8 @@ impl ServerMetrics {
             http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
             listeners: registered(&registry, listeners),
+            response_memory: registered(&registry, response_memory),
+            waiting_for_memory: registered(&registry, waiting_for_memory),
             registry,
             wall_clock,
         }
@@ -146,6 +158,12 @@ impl ServerMetrics {
     /// Counts an event listener until the returned guard is dropped.
     pub(crate) fn listener(&self) -> GaugeGuard {
         GaugeGuard::new(&self.listeners)
+    }
+
+    /// Records the memory that responses use, and how many requests wait for it.
+    pub(crate) fn set_response_memory(&self, used: usize, waiting: usize) {
+        self.response_memory.set(used as i64);
+        self.waiting_for_memory.set(waiting as i64);
     }
 
     /// Starts timing a store call.

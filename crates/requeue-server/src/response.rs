@@ -34,5 +34,10 @@ impl IntoResponse for ProblemResponse {
     }
 }
 
+/// Returns the JSON text of a value.
+pub(crate) fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).expect("our own types can be serialized")
+}
+
 /// The result of a request handler.
 pub(crate) type ApiResult<T> = Result<T, ProblemResponse>;

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -19,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How much of a request is read ahead of the handler, in bytes, at least.
 const READ_AHEAD: usize = 64 << 10;
+/// How often the deadline of a response that holds memory is checked, because it moves nearer when
+/// another request waits for memory.
+const CONTENTION_CHECK: Duration = Duration::from_secs(1);
 
 /// What all connections of a server share.
 pub(super) struct ConnectionContext {
@@ -192,9 +196,13 @@ impl<'a> TimeoutTimer<'a> {
             let Some((at, reason)) = self.state.deadline(self.options) else {
                 return Poll::Pending;
             };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-            if at < timer.deadline() {
-                timer.as_mut().reset(at);
+            let mut check_at = at;
+            if self.state.holds_memory() {
+                check_at = at.min(Instant::now() + CONTENTION_CHECK);
+            }
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(check_at)));
+            if check_at < timer.deadline() {
+                timer.as_mut().reset(check_at);
             }
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
@@ -202,7 +210,7 @@ impl<'a> TimeoutTimer<'a> {
             if at <= Instant::now() {
                 return Poll::Ready(reason);
             }
-            timer.as_mut().reset(at);
+            timer.as_mut().reset(check_at);
         }
     }
 }

@@ -17,10 +17,12 @@
 
 use super::Delivery;
 use super::Options;
+use crate::response_memory::{CONTENDED_GRACE, CONTENDED_RATE};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -28,16 +30,16 @@ use tokio::time::Instant;
 /// State shared by the stream, the service and the response bodies of one connection.
 pub(crate) struct ConnectionState {
     state: Mutex<State>,
-    /// How many bytes a client must read in a [`Options::write_timeout`].
-    write_quota: u64,
     evict: Notify,
 }
 
 struct State {
     phase: Phase,
-    /// Since when the client has not read enough of the data to be written.
+    /// Since when the client has not read any of the data to be written.
     stalled: Option<Instant>,
-    /// Bytes that were written since then.
+    /// How long the current response was stalled before that, …
+    stalled_before: Duration,
+    /// … and how many of its bytes were written since it first stalled.
     written: u64,
     /// The client has closed its half of the connection.
     ended: bool,
@@ -85,18 +87,18 @@ pub(crate) enum TimeoutReason {
 
 impl ConnectionState {
     /// Creates the state of a new connection: the client must send the head of a request.
-    pub(crate) fn new(options: &Options) -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let state = State {
             phase: Phase::Head(Instant::now()),
             stalled: None,
+            stalled_before: Duration::ZERO,
             written: 0,
             ended: false,
             unread: false,
             pending: Vec::new(),
             next: 0,
         };
-        let write_quota = options.min_bytes(options.write_timeout);
-        Arc::new(Self { state: Mutex::new(state), write_quota, evict: Notify::new() })
+        Arc::new(Self { state: Mutex::new(state), evict: Notify::new() })
     }
 
     /// Returns whether and since when the connection is idle or waits for the head of a request, and
@@ -168,8 +170,14 @@ impl ConnectionState {
             Phase::Busy => None,
         };
         let write =
-            state.stalled.map(|since| (since + options.write_timeout, TimeoutReason::Write));
+            state.stalled.map(|since| (state.must_read_by(since, options), TimeoutReason::Write));
         phase.into_iter().chain(write).min_by_key(|(at, _)| *at)
+    }
+
+    /// Returns whether a response holds memory: then its deadline can move nearer at any time,
+    /// because another request waits for memory.
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.lock().pending.iter().any(|response| response.delivery.holds_memory())
     }
 
     /// Records that the connection is being closed. If it is idle, closing may take as long as the
@@ -192,29 +200,21 @@ impl ConnectionState {
         }
     }
 
-    /// Records the result of a write.
-    fn wrote(&self, progress: &Poll<io::Result<usize>>) {
+    /// Records the result of a write or flush.
+    fn wrote(&self, progress: Poll<usize>) {
         let mut state = self.lock();
         match progress {
-            Poll::Ready(Ok(bytes)) if state.stalled.is_some() => {
-                state.written += *bytes as u64;
-                if state.written >= self.write_quota {
-                    (state.stalled, state.written) = (None, 0);
+            Poll::Ready(bytes) => {
+                state.written += bytes as u64;
+                if let Some(since) = state.stalled.take() {
+                    state.stalled_before += since.elapsed();
                 }
             }
-            Poll::Ready(_) => {}
             Poll::Pending => {
-                state.stalled.get_or_insert_with(Instant::now);
-            }
-        }
-    }
-
-    /// Records the result of a flush or shutdown.
-    fn emptied(&self, progress: &Poll<io::Result<()>>) {
-        let mut state = self.lock();
-        match progress {
-            Poll::Ready(_) => (state.stalled, state.written) = (None, 0),
-            Poll::Pending => {
+                if state.stalled.is_none() && state.stalled_before.is_zero() {
+                    // What the buffers of the kernel took says nothing about the client.
+                    state.written = 0;
+                }
                 state.stalled.get_or_insert_with(Instant::now);
             }
         }
@@ -229,6 +229,7 @@ impl ConnectionState {
             let delivered = state.pending.extract_if(.., |response| response.complete).collect();
             if state.pending.is_empty() {
                 state.phase = Phase::Idle(Instant::now());
+                (state.stalled_before, state.written) = (Duration::ZERO, 0);
             }
             delivered
         };
@@ -239,6 +240,24 @@ impl ConnectionState {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns when the connection is to be closed if the client, which has not read since `since`,
+    /// does not read: too long without a byte, or too slow on average.
+    ///
+    /// Only the time in which the client does not read counts, so that a response that the server
+    /// has nothing to send for, such as events, is never slow.
+    fn must_read_by(&self, since: Instant, options: &Options) -> Instant {
+        let contended = self.pending.iter().any(|response| response.delivery.is_contended());
+        let (grace, rate) = match contended {
+            true => (CONTENDED_GRACE, CONTENDED_RATE),
+            false => (options.write_timeout, options.min_response_rate),
+        };
+        let allowed = grace + Duration::from_secs(self.written / rate.max(1));
+        let at = since + allowed.saturating_sub(self.stalled_before);
+        at.min(since + options.write_timeout)
     }
 }
 
@@ -273,6 +292,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     }
 }
 
+fn written<T>(result: &Poll<io::Result<T>>, bytes: impl FnOnce(&T) -> usize) -> Poll<usize> {
+    match result {
+        Poll::Ready(Ok(value)) => Poll::Ready(bytes(value)),
+        Poll::Ready(Err(_)) => Poll::Ready(0),
+        Poll::Pending => Poll::Pending,
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -280,7 +307,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.state.wrote(&result);
+        self.state.wrote(written(&result, |bytes| *bytes));
         result
     }
 
@@ -290,7 +317,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.state.wrote(&result);
+        self.state.wrote(written(&result, |bytes| *bytes));
         result
     }
 
@@ -300,7 +327,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_flush(cx);
-        self.state.emptied(&result);
+        self.state.wrote(written(&result, |_| 0));
         if let Poll::Ready(Ok(())) = result {
             self.state.flushed();
         }
@@ -309,7 +336,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.state.emptied(&result);
+        self.state.wrote(written(&result, |_| 0));
         result
     }
 }
@@ -317,28 +344,57 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response_memory::ResponseMemory;
 
-    #[test]
-    fn a_client_that_reads_too_slowly_times_out() {
-        let options = Options::default();
-        let state = ConnectionState::new(&options);
+    /// Lets the client not read for `pause`, and then read this many bytes.
+    async fn read_after(state: &ConnectionState, pause: Duration, bytes: usize) {
+        state.wrote(Poll::Pending);
+        tokio::time::advance(pause).await;
+        state.wrote(Poll::Ready(bytes));
+    }
+
+    fn time_left(state: &ConnectionState) -> Option<Duration> {
+        state.wrote(Poll::Pending);
+        let (at, reason) = state.deadline(&Options::default())?;
+        assert_eq!(reason, TimeoutReason::Write);
+        Some(at - Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_times_out_without_a_byte_or_below_the_minimum_rate() {
+        let (state, minute) = (ConnectionState::new(), Duration::from_secs(60));
         state.begin();
-        let reason = || state.deadline(&options).map(|(_, reason)| reason);
-        let wrote = |bytes| state.wrote(&Poll::Ready(Ok(bytes)));
-        assert_eq!(reason(), None);
-        state.wrote(&Poll::Pending);
-        assert_eq!(reason(), Some(TimeoutReason::Write));
-        // A byte now and then is not enough. The default is 1 KiB per second for a minute.
-        wrote(1);
-        state.wrote(&Poll::Pending);
-        wrote((60 << 10) - 2);
-        assert_eq!(reason(), Some(TimeoutReason::Write));
-        wrote(1);
-        assert_eq!(reason(), None);
-        // The client has read everything that there was.
-        state.wrote(&Poll::Pending);
-        wrote(1);
-        state.emptied(&Poll::Ready(Ok(())));
-        assert_eq!(reason(), None);
+        assert_eq!(state.deadline(&Options::default()), None);
+        assert_eq!(time_left(&state), Some(minute));
+        // 16 KiB per second are enough.
+        for _ in 0..10 {
+            read_after(&state, minute, 60 * (16 << 10)).await;
+        }
+        assert_eq!(time_left(&state), Some(minute));
+        // A byte now and then is not.
+        let pause = Duration::from_secs(59);
+        read_after(&state, pause, 1).await;
+        assert_eq!(time_left(&state), Some(minute - pause));
+        // While the server has nothing to send, nothing counts.
+        state.wrote(Poll::Ready(0));
+        tokio::time::advance(10 * minute).await;
+        assert_eq!(time_left(&state), Some(minute - pause));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_holds_memory_must_be_fast_while_others_wait_for_memory() {
+        let (state, memory) = (ConnectionState::new(), ResponseMemory::new(0));
+        let (_, delivery) = state.begin();
+        delivery.hold(memory.reserve(usize::MAX).await.expect("all of it is free"));
+        assert!(state.holds_memory());
+        assert_eq!(time_left(&state), Some(Duration::from_secs(60)));
+        let mut waiting = std::pin::pin!(memory.reserve(1));
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        assert_eq!(time_left(&state), Some(CONTENDED_GRACE));
+        // Nine seconds' worth of data at the rate, in ten seconds.
+        read_after(&state, Duration::from_secs(10), 9 * CONTENDED_RATE as usize).await;
+        assert_eq!(time_left(&state), Some(Duration::from_secs(1)));
+        state.lost();
+        waiting.await.expect("a lost response gives its memory back");
     }
 }

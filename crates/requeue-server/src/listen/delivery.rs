@@ -23,8 +23,9 @@
 //! next request: then only a failed write reveals the disconnect, if anything. A client that closes
 //! its half of the connection and still waits for its response counts as disconnected.
 
+use crate::response_memory::ResponseRoom;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A handle on the delivery of one response, in the extensions of every request.
 ///
@@ -36,7 +37,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// }
 /// ```
 #[derive(Clone)]
-pub(crate) struct Delivery(Arc<Mutex<State>>);
+pub(crate) struct Delivery(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// The memory that the response takes. It is given back when the response is delivered or lost.
+    room: Mutex<Option<ResponseRoom>>,
+}
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -48,7 +55,8 @@ enum State {
 
 impl Delivery {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::Pending(Vec::new()))))
+        let state = Mutex::new(State::Pending(Vec::new()));
+        Self(Arc::new(Shared { state, room: Mutex::default() }))
     }
 
     /// Runs `callback` if the response is lost; immediately if it is lost already.
@@ -68,6 +76,30 @@ impl Delivery {
         }
     }
 
+    /// Holds this memory until the response is delivered or lost.
+    pub(crate) fn hold(&self, room: ResponseRoom) {
+        if let State::Pending(_) = *self.lock() {
+            *self.room() = Some(room);
+        }
+    }
+
+    /// Gives back this many bytes of the memory that it holds.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        if let Some(room) = &mut *self.room() {
+            room.give_back(bytes);
+        }
+    }
+
+    /// Returns whether the response holds memory.
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.room().is_some()
+    }
+
+    /// Returns whether the response holds memory that another request waits for.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.room().as_ref().is_some_and(ResponseRoom::is_contended)
+    }
+
     /// Marks the response as delivered: the kernel has it. Does nothing if it was lost before.
     pub(crate) fn delivered(&self) {
         let callbacks = {
@@ -83,6 +115,7 @@ impl Delivery {
         };
         // Not under the lock: dropping a callback may run arbitrary code.
         drop(callbacks);
+        *self.room() = None;
     }
 
     /// Marks the response as lost and runs the callbacks. Does nothing if it was delivered before.
@@ -99,10 +132,15 @@ impl Delivery {
             }
         };
         callbacks.into_iter().for_each(run);
+        *self.room() = None;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn room(&self) -> MutexGuard<'_, Option<ResponseRoom>> {
+        self.0.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -36,9 +36,8 @@ pub struct Options {
     /// [`min_rate`](Self::min_rate) times this many bytes. Time in which the server itself does not
     /// read does not count. Default: 30 seconds.
     pub body_timeout: Duration,
-    /// Minimum rate at which a request's body and the response are transferred, in bytes per second,
-    /// on average over [`body_timeout`](Self::body_timeout) and
-    /// [`write_timeout`](Self::write_timeout). Default: 1 KiB per second.
+    /// Minimum rate at which a request's body must arrive, in bytes per second, on average over
+    /// [`body_timeout`](Self::body_timeout). Default: 1 KiB per second.
     pub min_rate: u64,
     /// Memory in bytes for the bodies of all requests that are being read or handled; at least
     /// [`max_request`](Self::max_request). Bytes count when they arrive, not when a content length
@@ -54,9 +53,12 @@ pub struct Options {
     /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
     /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
     pub room_timeout: Duration,
-    /// How long a client may take to read each part of its response, of
-    /// [`min_rate`](Self::min_rate) times this many bytes. Default: 60 seconds.
+    /// How long a client may take to read the next byte of its response. Default: 60 seconds.
     pub write_timeout: Duration,
+    /// Minimum rate in bytes per second at which a client must read its response, on average over
+    /// the time in which the server could send more, after the first
+    /// [`write_timeout`](Self::write_timeout). Default: 16 KiB/s.
+    pub min_response_rate: u64,
     /// How long the rest of a request is read and discarded if the response was sent before the
     /// request was read completely. Default: 5 seconds.
     pub linger: Duration,
@@ -88,6 +90,7 @@ impl Default for Options {
             slow_after: Duration::from_secs(1),
             room_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(60),
+            min_response_rate: 16 << 10,
             linger: Duration::from_secs(5),
             drain: Duration::from_secs(30),
         }

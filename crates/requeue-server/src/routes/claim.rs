@@ -5,13 +5,15 @@ use crate::app::App;
 use crate::claims;
 use crate::extract::Json;
 use crate::listen::{BodyHandle, Delivery};
-use crate::response::ApiResult;
+use crate::response::{ApiResult, json};
+use crate::response_memory::list_response;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use requeue_http::Problem;
-use requeue_http::wire::{ClaimRequest, ClaimResponse, WaitRequest};
-use requeue_jobs::{Invalid, StoreError};
+use requeue_http::wire::{ClaimRequest, ClaimResponse, ClaimedView, WaitRequest};
+use requeue_jobs::{Claimed, Invalid, StoreError};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -29,11 +31,18 @@ pub(super) async fn claim(
     Extension(delivery): Extension<Delivery>,
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<ClaimRequest>,
-) -> ApiResult<Json<ClaimResponse>> {
+) -> ApiResult<Response> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
-    Ok(Json(claims::claim(&app, claim, wait, &delivery).await?.into()))
+    let claimed = claims::claim(&app, claim, wait, &delivery).await?;
+    let Claimed { jobs, errors, .. } = claimed;
+    let ClaimResponse { errors, .. } = Claimed { errors, ..Claimed::default() }.into();
+    let rest = match errors.as_slice() {
+        [] => String::new(),
+        errors => format!(",\"errors\":{}", json(errors)),
+    };
+    Ok(list_response("jobs", jobs, ClaimedView::from, rest, delivery))
 }
 
 /// Wait until there may be jobs to claim.

@@ -2,9 +2,12 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::bulk::{self, BulkFilter, MAX_SCANNED};
+use crate::bulk::{self, BulkFilter, MAX_SCANNED, PAGE};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
-use crate::response::ApiResult;
+use crate::listen::Delivery;
+use crate::response::{ApiResult, json};
+use crate::response_memory::{self, list_response};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
@@ -40,8 +43,10 @@ pub(super) async fn put(
 )]
 pub(super) async fn get(
     State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
     JobPath(kind, id): JobPath,
 ) -> ApiResult<Json<JobJson>> {
+    delivery.hold(app.response_memory().for_job().await?);
     match app.store().get(kind.clone(), id.clone()).await? {
         Some(job) => Ok(Json(JobJson::from(&job))),
         None => Err(Problem::no_job(&kind, &id).into()),
@@ -125,9 +130,10 @@ async fn put_all(
 )]
 pub(super) async fn list(
     State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<JobsQuery>,
-) -> ApiResult<Json<JobPage>> {
+) -> ApiResult<Response> {
     let limit = query.limit.unwrap_or(100);
     check_count("jobs in a list", limit).map_err(|invalid| Problem::from(invalid).at("limit"))?;
     if limit == 0 {
@@ -136,8 +142,12 @@ pub(super) async fn list(
     }
     let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
     let after = cursor(query.after)?;
+    let mut room = app.response_memory().for_list(limit).await?;
     let page = bulk::list(&**app.store(), kind, &filter, after, limit).await?;
-    Ok(Json(page.into()))
+    room.keep(response_memory::weight(&page.jobs));
+    delivery.hold(room);
+    let rest = format!(",\"cursor\":{}", json(&page.cursor.as_ref().map(JobId::as_str)));
+    Ok(list_response("jobs", page.jobs, |job| JobJson::from(&job), rest, delivery))
 }
 
 /// Checks the number of entries in a batch.
@@ -272,6 +282,7 @@ async fn change_some(
                 return Err(Problem::from(invalid).at("limit").into());
             }
             let filter = BulkFilter::read(all, "all.", &app.reading())?;
+            let _room = app.response_memory().for_list(PAGE).await?;
             let after = cursor(request.after)?;
             let store = &**app.store();
             let done = bulk::change(store, kind, action, &filter, after, limit).await?;

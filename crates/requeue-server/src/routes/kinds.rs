@@ -116,6 +116,7 @@ pub(super) async fn delete(
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Json<KindDeleted>> {
     let after = cursor(query.after)?;
+    let _room = app.response_memory().for_list(bulk::PAGE).await?;
     Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
 }
 

@@ -8,6 +8,9 @@ use tokio::sync::mpsc;
 /// Maximum number of pieces in flight.
 const PIECES: usize = 16;
 
+/// Maximum size of a piece in bytes. A line with a large job would otherwise be one piece.
+const MAX_PIECE: usize = 64 << 10;
+
 /// Writes a response body from a blocking thread. Writes block while the client is slow.
 pub(super) struct BodyWriter(mpsc::Sender<io::Result<Bytes>>);
 
@@ -49,9 +52,10 @@ impl Clone for BodyWriter {
 
 impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        let piece = &bytes[..bytes.len().min(MAX_PIECE)];
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(piece)));
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))?;
-        Ok(bytes.len())
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,6 +6,7 @@ mod bodies;
 mod claims;
 mod jobs;
 mod kinds;
+mod large_responses;
 mod lists;
 mod mutations;
 mod samples;
