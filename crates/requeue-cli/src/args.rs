@@ -117,10 +117,73 @@ pub(crate) enum CliCommand {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use requeue_testkit::{Random, check_seeds};
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_arguments_make_the_parser_panic() {
+        let words = [
+            "put",
+            "get",
+            "ls",
+            "claim",
+            "retry",
+            "kind",
+            "work",
+            "bench",
+            "serve",
+            "mail",
+            "a",
+            "--in",
+            "--at",
+            "--lease",
+            "--wait",
+            "--backoff",
+            "--keep-dead",
+            "--time",
+            "--grace",
+            "--concurrency",
+            "--jitter",
+            "--max",
+            "--limit",
+            "--json",
+            "--",
+            "-",
+            "5m",
+            "90s",
+            "1h30m",
+            "tomorrow 09:00",
+            "2026-12-01 09:00 Europe/Berlin",
+            "in 5m",
+            "@0",
+            "now",
+            "1f.a.mail/a",
+            "18446744073709551616",
+            "-1",
+            "",
+        ];
+        check_seeds(&[], "REQUEUE_ARGUMENTS", 300, |seed| {
+            let mut random = Random::new(seed);
+            let mut word = || {
+                let mut word: Vec<char> = random.pick(&words).chars().collect();
+                if random.chance(40) {
+                    let any = char::from_u32(random.below(0x300) as u32).unwrap_or('x');
+                    word.insert(random.below(word.len() + 1), any);
+                }
+                word.into_iter().collect::<String>()
+            };
+            let args: Vec<String> = (0..6).map(|_| word()).collect();
+            // Times and durations are also parsed by themselves: most arguments fail before that.
+            for arg in &args {
+                let _ = (crate::times::duration(arg), crate::times::time(arg));
+            }
+            let _ = Cli::try_parse_from(std::iter::once("requeue".to_owned()).chain(args));
+            Ok(())
+        });
     }
 
     #[test]

@@ -13,6 +13,8 @@
 mod change;
 mod claim;
 mod entry;
+#[cfg(test)]
+mod fuzz;
 mod job;
 mod kind;
 mod parse;

@@ -104,7 +104,15 @@ impl FromStr for Receipt {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let no_receipt = || Invalid::MalformedReceipt { text: text.to_owned() };
-        let number = |digits: &str| u64::from_str_radix(digits, 16).map_err(|_| no_receipt());
+        // As it is written: no sign, no capitals and no zeros in front.
+        let written = |digits: &str| {
+            let digit = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+            digits.bytes().all(digit) && (digits == "0" || !digits.starts_with('0'))
+        };
+        let number = |digits: &str| match u64::from_str_radix(digits, 16) {
+            Ok(number) if written(digits) => Ok(number),
+            _ => Err(no_receipt()),
+        };
         let (fence, rest) = text.split_once('.').ok_or_else(no_receipt)?;
         let (nonce, rest) = rest.split_once('.').ok_or_else(no_receipt)?;
         let (kind, id) = rest.split_once('/').ok_or_else(no_receipt)?;
@@ -116,6 +124,7 @@ impl FromStr for Receipt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use requeue_testkit::{Random, check_seeds};
 
     #[test]
     fn a_receipt_is_read_as_it_was_written_whatever_the_id() {
@@ -132,5 +141,31 @@ mod tests {
         for text in ["", "1.2", "1.2.k", "1.2.k/", "x.2.k/i", "1.x.k/i", "1.2.k k/i", "1.2./i"] {
             assert!(text.parse::<Receipt>().is_err(), "{text:?}");
         }
+        for text in ["+1.2.k/i", "01.2.k/i", "A.2.k/i", "1.-0.k/i", "10000000000000000.0.k/i"] {
+            assert!(text.parse::<Receipt>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_text_is_no_receipt_or_the_one_text_of_a_receipt() {
+        let texts = ["1f.a.order.close/a", "0.ffffffffffffffff.k/\u{1b}", "1.2.k/0.0.k/x"];
+        check_seeds(&[], "REQUEUE_RECEIPTS", 5000, |seed| {
+            let mut random = Random::new(seed);
+            let mut text: Vec<char> = random.pick(&texts).chars().collect();
+            for _ in 0..=random.below(3) {
+                let (at, any) = (random.below(text.len()), random.below(0x300) as u32);
+                let c = *random.pick(&['.', '/', '+', '0', 'f', 'F', char::from_u32(any).unwrap()]);
+                match random.below(3) {
+                    0 => text[at] = c,
+                    1 if text.len() > 1 => drop(text.remove(at)),
+                    _ => text.insert(at, c),
+                }
+            }
+            let text: String = text.into_iter().collect();
+            match text.parse::<Receipt>() {
+                Ok(receipt) if receipt.to_string() != text => Err(format!("{text:?}: {receipt}")),
+                _ => Ok(()),
+            }
+        });
     }
 }

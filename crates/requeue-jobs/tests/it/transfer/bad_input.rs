@@ -3,7 +3,7 @@
 use super::{VERSION_1, error_chain, imported};
 use requeue_jobs::transfer::import;
 use requeue_jobs::{Kind, MemoryStore};
-use requeue_testkit::{Fixture, MemoryFixture, block_on};
+use requeue_testkit::{Fixture, MemoryFixture, Random, block_on, check_seeds};
 use std::io;
 
 #[test]
@@ -221,6 +221,85 @@ fn settings_that_only_earlier_versions_accepted_are_imported_as_valid_ones() {
     assert_eq!(settings.backoff.jitter_percent, 100);
     assert_eq!(settings.backoff.base, settings.backoff.max);
     assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
+}
+
+/// Exports with lines, values or bytes that were changed: an import fails with an error that names the
+/// line, or leaves a store that can be exported and imported again.
+#[test]
+fn no_damaged_export_makes_an_import_panic_or_a_store_that_cannot_be_exported() {
+    check_seeds(&[], "REQUEUE_IMPORTS", 1500, |seed| {
+        let mut random = Random::new(seed);
+        let mut lines: Vec<String> = VERSION_1.lines().map(str::to_owned).collect();
+        for _ in 0..=random.below(2) {
+            let at = random.below(lines.len());
+            match random.below(12) {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[random.below(lines.len())].clone()),
+                2 => lines.swap(at, 1),
+                _ => lines[at] = damaged(&lines[at], &mut random),
+            }
+        }
+        let file = lines.join("\n") + "\n";
+        let fixture = MemoryFixture::new();
+        let store = fixture.store();
+        let result = imported(&*store, &file);
+        fixture.check();
+        if let Err(error) = result {
+            let error = error_chain(error);
+            let named = ["line ", "export "].iter().any(|word| error.contains(word));
+            if !named || error.len() > 1000 {
+                return Err(format!("{error}\n{file}"));
+            }
+        }
+        let again = super::exported(&*store);
+        match imported(&*MemoryFixture::new().store(), &again) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{}\n{file}\nexported as\n{again}", error_chain(error))),
+        }
+    });
+}
+
+/// Changes a value of a line, or some of its characters.
+fn damaged(line: &str, random: &mut Random) -> String {
+    let odd = [
+        "null",
+        "true",
+        "-1",
+        "0",
+        "1e3",
+        "0.5",
+        "18446744073709551615",
+        "9007199254740992",
+        "9007199254740991",
+        "253402300800000",
+        "[]",
+        "{}",
+        "[[[]]]",
+        "\"\"",
+        "\"dead\"",
+        "\"\\u0000\"",
+        "\"\\ud800\"",
+        "{\"secs\":0,\"nanos\":4294967295}",
+        "{\"secs\":18446744073709551615,\"nanos\":999999999}",
+    ];
+    let colons: Vec<usize> = line.match_indices(':').map(|(at, _)| at).collect();
+    if random.chance(70) && !colons.is_empty() {
+        let start = *random.pick(&colons) + 1;
+        let end = line[start..].find([',', '}', ']']).map_or(line.len(), |len| start + len);
+        return format!("{}{}{}", &line[..start], random.pick(&odd), &line[end..]);
+    }
+    let mut text: Vec<char> = line.chars().collect();
+    for _ in 0..=random.below(3) {
+        let at = random.below(text.len());
+        let any = char::from_u32(random.below(0x300) as u32).unwrap_or('x');
+        let c = *random.pick(&['"', '{', '}', '[', ',', '\\', '0', '9', any]);
+        match random.below(3) {
+            0 => text[at] = c,
+            1 if text.len() > 1 => drop(text.remove(at)),
+            _ => text.insert(at, c),
+        }
+    }
+    text.into_iter().filter(|&c| c != '\n').collect()
 }
 
 #[test]
