@@ -14,11 +14,14 @@
 //! - A segment that another process wrote, or whose write or sync failed, is never written to
 //!   again.
 //! - No group is written while another is in doubt. So at most the last group is in doubt.
+//! - A failed write may destroy the block in which the group begins. So groups that share this block
+//!   are written again too, before the one in doubt.
 //! - A segment gets its name after its header is synced, and its first group after its name is
 //!   synced. So a power cut cannot leave a segment that looks damaged.
 
 mod chain;
 mod frame;
+mod last_block;
 mod salvage;
 mod segment;
 mod spares;
@@ -34,12 +37,13 @@ pub(crate) use spares::{Purpose, RESERVE, Spares};
 use crate::disk::Disk;
 use crate::error::DiskError;
 use chain::Chain;
-use frame::{FrameKind, HEADER, Header, frame_len};
-use segment::Segment;
-use std::collections::VecDeque;
+use frame::{BLOCK, FORMAT, Frame, FrameKind, Header, MAX_COPIES, frame_len};
+use segment::{Found, Segment};
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
 /// How much of the buffer is kept after a large group.
@@ -78,7 +82,7 @@ enum Last {
     Synced,
     /// An earlier process wrote it, and may have failed to sync it. The bytes that the kernel shows
     /// need not be on disk then, and a second sync proves nothing. So the group is written again
-    /// before the next one.
+    /// before the next one, and so are those that share a block with it.
     Unproven,
     InDoubt,
 }
@@ -98,6 +102,8 @@ pub(crate) struct Log {
     end: LogEnd,
     /// The frame of the last group, as long as it may have to be written again.
     frame: Vec<u8>,
+    /// The frames of the groups before it that have to be written again with it. Usually empty.
+    before: Vec<Vec<u8>>,
     /// Whether the log ends with a closing frame, or is empty.
     closed: bool,
 }
@@ -110,8 +116,9 @@ impl Log {
     /// reach the end that a manifest recorded. Other invalid bytes after the last group are an
     /// incomplete write, and are ignored.
     ///
-    /// All of these groups are on disk, except perhaps the last: an earlier process may have failed
-    /// to sync it. The next group, or [`retry`](Log::retry), writes it again.
+    /// All of these groups are on disk, except perhaps the last and those that share a block with
+    /// it: an earlier process may have failed to sync it. The next group, or
+    /// [`retry`](Log::retry), writes them again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: LogOptions,
@@ -119,7 +126,8 @@ impl Log {
         recorded: LogEnd,
         mut each: impl FnMut(Group<'_>) -> Result<(), DiskError>,
     ) -> Result<Log, DiskError> {
-        let segment_bytes = options.segment_bytes.next_multiple_of(8).max(4096);
+        let least = 2 * BLOCK as u64;
+        let segment_bytes = options.segment_bytes.next_multiple_of(8).max(least);
         let spares = Spares::open(disk.clone(), segment_bytes, options.keep)?;
         let numbers = segment::numbers(disk.as_ref())?;
         let mut log = Log {
@@ -131,6 +139,7 @@ impl Log {
             last: Last::Synced,
             end: LogEnd::default(),
             frame: Vec::new(),
+            before: Vec::new(),
             closed: true,
             disk,
         };
@@ -150,24 +159,26 @@ impl Log {
         each: &mut impl FnMut(Group<'_>) -> Result<(), DiskError>,
     ) -> Result<(), DiskError> {
         let mut chain = Chain::new(after);
+        // The frames that may have to be written again.
+        let mut unproven = BTreeMap::new();
         let first_groups: Vec<u64> = self.sealed.iter().map(|s| s.header.first_group).collect();
         for (index, segment) in self.sealed.iter_mut().enumerate() {
-            // At most one group is also in the next segment: the last one, if it was in doubt.
+            // The last group may be in the next segment too, and so may those that share a block.
             if let Some(&next) = first_groups.get(index + 1)
-                && next <= after
+                && next.saturating_add(MAX_COPIES) <= after
             {
-                (segment.end, segment.last) = (segment.header.bytes, next.max(segment.last));
+                (segment.end, segment.last) = (segment.header.bytes, after);
                 continue;
             }
-            chain.begin(&segment.header)?;
+            chain.begin(&segment.header, first_groups.get(index + 1).copied())?;
             let bytes = segment::read(&segment.name, segment.file.as_ref(), segment.header.bytes)?;
-            let mut newest = None;
-            let tail = segment::scan(&bytes, &segment.header, |found| {
+            let mut tail = Tail::default();
+            let ended = segment::scan(&bytes, &segment.header, |found| {
                 segment.last = segment.last.max(found.frame.group);
+                tail.push(&found);
                 if !chain.group(&segment.name, &segment.header, &found)? {
                     return Ok(());
                 }
-                newest = Some(found.frame);
                 match found.frame.kind {
                     FrameKind::Data => each(Group {
                         file: &segment.name,
@@ -180,21 +191,27 @@ impl Log {
                     FrameKind::Closing => Ok(()),
                 }
             })?;
-            chain.end(&segment.name, &segment.header, &tail);
-            segment.end = tail.end;
-            if let Some(newest) = newest {
-                frame::encode(&mut self.frame, newest.group, newest.kind, newest.payload);
-                self.last = Last::Unproven;
-                self.closed = chain.closing;
-            }
+            chain.end(&segment.name, &segment.header, &ended);
+            segment.end = ended.end;
+            tail.add_to(&mut unproven, chain.last);
             // What was read now must not be lost by a later power cut.
             segment.file.sync().map_err(DiskError::io("sync", &segment.name))?;
         }
         chain.finish()?;
         self.last_group = chain.last;
+        self.closed = chain.closing || self.last_group == after;
         let found = chain.found();
         found.check(recorded)?;
         self.end = found.end;
+        let mut expected = self.last_group;
+        while expected > after && (self.before.len() as u64) < MAX_COPIES {
+            let Some(frame) = unproven.remove(&expected) else { break };
+            self.before.insert(0, frame);
+            expected -= 1;
+        }
+        if let Some(frame) = self.before.pop() {
+            (self.frame, self.last) = (frame, Last::Unproven);
+        }
         Ok(())
     }
 
@@ -236,7 +253,7 @@ impl Log {
         let fits = self.current.as_ref().is_some_and(|current| current.fits(length));
         if purpose == Purpose::NewJobs {
             // Also if the current segment has room: it may be one of the reserve.
-            let large = (HEADER + length) as u64 > self.spares.segment_bytes();
+            let large = (BLOCK + length) as u64 > self.spares.segment_bytes();
             self.spares.check(usize::from(!fits && !large))?;
         }
         if !fits {
@@ -295,7 +312,6 @@ impl Log {
     fn push(&mut self, kind: FrameKind, payload: &[u8]) -> Result<u64, DiskError> {
         debug_assert_eq!(self.last, Last::Synced, "the frame before is not needed any more");
         let group = self.last_group + 1;
-        self.frame.shrink_to(KEEP_BUFFER);
         frame::encode(&mut self.frame, group, kind, payload);
         self.closed = kind == FrameKind::Closing;
         self.write(group)?;
@@ -307,21 +323,33 @@ impl Log {
     fn write(&mut self, group: u64) -> Result<(), DiskError> {
         self.last_group = group;
         self.last = Last::InDoubt;
-        if !self.current.as_ref().is_some_and(|current| current.fits(self.frame.len())) {
-            self.begin(group, self.frame.len())?;
+        let length = self.before.iter().map(Vec::len).sum::<usize>() + self.frame.len();
+        if !self.current.as_ref().is_some_and(|current| current.fits(length)) {
+            self.begin(group - self.before.len() as u64, length)?;
         }
         let current = self.current.as_mut().expect("there is a segment, or one was begun");
         frame::seal(&mut self.frame, &current.header);
+        self.before.iter_mut().for_each(|frame| frame::seal(frame, &current.header));
+        let together = match &*self.before {
+            [] => None,
+            before => Some([&before.concat(), &*self.frame].concat()),
+        };
         current.last = group;
         let written = current
             .file
-            .write_at(&self.frame, current.end)
+            .write_at(together.as_ref().unwrap_or(&self.frame), current.end)
             .map_err(DiskError::io("write", &current.name))
             .and_then(|()| current.file.sync().map_err(DiskError::io("sync", &current.name)));
         if written.is_err() {
             self.abandon();
         } else {
-            current.end += self.frame.len() as u64;
+            for frame in self.before.drain(..).chain([mem::take(&mut self.frame)]) {
+                current.last_block.push(current.end, &frame);
+                current.end += frame.len() as u64;
+                self.frame = frame;
+            }
+            self.frame.clear();
+            self.frame.shrink_to(KEEP_BUFFER);
             self.last = Last::Synced;
             if !self.closed {
                 self.end = LogEnd { group, segment: current.header.number };
@@ -333,13 +361,13 @@ impl Log {
     /// Turns a spare segment into the current one.
     fn begin(&mut self, first_group: u64, frame: usize) -> Result<(), DiskError> {
         self.sealed.extend(self.current.take());
-        let (spare, bytes) = self.spares.take((HEADER + frame) as u64)?;
+        let (spare, bytes) = self.spares.take((BLOCK + frame) as u64)?;
         let number = self.next_segment;
         self.next_segment += 1;
         let name = segment_name(number);
         // Never 0: unused bytes are 0.
         let mark = RandomState::new().hash_one(number) as u32 | 1;
-        let header = Header { number, first_group, bytes, mark };
+        let header = Header { format: FORMAT, number, first_group, bytes, mark };
         let named = || -> io::Result<()> {
             spare.file.write_at(&header.encode(), 0)?;
             spare.file.sync()?;
@@ -352,8 +380,7 @@ impl Log {
             let _ = self.disk.remove(&name);
             return Err(DiskError::io("begin segment", &name)(source));
         }
-        let (end, last) = (HEADER as u64, first_group.saturating_sub(1));
-        self.current = Some(Segment { name, file: spare.file, header, end, last, failed: false });
+        self.current = Some(Segment::new(name, spare.file, header));
         Ok(())
     }
 
@@ -361,10 +388,52 @@ impl Log {
     fn abandon(&mut self) {
         let Some(mut segment) = self.current.take() else { return };
         segment.failed = true;
+        let shared = segment.last_block.frames(segment.file.as_ref(), &segment.header);
+        // If there are some already, they were to be written to this segment, and it had no others.
+        if self.before.is_empty() {
+            self.before = shared;
+        }
         // Without a synced group it is useless, and on a disk that keeps failing there would be
         // more and more of these.
         if !segment.is_empty() || self.disk.remove(&segment.name).is_err() {
             self.sealed.push_back(segment);
+        }
+    }
+}
+
+/// The frames of a segment that share a block with the last one, while the segment is read.
+#[derive(Default)]
+struct Tail<'a> {
+    frames: VecDeque<(u64, Frame<'a>)>,
+    /// Whether a frame before them is invalid.
+    has_hole: bool,
+}
+
+impl<'a> Tail<'a> {
+    fn push(&mut self, found: &Found<'a>) {
+        self.has_hole |= found.hole.is_some();
+        let block = found.offset - found.offset % BLOCK as u64;
+        let ends_before =
+            |(offset, frame): &mut (u64, Frame<'_>)| *offset + frame.len() as u64 <= block;
+        while self.frames.front_mut().is_some_and(ends_before) {
+            self.frames.pop_front();
+        }
+        self.frames.push_back((found.offset, found.frame));
+    }
+
+    /// Adds the frames to those that may have to be written again. `last` is the last group so far.
+    ///
+    /// The frames of earlier segments are needed no more if this one contains all groups from its
+    /// first on, because all groups before that were synced when it began.
+    fn add_to(self, unproven: &mut BTreeMap<u64, Vec<u8>>, last: u64) {
+        let reaches = self.frames.back().is_some_and(|(_, frame)| frame.group >= last);
+        if reaches && !self.has_hole {
+            unproven.clear();
+        }
+        for (_, frame) in self.frames {
+            let mut bytes = Vec::new();
+            frame::encode(&mut bytes, frame.group, frame.kind, frame.payload);
+            unproven.insert(frame.group, bytes);
         }
     }
 }

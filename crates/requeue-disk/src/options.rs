@@ -14,7 +14,7 @@ pub struct Options {
     /// How many bytes of changed jobs are kept in memory, about, before they are written to
     /// tables. While tables are written, the store uses up to twice as much. Default: 128 MiB.
     pub memory: usize,
-    /// The size of a segment of the log, in bytes. Default: 16 MiB.
+    /// The size of a segment of the log, in bytes, at least 8 KiB. Default: 16 MiB.
     pub segment: u64,
     /// Whether tables are written and merged on background threads. The writer waits for these
     /// threads only if they fall far behind. With `false` the writer does this work itself, so that

@@ -69,6 +69,11 @@ impl Writer {
             while !operations.is_empty() {
                 self.run_group(&mut operations);
             }
+            if self.log.in_doubt() {
+                // Immediately, even if no other operation comes: a failed write may have destroyed
+                // groups that share a block with it. If it fails, the next operation tries again.
+                drop(self.log.retry());
+            }
             if had_operations {
                 // Only then: on a full disk an idle store would retry without end.
                 self.upkeep.flush_again();

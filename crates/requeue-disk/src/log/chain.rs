@@ -2,10 +2,10 @@
 //! is damage, and so is one that is invalid although a later one was begun. Other invalid bytes
 //! after the last group are an incomplete write.
 
-use super::frame::{FrameKind, Header};
+use super::frame::{FrameKind, Header, MAX_COPIES};
 use super::segment::{Found, SegmentView, Tail, read, read_header, scan, segment_name};
 use crate::error::{Corrupt, DiskError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -61,8 +61,14 @@ pub(super) struct Chain {
     ends: BTreeMap<u64, u64>,
     /// Whether that was a closing frame.
     pub(super) closing: bool,
-    /// The checksum of its payload, to compare it with another copy.
-    sum: u128,
+    /// The last groups, the checksums of their payloads, and whether they are closing frames, to
+    /// compare them with other copies.
+    sums: VecDeque<(u64, u128, bool)>,
+    /// The last group of the segment that is being read, or the one before its first.
+    in_segment: u64,
+    /// The first group of the next segment. If it is not higher than a group that is missing in this
+    /// segment, the next one has a copy.
+    copied_from: u64,
     /// Where the segment before ends.
     before: Option<(u64, u64)>,
     /// An invalid frame that was begun after the last group.
@@ -79,16 +85,20 @@ impl Chain {
             end: LogEnd { group: after, segment: 0 },
             ends: BTreeMap::new(),
             closing: false,
-            sum: 0,
+            sums: VecDeque::new(),
+            in_segment: 0,
+            copied_from: u64::MAX,
             before: None,
             torn: None,
             later: None,
         }
     }
 
-    /// A segment begins.
-    pub(super) fn begin(&mut self, header: &Header) -> Result<(), Corrupt> {
+    /// A segment begins. `next` is the first group of the segment after it.
+    pub(super) fn begin(&mut self, header: &Header, next: Option<u64>) -> Result<(), Corrupt> {
+        self.copied_from = next.unwrap_or(u64::MAX);
         self.later = None;
+        self.in_segment = header.first_group.saturating_sub(1);
         if header.first_group <= self.last.saturating_add(1) {
             // All groups that were synced by then were found: the incomplete write before this
             // segment was never acknowledged.
@@ -117,26 +127,43 @@ impl Chain {
         header: &Header,
         found: &Found<'_>,
     ) -> Result<bool, Corrupt> {
-        let group = found.frame.group;
-        if group <= self.after && self.last == self.after {
+        let (group, last) = (found.frame.group, self.last);
+        let behind = |last| {
+            let what = format!("group {group} comes after group {last}");
+            Err(Corrupt::new(name, found.offset, what))
+        };
+        if group <= self.in_segment {
+            return behind(self.in_segment);
+        }
+        self.in_segment = group;
+        if group <= self.after {
             return Ok(false);
         }
         let sum = xxh3_128(found.frame.payload);
         let closing = found.frame.kind == FrameKind::Closing;
-        if group == self.last {
-            // A group whose sync failed is written again, to another segment.
-            if (sum, closing) == (self.sum, self.closing) {
-                return Ok(false);
-            }
-            let what = format!("group {group} differs from its copy in the segment before");
-            return Err(Corrupt::new(name, found.offset, what));
+        if group <= last {
+            // A group whose sync failed, and those that share a block with it, are written again,
+            // to another segment.
+            return match self.sums.iter().rev().find(|(copied, ..)| *copied == group) {
+                Some((_, other, is_closing)) if (*other, *is_closing) == (sum, closing) => {
+                    Ok(false)
+                }
+                Some(_) => {
+                    let what = format!("group {group} differs from its copy in the segment before");
+                    Err(Corrupt::new(name, found.offset, what))
+                }
+                None => behind(last),
+            };
         }
-        let last = self.last;
-        if group < last {
-            let what = format!("group {group} comes after group {last}");
-            return Err(Corrupt::new(name, found.offset, what));
+        if group - 1 > last && last + 1 >= self.copied_from {
+            // A failed write destroyed the groups before this one. The next segment has them all.
+            return Ok(false);
         }
-        (self.last, self.sum, self.closing) = (group, sum, closing);
+        (self.last, self.closing) = (group, closing);
+        self.sums.push_back((group, sum, closing));
+        if self.sums.len() as u64 > MAX_COPIES {
+            self.sums.pop_front();
+        }
         if !closing {
             self.end = LogEnd { group, segment: header.number };
         }
@@ -152,6 +179,15 @@ impl Chain {
                 Corrupt::new(name, found.offset, what)
             }
         })
+    }
+
+    /// Whether the groups that are invalid before this frame are found elsewhere. Either they are
+    /// copies of groups in the segment before, which a power cut may leave incomplete. Or a failed
+    /// write destroyed them, and the next segment has copies.
+    pub(super) fn has_copies_of_hole(&self, found: &Found<'_>) -> bool {
+        let missing = self.in_segment.saturating_add(1)..found.frame.group;
+        let copied = |to: u64| missing.start >= self.copied_from || to <= self.last;
+        found.hole.is_some() && !missing.is_empty() && copied(missing.end - 1)
     }
 
     /// A segment ends.
@@ -219,8 +255,13 @@ pub(crate) fn verify(
     mut each: impl FnMut(Result<Group<'_>, Corrupt>),
 ) -> Result<FoundLog, DiskError> {
     let (mut chain, mut unread, mut gap) = (Chain::new(after), false, false);
-    for SegmentView { name, file, bytes } in segments {
-        let header = match read_header(name, file.as_ref()) {
+    let headers: Vec<_> =
+        segments.iter().map(|segment| read_header(&segment.name, segment.file.as_ref())).collect();
+    let first_group = |header: &Result<Header, _>| header.as_ref().ok().map(|h| h.first_group);
+    let first_groups: Vec<Option<u64>> = headers.iter().map(first_group).collect();
+    for (index, (segment, header)) in segments.iter().zip(headers).enumerate() {
+        let SegmentView { name, file, bytes } = segment;
+        let header = match header {
             Ok(header) => header,
             Err(DiskError::Corrupt(corrupt)) => {
                 each(Err(corrupt));
@@ -230,20 +271,21 @@ pub(crate) fn verify(
             Err(error) => return Err(error),
         };
         // The groups of an unreadable segment are missing because of that, which was reported.
-        let begun = chain.begin(&header);
+        let begun = chain.begin(&header, first_groups.get(index + 1).copied().flatten());
         gap |= begun.is_err();
         if let (Err(corrupt), false) = (begun, mem::take(&mut unread)) {
             each(Err(corrupt));
         }
         let bytes = read(name, file.as_ref(), (*bytes).min(header.bytes))?;
         let tail = scan(&bytes, &header, |found| {
+            let copies = chain.has_copies_of_hole(&found);
             let new = chain.group(name, &header, &found);
             let is_new = matches!(new, Ok(true));
             gap |= new.is_err();
             match (new, found.hole) {
                 (Err(corrupt), _) => each(Err(corrupt)),
-                (Ok(_), Some((offset, what))) => each(Err(damaged(name, offset, what))),
-                (Ok(_), None) => {}
+                (Ok(_), Some((offset, what))) if !copies => each(Err(damaged(name, offset, what))),
+                (Ok(_), _) => {}
             }
             if found.frame.kind == FrameKind::Data {
                 let (number, payload) = (found.frame.group, found.frame.payload);

@@ -1,7 +1,7 @@
 //! The bytes of a segment: a header, then frames of one group each.
 //!
 //! ```text
-//!   header, 64 bytes                         frame, a multiple of 8 bytes
+//!   header, 64 bytes at 0                    frame, a multiple of 8 bytes, from 4096 on
 //!    0  "rq-log\r\n"                          0  mark of the segment    u32
 //!    8  format                  u32           4  checksum of the rest   u32
 //!   12  checksum of the rest    u32           8  bytes of payload       u32
@@ -22,9 +22,17 @@ use crc32fast::Hasher;
 const MAGIC: [u8; 8] = *b"rq-log\r\n";
 
 /// The newest format. Later formats keep the header's 64 bytes as they are.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 pub(super) const HEADER: usize = 64;
+
+/// The largest unit that a disk is expected to write completely or not at all, and to destroy if it
+/// fails to write it.
+pub(super) const BLOCK: usize = 4096;
+
+/// The largest number of groups at the beginning of a segment that are copies of groups in segments
+/// before: those that share a block.
+pub(super) const MAX_COPIES: u64 = 256;
 
 /// Bytes of a frame before its payload.
 pub(super) const FRAME: usize = 24;
@@ -36,6 +44,7 @@ pub(crate) const MAX_PAYLOAD: usize = 256 << 20;
 /// The first bytes of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
+    pub(super) format: u32,
     pub(super) number: u64,
     /// When the segment began, all groups before this one were synced.
     pub(super) first_group: u64,
@@ -45,10 +54,16 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// The offset of the first frame. Since format 2 the header has a block of its own, so that no
+    /// failed write of a group can destroy it.
+    pub(super) fn frames_at(&self) -> usize {
+        if self.format == 1 { HEADER } else { BLOCK }
+    }
+
     pub(super) fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_group.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.bytes.to_le_bytes());
@@ -76,6 +91,7 @@ impl Header {
             return Err(DiskError::Newer { file, found: format, known: FORMAT });
         }
         Ok(Header {
+            format,
             number: u64_at(bytes, 16),
             first_group: u64_at(bytes, 24),
             bytes: u64_at(bytes, 32),
@@ -106,6 +122,13 @@ pub(super) struct Frame<'a> {
     pub(super) group: u64,
     pub(super) kind: FrameKind,
     pub(super) payload: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// The size of the frame.
+    pub(super) fn len(&self) -> usize {
+        frame_len(self.payload.len())
+    }
 }
 
 /// The size of a frame with a payload of this length.

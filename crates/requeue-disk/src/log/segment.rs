@@ -1,6 +1,7 @@
 //! A segment: one file of the log, and how it is read.
 
 use super::frame::{self, FRAME, Frame, HEADER, Header, frame_len};
+use super::last_block::LastBlock;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use std::sync::Arc;
@@ -12,6 +13,8 @@ pub(super) struct Segment {
     pub(super) header: Header,
     /// The offset at which the last valid frame ends.
     pub(super) end: u64,
+    /// The groups that share a block with the next one, if this process wrote them.
+    pub(super) last_block: LastBlock,
     /// No group in the segment has a higher number.
     pub(super) last: u64,
     /// A write or a sync failed. The bytes after `end` are unknown, and nothing more is written.
@@ -65,8 +68,14 @@ impl Segment {
         let name = segment_name(number);
         let file = disk.open(&name).map_err(DiskError::io("open", &name))?;
         let header = read_header(&name, file.as_ref())?;
-        let last = header.first_group.saturating_sub(1);
-        Ok(Segment { name, file, header, end: HEADER as u64, last, failed: false })
+        Ok(Segment::new(name, file, header))
+    }
+
+    /// A segment of which only the header is known.
+    pub(super) fn new(name: String, file: Arc<dyn DiskFile>, header: Header) -> Segment {
+        let (end, last) = (header.frames_at() as u64, header.first_group.saturating_sub(1));
+        let last_block = LastBlock::default();
+        Segment { name, file, header, end, last_block, last, failed: false }
     }
 
     pub(super) fn view(&self) -> SegmentView {
@@ -74,7 +83,7 @@ impl Segment {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.end == HEADER as u64
+        self.end == self.header.frames_at() as u64
     }
 
     pub(super) fn fits(&self, frame: usize) -> bool {
@@ -154,7 +163,7 @@ pub(super) fn scan<'a, E>(
     header: &Header,
     mut each: impl FnMut(Found<'a>) -> Result<(), E>,
 ) -> Result<Tail, E> {
-    let (mut offset, mut end) = (HEADER, HEADER);
+    let (mut offset, mut end) = (header.frames_at(), header.frames_at());
     let (mut hole, mut later) = (None, None);
     let mut last = header.first_group.saturating_sub(1);
     while offset + FRAME <= bytes.len() {

@@ -7,13 +7,16 @@ use super::{AppendError, Log, LogEnd, LogOptions, Purpose, SegmentView, verify};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::simulated_disk::{Op, SimulatedDisk};
+use requeue_testkit::Random;
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::thread;
 
-const SEGMENT: u64 = 4096;
+/// Where the first frame of a segment begins.
+const FIRST: u64 = 4096;
+const SEGMENT: u64 = FIRST + 4096;
 const OPTIONS: LogOptions = LogOptions { segment_bytes: SEGMENT, keep: 4 };
 
 type Groups = Vec<(u64, Vec<u8>)>;
@@ -75,7 +78,7 @@ fn groups_come_back_in_order() {
     let (mut log, _) = open(&disk);
     let mut written = Vec::new();
     // Short ones, one that fills a segment to its end, and some larger than a segment.
-    for bytes in [1, 0, 7, 8, 900, 3000, 4096 - 64 - 24, 4000, 5000, 100_000, 3] {
+    for bytes in [1, 0, 7, 8, 900, 3000, 4096 - 24, 4000, 5000, 100_000, 3] {
         written.push(append(&mut log, bytes));
     }
     assert_eq!(log.last_group(), 11);
@@ -157,6 +160,68 @@ fn after_a_failed_sync_the_group_is_in_doubt_until_written_again() {
         }
         assert_eq!(damage(&disk), []);
     }
+}
+
+/// Appends groups of random sizes, of which one cannot be written or synced at first, which destroys
+/// the blocks that it touches. Returns the disk, the log, and the groups.
+fn torn(seed: u64) -> (SimulatedDisk, Log, Groups) {
+    let mut random = Random::new(seed);
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open(&disk);
+    let size = |random: &mut Random| *random.pick(&[0, 10, 50, 100, 300, 700, 1500]);
+    let mut written = Vec::new();
+    for _ in 0..random.below(30) + 1 {
+        written.push(append(&mut log, size(&mut random)));
+    }
+    disk.tear(*random.pick(&[512, 4096]));
+    disk.fail(*random.pick(&[Op::Write, Op::Sync]), "log-", 0, 1 + random.below(3) as u64);
+    let doubtful = payload(log.last_group() + 1, size(&mut random));
+    assert!(matches!(log.append(&doubtful, Purpose::NewJobs), Err(AppendError::InDoubt(_))));
+    written.push((log.last_group(), doubtful));
+    (disk, log, written)
+}
+
+#[test]
+fn a_failed_write_that_destroys_its_block_loses_no_other_group() {
+    let mut lost = 0;
+    for seed in 0..300 {
+        let (disk, mut log, mut written) = torn(seed);
+        while log.retry().is_err() {}
+        for bytes in [20, 300] {
+            written.push(append(&mut log, bytes));
+        }
+        drop(log);
+        for disk in [disk.after_kill(), disk.after_cut(seed)] {
+            match open_after(&disk, 0) {
+                Ok((_, groups)) if groups == written => assert_eq!(damage(&disk), []),
+                _ => lost += 1,
+            }
+        }
+    }
+    assert_eq!(lost, 0, "of 600");
+}
+
+/// The process that could not sync it is killed before it writes it again. What it wrote can still
+/// be read, but is destroyed on disk.
+#[test]
+fn groups_that_an_earlier_process_may_have_destroyed_are_written_again() {
+    let (mut readable, mut lost) = (0, 0);
+    for seed in 0..300 {
+        let (disk, log, written) = torn(seed);
+        drop(log);
+        let disk = disk.after_kill();
+        let Ok((mut log, groups)) = open_after(&disk, 0) else { continue };
+        if groups.len() + 1 < written.len() {
+            // It can be read no more.
+            continue;
+        }
+        readable += 1;
+        append(&mut log, 20);
+        let found = open_after(&disk.after_cut(seed), 0);
+        lost += u32::from(!found.is_ok_and(|(_, found)| found.starts_with(&groups)));
+    }
+    assert_eq!(lost, 0, "of {readable}");
+    assert!(readable > 50, "{readable}");
 }
 
 #[test]

@@ -41,15 +41,27 @@ fn check_cut(disk: &SimulatedDisk, seed: u64, now: Timestamp, expected: &[View])
     assert!(expected.contains(&found), "{}", differences());
 }
 
+/// Some consecutive operations of the disk fail.
+#[derive(Clone, Copy)]
+struct Faults {
+    op: Op,
+    nth: u64,
+    times: u64,
+    /// The size of the blocks that they destroy.
+    tear: Option<u64>,
+}
+
 /// Runs a workload on a disk of which some consecutive operations fail. Returns whether there were
 /// that many operations.
-fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64) -> bool {
+fn work_with_faults(workload: &Workload, faults: Faults, seed: u64) -> bool {
+    let Faults { op, nth, times, tear } = faults;
     let (mut disk, mut random) = (SimulatedDisk::new(), Random::new(seed));
     let (clock, wall_clock) = clock_at(workload.now(0));
     let options = small(&wall_clock);
     let mut store = open(&disk, &options);
     let before = disk.count(op);
     disk.fail(op, "", nth, times);
+    tear.into_iter().for_each(|block| disk.tear(block));
     let cut_after = random.below(workload.steps.len());
     // The first step of which it is unknown whether it is synced.
     let mut in_doubt = None;
@@ -69,8 +81,11 @@ fn work_with_faults(workload: &Workload, op: Op, nth: u64, times: u64, seed: u64
             let views: Vec<View> = (in_doubt.unwrap_or(number)..=number + 1)
                 .map(|done| workload.view(done, number))
                 .collect();
-            check_cut(&disk, random.number(), step.now, &views);
-            if in_doubt.is_none() && random.chance(20) {
+            if tear.is_none() {
+                // Otherwise a second fault would come before the first is repaired.
+                check_cut(&disk, random.number(), step.now, &views);
+            }
+            if tear.is_none() && in_doubt.is_none() && random.chance(20) {
                 // The process is killed. What it could not sync can be read, but is not on disk.
                 disk = disk.snapshot();
                 disk.heal();
@@ -107,7 +122,8 @@ fn check_faults(times: u64, shape: WorkloadShape) {
         let workload = Workload::random(seed, shape);
         for (op, all) in &mut counts {
             let mut count = 0;
-            while work_with_faults(&workload, *op, count, times, seed ^ count) {
+            let faults = |nth| Faults { op: *op, nth, times, tear: None };
+            while work_with_faults(&workload, faults(count), seed ^ count) {
                 count += 1;
             }
             *all += count;
@@ -125,6 +141,25 @@ fn any_one_operation_may_fail() {
 #[test]
 fn any_four_operations_in_a_row_may_fail() {
     check_faults(4, WorkloadShape { steps: 60, ids: 25, body: body::<1500> });
+}
+
+/// A failed write or sync destroys the blocks that it touches, including what was synced before.
+#[test]
+fn a_failed_write_may_destroy_its_blocks() {
+    let shape = WorkloadShape { steps: 90, ids: 25, body: body::<1500> };
+    let mut count = 0;
+    for seed in seeds("REQUEUE_FAULTS", 1) {
+        let workload = Workload::random(seed, shape);
+        for op in [Op::Write, Op::Sync] {
+            for (tear, times) in [(512, 1), (4096, 1), (4096, 4)] {
+                let faults = |nth| Faults { op, nth, times, tear: Some(tear) };
+                let nths = (0..).take_while(|nth| work_with_faults(&workload, faults(*nth), *nth));
+                count += nths.count();
+            }
+        }
+    }
+    println!("{count} faults");
+    assert!(count > 500, "{count}");
 }
 
 /// How long, in real time, a store may take to find out that its disk works again.

@@ -23,6 +23,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The format of the log and of manifests that this version writes.
+const NEWEST: u32 = 2;
+
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
@@ -166,7 +169,7 @@ fn write_the_fixture() {
     if std::env::var("REQUEUE_WRITE_FIXTURE").is_err() {
         return;
     }
-    let format = 1;
+    let format = NEWEST;
     let (clock, wall_clock) = beginning();
     let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
@@ -213,27 +216,49 @@ fn receipts(told: &str) -> Vec<Receipt> {
 }
 
 #[test]
-fn format_1_is_sound() {
-    let disk = copy(1);
-    let verified = verify_on(&disk, |_| ()).unwrap();
-    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
-    assert_eq!(verified.orphans, Vec::<String>::new());
-}
-
-#[test]
-fn format_1_holds_what_it_held() {
-    let (disk, told) = (copy(1), told(1));
-    let (_, wall_clock) = then(&told);
-    for _opened_again in 0..3 {
-        let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-        assert_eq!(tell(&read_contents(&store), wall_clock.now(), &receipts(&told)), told);
-        store.check();
+fn every_format_is_sound() {
+    for format in 1..=NEWEST {
+        let verified = verify_on(&copy(format), |_| ()).unwrap();
+        assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+        assert_eq!(verified.orphans, Vec::<String>::new());
     }
 }
 
 #[test]
-fn work_goes_on_with_format_1() {
+fn every_format_holds_what_it_held() {
+    for format in 1..=NEWEST {
+        let (disk, told) = (copy(format), told(format));
+        let (_, wall_clock) = then(&told);
+        for _opened_again in 0..3 {
+            let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
+            assert_eq!(tell(&read_contents(&store), wall_clock.now(), &receipts(&told)), told);
+            store.check();
+        }
+    }
+}
+
+#[test]
+fn a_closed_format_1_records_the_end_of_its_log() {
     let (disk, told) = (copy(1), told(1));
+    let (_, wall_clock) = then(&told);
+    let open = |disk: &SimulatedDisk| {
+        DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).map(drop)
+    };
+    open(&disk).unwrap();
+    let mut names = disk.names().unwrap();
+    names.retain(|name| name.starts_with("log-"));
+    disk.remove(names.last().unwrap()).unwrap();
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains(names.last().unwrap()), "{error}");
+}
+
+#[test]
+fn work_goes_on_with_every_format() {
+    (1..=NEWEST).for_each(work_goes_on);
+}
+
+fn work_goes_on(format: u32) {
+    let (disk, told) = (copy(format), told(format));
     let (clock, wall_clock) = then(&told);
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let before = read_contents(&store);
@@ -290,8 +315,12 @@ fn work_goes_on_with_format_1() {
 }
 
 #[test]
-fn format_1_is_as_its_page_says() {
-    let disk = copy(1);
+fn every_format_is_as_its_page_says() {
+    (1..=NEWEST).for_each(check_page);
+}
+
+fn check_page(format: u32) {
+    let disk = copy(format);
     let contents = format_reader::read(&disk.names().unwrap(), |name| disk.bytes(name));
     assert!(
         contents.range_tombstones > 0 && contents.tombstones > 0 && contents.merged > 0,
@@ -305,7 +334,8 @@ fn format_1_is_as_its_page_says() {
     );
     assert_eq!(contents.log_flags, 0b11_1111_1111_1111, "{:b}", contents.log_flags);
     assert_eq!((contents.tags, contents.lists), (0b11_1111, 0b1111));
-    let live = told(1).lines().filter(|line| line.contains(", due ")).count();
+    assert_eq!(contents.log_end, (format > 1).then_some(true));
+    let live = told(format).lines().filter(|line| line.contains(", due ")).count();
     assert_eq!(contents.jobs.len(), live);
     for with in ["tables", "log"] {
         let often = &contents.jobs[&("order.close".to_owned(), format!("{with}-failed-often"))];

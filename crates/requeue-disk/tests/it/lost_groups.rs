@@ -46,7 +46,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
 
 /// Where the frames of a segment begin.
 fn frames(bytes: &[u8]) -> Vec<usize> {
-    let (mut at, mut offsets) = (64, Vec::new());
+    let (mut at, mut offsets) = (4096, Vec::new());
     while at + 24 <= bytes.len() && bytes[at..at + 4] == bytes[40..44] {
         offsets.push(at);
         at += (24 + u32_at(bytes, at + 8)).next_multiple_of(8);

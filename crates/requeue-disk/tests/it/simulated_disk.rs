@@ -136,6 +136,34 @@ fn a_sync_after_a_failed_one_proves_nothing_until_it_is_written_again() {
 }
 
 #[test]
+fn a_failed_write_destroys_bytes_of_its_blocks_and_no_others() {
+    for (block, op) in [(512, Op::Write), (512, Op::Sync), (4096, Op::Write), (4096, Op::Sync)] {
+        let before: Vec<u8> = vec![1; 3 * 4096];
+        let (mut torn, mut hidden) = (false, false);
+        for seed in 0..50 {
+            let disk = SimulatedDisk::new();
+            let file = file(&disk, "a", &before);
+            (0..seed).for_each(|_| file.sync().unwrap());
+            disk.tear(block);
+            disk.fail(op, "a", 0, 1);
+            // In the second block of either size.
+            let offset = block + 100;
+            let failed = file.write_at(&[2; 8], offset).and_then(|()| file.sync());
+            failed.unwrap_err();
+            let (now, found) = (disk.bytes("a"), disk.after_cut(seed).bytes("a"));
+            let (from, to) = (block as usize, 2 * block as usize);
+            for bytes in [&now, &found] {
+                assert_eq!((&bytes[..from], &bytes[to..]), (&before[..from], &before[to..]));
+            }
+            let is_torn = |bytes: &[u8]| bytes[from..from + 100] != before[from..from + 100];
+            torn |= is_torn(&found);
+            hidden |= is_torn(&found) && !is_torn(&now);
+        }
+        assert_eq!((torn, hidden), (true, op == Op::Sync));
+    }
+}
+
+#[test]
 fn faults_meet_the_operations_that_were_meant() {
     let disk = SimulatedDisk::new();
     let (a, b) = (file(&disk, "a", b""), file(&disk, "b", b""));

@@ -1,7 +1,7 @@
 //! Damage is detected and reported; an incomplete write is not damage.
 
 use super::*;
-use crate::log::frame::{self, FrameKind, HEADER, Header};
+use crate::log::frame::{self, FORMAT, FrameKind, HEADER, Header};
 use crate::log::segment::segment_name;
 
 /// A log of three segments with two groups each, and a closing one.
@@ -20,8 +20,9 @@ fn closed() -> (SimulatedDisk, Groups) {
 
 /// A segment of these groups, one after the other.
 pub(super) fn segment(number: u64, first_group: u64, groups: &[(u64, &[u8])]) -> Vec<u8> {
-    let header = Header { number, first_group, bytes: SEGMENT, mark: 77 };
+    let header = Header { format: FORMAT, number, first_group, bytes: SEGMENT, mark: 77 };
     let mut bytes = header.encode().to_vec();
+    bytes.resize(FIRST as usize, 0);
     let mut one = Vec::new();
     for (group, payload) in groups {
         frame::encode(&mut one, *group, FrameKind::Data, payload);
@@ -36,8 +37,8 @@ pub(super) fn segment(number: u64, first_group: u64, groups: &[(u64, &[u8])]) ->
 fn every_flipped_bit_of_a_closed_log_is_found() {
     let (whole, written) = closed();
     for view in SegmentView::all(&whole).unwrap() {
-        let used = 64 + 24 + 56 + 24 + 64;
-        for offset in 0..used {
+        let used = FIRST..FIRST + 24 + 56 + 24 + 64;
+        for offset in (0..HEADER as u64).chain(used) {
             let disk = whole.snapshot();
             disk.flip(&view.name, offset, 1 << (offset % 8));
             let found = corrupt(open_after(&disk, 0));
@@ -48,7 +49,7 @@ fn every_flipped_bit_of_a_closed_log_is_found() {
     }
     // The closing frame protects the groups before it, and contains no data itself.
     let last = segment_name(2);
-    for offset in 64 + 24 + 56 + 24 + 64..64 + 24 + 56 + 24 + 64 + 24 {
+    for offset in FIRST + 24 + 56 + 24 + 64..FIRST + 24 + 56 + 24 + 64 + 24 {
         let disk = whole.snapshot();
         disk.flip(&last, offset, 4);
         assert_eq!(open(&disk).1, written);
@@ -64,9 +65,9 @@ fn damage_to_the_last_group_is_found_after_another_segment_began() {
     log.roll();
     log.reserve(Purpose::NewJobs, 10).unwrap();
     drop(log);
-    disk.flip(&segment_name(0), 64 + 40 + 30, 1);
+    disk.flip(&segment_name(0), FIRST + 40 + 30, 1);
     let found = corrupt(open_after(&disk, 0));
-    assert_eq!((found.file.as_str(), found.offset), ("log-0000000000", 64 + 40));
+    assert_eq!((found.file.as_str(), found.offset), ("log-0000000000", FIRST + 40));
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn a_segment_that_is_gone_is_named() {
 #[test]
 fn a_segment_that_was_cut_off_is_named() {
     let (whole, _) = closed();
-    for bytes in [0, 10, 64, 100, 300, SEGMENT - 1] {
+    for bytes in [0, 10, 64, FIRST, FIRST + 300, SEGMENT - 1] {
         let disk = whole.snapshot();
         disk.truncate(&segment_name(2), bytes);
         let found = corrupt(open_after(&disk, 0));
@@ -107,16 +108,17 @@ fn a_segment_in_anothers_place_is_named() {
 #[test]
 fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
     let (disk, written) = closed();
-    disk.flip(&segment_name(0), 64 + 30, 1);
+    disk.flip(&segment_name(0), FIRST + 30, 1);
     disk.flip(&segment_name(1), 3, 1);
     assert_eq!(corrupt(open_after(&disk, 4)).file, segment_name(1), "headers are always read");
     disk.flip(&segment_name(1), 3, 1);
     assert_eq!(open_after(&disk, 4).unwrap().1, written[4..]);
-    disk.flip(&segment_name(1), 64 + 30, 1);
-    disk.flip(&segment_name(2), 64 + 24 + 56 + 24, 1);
+    disk.flip(&segment_name(1), FIRST + 30, 1);
+    disk.flip(&segment_name(2), FIRST + 24 + 56 + 24, 1);
     let found = damage(&disk);
     let places: Vec<_> = found.iter().map(|c| (c.file.clone(), c.offset)).collect();
-    let expected = [(segment_name(0), 64), (segment_name(1), 64), (segment_name(2), 64 + 24 + 56)];
+    let expected =
+        [(segment_name(0), FIRST), (segment_name(1), FIRST), (segment_name(2), FIRST + 24 + 56)];
     assert_eq!(places, expected);
 }
 
@@ -124,7 +126,7 @@ fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
 fn a_newer_format_is_refused() {
     let (disk, _) = closed();
     let mut bytes = disk.bytes(&segment_name(2));
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&bytes[..12]);
@@ -134,7 +136,7 @@ fn a_newer_format_is_refused() {
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
     disk.put(&segment_name(2), &bytes);
     let error = open_after(&disk, 0).err();
-    assert!(matches!(error, Some(DiskError::Newer { found: 2, known: 1, .. })), "{error:?}");
+    assert!(matches!(error, Some(DiskError::Newer { found: 3, known: 2, .. })), "{error:?}");
 }
 
 #[test]
@@ -144,9 +146,18 @@ fn copies_of_a_group_must_be_the_same() {
     disk.put(&segment_name(1), &segment(1, 2, &[(2, b"b"), (3, b"c")]));
     let groups = [(1, b"a".to_vec()), (2, b"b".to_vec()), (3, b"c".to_vec())];
     assert_eq!(open(&disk).1, groups);
+    // There may be several, and some of them may be incomplete.
+    disk.put(&segment_name(1), &segment(1, 1, &[(1, b"a"), (2, b"b"), (3, b"c")]));
+    assert_eq!(open(&disk).1, groups);
+    for copy in 0..2 {
+        let disk = disk.snapshot();
+        disk.flip(&segment_name(1), FIRST + 32 * copy + 24, 1);
+        assert_eq!(open(&disk).1, groups);
+        assert_eq!(damage(&disk), []);
+    }
     disk.put(&segment_name(1), &segment(1, 2, &[(2, b"x"), (3, b"c")]));
     let found = corrupt(open_after(&disk, 0));
-    assert_eq!((found.file, found.offset), (segment_name(1), 64));
+    assert_eq!((found.file, found.offset), (segment_name(1), FIRST));
 }
 
 #[test]
@@ -171,7 +182,7 @@ fn an_incomplete_write_at_the_end_is_not_damage() {
     let mut written = vec![append(&mut log, 10)];
     append(&mut log, 500);
     drop(log);
-    disk.flip(&segment_name(0), 300, 1);
+    disk.flip(&segment_name(0), FIRST + 300, 1);
     let (mut log, groups) = open(&disk);
     assert_eq!((&groups, log.last_group()), (&written, 1));
     // The new group 2 goes to another segment, and the incomplete one never comes back.
@@ -189,15 +200,15 @@ fn an_incomplete_write_is_not_reported_for_later_damage() {
     append(&mut log, 10);
     append(&mut log, 500);
     drop(log);
-    disk.flip(&segment_name(0), 300, 1);
+    disk.flip(&segment_name(0), FIRST + 300, 1);
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     log.roll();
     append(&mut log, 10);
     // After another copy of group 1.
-    disk.flip(&segment_name(1), 64 + 40 + 30, 1);
+    disk.flip(&segment_name(1), FIRST + 40 + 30, 1);
     let found = corrupt(open_after(&disk, 0));
-    assert_eq!((found.file, found.offset), (segment_name(1), 64 + 40));
+    assert_eq!((found.file, found.offset), (segment_name(1), FIRST + 40));
 }
 
 /// Ten groups in one segment, and where they begin. The log was not closed.
@@ -206,7 +217,7 @@ fn ten() -> (SimulatedDisk, Groups, Vec<u64>) {
     let (mut log, _) = open(&disk);
     let (mut written, mut offsets) = (Vec::new(), Vec::new());
     for bytes in [10, 200, 30, 300, 10, 90, 0, 700, 50, 40] {
-        offsets.push(log.segments(0).last().map_or(HEADER as u64, |segment| segment.bytes));
+        offsets.push(log.segments(0).last().map_or(FIRST, |segment| segment.bytes));
         written.push(append(&mut log, bytes));
     }
     (disk, written, offsets)
@@ -275,7 +286,9 @@ fn a_body_with_a_piece_of_this_log_is_not_taken_for_a_later_group() {
     append(&mut log, 10);
     let mark = disk.bytes(&segment_name(1))[40..44].to_vec();
     let marks: Vec<u8> = [mark, vec![0xff; 20]].concat().repeat(20);
-    for body in [copied[64..1500].to_vec(), disk.bytes(&segment_name(1))[64..500].to_vec(), marks] {
+    for body in
+        [copied[4096..5500].to_vec(), disk.bytes(&segment_name(1))[4096..4600].to_vec(), marks]
+    {
         let disk = disk.snapshot();
         let (mut log, _) = open(&disk);
         append(&mut log, 10);
@@ -290,7 +303,7 @@ fn a_body_with_a_piece_of_this_log_is_not_taken_for_a_later_group() {
 
 #[test]
 fn a_frame_belongs_to_one_segment() {
-    let header = Header { number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
+    let header = Header { format: FORMAT, number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
     let mut bytes = Vec::new();
     frame::encode(&mut bytes, 9, FrameKind::Data, b"payload");
     frame::seal(&mut bytes, &header);
@@ -306,9 +319,9 @@ fn a_frame_in_a_body_is_not_taken_for_a_group() {
     let (mut log, _) = open(&disk);
     append(&mut log, 10);
     // A body with a piece of a log in it, even of this segment's number.
-    let body = segment(0, 1, &[(2, b"not a group")])[64..128].to_vec();
+    let body = segment(0, 1, &[(2, b"not a group")])[4096..4160].to_vec();
     log.append(&body, Purpose::NewJobs).unwrap();
     drop(log);
-    disk.flip(&segment_name(0), 64 + 40 + 4, 1);
+    disk.flip(&segment_name(0), FIRST + 40 + 4, 1);
     assert_eq!(open(&disk).1.len(), 1);
 }

@@ -3,7 +3,6 @@
 use super::damage::segment;
 use super::*;
 use crate::log::segment::segment_name;
-use requeue_testkit::Random;
 use std::collections::BTreeMap;
 
 /// A log with segments of all sorts, and all groups that it has or had.

@@ -1,7 +1,6 @@
 //! The power is cut at every operation in turn.
 
 use super::*;
-use requeue_testkit::Random;
 use std::collections::BTreeMap;
 
 /// The groups that the log must contain after a cut, and those that it may.
@@ -15,6 +14,8 @@ struct Model {
     after: u64,
     /// Whether the last group is written again on opening.
     prove: bool,
+    /// Whether a failed write may have destroyed groups, which are not written again yet.
+    torn: bool,
 }
 
 impl Model {
@@ -46,7 +47,14 @@ impl Model {
         })
     }
 
-    fn append(&mut self, log: &mut Log, random: &mut Random) -> Result<(), DiskError> {
+    /// Appends a group. It fails with this chance, in percent, and destroys the blocks it touches.
+    fn append(
+        &mut self,
+        disk: &SimulatedDisk,
+        log: &mut Log,
+        fails: usize,
+        random: &mut Random,
+    ) -> Result<(), DiskError> {
         let of = *random.pick(&[Purpose::NewJobs, Purpose::ExistingJobs]);
         let length = *random.pick(&[0, 10, 100, 1000, 1500, 6000]);
         log.reserve(of, length)?;
@@ -54,12 +62,17 @@ impl Model {
         let mut payload = random.number().to_le_bytes().repeat(length.div_ceil(8));
         payload.truncate(length);
         self.tried.insert(group, payload.clone());
+        if random.chance(fails) {
+            disk.tear(*random.pick(&[512, 4096]));
+            disk.fail(*random.pick(&[Op::Write, Op::Sync]), "log-", 0, 1);
+            self.torn = true;
+        }
         match log.append(&payload, of) {
             Ok(number) => assert_eq!(number, group),
             Err(AppendError::InDoubt(error)) => return Err(error),
             Err(AppendError::Refused(error)) => panic!("refused after all: {error}"),
         }
-        self.safe = group;
+        (self.safe, self.torn) = (group, false);
         Ok(())
     }
 
@@ -88,7 +101,7 @@ impl Model {
                 let op = *random.pick(&[Op::Write, Op::Sync, Op::SyncNames, Op::Rename]);
                 disk.fail(op, "", random.below(3) as u64, 1);
             }
-            _ => self.append(log, random)?,
+            _ => self.append(disk, log, 10, random)?,
         }
         Ok(())
     }
@@ -104,7 +117,7 @@ fn work(disk: &SimulatedDisk, model: &mut Model, random: &mut Random) -> Result<
             }
             disk.heal();
             log.retry()?;
-            model.safe = log.last_group();
+            (model.safe, model.torn) = (log.last_group(), false);
         }
     }
     disk.heal();
@@ -121,19 +134,24 @@ fn check(seed: u64, cut_at: u64) -> u64 {
     let worked = work(&disk, &mut model, &mut Random::new(seed));
     assert_eq!(worked.is_err(), disk.is_cut(), "{worked:?}");
     let operations = disk.operations();
+    if model.torn {
+        // The power was cut after another fault, and before that was repaired.
+        return operations;
+    }
     // What was found after one cut, or by another process, is not lost by the next cut.
     let mut random = Random::new(seed ^ cut_at);
     for _ in 0..3 {
         if random.chance(50) {
             disk = disk.after_kill();
             disk.cut_at(disk.operations() + random.below(12) as u64);
-            let worked = model.open(&disk).and_then(|mut log| model.append(&mut log, &mut random));
+            let worked =
+                model.open(&disk).and_then(|mut log| model.append(&disk, &mut log, 0, &mut random));
             assert!(worked.is_ok() || disk.is_cut(), "{worked:?}");
         }
         disk = disk.after_cut(random.number());
         let mut log = model.open(&disk).unwrap();
         if random.chance(70) {
-            model.append(&mut log, &mut random).unwrap();
+            model.append(&disk, &mut log, 0, &mut random).unwrap();
         }
     }
     operations

@@ -20,6 +20,8 @@ pub(crate) struct DirectoryContents {
     /// A bit for each tag in the log, and each list in tables.
     pub(crate) tags: u32,
     pub(crate) lists: u32,
+    /// Whether the log ends where the manifest says; `None` if it says nothing.
+    pub(crate) log_end: Option<bool>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -48,7 +50,7 @@ pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Directo
         manifest.due.iter().chain(&manifest.ids).filter(|run| run.generation > 0).count();
     let mut kinds = manifest.kinds.clone();
     manifest.jobs(&bytes, &mut contents);
-    let mut last = manifest.flushed_through;
+    let (mut last, mut last_data) = (manifest.flushed_through, (0, 0));
     for name in of("log-") {
         for (group, kind, payload) in segment(number(name), &bytes(name)) {
             if group <= last {
@@ -57,10 +59,12 @@ pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Directo
             assert_eq!(group, last + 1, "no gap");
             last = group;
             if kind == 1 {
+                last_data = (group, number(name));
                 replay(&mut contents, &mut kinds, &payload);
             }
         }
     }
+    contents.log_end = (manifest.log_end.0 > 0).then_some(manifest.log_end == last_data);
     contents
 }
 
@@ -215,7 +219,8 @@ impl<'a> In<'a> {
 fn segment(number: u64, bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut header = In(&bytes[..64]);
     assert_eq!(header.take(8), b"rq-log\r\n");
-    assert_eq!(header.u32(), 1);
+    let format = header.u32();
+    assert!(format == 1 || format == 2);
     assert_eq!(header.u32(), crc(&[&bytes[..12], &bytes[16..64]]));
     assert_eq!(header.u64(), number);
     let first = header.u64();
@@ -223,7 +228,8 @@ fn segment(number: u64, bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
     let mark = header.u32();
     assert_ne!(mark, 0);
     assert_eq!(header.0, [0; 20]);
-    let (mut groups, mut rest) = (Vec::new(), &bytes[64..]);
+    let frames_at = if format == 1 { 64 } else { 4096 };
+    let (mut groups, mut rest) = (Vec::new(), &bytes[frames_at..]);
     while rest.len() >= 24 {
         let mut frame = In(rest);
         if frame.u32() != mark {
@@ -269,6 +275,8 @@ fn replay(contents: &mut DirectoryContents, kinds: &mut BTreeMap<u32, String>, p
 
 struct Manifest {
     flushed_through: u64,
+    /// The last group of a log that was closed, and its segment.
+    log_end: (u64, u64),
     live: u64,
     due: Vec<Run>,
     ids: Vec<Run>,
@@ -291,11 +299,13 @@ impl Manifest {
     fn read(number: u64, bytes: &[u8]) -> Self {
         let mut rest = In(bytes);
         assert_eq!(rest.take(8), b"rqmanif\n");
-        assert_eq!(rest.u32(), 1);
+        let format = rest.u32();
+        assert!(format == 1 || format == 2);
         assert_eq!(rest.u32(), crc(&[&number.to_le_bytes(), &bytes[..12], &bytes[16..]]));
         assert_eq!(rest.u64(), bytes.len() as u64 - 24);
         let (flushed_through, live) = (rest.varint(), rest.varint());
         let (next_flush, next_table) = (rest.varint(), rest.varint());
+        let log_end = if format == 1 { (0, 0) } else { (rest.varint(), rest.varint()) };
         let mut trees = [(); 2].map(|()| {
             let runs = (0..rest.varint()).map(|_| {
                 let flushes = (rest.varint(), rest.varint());
@@ -326,7 +336,7 @@ impl Manifest {
             blob.settings();
         }
         let [due, ids] = [std::mem::take(&mut trees[0]), std::mem::take(&mut trees[1])];
-        Manifest { flushed_through, live, due, ids, range_tombstones, kinds, counts }
+        Manifest { flushed_through, log_end, live, due, ids, range_tombstones, kinds, counts }
     }
 
     fn is_dead(&self, key: &[u8], flush: u64) -> bool {

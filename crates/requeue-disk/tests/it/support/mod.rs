@@ -37,7 +37,7 @@ pub(crate) fn small(wall_clock: &WallClock) -> Options {
     let mut options = Options::default();
     options.wall_clock = wall_clock.clone();
     options.memory = 4 << 10;
-    options.segment = 8 << 10;
+    options.segment = 12 << 10;
     options.background = false;
     options
 }

@@ -52,6 +52,8 @@ struct State {
     faults: Vec<Fault>,
     /// Prefixes of names of files whose syncs do nothing.
     lying: Vec<String>,
+    /// The size of the blocks that a failed write or sync destroys, if it does.
+    torn: Option<u64>,
     capacity: Option<u64>,
 }
 
@@ -113,9 +115,18 @@ impl SimulatedDisk {
         self.state().faults.push(Fault { op, prefix: prefix.to_owned(), skip, times });
     }
 
+    /// Makes writes and syncs that [fail](Self::fail) destroy any bytes of the blocks of this size
+    /// that they touch, including bytes that were synced before. After a failed sync, the process
+    /// may still see the bytes as they were written.
+    pub(crate) fn tear(&self, block: u64) {
+        self.state().torn = Some(block);
+    }
+
     /// Removes all faults.
     pub(crate) fn heal(&self) {
-        self.state().faults.clear();
+        let mut state = self.state();
+        state.faults.clear();
+        state.torn = None;
     }
 
     /// Makes the syncs of files whose names begin with `prefix` do nothing.
@@ -186,6 +197,7 @@ impl SimulatedDisk {
         let mut state = disk.state();
         state.cut_at = None;
         state.faults.clear();
+        state.torn = None;
         state.lying.clear();
         drop(state);
         disk
@@ -384,11 +396,16 @@ impl DiskFile for Handle {
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let outcome = state.count(Op::Write, &name)?;
         let free = state.capacity.map_or(u64::MAX, |all| all.saturating_sub(state.used()));
+        let torn = state.torn.filter(|_| outcome == Outcome::Fails);
+        let mut random = Random::new(state.operations);
         let file = &mut state.files[self.number];
         let room = file.size().saturating_add(free).saturating_sub(offset);
         let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let written = if outcome == Outcome::Fails { fits / 2 } else { fits };
         file.write_at(&bytes[..written], offset);
+        if let Some(block) = torn {
+            file.tear(offset..offset + bytes.len() as u64, block, true, &mut random);
+        }
         outcome.result()?;
         if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
@@ -398,7 +415,15 @@ impl DiskFile for Handle {
         let name = state.name_of(self.number).unwrap_or_default().to_owned();
         let lies = state.lying.iter().any(|prefix| name.starts_with(prefix));
         let outcome = state.count(Op::Sync, &name)?;
+        let torn = state.torn.filter(|_| outcome == Outcome::Fails);
+        let mut random = Random::new(state.operations);
         let file = &mut state.files[self.number];
+        if let Some(block) = torn {
+            let (visible, ranges) = (random.chance(50), file.unsynced());
+            for range in ranges {
+                file.tear(range, block, visible, &mut random);
+            }
+        }
         match outcome {
             Outcome::Done if !lies => file.sync(),
             Outcome::Fails => file.sync_failed(),

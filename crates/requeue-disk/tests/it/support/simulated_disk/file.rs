@@ -3,6 +3,7 @@
 use super::content::Content;
 use requeue_testkit::Random;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The size of the blocks that a disk writes completely or not at all.
@@ -63,6 +64,40 @@ impl File {
             self.synced.write(&write.bytes, write.offset);
             for lost in &mut self.lost {
                 write.cover(lost);
+            }
+        }
+    }
+
+    /// The ranges of bytes that were written and not synced.
+    pub(super) fn unsynced(&self) -> Vec<Range<u64>> {
+        let range = |write: &Write| write.offset..write.offset + write.bytes.len() as u64;
+        self.pending.iter().map(range).collect()
+    }
+
+    /// Destroys any bytes of the blocks that contain bytes of `range`, on disk and, if `visible`, in
+    /// the contents as they are read.
+    pub(super) fn tear(
+        &mut self,
+        range: Range<u64>,
+        block: u64,
+        visible: bool,
+        random: &mut Random,
+    ) {
+        if visible {
+            // What is read is what is on disk.
+            self.sync();
+        }
+        for number in range.start / block..range.end.div_ceil(block) {
+            let mut at = [random.below(block as usize + 1), random.below(block as usize + 1)];
+            at.sort_unstable();
+            let junk: Vec<u8> = (at[0]..at[1]).map(|_| random.number() as u8).collect();
+            let contents = [&mut self.synced, &mut self.now];
+            for content in contents.into_iter().take(1 + usize::from(visible)) {
+                let from = number * block + at[0] as u64;
+                let length = junk.len().min(content.size().saturating_sub(from) as usize);
+                if length > 0 {
+                    content.write(&junk[..length], from);
+                }
             }
         }
     }
