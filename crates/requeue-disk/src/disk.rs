@@ -36,6 +36,11 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Returns how many bytes are free.
     fn free(&self) -> io::Result<u64>;
+
+    /// Returns where the disk is, for messages. By default, `the disk`.
+    fn location(&self) -> String {
+        "the disk".to_owned()
+    }
 }
 
 /// A file of a [`Disk`].
@@ -122,6 +127,10 @@ impl Disk for Directory {
     fn free(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Notice {
     NotFlushed(Frozen, DiskError),
     /// Tables were merged, or all merges are done.
     Merged,
+    /// Something was wrong a while ago: it may work now.
+    Remind,
     /// A caller wants a list of the files, to copy them.
     Snapshot(Sender<Snapshot>),
 }
@@ -68,6 +70,22 @@ impl Inbox {
         queues.notices.push(notice);
         drop(queues);
         self.arrived.notify_one();
+    }
+
+    /// Sends [`Notice::Remind`], unless one is queued already.
+    pub(crate) fn remind(&self) {
+        let mut queues = self.lock();
+        let is_queued = queues.notices.iter().any(|notice| matches!(notice, Notice::Remind));
+        if !is_queued && !queues.ended {
+            queues.notices.push(Notice::Remind);
+            drop(queues);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Whether the writer is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
     }
 
     /// Accepts no more operations.

@@ -74,6 +74,9 @@ pub(crate) struct DiskJobTable {
     /// [`grown`](Self::grown).
     weight: usize,
     weighed: usize,
+    /// The approximate size of the jobs in lower layers that the active layer has hidden since the
+    /// last call of [`hidden`](Self::hidden).
+    hidden: u64,
 }
 
 /// A job that was taken out.
@@ -152,6 +155,7 @@ impl DiskJobTable {
             noted: 0,
             weight: 0,
             weighed: 0,
+            hidden: 0,
         }
     }
 
@@ -219,6 +223,12 @@ impl DiskJobTable {
     pub(crate) fn grown(&mut self) -> isize {
         let before = mem::replace(&mut self.weighed, self.weight);
         self.weight as isize - before as isize
+    }
+
+    /// The approximate size of the jobs in lower layers that the active layer has hidden since the
+    /// last call: a flush makes them obsolete.
+    pub(crate) fn hidden(&mut self) -> u64 {
+        mem::take(&mut self.hidden)
     }
 
     // Layers.
@@ -335,6 +345,7 @@ impl DiskJobTable {
         self.read_ahead(below.0).map(|read_ahead| read_ahead.take(below.1));
         self.active.jobs.insert(id.clone(), LayerEntry { record: None, below: Some(below) });
         self.weight += GONE + id.as_str().len();
+        self.hidden += weight(id, record) as u64;
         self.took(id, record, false);
     }
 

@@ -31,6 +31,7 @@
 //! | [`Options`] | memory limit, size of log segments, clock |
 //! | [`verify`](verify()) | checks a directory that is not in use, and reports all damage |
 //! | [`Salvage`], [`Loss`] | reads what is left of a damaged directory, and names what is lost |
+//! | [`RESERVED_FILES`] | how many files a store has open at most |
 //! | [`DiskError`], [`Corrupt`] | why a directory cannot be opened; which file is damaged, and where |
 //! | [`Disk`], [`DiskFile`], [`Directory`] | the interface to the file system, for tests on a disk that fails |
 //!
@@ -78,6 +79,7 @@ mod disk;
 mod due_buckets;
 mod error;
 mod flush;
+mod health;
 mod inbox;
 mod job_table;
 mod listing;
@@ -113,6 +115,19 @@ pub use progress::ByteProgress;
 pub use salvage::{Loss, Salvage};
 pub use store::DiskStore;
 pub use verify::{Verified, verify, verify_on};
+
+/// The largest number of files that a [`DiskStore`] has open at the same time, however many jobs
+/// there are.
+///
+/// A process that limits its connections to the files that it may open (`ulimit -n`) leaves this
+/// many to the store. If the store cannot open a file, operations fail with
+/// [`StoreError::Unavailable`](requeue_jobs::StoreError::Unavailable).
+///
+/// These are, at most: 16 tables that were read recently, a table for each of 5 threads that read
+/// others, 3 tables that are written, a manifest, 9 segments of the log and its spare segments, the
+/// directory for each of 3 threads that sync it, and the lock. A [backup](DiskStore::backup) and a
+/// store that is being opened use a few more. The rest is a margin.
+pub const RESERVED_FILES: usize = 48;
 
 // The simulated disk is also used by the integration tests, and imports this crate by its name.
 #[cfg(test)]

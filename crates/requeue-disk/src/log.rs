@@ -24,6 +24,7 @@ mod frame;
 mod last_block;
 mod salvage;
 mod segment;
+mod segment_file;
 mod spares;
 #[cfg(test)]
 mod tests;
@@ -34,11 +35,12 @@ pub(crate) use salvage::{LogDamage, SalvagedLog};
 pub(crate) use segment::{SegmentView, segment_name};
 pub(crate) use spares::{Purpose, RESERVE, Spares};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
 use chain::Chain;
 use frame::{BLOCK, FORMAT, Frame, FrameKind, Header, MAX_COPIES, frame_len};
 use segment::{Found, Segment};
+use segment_file::SegmentFile;
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
@@ -144,7 +146,7 @@ impl Log {
             disk,
         };
         for number in numbers {
-            log.sealed.push_back(Segment::open(log.disk.as_ref(), number)?);
+            log.sealed.push_back(Segment::open(&log.disk, number)?);
         }
         log.read(after, recorded, &mut each)?;
         // A process that was killed may have left names that are not synced.
@@ -291,6 +293,12 @@ impl Log {
         self.spares.release(self.sealed.drain(..count));
     }
 
+    /// The number of segments, and their size in bytes.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let all = self.sealed.iter().chain(&self.current);
+        all.fold((0, 0), |(count, bytes), segment| (count + 1, bytes + segment.header.bytes))
+    }
+
     /// The segments that may contain groups after the group `after`, as they are now.
     pub(crate) fn segments(&self, after: u64) -> Vec<SegmentView> {
         let all = self.sealed.iter().chain(&self.current);
@@ -380,7 +388,9 @@ impl Log {
             let _ = self.disk.remove(&name);
             return Err(DiskError::io("begin segment", &name)(source));
         }
-        self.current = Some(Segment::new(name, spare.file, header));
+        self.sealed.iter().for_each(|segment| segment.file.close());
+        let file = SegmentFile::new(self.disk.clone(), &name, spare.file);
+        self.current = Some(Segment::new(name, file, header));
         Ok(())
     }
 

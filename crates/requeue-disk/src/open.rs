@@ -3,6 +3,7 @@
 use crate::bytes::Malformed;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
+use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::lock::Lock;
 use crate::log::{Group, Log, LogOptions};
@@ -65,14 +66,14 @@ impl Threads {
             inbox: Inbox::default(),
             changes: ChangeNotifier::default(),
             next_claims,
+            health: Health::new(options.wall_clock.clone()),
             wall_clock: options.wall_clock,
         });
-        let upkeep =
-            Upkeep::start(tables, log.spares().clone(), shared.clone(), options.background);
+        let (spares, background) = (log.spares().clone(), options.background);
+        let upkeep = Upkeep::start(disk.clone(), tables, spares, shared.clone(), background);
         let writer = Writer {
             shared: shared.clone(),
-            space: Space::new(options.memory as u64 + 2 * options.segment),
-            disk,
+            space: Space::new(disk, options.memory as u64 + 2 * options.segment),
             log,
             upkeep,
             memory: options.memory,

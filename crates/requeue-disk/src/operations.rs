@@ -50,17 +50,19 @@ pub(crate) struct LogSpace {
     /// Whether the operation may use the log's reserve on a full disk.
     pub(crate) purpose: Purpose,
     pub(crate) bytes: usize,
+    /// Whether the operation reads jobs into the memory, which may be full.
+    pub(crate) fills_memory: bool,
 }
 
 impl LogSpace {
     /// For an operation that adds data: refused if only the reserve is left.
     fn new_jobs(bytes: usize) -> Self {
-        LogSpace { purpose: Purpose::NewJobs, bytes }
+        LogSpace { purpose: Purpose::NewJobs, bytes, fills_memory: true }
     }
 
     /// For an operation on data that is stored already: may use the reserve.
     fn existing_jobs(bytes: usize) -> Self {
-        LogSpace { purpose: Purpose::ExistingJobs, bytes }
+        LogSpace { purpose: Purpose::ExistingJobs, bytes, fills_memory: false }
     }
 }
 
@@ -185,7 +187,7 @@ impl Operation for Claim {
     }
 
     fn log_space(&self, _: &State) -> LogSpace {
-        LogSpace::existing_jobs(self.max * ENTRY_BYTES)
+        LogSpace { fills_memory: true, ..LogSpace::existing_jobs(self.max * ENTRY_BYTES) }
     }
 
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {

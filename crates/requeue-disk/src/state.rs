@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) reap_first: u32,
     /// The approximate size of the active layers, in bytes.
     weight: usize,
+    /// The approximate size of the jobs that the next flush makes obsolete.
+    hidden: u64,
     /// Whether the state contains changes that are not synced.
     pub(crate) unsynced: bool,
 }
@@ -100,6 +102,7 @@ impl State {
             to_read: Vec::new(),
             reap_first: 0,
             weight: 0,
+            hidden: 0,
             unsynced: false,
         };
         let malformed = |Malformed(what)| Corrupt::new("the manifest", 0, what);
@@ -256,6 +259,7 @@ impl State {
             }
             kind.table.drain(|changes| put_bytes(out, changes));
             self.weight = self.weight.saturating_add_signed(kind.table.grown());
+            self.hidden += kind.table.hidden();
             sooner |= self.publish_next_claim(&name, now);
         }
         for name in mem::take(&mut self.to_read) {
@@ -307,6 +311,7 @@ impl State {
             }
             kind.table.drain(|_| ());
             self.weight = self.weight.saturating_add_signed(kind.table.grown());
+            self.hidden += kind.table.hidden();
         }
         Ok(())
     }
@@ -333,6 +338,17 @@ impl State {
         self.weight >= memory.max(self.kinds.len() * KIND_BYTES)
     }
 
+    /// The approximate size of the active layers, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// How much space flushing and merging would free, about, besides the log: the size of the jobs
+    /// that were removed, or changed, without the size of what has to be written.
+    pub(crate) fn flush_gain(&self, logged: u64) -> u64 {
+        (self.hidden + logged).saturating_sub(self.weight as u64)
+    }
+
     /// Freezes all active layers.
     pub(crate) fn freeze(&mut self, through: u64) -> Frozen {
         let mut schedules: BTreeMap<Kind, Vec<(JobId, Option<Schedule>)>> = BTreeMap::new();
@@ -341,7 +357,7 @@ impl State {
             let schedule = state.and_then(|kind| kind.schedules.get(&id).cloned());
             schedules.entry(kind).or_default().push((id, schedule));
         }
-        self.weight = 0;
+        (self.weight, self.hidden) = (0, 0);
         let mut frozen = Vec::new();
         let (mut blob, mut live) = (Vec::new(), 0);
         for name in self.names.values() {

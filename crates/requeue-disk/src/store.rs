@@ -7,6 +7,7 @@
 use crate::backup::{Backup, Snapshot};
 use crate::disk::{Directory, Disk};
 use crate::error::{Corrupt, DiskError};
+use crate::health::Problem;
 use crate::inbox::Notice;
 use crate::listing;
 use crate::lock::Lock;
@@ -25,7 +26,8 @@ use requeue_jobs::rules;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, StoreStatus, Tick, Ticked,
+    Timestamp,
 };
 use std::fmt;
 use std::io;
@@ -327,6 +329,16 @@ impl Store for DiskStore {
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(self.run(tick))
+    }
+
+    fn status(&self) -> StoreStatus {
+        let shared = self.shared();
+        if shared.inbox.has_ended() {
+            let detail = "the thread that writes has panicked, see the log of the process. Every \
+                          operation fails. Restart the process";
+            shared.health.report(Problem::WriterStopped, detail.to_owned());
+        }
+        shared.health.status()
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod block;
 mod compact;
+pub(crate) mod files;
 mod filter;
 mod flush;
 mod index;
@@ -33,6 +34,7 @@ mod verify;
 mod version;
 mod writer;
 
+pub(crate) use compact::MergeOptions;
 pub(crate) use flush::{Batch, Flush};
 pub(crate) use keys::{JobLocation, ListPosition};
 pub(crate) use salvage::{FoundId, FoundJob, LostPart, SalvagedTables, TableCache};
@@ -43,7 +45,7 @@ pub(crate) use writer::Tree;
 use crate::error::DiskError;
 use crate::log::LogEnd;
 use ledger::Ledger;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use writer::Maker;
 
@@ -55,6 +57,8 @@ pub(crate) struct Tables {
     current: RwLock<Arc<Version>>,
     /// Held while a manifest is written, so that versions change one after the other.
     ledger: Mutex<Ledger>,
+    /// See [`Ledger::released_through`]. The writer reads it, and must not wait for a manifest.
+    released_through: AtomicU64,
     /// Held while runs are merged.
     merging: Mutex<()>,
 }
@@ -67,7 +71,7 @@ pub(crate) struct Options {
     /// Bytes of a block of the ids tree: ids are looked up one by one.
     pub(crate) ids_block: usize,
     /// The size at which a merge begins the next table of a run. Smaller tables free the space of
-    /// consumed and merged jobs earlier; each table is an open file.
+    /// consumed and merged jobs earlier, but the index of each table takes memory.
     pub(crate) file: u64,
     /// The same for a flush, of whose tables there are never many.
     pub(crate) flush_file: u64,
@@ -140,7 +144,7 @@ impl Tables {
 
     /// The last group of the log that neither of the two newest manifests needs.
     pub(crate) fn released_through(&self) -> u64 {
-        self.ledger().released_through()
+        self.released_through.load(Ordering::Relaxed)
     }
 
     /// How many runs there are beyond the limit, in the tree with more of them. A few are normal
@@ -154,10 +158,11 @@ impl Tables {
         lag(Tree::Due).max(lag(Tree::Ids))
     }
 
-    /// Removes the files that a crash left behind and nothing needs. To be called after the log is
-    /// open: until then they may help to find out what went wrong.
+    /// Removes the files that nothing needs. A crash may have left some behind; to be called only
+    /// after the log is open, because until then they may help to find out what went wrong. And a
+    /// version that is gone since the last manifest may have been the last that needed some.
     pub(crate) fn clean(&self) {
-        self.ledger().sweep(&*self.maker.disk);
+        self.ledger().sweep(&self.maker);
     }
 
     /// Writes the version that `edit` makes of the current one as a manifest, syncs it, and makes
@@ -170,8 +175,9 @@ impl Tables {
         let version = edit(&self.version());
         let next_file = self.maker.next.load(Ordering::Relaxed);
         ledger.write(&*self.maker.disk, &version, next_file)?;
+        self.released_through.store(ledger.released_through(), Ordering::Relaxed);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
-        ledger.sweep(&*self.maker.disk);
+        ledger.sweep(&self.maker);
         Ok(())
     }
 
@@ -192,7 +198,7 @@ impl Tables {
         if written.is_ok() {
             *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
         }
-        ledger.sweep(&*self.maker.disk);
+        ledger.sweep(&self.maker);
         written
     }
 

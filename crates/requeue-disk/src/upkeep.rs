@@ -1,18 +1,32 @@
 //! Work beside the writer, on threads of its own: flushing layers to tables, merging tables, and
 //! making spare segments for the log.
+//!
+//! Whatever fails is reported as a problem of the store, is tried again after a pause, and is
+//! cleared when it succeeds:
+//!
+//! ```text
+//!            fails: reported                fails: the pause doubles
+//!   works ----------------------> pauses ----------------------------> pauses
+//!     ^                             |
+//!     +-----------------------------+ succeeds: cleared
+//! ```
 
+use crate::disk::Disk;
 use crate::error::{DiskError, chain};
 use crate::flush::flush;
+use crate::health::Problem;
 use crate::inbox::Notice;
 use crate::log::Spares;
-use crate::state::Frozen;
-use crate::tables::Tables;
+use crate::space;
+use crate::state::{Frozen, State};
+use crate::tables::{MergeOptions, Tables};
 use crate::writer::Shared;
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,30 +34,50 @@ use std::time::{Duration, Instant};
 /// run, so more runs make reads slower.
 const MAX_LAG: usize = 16;
 
-/// The shortest pause before a failed flush is tried again.
+/// How many merges may be outstanding if merging fails. Then nothing is flushed, and new jobs are
+/// refused when the memory is full: every read looks at every run, and every manifest lists all
+/// tables.
+const MAX_FAILED_LAG: usize = 128;
+
+/// The shortest and the longest pause before a failed flush or a failed merge is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The shortest pause between two attempts to make spare segments, and after a failed one.
 const FILL: Duration = Duration::from_millis(20);
 const FILL_AGAIN: Duration = Duration::from_secs(1);
 
+/// How often measurements are refreshed, and the writer is reminded of problems.
+const REFRESH: Duration = Duration::from_secs(1);
+
 /// Owned by the writer.
 pub(crate) struct Upkeep {
+    disk: Arc<dyn Disk>,
     tables: Arc<Tables>,
     spares: Arc<Spares>,
     shared: Arc<Shared>,
     /// Whether a layer is being flushed, until the writer handles the notice.
     flushing: bool,
-    /// A layer that could not be flushed, the time of the last attempt, and its error.
-    failed: Option<(Frozen, Instant, String)>,
+    /// A layer that could not be flushed.
+    failed: Option<FailedFlush>,
+    /// The pause before the next attempt after a failed flush.
+    flush_pause: Duration,
     /// Whether tables are being merged.
     merging: Arc<AtomicBool>,
+    /// Whether space is short, so that merges have to free as much as they can.
+    short: Arc<AtomicBool>,
     /// When spare segments were last requested, and whether making them failed.
     filled: Option<Instant>,
     fill_failed: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     /// `None`: the writer does all the work itself.
     threads: Option<Threads>,
+}
+
+struct FailedFlush {
+    frozen: Frozen,
+    why: String,
+    since: Instant,
 }
 
 struct Threads {
@@ -56,30 +90,36 @@ enum Task {
     Flush(Frozen),
     /// Makes spare segments.
     Fill,
+    /// Removes files that nothing needs any more.
+    Clean,
     /// Drops layers, which takes too long for the writer.
     Drop(Box<dyn Send>),
 }
 
 impl Upkeep {
     pub(crate) fn start(
+        disk: Arc<dyn Disk>,
         tables: Arc<Tables>,
         spares: Arc<Spares>,
         shared: Arc<Shared>,
         background: bool,
     ) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
         let mut upkeep = Upkeep {
+            disk,
             tables,
             spares,
             shared,
             flushing: false,
             failed: None,
+            flush_pause: RETRY,
             merging: Arc::default(),
+            short: Arc::default(),
             filled: None,
             fill_failed: Arc::default(),
-            stop,
+            stop: Arc::default(),
             threads: None,
         };
+        publish(&upkeep.tables, &upkeep.shared);
         if background {
             upkeep.threads = Some(upkeep.spawn());
         }
@@ -89,37 +129,20 @@ impl Upkeep {
     fn spawn(&self) -> Threads {
         let (flush, tasks) = mpsc::channel();
         let (merge, wanted) = mpsc::channel();
-        let (tables, spares, shared) =
-            (self.tables.clone(), self.spares.clone(), self.shared.clone());
-        let fill_failed = self.fill_failed.clone();
-        let flusher = move || {
-            for task in tasks {
-                match task {
-                    Task::Flush(frozen) => shared.inbox.notify(run_flush(&tables, frozen)),
-                    // If this fails, puts are refused with the reason.
-                    Task::Fill => {
-                        let filled = catch_unwind(AssertUnwindSafe(|| spares.fill()));
-                        fill_failed.store(!matches!(filled, Ok(Ok(()))), Ordering::Relaxed);
-                    }
-                    Task::Drop(layers) => drop(layers),
-                }
-            }
+        let flusher = Flusher {
+            disk: self.disk.clone(),
+            tables: self.tables.clone(),
+            spares: self.spares.clone(),
+            shared: self.shared.clone(),
+            fill_failed: self.fill_failed.clone(),
         };
-        let (tables, shared, stop) = (self.tables.clone(), self.shared.clone(), self.stop.clone());
-        let merging = self.merging.clone();
-        let merger = move || {
-            for () in wanted {
-                let stop = || stop.load(Ordering::Relaxed);
-                // A merge that fails is tried again after the next flush. If it panics, this
-                // thread must continue: the writer may wait for it.
-                let merge = || catch_unwind(AssertUnwindSafe(|| tables.compact(stop)));
-                while !stop() && matches!(merge(), Ok(Ok(true))) {
-                    shared.inbox.notify(Notice::Merged);
-                }
-                merging.store(false, Ordering::Relaxed);
-                shared.inbox.notify(Notice::Merged);
-            }
+        let merger = Merger {
+            tables: self.tables.clone(),
+            shared: self.shared.clone(),
+            short: self.short.clone(),
+            options: MergeOptions::default(),
         };
+        let (merging, stop) = (self.merging.clone(), self.stop.clone());
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new()
                 .name(name.to_owned())
@@ -127,8 +150,8 @@ impl Upkeep {
                 .expect("the system can start a thread")
         };
         let handles = vec![
-            spawn("requeue-flush", Box::new(flusher)),
-            spawn("requeue-merge", Box::new(merger)),
+            spawn("requeue-flush", Box::new(move || flusher.run(&tasks))),
+            spawn("requeue-merge", Box::new(move || merger.run(&wanted, &merging, &stop))),
         ];
         Threads { flush, merge, handles }
     }
@@ -145,9 +168,17 @@ impl Upkeep {
         self.flushing
     }
 
-    /// The error of the last flush, if it failed: then the frozen layer is still in memory.
-    pub(crate) fn flush_error(&self) -> Option<&str> {
-        self.failed.as_ref().map(|(.., why)| why.as_str())
+    /// Why nothing can be flushed: the last flush failed, and its layer is still in memory; or
+    /// merging fails, and there are too many tables.
+    pub(crate) fn flush_error(&self) -> Option<String> {
+        if let Some(failed) = &self.failed {
+            return Some(format!("writing it to tables failed: {}", failed.why));
+        }
+        let health = &self.shared.health;
+        if !health.has(Problem::MergeFailed) || self.tables.lag() <= MAX_FAILED_LAG {
+            return None;
+        }
+        Some(format!("there are too many tables: {}", health.detail(Problem::MergeFailed)?))
     }
 
     pub(crate) fn tables(&self) -> &Arc<Tables> {
@@ -167,31 +198,73 @@ impl Upkeep {
     /// Keeps a layer whose flush failed, for the next attempt.
     pub(crate) fn not_flushed(&mut self, frozen: Frozen, error: DiskError) {
         self.flushing = false;
-        self.failed = Some((frozen, Instant::now(), chain(&error)));
+        let why = chain(&error);
+        let detail = format!(
+            "changed jobs cannot be written from memory to tables: {why}. When the memory is full, \
+             new jobs are refused. It is tried again every few seconds"
+        );
+        self.shared.health.upkeep_failed(Problem::FlushFailed, detail);
+        self.failed = Some(FailedFlush { frozen, why, since: Instant::now() });
     }
 
-    /// Tries a failed flush again, unless the last attempt is less than [`RETRY`] ago.
+    /// Tries a failed flush again, unless the last attempt was a short time ago.
     pub(crate) fn flush_again(&mut self) {
-        let due = |since: &Instant| self.threads.is_none() || since.elapsed() >= RETRY;
-        if let Some((frozen, ..)) = self.failed.take_if(|(_, since, _)| due(since)) {
-            self.flush(frozen);
+        let (background, pause) = (self.threads.is_some(), self.flush_pause);
+        let is_due = |failed: &mut FailedFlush| !background || failed.since.elapsed() >= pause;
+        if let Some(failed) = self.failed.take_if(is_due) {
+            self.flush_pause = longer(pause);
+            self.flush(failed.frozen);
         }
     }
 
     /// A flush has succeeded: drops its layers, and merges tables.
     pub(crate) fn flushed(&mut self, layers: Box<dyn Send>) {
         self.flushing = false;
+        self.flush_pause = RETRY;
+        self.shared.health.clear(Problem::FlushFailed);
+        self.shared.health.measured.flushes.fetch_add(1, Ordering::Relaxed);
+        if let Some(threads) = &self.threads {
+            let _ = threads.flush.send(Task::Drop(layers));
+        }
+        self.merge();
+    }
+
+    /// Merges tables, if that is needed.
+    pub(crate) fn merge(&mut self) {
+        if let Some(threads) = &self.threads {
+            self.merging.store(true, Ordering::Relaxed);
+            let _ = threads.merge.send(());
+            return;
+        }
+        let mut merger = Merger {
+            tables: self.tables.clone(),
+            shared: self.shared.clone(),
+            short: self.short.clone(),
+            options: MergeOptions::default(),
+        };
+        merger.merge(&|| false, &mut || {
+            // This is the writer itself.
+            State::lock(&self.shared.state).moved(&self.tables.version());
+            self.tables.clean();
+        });
+        self.shared.inbox.notify(Notice::Merged);
+    }
+
+    /// Whether space is short: then merges free as much as they can, and few spare segments are
+    /// kept. If it was not short before, merges tables.
+    pub(crate) fn set_short(&mut self, short: bool) {
+        let was_short = self.short.swap(short, Ordering::Relaxed);
+        self.spares.set_short(short);
+        if short && !was_short {
+            self.merge();
+        }
+    }
+
+    /// Removes the files that nothing needs any more, after a version is gone.
+    pub(crate) fn clean(&self) {
         match &self.threads {
-            Some(threads) => {
-                let _ = threads.flush.send(Task::Drop(layers));
-                self.merging.store(true, Ordering::Relaxed);
-                let _ = threads.merge.send(());
-            }
-            None => {
-                while matches!(self.tables.compact(|| false), Ok(true)) {
-                    self.shared.inbox.notify(Notice::Merged);
-                }
-            }
+            Some(threads) => drop(threads.flush.send(Task::Clean)),
+            None => self.tables.clean(),
         }
     }
 
@@ -201,7 +274,7 @@ impl Upkeep {
             return;
         }
         let Some(threads) = &self.threads else {
-            drop(self.spares.fill());
+            run_fill(&self.spares, &self.shared);
             return;
         };
         let pause = if self.fill_failed.load(Ordering::Relaxed) { FILL_AGAIN } else { FILL };
@@ -221,6 +294,59 @@ impl Upkeep {
                 drop(handle.join());
             }
         }
+        // A reader that has ended since the last time may have had the last version of some tables.
+        self.tables.clean();
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (2 * pause).min(MAX_RETRY)
+}
+
+/// The thread that flushes.
+struct Flusher {
+    disk: Arc<dyn Disk>,
+    tables: Arc<Tables>,
+    spares: Arc<Spares>,
+    shared: Arc<Shared>,
+    fill_failed: Arc<AtomicBool>,
+}
+
+impl Flusher {
+    fn run(&self, tasks: &Receiver<Task>) {
+        let mut refreshed = Instant::now();
+        loop {
+            match tasks.recv_timeout(REFRESH.saturating_sub(refreshed.elapsed())) {
+                Ok(Task::Flush(frozen)) => {
+                    let notice = run_flush(&self.tables, frozen);
+                    publish(&self.tables, &self.shared);
+                    self.shared.inbox.notify(notice);
+                }
+                Ok(Task::Fill) => {
+                    let filled = run_fill(&self.spares, &self.shared);
+                    self.fill_failed.store(!filled, Ordering::Relaxed);
+                }
+                Ok(Task::Clean) => self.tables.clean(),
+                Ok(Task::Drop(layers)) => drop(layers),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if refreshed.elapsed() >= REFRESH {
+                self.refresh();
+                refreshed = Instant::now();
+            }
+        }
+    }
+
+    fn refresh(&self) {
+        // A reader may have had the last version that contained some table.
+        self.tables.clean();
+        let health = &self.shared.health;
+        let free = space::measure(&*self.disk, health);
+        let is_short = free < health.measured.reserved_bytes.load(Ordering::Relaxed);
+        if is_short || health.has_any() {
+            self.shared.inbox.remind();
+        }
     }
 }
 
@@ -229,9 +355,122 @@ fn run_flush(tables: &Tables, frozen: Frozen) -> Notice {
     match catch_unwind(AssertUnwindSafe(|| flush(tables, &frozen))) {
         Ok(Ok(())) => Notice::Flushed,
         Ok(Err(error)) => Notice::NotFlushed(frozen, error),
-        Err(_) => {
-            let error = DiskError::io("write", "tables")(io::Error::other("the flush panicked"));
-            Notice::NotFlushed(frozen, error)
+        Err(panic) => {
+            let error = io::Error::other(format!("the flush panicked: {}", message(&*panic)));
+            Notice::NotFlushed(frozen, DiskError::io("write", "tables")(error))
         }
     }
+}
+
+/// Makes spare segments. If this fails, new jobs are refused when the others are used up.
+fn run_fill(spares: &Spares, shared: &Shared) -> bool {
+    let why = match catch_unwind(AssertUnwindSafe(|| spares.fill())) {
+        Ok(Ok(())) => {
+            shared.health.clear(Problem::LogSegmentFailed);
+            return true;
+        }
+        Ok(Err(error)) => chain(&error),
+        Err(panic) => format!("it panicked: {}", message(&*panic)),
+    };
+    let detail = format!(
+        "no segment for the log can be created: {why}. When the others are used up, new jobs are \
+         refused"
+    );
+    shared.health.upkeep_failed(Problem::LogSegmentFailed, detail);
+    false
+}
+
+/// The thread that merges.
+struct Merger {
+    tables: Arc<Tables>,
+    shared: Arc<Shared>,
+    short: Arc<AtomicBool>,
+    options: MergeOptions,
+}
+
+impl Merger {
+    fn run(mut self, wanted: &Receiver<()>, merging: &AtomicBool, stop: &AtomicBool) {
+        // The pause after a failure, and when it ends.
+        let mut retry: Option<(Duration, Instant)> = None;
+        loop {
+            let timeout = retry.map(|(_, at)| at.saturating_duration_since(Instant::now()));
+            let received = match timeout {
+                None => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(timeout) => wanted.recv_timeout(timeout),
+            };
+            match received {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => self.options.skip_none(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let shared = self.shared.clone();
+            let is_sound = self.merge(&|| stop.load(Ordering::Relaxed), &mut || {
+                shared.inbox.notify(Notice::Merged);
+            });
+            retry = match (is_sound, retry) {
+                (true, _) => None,
+                // It was not tried again.
+                (false, Some((pause, at))) if at > Instant::now() => Some((pause, at)),
+                (false, retry) => {
+                    let pause = retry.map_or(RETRY, |(pause, _)| longer(pause));
+                    Some((pause, Instant::now() + pause))
+                }
+            };
+            merging.store(false, Ordering::Relaxed);
+            self.shared.inbox.notify(Notice::Merged);
+        }
+    }
+
+    /// Does all merges that are needed, and calls `merged` after each. If one fails, the others are
+    /// done nevertheless, and it is skipped until [`MergeOptions::skip_none`] is called. Returns
+    /// whether none was skipped.
+    fn merge(&mut self, stop: &dyn Fn() -> bool, merged: &mut dyn FnMut()) -> bool {
+        self.options.short_of_space = self.short.load(Ordering::Relaxed);
+        while !stop() {
+            // If it panics, this thread must continue: the writer may wait for it.
+            let options = &mut self.options;
+            let step = catch_unwind(AssertUnwindSafe(|| self.tables.compact(stop, options)));
+            let why = match step {
+                Ok(Ok(true)) => {
+                    self.shared.health.measured.merges.fetch_add(1, Ordering::Relaxed);
+                    publish(&self.tables, &self.shared);
+                    merged();
+                    continue;
+                }
+                Ok(Ok(false)) => break,
+                Ok(Err(error)) => chain(&error),
+                Err(panic) => {
+                    self.options.skip_all();
+                    format!("it panicked: {}", message(&*panic))
+                }
+            };
+            let detail = format!(
+                "tables cannot be merged: {why}. Meanwhile the tables take more space, and reads \
+                 become slower; with {MAX_FAILED_LAG} runs too many, new jobs are refused. It is \
+                 tried again every few seconds. If the file is damaged, export the jobs or restore \
+                 a backup"
+            );
+            self.shared.health.upkeep_failed(Problem::MergeFailed, detail);
+        }
+        let is_sound = !self.options.skips();
+        if is_sound {
+            self.shared.health.clear(Problem::MergeFailed);
+        }
+        is_sound
+    }
+}
+
+/// Publishes the measurements of the tables.
+fn publish(tables: &Tables, shared: &Shared) {
+    let version = tables.version();
+    let (count, bytes) =
+        version.tables().fold((0, 0), |(count, bytes), table| (count + 1, bytes + table.bytes));
+    shared.health.measured.tables.store(count, Ordering::Relaxed);
+    shared.health.measured.table_bytes.store(bytes, Ordering::Relaxed);
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

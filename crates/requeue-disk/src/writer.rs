@@ -5,8 +5,8 @@
 //! the next group. So groups grow with the load, and no operation waits for a timer.
 
 use crate::backup::Snapshot;
-use crate::disk::Disk;
-use crate::error::{chain, unavailable, unknown};
+use crate::error::{DiskError, chain, unavailable, unknown};
+use crate::health::{Health, Problem};
 use crate::inbox::{Inbox, Notice, Work};
 use crate::lock::Lock;
 use crate::log::{AppendError, Log, Purpose};
@@ -19,7 +19,9 @@ use crate::upkeep::Upkeep;
 use requeue_jobs::rules::ChangeNotifier;
 use requeue_jobs::{StoreError, WallClock};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A group ends after the operation with which it reaches this many entries …
 const GROUP_ENTRIES: usize = 1000;
@@ -36,12 +38,12 @@ pub(crate) struct Shared {
     pub(crate) changes: ChangeNotifier,
     /// What callers that wait look at.
     pub(crate) next_claims: Arc<NextClaims>,
+    pub(crate) health: Health,
     pub(crate) wall_clock: WallClock,
 }
 
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) space: Space,
     pub(crate) log: Log,
     pub(crate) upkeep: Upkeep,
@@ -59,7 +61,9 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn run(mut self) {
+        self.space.measure(&self.shared.health);
         loop {
+            self.upkeep.set_short(self.space.is_short());
             self.upkeep.fill();
             self.flush_if_due();
             let Work { mut operations, notices, is_last } =
@@ -97,7 +101,7 @@ impl Writer {
     /// Runs operations for one group, writes and syncs it, and delivers the results.
     fn run_group(&mut self, operations: &mut VecDeque<Box<dyn QueuedOperation>>) {
         let now = self.shared.wall_clock.now();
-        let unsynced = self.log.retry().err().map(|error| chain(&error));
+        let unsynced = self.retry().err().map(|error| chain(&error));
         let (mut done, mut refused) = (Vec::new(), Vec::new());
         let shared = self.shared.clone();
         let mut state = State::lock(&shared.state);
@@ -116,6 +120,7 @@ impl Writer {
             }
         }
         let sooner = state.group(&mut self.group, now);
+        self.shared.health.measured.memory_bytes.store(state.weight() as u64, Ordering::Relaxed);
         drop(state);
         refused.into_iter().for_each(|(operation, error)| operation.finish(Err(error)));
         let synced = self.write();
@@ -133,14 +138,19 @@ impl Writer {
         if self.group.is_empty() {
             return Ok(());
         }
+        let begun = Instant::now();
         match self.log.append(&self.group, Purpose::ExistingJobs) {
-            Ok(_) => {}
+            Ok(_) => self.wrote(self.group.len(), begun),
             Err(AppendError::InDoubt(error)) => {
                 // The log keeps the group, and will write it again.
                 self.group.clear();
+                self.not_written(&error);
                 return Err(unknown(error));
             }
-            Err(AppendError::Refused(error)) => return Err(unknown(error)),
+            Err(AppendError::Refused(error)) => {
+                self.not_written(&error);
+                return Err(unknown(error));
+            }
         }
         self.logged += self.group.len() as u64;
         self.group.clear();
@@ -148,16 +158,46 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes the last group again, if it is not known to be synced.
+    fn retry(&mut self) -> Result<(), DiskError> {
+        let retried = self.log.retry();
+        match &retried {
+            Ok(()) if self.group.is_empty() => self.shared.health.clear(Problem::LogWriteFailed),
+            Ok(()) => {}
+            Err(error) => self.not_written(error),
+        }
+        retried
+    }
+
+    fn wrote(&self, bytes: usize, begun: Instant) {
+        let health = &self.shared.health;
+        health.clear(Problem::LogWriteFailed);
+        health.synced(bytes, begun.elapsed());
+        let (segments, bytes) = self.log.size();
+        health.measured.log_segments.store(segments, Ordering::Relaxed);
+        health.measured.log_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn not_written(&self, error: &DiskError) {
+        let detail = format!(
+            "the log cannot be written: {}. No operation can change anything until a later attempt \
+             succeeds; reading continues",
+            chain(error)
+        );
+        self.shared.health.report(Problem::LogWriteFailed, detail);
+    }
+
     // Flushing.
 
     /// Whether operations have to wait until the frozen layer is flushed.
     fn is_full(&self) -> bool {
-        self.upkeep.is_busy() && self.is_past(2 * self.memory)
+        self.upkeep.is_busy() && self.is_past_limit(&State::lock(&self.shared.state))
     }
 
-    /// Whether more than `memory` bytes have changed since the last freeze.
-    fn is_past(&self, memory: usize) -> bool {
-        State::lock(&self.shared.state).is_past(memory)
+    /// Whether so much has changed since the last freeze that no new jobs are accepted until more
+    /// can be frozen. The log counts too: jobs that come and go do not fill the memory.
+    fn is_past_limit(&self, state: &State) -> bool {
+        state.is_past(2 * self.memory) || self.logged >= 2 * self.memory as u64 + 4 * self.segment
     }
 
     fn flush_if_due(&mut self) {
@@ -165,12 +205,17 @@ impl Writer {
         // take long to replay. A little less than two segments, because the next layer begins a
         // new one.
         let logged_enough = self.logged >= 2 * self.segment - self.segment / 4;
-        let due = self.is_past(self.memory) || logged_enough;
+        let (is_past, gain) = {
+            let state = State::lock(&self.shared.state);
+            (state.is_past(self.memory), state.flush_gain(self.logged))
+        };
+        let due = is_past || logged_enough || self.space.should_flush(gain, &self.shared.health);
         // A layer is frozen only if all its groups are in the log.
         let written = !self.log.in_doubt() && self.group.is_empty();
         if due && written && !self.upkeep.is_busy() && self.upkeep.flush_error().is_none() {
             self.log.roll();
             self.logged = 0;
+            self.space.flushed();
             let frozen = State::lock(&self.shared.state).freeze(self.log.last_group());
             self.upkeep.flush(frozen);
         }
@@ -182,15 +227,31 @@ impl Writer {
             // The newest version may contain the flush that is under way, before its notice comes.
             // Together with the frozen layer, its jobs would be there twice.
             Notice::Merged if self.upkeep.is_flushing() => {}
-            Notice::Merged => State::lock(&self.shared.state).moved(&version),
+            Notice::Merged => {
+                State::lock(&self.shared.state).moved(&version);
+                self.log.release(self.upkeep.tables().released_through());
+                self.upkeep.clean();
+            }
             Notice::Flushed => {
                 let frozen = State::lock(&self.shared.state).flushed(&version);
                 self.log.release(self.upkeep.tables().released_through());
                 self.upkeep.flushed(frozen);
+                self.upkeep.clean();
             }
             Notice::NotFlushed(frozen, error) => {
                 State::lock(&self.shared.state).moved(&version);
+                self.space.write_failed(&error, &self.shared.health);
                 self.upkeep.not_flushed(frozen, error);
+            }
+            Notice::Remind => {
+                // As if a job were put.
+                let reserved = self.log.reserve(Purpose::NewJobs, 0);
+                drop(self.space.check(0, reserved, &self.shared.health));
+                if self.space.is_short() && !self.upkeep.is_busy() {
+                    self.upkeep.merge();
+                }
+                drop(self.retry());
+                self.upkeep.flush_again();
             }
             Notice::Snapshot(reply) => {
                 // Every operation that returned is in the tables or in the log. A group whose sync
@@ -209,7 +270,7 @@ impl Writer {
     /// An operation that needs no space is always admitted.
     fn admit(
         &mut self,
-        LogSpace { purpose, bytes }: LogSpace,
+        LogSpace { purpose, bytes, fills_memory }: LogSpace,
         before: usize,
         state: &State,
         unsynced: Option<&str>,
@@ -220,24 +281,33 @@ impl Writer {
         if let Some(why) = unsynced {
             return Err(unavailable(format!("an earlier group is not synced yet: {why}")));
         }
-        self.log.reserve(purpose, before + bytes).map_err(unavailable)?;
-        if purpose == Purpose::ExistingJobs {
-            return match self.group.len() {
-                0..=MAX_BACKLOG => Ok(()),
-                bytes => Err(unavailable(format!(
+        let reserved = self.log.reserve(purpose, before + bytes);
+        let is_new = purpose == Purpose::NewJobs;
+        if is_new {
+            self.space.check(bytes, reserved, &self.shared.health)?;
+        } else {
+            reserved.map_err(unavailable)?;
+        }
+        match self.group.len() {
+            0 => {}
+            1..=MAX_BACKLOG if !is_new => {}
+            _ if is_new => {
+                return Err(unavailable("an earlier group is not written to the log yet"));
+            }
+            bytes => {
+                return Err(unavailable(format!(
                     "{bytes} bytes wait to be written to the log, the limit is {MAX_BACKLOG}"
-                ))),
-            };
+                )));
+            }
         }
-        if !self.group.is_empty() {
-            return Err(unavailable("an earlier group is not written to the log yet"));
-        }
-        self.space.check(&self.disk)?;
-        match self.upkeep.flush_error() {
-            Some(why) if state.is_past(2 * self.memory) => Err(unavailable(format!(
-                "the memory is full, and writing it to tables failed: {why}"
-            ))),
-            _ => Ok(()),
+        // Claims may go on for longer: jobs that are settled leave the memory.
+        let is_full = match is_new {
+            true => self.is_past_limit(state),
+            false => fills_memory && state.is_past(4 * self.memory),
+        };
+        match self.upkeep.flush_error().filter(|_| is_full) {
+            Some(why) => Err(unavailable(format!("the memory is full, and {why}"))),
+            None => Ok(()),
         }
     }
 }

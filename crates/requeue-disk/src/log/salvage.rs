@@ -4,7 +4,7 @@
 //! If the header of a segment is damaged, its frames are found by the mark that they begin with.
 
 use super::chain::Group;
-use super::frame::{self, FRAME, FrameKind, HEADER, Header};
+use super::frame::{self, BLOCK, FORMAT, FRAME, FrameKind, HEADER, Header};
 use super::segment::{self, scan, segment_name};
 use super::{LogOptions, MAX_PAYLOAD};
 use crate::disk::{Disk, DiskFile};
@@ -127,12 +127,12 @@ impl SalvagedLog {
             }
             Err(error @ DiskError::Newer { .. }) => return Err(error),
             Err(error) => {
-                let Some(mark) = find_mark(&*file, &name, number, size) else {
+                let Some(header) = find_header(&*file, &name, number, size) else {
                     self.lose(&name, 0..size, chain(&error), 0);
                     return Ok(());
                 };
                 self.lose(&name, 0..HEADER as u64, chain(&error), u64::MAX);
-                Header { number, first_group: 0, bytes: size, mark }
+                header
             }
         };
         let bytes = size.min(header.bytes);
@@ -270,8 +270,8 @@ fn plausible(frame: &[u8], last: u64) -> Option<u64> {
     (valid && near).then_some(group)
 }
 
-/// The mark of a segment whose header is damaged: that of the first valid frame.
-fn find_mark(file: &dyn DiskFile, name: &str, number: u64, size: u64) -> Option<u32> {
+/// What the first valid frame shows of a damaged header: the mark, and the format by its offset.
+fn find_header(file: &dyn DiskFile, name: &str, number: u64, size: u64) -> Option<Header> {
     let bytes = read(name, file, size);
     // Bytes that are no frame may look like the beginning of a long one.
     let mut budget = bytes.len().saturating_mul(MAX_CHECKED);
@@ -283,7 +283,8 @@ fn find_mark(file: &dyn DiskFile, name: &str, number: u64, size: u64) -> Option<
             return None;
         }
         budget = budget.checked_sub(length)?;
-        let header = Header { number, first_group: 0, bytes: size, mark };
-        frame::decode(&bytes[at..], &header).is_ok().then_some(mark)
+        let format = if at < BLOCK { 1 } else { FORMAT };
+        let header = Header { format, number, first_group: 0, bytes: size, mark };
+        frame::decode(&bytes[at..], &header).is_ok().then_some(header)
     })
 }

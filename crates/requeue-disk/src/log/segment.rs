@@ -2,6 +2,7 @@
 
 use super::frame::{self, FRAME, Frame, HEADER, Header, frame_len};
 use super::last_block::LastBlock;
+use super::segment_file::SegmentFile;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 /// A segment whose header was read or written.
 pub(super) struct Segment {
     pub(super) name: String,
-    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) file: Arc<SegmentFile>,
     pub(super) header: Header,
     /// The offset at which the last valid frame ends.
     pub(super) end: u64,
@@ -23,8 +24,8 @@ pub(super) struct Segment {
 
 /// A view of a segment as it is now, for a backup or a verification.
 ///
-/// While the view exists, the file is not used again: a released segment is removed instead of
-/// renamed, and can still be read.
+/// While the view exists, the file of a released segment is neither used again nor removed, and can
+/// still be read.
 #[derive(Clone)]
 pub(crate) struct SegmentView {
     pub(crate) name: String,
@@ -63,16 +64,18 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
 }
 
 impl Segment {
-    /// Opens a segment and reads its header.
-    pub(super) fn open(disk: &dyn Disk, number: u64) -> Result<Segment, DiskError> {
+    /// Opens a segment, reads its header and closes its file.
+    pub(super) fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Segment, DiskError> {
         let name = segment_name(number);
         let file = disk.open(&name).map_err(DiskError::io("open", &name))?;
         let header = read_header(&name, file.as_ref())?;
+        let file = SegmentFile::new(disk.clone(), &name, file);
+        file.close();
         Ok(Segment::new(name, file, header))
     }
 
     /// A segment of which only the header is known.
-    pub(super) fn new(name: String, file: Arc<dyn DiskFile>, header: Header) -> Segment {
+    pub(super) fn new(name: String, file: Arc<SegmentFile>, header: Header) -> Segment {
         let (end, last) = (header.frames_at() as u64, header.first_group.saturating_sub(1));
         let last_block = LastBlock::default();
         Segment { name, file, header, end, last_block, last, failed: false }

@@ -7,6 +7,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
 use std::io;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of segments that are kept for operations on existing jobs.
@@ -30,6 +31,8 @@ pub(crate) struct Spares {
     segment_bytes: u64,
     /// How many spares are kept when segments are released.
     keep: usize,
+    /// Whether space is short: then no more than necessary are kept.
+    short: AtomicBool,
     state: Mutex<State>,
     /// Held while segments are created. The state is not locked meanwhile.
     maker: Mutex<()>,
@@ -75,14 +78,24 @@ impl Spares {
                 disk.remove(&name).map_err(DiskError::io("remove", &name))?;
             }
         }
-        let (state, maker) = (Mutex::new(state), Mutex::new(()));
-        Ok(Spares { disk, segment_bytes, keep, state, maker })
+        let (state, maker, short) = (Mutex::new(state), Mutex::new(()), AtomicBool::new(false));
+        Ok(Spares { disk, segment_bytes, keep, short, state, maker })
+    }
+
+    /// Sets whether space is short.
+    pub(crate) fn set_short(&self, short: bool) {
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    fn keep(&self) -> usize {
+        if self.short.load(Ordering::Relaxed) { RESERVE + 1 } else { self.keep }
     }
 
     /// Whether [`fill`](Spares::fill) has something to do.
     pub(crate) fn wanted(&self) -> bool {
         let state = self.state();
-        !state.released.is_empty() || state.ready.len() <= RESERVE
+        let count = state.ready.len();
+        !state.released.is_empty() || count <= RESERVE || count > self.keep()
     }
 
     /// Creates spare segments until there is one beside the reserve, and renames or removes
@@ -97,6 +110,11 @@ impl Spares {
     fn fill_to(&self, want: usize) -> Result<(), DiskError> {
         let _one_at_a_time = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
         let tidied = self.tidy();
+        while self.state().ready.len() > want.max(self.keep()) {
+            let Some(spare) = self.state().ready.pop() else { break };
+            // If this fails, the next open removes it.
+            let _ = self.disk.remove(&spare.name);
+        }
         while self.state().ready.len() < want {
             match self.make(self.segment_bytes) {
                 Ok(spare) => self.state().ready.push(spare),
@@ -193,17 +211,23 @@ impl Spares {
         if released.is_empty() {
             return Ok(());
         }
-        let room = self.keep.saturating_sub(self.state().ready.len());
+        let room = self.keep().saturating_sub(self.state().ready.len());
         let (mut kept, mut result) = (Vec::new(), Ok(()));
         for segment in released {
-            // No view of it exists, and only the log could make another one.
-            let usable = !segment.failed
-                && segment.header.bytes == self.segment_bytes
-                && Arc::strong_count(&segment.file) == 1;
+            // Only the log makes views, and it does not have the segment any more.
+            if Arc::strong_count(&segment.file) > 1 {
+                self.state().released.push(segment);
+                continue;
+            }
+            let usable = !segment.failed && segment.header.bytes == self.segment_bytes;
             let done = if usable && kept.len() < room {
                 let name = self.name();
-                let renamed = self.disk.rename(&segment.name, &name);
-                renamed.map(|()| kept.push(Spare { name, file: segment.file.clone() }))
+                self.disk.rename(&segment.name, &name).map(|()| match self.disk.open(&name) {
+                    Ok(file) => kept.push(Spare { name, file }),
+                    // The process has too many open files. If this fails too, the next open
+                    // removes it.
+                    Err(_) => drop(self.disk.remove(&name)),
+                })
             } else {
                 self.disk.remove(&segment.name)
             };

@@ -16,7 +16,7 @@
 
 use super::keys::{self, JobLocation, Order, Prefix};
 use super::merge::Merge;
-use super::pick::{Size, pick};
+use super::pick::{DeadLimit, Size, pick};
 use super::range_tombstones::RangeTombstones;
 use super::run::{Run, RunCursor};
 use super::version::Version;
@@ -29,34 +29,107 @@ use std::sync::{Arc, PoisonError};
 /// Entries between two checks of `stop`.
 const LOOK: u64 = 64;
 
+/// How to merge.
+#[derive(Default)]
+pub(crate) struct MergeOptions {
+    /// Merges all runs also if only a little is deleted, and keeps no file longer than necessary.
+    pub(crate) short_of_space: bool,
+    /// What is not merged, because it failed: in the due tree, and in the ids tree.
+    skipped: [Skipped; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Default)]
+enum Skipped {
+    #[default]
+    Nothing,
+    /// Merges of all runs, which free space. Others may avoid the run that cannot be read.
+    FreeingSpace,
+    All,
+}
+
+impl MergeOptions {
+    /// Tries again what failed.
+    pub(crate) fn skip_none(&mut self) {
+        self.skipped = Default::default();
+    }
+
+    pub(crate) fn skip_all(&mut self) {
+        self.skipped = [Skipped::All; 2];
+    }
+
+    fn skips_all(&self) -> bool {
+        self.skipped == [Skipped::All; 2]
+    }
+
+    /// Whether something is not merged, because it failed.
+    pub(crate) fn skips(&self) -> bool {
+        self.skipped != [Skipped::Nothing; 2]
+    }
+}
+
 impl Tables {
     /// Does one step of the merge that is needed most. Returns `false` if none is needed. If `stop`
     /// returns `true`, the step is abandoned, and repeated next time.
     ///
-    /// After an error nothing has changed.
-    pub(crate) fn compact(&self, stop: impl Fn() -> bool) -> Result<bool, DiskError> {
+    /// After an error nothing has changed, and `options` skips the merge that failed.
+    pub(crate) fn compact(
+        &self,
+        stop: impl Fn() -> bool,
+        options: &mut MergeOptions,
+    ) -> Result<bool, DiskError> {
         let _one_at_a_time = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        if options.short_of_space && !options.skips_all() && self.ledger().keeps_old_files() {
+            // First, because merging needs space too.
+            self.commit(Version::clone).inspect_err(|_| options.skip_all())?;
+            return Ok(true);
+        }
         let version = self.version();
-        let Some((tree, runs)) = self.needed(&version) else { return Ok(false) };
+        let Some((tree, runs)) = self.needed(&version, options) else { return Ok(false) };
         let step = Step::new(&version, tree, runs);
         let bytes: u64 = step.inputs.iter().map(|run| run.bytes()).sum();
         let large = step.goes_on || bytes > self.maker.options.linger;
-        if step.run(self, stop)? && large {
+        let ran = step.run(self, stop);
+        // It keeps the files of the merged tables.
+        drop(version);
+        let merged = match ran {
             // Merged tables are removed with the manifest after the next, which may come late.
-            self.commit(Version::clone)?;
-        }
-        Ok(true)
+            Ok(true) if large => self.commit(Version::clone),
+            ran => ran.map(drop),
+        };
+        merged.map(|()| true).inspect_err(|_| {
+            let skipped = &mut options.skipped[tree as usize];
+            *skipped = match skipped {
+                Skipped::Nothing => Skipped::FreeingSpace,
+                Skipped::FreeingSpace | Skipped::All => Skipped::All,
+            };
+        })
     }
 
     /// The tree and runs to merge. The ids tree comes first: its merges are short, and every put
     /// searches its runs.
-    fn needed(&self, version: &Version) -> Option<(Tree, Range<usize>)> {
-        let needed = |tree| Some((tree, pick_tree(version, tree, &self.maker.options)?));
+    fn needed(&self, version: &Version, options: &MergeOptions) -> Option<(Tree, Range<usize>)> {
+        let needed = |tree: Tree| {
+            let besides = self.maker.options.dead(tree);
+            let dead = match options.skipped[tree as usize] {
+                Skipped::All => return None,
+                Skipped::FreeingSpace => None,
+                Skipped::Nothing if options.short_of_space => {
+                    Some(DeadLimit { tenths: 1, besides: besides / 16 })
+                }
+                Skipped::Nothing => Some(DeadLimit { tenths: 3, besides }),
+            };
+            Some((tree, pick_tree(version, tree, &self.maker.options, dead)?))
+        };
         needed(Tree::Ids).or_else(|| needed(Tree::Due))
     }
 }
 
-fn pick_tree(version: &Version, tree: Tree, options: &super::Options) -> Option<Range<usize>> {
+fn pick_tree(
+    version: &Version,
+    tree: Tree,
+    options: &super::Options,
+    dead: Option<DeadLimit>,
+) -> Option<Range<usize>> {
     let runs = version.runs(tree);
     if let [run] = runs
         && run.from.is_empty()
@@ -67,7 +140,7 @@ fn pick_tree(version: &Version, tree: Tree, options: &super::Options) -> Option<
         return None;
     }
     let sizes: Vec<_> = runs.iter().map(|run| Size::from(&**run)).collect();
-    pick(&sizes, version.live, tree, options)
+    pick(&sizes, version.live, options.runs(tree), dead)
 }
 
 struct Step<'a> {

@@ -2,6 +2,7 @@
 
 use super::table;
 use super::version::Version;
+use super::writer::Maker;
 use crate::disk::Disk;
 use crate::error::DiskError;
 use crate::manifest::{self, Manifest};
@@ -17,6 +18,8 @@ pub(super) struct Ledger {
     kept: VecDeque<Kept>,
     /// Names of files that nothing needs.
     garbage: Vec<String>,
+    /// Numbers of tables that no manifest needs. A version may still contain them.
+    old_tables: Vec<u64>,
 }
 
 struct Kept {
@@ -37,13 +40,20 @@ impl Ledger {
             flushed_through: manifest.flushed_through,
             tables: manifest.tables().map(|table| table.number).collect(),
         });
-        Ledger { next, kept: kept.collect(), garbage }
+        Ledger { next, kept: kept.collect(), garbage, old_tables: Vec::new() }
     }
 
     /// If only one manifest is kept, no group of the log is released.
     pub(super) fn released_through(&self) -> u64 {
         let oldest = self.kept.front().filter(|_| self.kept.len() == KEPT);
         oldest.map_or(0, |kept| kept.flushed_through)
+    }
+
+    /// Whether another manifest like the newest would make files free: those that only the manifest
+    /// before it needs.
+    pub(super) fn keeps_old_files(&self) -> bool {
+        let (Some(old), Some(newest)) = (self.kept.front(), self.kept.back()) else { return false };
+        old.flushed_through < newest.flushed_through || !old.tables.is_subset(&newest.tables)
     }
 
     /// Writes and syncs a manifest, its name, and the names of its tables, whose contents must be
@@ -62,7 +72,7 @@ impl Ledger {
             self.garbage.push(manifest::name(old.number));
             let needed = |table: &u64| self.kept.iter().any(|kept| kept.tables.contains(table));
             let unneeded = old.tables.iter().filter(|table| !needed(table));
-            self.garbage.extend(unneeded.map(|&table| table::name(table)));
+            self.old_tables.extend(unneeded);
         }
         Ok(())
     }
@@ -103,8 +113,10 @@ impl Ledger {
     }
 
     /// Removes files that nothing needs. If removing a file fails, it is tried again next time.
-    pub(super) fn sweep(&mut self, disk: &dyn Disk) {
-        self.garbage.retain(|name| match disk.remove(name) {
+    pub(super) fn sweep(&mut self, maker: &Maker) {
+        let unused = self.old_tables.extract_if(.., |table| !maker.files.is_used(*table));
+        self.garbage.extend(unused.map(table::name));
+        self.garbage.retain(|name| match maker.disk.remove(name) {
             Ok(()) => false,
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,
         });

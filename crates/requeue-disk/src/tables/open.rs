@@ -1,5 +1,6 @@
 //! Opens the tables: finds the newest manifest that can be opened.
 
+use super::files::TableFiles;
 use super::ledger::Ledger;
 use super::run::Run;
 use super::table::{self, Table};
@@ -67,6 +68,7 @@ impl Tables {
         options: Options,
     ) -> Result<(Tables, Opened), DiskError> {
         let names = Names::list(&*disk)?;
+        let files = TableFiles::new(disk.clone());
         let mut notes = Vec::new();
         let mut manifests = Vec::new();
         for &number in names.manifests.iter().rev() {
@@ -78,7 +80,7 @@ impl Tables {
         }
         let mut chosen = None;
         for (at, manifest) in manifests.iter().enumerate() {
-            match open_version(&*disk, manifest, manifests.get(at + 1)) {
+            match open_version(&*disk, &files, manifest, manifests.get(at + 1)) {
                 Ok(version) => {
                     chosen = Some((at, version));
                     break;
@@ -92,7 +94,7 @@ impl Tables {
         let next_table = names.tables.last().map_or(1, |last| last + 1);
         let Some((at, version)) = chosen else {
             return match notes.into_iter().next() {
-                _ if names.is_new() => Tables::create(disk, options),
+                _ if names.is_new() => Tables::create(files, disk, options),
                 Some((_, corrupt)) => Err(corrupt.into()),
                 None => Err(Corrupt {
                     file: manifest::name(1),
@@ -113,28 +115,29 @@ impl Tables {
             blob: version.blob.clone(),
             notes: notes.into_iter().map(|(_, corrupt)| corrupt).collect(),
         };
-        Ok((Tables::new(disk, options, next_file, version, ledger), opened))
+        let maker = Maker { disk, files, options, next: Arc::new(AtomicU64::new(next_file)) };
+        Ok((Tables::new(maker, version, ledger), opened))
     }
 
     /// Writes the first manifest, in place of one that is incomplete.
-    fn create(disk: Arc<dyn Disk>, options: Options) -> Result<(Tables, Opened), DiskError> {
+    fn create(
+        files: Arc<TableFiles>,
+        disk: Arc<dyn Disk>,
+        options: Options,
+    ) -> Result<(Tables, Opened), DiskError> {
         let ledger = Ledger::new(1, [], Vec::new());
-        let tables = Tables::new(disk, options, 1, Version::empty(), ledger);
+        let maker = Maker { disk, files, options, next: Arc::new(AtomicU64::new(1)) };
+        let tables = Tables::new(maker, Version::empty(), ledger);
         tables.commit(Version::clone)?;
         let opened = Opened { flushed_through: 0, blob: Arc::new([]), notes: Vec::new() };
         Ok((tables, opened))
     }
 
-    fn new(
-        disk: Arc<dyn Disk>,
-        options: Options,
-        next_file: u64,
-        version: Version,
-        ledger: Ledger,
-    ) -> Tables {
+    fn new(maker: Maker, version: Version, ledger: Ledger) -> Tables {
         Tables {
-            maker: Maker { disk, options, next: Arc::new(AtomicU64::new(next_file)) },
+            maker,
             current: RwLock::new(Arc::new(version)),
+            released_through: AtomicU64::new(ledger.released_through()),
             ledger: Mutex::new(ledger),
             merging: Mutex::new(()),
         }
@@ -156,13 +159,15 @@ fn garbage(names: &Names, kept: &[Manifest]) -> Vec<String> {
 /// damaged them.
 fn open_version(
     disk: &dyn Disk,
+    files: &Arc<TableFiles>,
     manifest: &Manifest,
     before: Option<&Manifest>,
 ) -> Result<Version, DiskError> {
     let known: HashSet<u64> =
         before.into_iter().flat_map(Manifest::tables).map(|table| table.number).collect();
     let open = |reference: &TableRef| {
-        let table = open_table(disk, reference)?;
+        let mut table = open_table(disk, reference)?;
+        table.file = files.add(table.number, table.file);
         if !known.contains(&reference.number) {
             let mut wrong = None;
             table.verify(|error| wrong = wrong.take().or(Some(error)));

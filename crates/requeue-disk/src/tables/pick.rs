@@ -11,9 +11,7 @@
 //! With a limit of r, entries are merged k times only after more than (r + k choose k) flushes. No
 //! strategy that merges neighbours needs fewer merges.
 
-use super::Options;
 use super::run::Run;
-use super::writer::Tree;
 use std::ops::Range;
 
 /// A run, as far as the decision needs it.
@@ -38,22 +36,30 @@ impl From<&Run> for Size {
     }
 }
 
-/// The runs to merge; the oldest is 0. `live` is the number of entries that are not deleted.
+/// How much may be deleted before all runs are merged: so many tenths, and so many bytes besides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeadLimit {
+    pub(super) tenths: u64,
+    pub(super) besides: u64,
+}
+
+/// The runs to merge; the oldest is 0. `live` is the number of entries that are not deleted. Up to
+/// `limit` runs nothing is merged, unless more than `dead` is deleted.
 pub(super) fn pick(
     runs: &[Size],
     live: u64,
-    tree: Tree,
-    options: &Options,
+    limit: usize,
+    dead: Option<DeadLimit>,
 ) -> Option<Range<usize>> {
     // A merge that was begun is finished first: until then, old and new runs take space.
     if let Some(first) = runs.iter().position(|run| run.merging) {
         let count = runs[first..].iter().take_while(|run| run.merging).count();
         return Some(first..first + count);
     }
-    if much_is_dead(runs, live, options.dead(tree)) {
+    if dead.is_some_and(|dead| much_is_dead(runs, live, dead)) {
         return Some(0..runs.len());
     }
-    if runs.len() <= options.runs(tree) {
+    if runs.len() <= limit {
         return None;
     }
     let newest_up_to =
@@ -62,14 +68,14 @@ pub(super) fn pick(
     Some(runs.len() - count..runs.len())
 }
 
-/// Whether merging all runs pays, because more than 3 in 10 bytes and `besides` are deleted. Below
-/// that, tables and tombstones take less than about 1.5 times the space of the valid entries.
-fn much_is_dead(runs: &[Size], live: u64, besides: u64) -> bool {
+/// Whether merging all runs pays. Below 3 tenths, tables and tombstones take less than about 1.5
+/// times the space of the valid entries.
+fn much_is_dead(runs: &[Size], live: u64, DeadLimit { tenths, besides }: DeadLimit) -> bool {
     let entries: u64 = runs.iter().map(|run| run.entries).sum();
     let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
     let dead = entries.saturating_sub(live);
     let dead_bytes = u128::from(bytes) * u128::from(dead) / u128::from(entries.max(1));
-    dead_bytes > u128::from(bytes) * 3 / 10 + u128::from(besides)
+    dead_bytes > u128::from(bytes) * u128::from(tenths) / 10 + u128::from(besides)
 }
 
 #[cfg(test)]
@@ -80,13 +86,11 @@ mod tests {
         Size { generation, entries: 10, bytes: 100, merging: false }
     }
 
-    fn options() -> Options {
-        Options { due_runs: 3, due_dead: 150, ..Options::default() }
-    }
+    const DEAD: Option<DeadLimit> = Some(DeadLimit { tenths: 3, besides: 150 });
 
     fn picked(generations: &[u8]) -> Option<Range<usize>> {
         let runs: Vec<_> = generations.iter().map(|&generation| size(generation)).collect();
-        pick(&runs, 10 * runs.len() as u64, Tree::Due, &options())
+        pick(&runs, 10 * runs.len() as u64, 3, DEAD)
     }
 
     #[test]
@@ -104,25 +108,29 @@ mod tests {
     fn a_merge_that_was_begun_is_ended() {
         let mut runs = [size(1), size(0), size(0)];
         runs[1].merging = true;
-        assert_eq!(pick(&runs, 30, Tree::Due, &options()), Some(1..2));
+        assert_eq!(pick(&runs, 30, 3, DEAD), Some(1..2));
     }
 
     #[test]
     fn all_is_merged_when_much_of_it_is_dead() {
         let runs = [size(1), size(0), size(0), size(0), size(0), size(0)];
-        let picked = |live, runs: &[Size]| pick(runs, live, Tree::Due, &options());
+        let picked = |live, runs: &[Size]| pick(runs, live, 3, DEAD);
         assert_eq!(picked(27, &runs), Some(1..6));
         assert_eq!(picked(26, &runs), Some(0..6));
         assert_eq!(picked(0, &runs[..1]), None, "too little to pay");
+        assert_eq!(pick(&runs, 26, 3, None), Some(1..6), "that has failed");
+        let short = Some(DeadLimit { tenths: 1, besides: 9 });
+        assert_eq!(pick(&runs[..2], 18, 3, DEAD), None);
+        assert_eq!(pick(&runs[..2], 18, 3, short), None);
+        assert_eq!(pick(&runs[..2], 17, 3, short), Some(0..2), "space is short");
     }
 
     #[test]
     fn entries_are_rarely_written_again() {
-        let options = Options { due_runs: 10, ..Options::default() };
         let (mut runs, mut written) = (Vec::new(), 0);
         for flush in 1..=600_u64 {
             runs.push(size(0));
-            if let Some(range) = pick(&runs, 10 * flush, Tree::Due, &options) {
+            if let Some(range) = pick(&runs, 10 * flush, 10, DEAD) {
                 let merged = runs.splice(range.clone(), [size(0)]).collect::<Vec<_>>();
                 let run = &mut runs[range.start];
                 run.generation = merged.iter().map(|run| run.generation).max().unwrap() + 1;

@@ -5,6 +5,7 @@ mod damage;
 mod merges;
 mod model;
 
+use super::MergeOptions;
 use super::{Batch, JobLocation, ListPosition, Options, Tables, Version};
 use crate::disk::Disk;
 use crate::manifest;
@@ -148,7 +149,7 @@ fn readers_keep_their_version() {
     scan.next().unwrap();
     for flush in 1..6 {
         flush_jobs(&tables, flush * 300..flush * 300 + 300);
-        while tables.compact(|| false).unwrap() {}
+        while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     }
     let (mut left, mut flush) = (0, tables.flush());
     flush.due(9, position(0, 1, 1), Some(b"")).unwrap();
@@ -169,7 +170,7 @@ fn a_copy_has_what_its_version_had() {
     let version = tables.version();
     for flush in 1..6 {
         flush_jobs(&tables, flush * 300..flush * 300 + 300);
-        while tables.compact(|| false).unwrap() {}
+        while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     }
     let copy = SimulatedDisk::new();
     for table in version.tables() {
@@ -190,7 +191,7 @@ fn flushes_merges_and_reads_run_concurrently() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                tables.compact(|| false).unwrap();
+                tables.compact(|| false, &mut MergeOptions::default()).unwrap();
             }
         });
         scope.spawn(|| {
@@ -204,7 +205,7 @@ fn flushes_merges_and_reads_run_concurrently() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    while tables.compact(|| false).unwrap() {}
+    while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     assert_eq!(scanned(&tables.version()), (0..3000).collect::<Vec<_>>());
     assert!(tables.version().verify().is_empty());
     assert_eq!(tables.lag(), 0);

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::block;
+use super::files::TableFiles;
 use super::filter::{self, Filter};
 use super::index::Index;
 use super::keys;
@@ -26,6 +27,7 @@ pub(crate) enum Tree {
 #[derive(Clone)]
 pub(super) struct Maker {
     pub(super) disk: Arc<dyn Disk>,
+    pub(super) files: Arc<TableFiles>,
     pub(super) options: Options,
     /// The number of the next file. No number is used twice, not even after a failure.
     pub(super) next: Arc<AtomicU64>,
@@ -68,7 +70,8 @@ impl RunWriter {
 
     fn close(&mut self) -> Result<(), DiskError> {
         if let Some(open) = &mut self.open {
-            let table = open.finish()?;
+            let mut table = open.finish()?;
+            table.file = self.maker.files.add(table.number, table.file);
             self.done.push(Arc::new(table));
             self.open = None;
         }

@@ -9,11 +9,11 @@ use crate::support::workload::{View, Workload, WorkloadShape, body, clock_at, id
 use crate::support::{seeds, small};
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store, StoreError, Tick,
-    Timestamp, WorkerName,
+    Body, Change, ChangeKind, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store,
+    StoreError, Tick, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, block_on};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{slice, thread};
@@ -176,6 +176,8 @@ struct TrackedStore {
     /// Jobs of which it is unknown whether they are there.
     unknown: BTreeSet<String>,
     next: usize,
+    /// The size of a body.
+    body: usize,
 }
 
 impl TrackedStore {
@@ -183,10 +185,26 @@ impl TrackedStore {
         let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
         let mut options = small(&wall_clock);
         options.background = background;
+        TrackedStore::with(options, 300)
+    }
+
+    fn with(options: Options, body: usize) -> TrackedStore {
         let disk = SimulatedDisk::new();
         let store = Some(open(&disk, &options));
+        let (kind, next) = (kinds().remove(0), 0);
         let (there, unknown) = Default::default();
-        TrackedStore { disk, options, store, kind: kinds().remove(0), there, unknown, next: 0 }
+        TrackedStore { disk, options, store, kind, there, unknown, next, body }
+    }
+
+    /// The details of the problems that the store reports, by name.
+    fn problems(&self) -> BTreeMap<&'static str, String> {
+        let problems = self.store().status().problems;
+        problems.into_iter().map(|problem| (problem.name, problem.detail)).collect()
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let metrics = self.store().status().metrics;
+        metrics.iter().find(|metric| metric.name == name).expect("a metric of this name").value
     }
 
     fn store(&self) -> &DiskStore {
@@ -201,7 +219,7 @@ impl TrackedStore {
     fn put(&mut self) -> Result<(), StoreError> {
         self.next += 1;
         let name = format!("job-{:06}", self.next);
-        let body = Body::octets(vec![7; 300]).expect("a small body");
+        let body = Body::octets(vec![7; self.body]).expect("a small body");
         let put = Put::new(self.kind.clone(), id(&*name), body);
         let placed = block_on(self.store().put(vec![put]));
         if let Err(StoreError::Unknown { .. }) = placed {
@@ -273,7 +291,7 @@ impl TrackedStore {
         loop {
             let page = block_on(store.list(query.clone())).expect("reading goes on");
             for job in page.jobs {
-                assert_eq!(job.body.len(), 300);
+                assert_eq!(job.body.len(), self.body);
                 found.insert(job.id.as_str().to_owned());
             }
             query.after = page.cursor;
@@ -308,7 +326,9 @@ fn fill_and_work(background: bool, seed: u64) {
                 // The jobs that are left were claimed and could not be acked.
                 Ok(false) => break,
                 Err(error) => {
-                    assert!(reason(&error).contains("free on the disk"), "{error}");
+                    let why = reason(&error);
+                    let expected = ["free on the disk", "the memory is full"];
+                    assert!(expected.iter().any(|text| why.contains(text)), "{error}");
                     break;
                 }
             }
@@ -367,6 +387,162 @@ fn a_layer_that_cannot_be_flushed_stays_in_memory_and_blocks_no_caller() {
     }
 }
 
+/// Few and large jobs: their acks fill neither the memory nor the log.
+fn fill_with_large_jobs(background: bool) -> TrackedStore {
+    let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let mut options = small(&wall_clock);
+    (options.background, options.memory, options.segment) = (background, 64 << 10, 64 << 10);
+    let mut tracked = TrackedStore::with(options, 16 << 10);
+    tracked.disk.set_capacity(Some(2 << 20));
+    let why = tracked.fill();
+    assert!(why.contains("bytes free"), "{why}");
+    tracked
+}
+
+#[test]
+fn space_is_free_again_after_the_jobs_on_a_full_disk_are_settled() {
+    for (background, restart) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut tracked = fill_with_large_jobs(background);
+        let fitted = tracked.there.len();
+        assert!(fitted > 20, "{fitted}");
+        while tracked.work().expect("settling goes on") {}
+        if restart {
+            tracked.reopen();
+        }
+        for _ in 0..fitted / 2 {
+            tracked.eventually(TrackedStore::put);
+        }
+        // A merge may have failed meanwhile for want of space.
+        if background {
+            wait_until(|| tracked.problems().is_empty());
+        }
+        assert_eq!(tracked.problems(), BTreeMap::new());
+        tracked.check();
+        tracked.check_cut(1);
+    }
+}
+
+#[test]
+fn space_is_free_again_after_half_of_the_jobs_are_deleted() {
+    for restart in [false, true] {
+        let mut tracked = fill_with_large_jobs(false);
+        let half: Vec<String> = tracked.there.iter().step_by(2).cloned().collect();
+        for name in &half {
+            let action = ChangeKind::Cancel;
+            let change = Change { kind: tracked.kind.clone(), id: id(&**name), action };
+            block_on(tracked.store().change(vec![change])).expect("it is there").remove(0).unwrap();
+            tracked.there.remove(name);
+        }
+        if restart {
+            tracked.reopen();
+        }
+        for _ in 0..half.len() / 2 {
+            tracked.eventually(TrackedStore::put);
+        }
+        tracked.check();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_until_there_is_space() {
+    for background in [false, true] {
+        let mut tracked = TrackedStore::new(background);
+        (0..20).for_each(|_| tracked.put().expect("there is space"));
+        assert_eq!(tracked.problems(), BTreeMap::new());
+        tracked.disk.set_capacity(Some(tracked.disk.used() + 30_000));
+        let why = tracked.fill();
+        let detail = &tracked.problems()["disk_full"];
+        assert!(detail.contains(&why) && detail.contains("the disk"), "{why}; {detail}");
+        let (free, reserved) =
+            (tracked.metric("disk_free_bytes"), tracked.metric("disk_reserved_bytes"));
+        assert!(free < 30_000.0 && reserved == 20_480.0, "{free}, {reserved}");
+        tracked.disk.set_capacity(None);
+        tracked.eventually(TrackedStore::put);
+        assert_eq!(tracked.problems(), BTreeMap::new());
+    }
+}
+
+/// Waits until something is so, without calling the store.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it is so at last");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_reported_until_it_can() {
+    for background in [false, true] {
+        for op in [Op::Write, Op::Sync] {
+            let mut tracked = TrackedStore::new(background);
+            tracked.put().expect("nothing is wrong yet");
+            let syncs = tracked.metric("disk_syncs_total");
+            tracked.disk.fail(op, "log-", 0, u64::MAX);
+            tracked.put().expect_err("the log cannot be written");
+            let detail = &tracked.problems()["log_write_failed"];
+            assert!(detail.contains("log-") && detail.contains("the disk has a fault"), "{detail}");
+            tracked.disk.heal();
+            if background {
+                wait_until(|| tracked.problems().is_empty());
+            }
+            tracked.put().expect("nothing is wrong any more");
+            assert_eq!(tracked.problems(), BTreeMap::new());
+            assert!(tracked.metric("disk_syncs_total") > syncs);
+        }
+    }
+}
+
+#[test]
+fn a_layer_that_cannot_be_flushed_is_reported_until_it_is() {
+    let mut tracked = TrackedStore::new(true);
+    tracked.disk.fail(Op::Sync, "table-", 0, u64::MAX);
+    tracked.fill();
+    let detail = &tracked.problems()["flush_failed"];
+    assert!(detail.contains("sync table-") && detail.contains("the disk has a fault"), "{detail}");
+    assert!(tracked.metric("disk_upkeep_failures_total") >= 1.0);
+    assert_eq!(tracked.metric("disk_tables"), 0.0);
+    tracked.disk.heal();
+    // Without any call.
+    wait_until(|| tracked.problems().is_empty());
+    assert!(tracked.metric("disk_flushes_total") >= 1.0);
+    assert!(tracked.metric("disk_tables") > 0.0 && tracked.metric("disk_table_bytes") > 0.0);
+    tracked.check();
+}
+
+/// The claims of a store whose memory cannot be flushed do not fill the memory without limit.
+#[test]
+fn claims_end_when_the_memory_is_full_and_cannot_be_flushed() {
+    let mut tracked = TrackedStore::new(false);
+    (0..400).for_each(|_| tracked.put().expect("nothing is wrong yet"));
+    tracked.disk.fail(Op::Create, "table-", 0, u64::MAX);
+    let claim = |tracked: &TrackedStore| {
+        let worker = WorkerName::new("worker").expect("a valid name");
+        let (kinds, lease) = (vec![tracked.kind.clone()], Some(Duration::from_secs(60)));
+        let claim = Claim { kinds, max: 1, lease, worker, nonce: 7 };
+        block_on(tracked.store().claim(claim)).map(|mut claimed| claimed.jobs.remove(0))
+    };
+    let mut claimed = Vec::new();
+    let why = loop {
+        match claim(&tracked) {
+            Ok(job) => claimed.push(job),
+            Err(error) => break reason(&error).to_owned(),
+        }
+    };
+    assert!(why.contains("the memory is full") && why.contains("table-"), "{why}");
+    let memory = tracked.metric("disk_memory_bytes");
+    assert!((16_384.0..20_000.0).contains(&memory), "{memory} bytes, {} jobs", claimed.len());
+    for job in claimed {
+        let settle = Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
+        block_on(tracked.store().settle(vec![settle])).unwrap().remove(0).unwrap();
+        tracked.there.remove(job.id().as_str());
+    }
+    claim(&tracked).expect("there is room in memory again");
+    tracked.disk.heal();
+    tracked.eventually(TrackedStore::put);
+    tracked.check();
+}
+
 /// A tick puts a job with the body of the schedule: its size must be checked before it runs.
 #[test]
 fn a_tick_that_does_not_fit_blocks_no_caller() {
@@ -381,6 +557,7 @@ fn a_tick_that_does_not_fit_blocks_no_caller() {
         next: now,
     };
     block_on(tracked.store().set_schedule(kinds().remove(1), schedule)).expect("it fits");
+    (0..10).for_each(|_| tracked.put().expect("there is space"));
     tracked.disk.set_capacity(Some(tracked.disk.used() + 20_000));
     tracked.fill();
     let tick =

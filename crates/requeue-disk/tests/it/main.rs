@@ -21,4 +21,5 @@ mod salvage;
 mod simulated_disk;
 mod simulation;
 mod threads;
+mod upkeep;
 mod verify;

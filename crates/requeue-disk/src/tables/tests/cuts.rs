@@ -1,5 +1,6 @@
 //! Power cuts, at every operation of flushes and merges.
 
+use super::super::MergeOptions;
 use super::model::{Jobs, check_all, flush};
 use super::{small, with_seeds};
 use crate::error::DiskError;
@@ -32,7 +33,9 @@ fn work(disk: &SimulatedDisk, seed: u64, past: &mut Past) -> Result<(), DiskErro
         flushed?;
         past.answered += 1;
         past.released = tables.released_through();
-        while (round == 8 || random.chance(80)) && tables.compact(|| false)? {
+        while (round == 8 || random.chance(80))
+            && tables.compact(|| false, &mut MergeOptions::default())?
+        {
             past.released = tables.released_through();
             past.merges += 1;
         }
@@ -55,7 +58,7 @@ fn check(disk: &SimulatedDisk, past: &Past) -> u64 {
     for seed in 0..2 {
         flush_after(&tables, &mut jobs, &mut seq, seed);
     }
-    while tables.compact(|| false).unwrap() {}
+    while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     drop(tables);
     let (tables, opened) = Tables::open(Arc::new(disk.clone()), small()).unwrap();
     assert_eq!(opened.notes, []);
@@ -134,7 +137,7 @@ fn whatever_fails_can_be_tried_again() {
                 flush_after(&tables, &mut jobs, &mut seq, choices);
             }
             disk.fail(op, "", random.below(10) as u64, 1);
-            while tables.compact(|| false).unwrap_or(true) {}
+            while tables.compact(|| false, &mut MergeOptions::default()).unwrap_or(true) {}
             disk.heal();
             check_all(&tables, &jobs);
             past.jobs.push(jobs.clone());

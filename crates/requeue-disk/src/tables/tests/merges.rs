@@ -1,5 +1,6 @@
 //! Tests of merges, and of what they free.
 
+use super::super::MergeOptions;
 use super::{flush_jobs, names, open, position, scanned, small};
 use crate::simulated_disk::SimulatedDisk;
 use crate::tables::{Batch, Options, Tables, Tree};
@@ -40,7 +41,7 @@ fn entries_put_before_the_front_later_are_valid() {
     assert_eq!(scanned(&tables.version()), (40..60).collect::<Vec<_>>());
     flush_jobs(&tables, 200..201);
     flush_jobs(&tables, 201..202);
-    while tables.compact(|| false).unwrap() {}
+    while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     let expected = (40..60).chain(200..202).collect::<Vec<_>>();
     assert_eq!(scanned(&tables.version()), expected);
     assert!(tables.version().find(1, "id-00000050").unwrap().is_some());
@@ -62,7 +63,7 @@ fn a_stopped_merge_continues_and_ends() {
     let all: Vec<_> = (0..8000).collect();
     let mut stopped = 0;
     loop {
-        assert!(tables.compact(|| false).unwrap());
+        assert!(tables.compact(|| false, &mut MergeOptions::default()).unwrap());
         let version = tables.version();
         assert_eq!(scanned(&version), all);
         assert!(version.due.iter().all(|run| !run.tables.is_empty()));
@@ -70,7 +71,7 @@ fn a_stopped_merge_continues_and_ends() {
             break;
         }
         assert!(version.due.len() <= 5, "the four, and what they become");
-        assert!(tables.compact(|| true).unwrap());
+        assert!(tables.compact(|| true, &mut MergeOptions::default()).unwrap());
         assert_eq!(scanned(&tables.version()), all);
         stopped += 1;
         drop(tables);
@@ -79,7 +80,7 @@ fn a_stopped_merge_continues_and_ends() {
     assert!(stopped > 2, "all was merged in {stopped} steps");
     let run = &tables.version().due[0];
     assert_eq!((run.lo, run.hi, run.generation), (1, 4, 1));
-    assert!(!tables.compact(|| false).unwrap());
+    assert!(!tables.compact(|| false, &mut MergeOptions::default()).unwrap());
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_large_merge_needs_little_space_besides() {
         most.set(most.get().max(space()));
         false
     };
-    while tables.compact(look).unwrap() {}
+    while tables.compact(look, &mut MergeOptions::default()).unwrap() {}
     let most = most.get();
     assert!(most > before, "nothing was looked at");
     assert!(most < before + before / 3, "{most} bytes at most, {before} before");
@@ -117,7 +118,7 @@ fn large_merged_tables_are_removed_immediately() {
             batch.due(1, position(0, 1000 + flush, flush), Some(b"job")).unwrap();
             batch.commit(Batch { live: flush + 1, ..Batch::default() }).unwrap();
         }
-        while tables.compact(|| false).unwrap() {}
+        while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
         assert_eq!(tables.version().tables().count(), 1);
         assert_eq!(names(&disk).len(), 2 + 1 + lingering, "linger {linger}");
     }
@@ -137,7 +138,7 @@ fn cancelled_jobs_give_their_space_back() {
         flush.id(1, &format!("id-{seq:08}"), None).unwrap();
     }
     flush.commit(Batch { live: 500, ..Batch::default() }).unwrap();
-    while tables.compact(|| false).unwrap() {}
+    while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     let version = tables.version();
     for tree in [Tree::Due, Tree::Ids] {
         let counts = version.counts(tree);
@@ -154,7 +155,7 @@ fn range_tombstones_are_dropped_when_they_apply_to_nothing() {
     flush_jobs(&tables, 0..1000);
     drop_below(&tables, 700, 300);
     assert_eq!(tables.version().range_tombstones.all().len(), 1);
-    while tables.compact(|| false).unwrap() {}
+    while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
     let version = tables.version();
     assert_eq!(version.counts(Tree::Due).entries, 300);
     assert_eq!(version.counts(Tree::Ids).entries, 300);

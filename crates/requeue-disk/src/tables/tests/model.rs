@@ -1,5 +1,6 @@
 //! Random flushes, merges and reopenings, compared with a map of all jobs.
 
+use super::super::MergeOptions;
 use super::{names, open, position, small, with_seeds};
 use crate::error::DiskError;
 use crate::simulated_disk::SimulatedDisk;
@@ -25,7 +26,7 @@ fn tables_hold_what_a_map_would() {
                 let patience = random.below(4);
                 let looks = std::cell::Cell::new(0);
                 let stop = || looks.replace(looks.get() + 1) == patience;
-                if !tables.compact(stop).unwrap() {
+                if !tables.compact(stop, &mut MergeOptions::default()).unwrap() {
                     break;
                 }
                 check_some(&tables, &jobs, random);
@@ -37,7 +38,7 @@ fn tables_hold_what_a_map_would() {
             check_some(&tables, &jobs, random);
         }
         check_all(&tables, &jobs);
-        while tables.compact(|| false).unwrap() {}
+        while tables.compact(|| false, &mut MergeOptions::default()).unwrap() {}
         check_all(&tables, &jobs);
         check_dead(&tables);
         check_files(&tables, &disk);
