@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,7 +59,15 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> io::Result<u64>;
 }
 
+/// The permissions of new directories and files: jobs may contain anything, so only the user that
+/// runs the store can read them.
+const DIRECTORY_MODE: u32 = 0o700;
+pub(crate) const FILE_MODE: u32 = 0o600;
+
 /// A directory of the file system, as a [`Disk`].
+///
+/// Directories and files that it creates can be accessed only by their owner (0700 and 0600). The
+/// permissions of those that exist are not changed.
 #[derive(Debug, Clone)]
 pub struct Directory {
     path: PathBuf,
@@ -90,7 +98,7 @@ fn make(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make(parent)?;
-    match fs::create_dir(path) {
+    match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(error) if !path.is_dir() => Err(error),
         _ => File::open(parent)?.sync_all(),
     }
@@ -99,7 +107,7 @@ fn make(path: &Path) -> io::Result<()> {
 impl Disk for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(true);
+        let options = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
         Ok(Arc::new(options.open(self.path.join(name))?))
     }
 

@@ -1,8 +1,10 @@
 //! The lock of a directory: one process may have it open.
 
+use crate::disk::FILE_MODE;
 use crate::error::DiskError;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Held as long as the directory is open. The operating system releases it when the process ends,
@@ -41,7 +43,7 @@ impl Lock {
         let path = directory.join(NAME);
         let name = path.display().to_string();
         let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(false);
+        let options = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let mut file = options.open(&path).map_err(DiskError::io("open", &name))?;
         match file.try_lock() {
             Ok(()) => {}

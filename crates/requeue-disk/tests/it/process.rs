@@ -383,3 +383,40 @@ fn an_order_may_be_paid_after_its_reminder() {
     let complained = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("order-1: paid"), "{said}{complained}");
 }
+
+#[test]
+fn only_the_owner_can_read_what_the_store_creates() {
+    use std::os::unix::fs::PermissionsExt;
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it exists").permissions().mode() & 0o777
+    }
+    let scratch = Scratch::new();
+    // A directory that exists is not changed.
+    fs::create_dir(&scratch.0).expect("it is created");
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).expect("they are set");
+    let (data, copy) = (scratch.0.join("a/data"), scratch.0.join("backups/copy"));
+    let store = open(&data);
+    // Enough for tables, spare segments and manifests.
+    for number in 0..20 {
+        let id = JobId::new(format!("id-{number}")).expect("a valid id");
+        let body = Body::octets(vec![7; 50_000]).expect("a small body");
+        let put = Put::new(Kind::new("mail").expect("a valid kind"), id, body);
+        block_on(store.put(vec![put])).expect("it is put").remove(0).expect("it is put");
+    }
+    store.backup(&copy, |_| ()).expect("it is copied");
+    drop(store);
+    let mut kinds = BTreeSet::new();
+    for directory in [&data, &copy] {
+        assert_eq!(mode(directory), 0o700, "{}", directory.display());
+        assert_eq!(mode(directory.parent().expect("it has one")), 0o700);
+        for entry in fs::read_dir(directory).expect("it is a directory") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+            kinds.insert(name.split('-').next().expect("a prefix").to_owned());
+        }
+    }
+    let all = ["lock", "log", "manifest", "spare", "table"].map(str::to_owned);
+    assert_eq!(kinds, BTreeSet::from(all));
+    assert_eq!(mode(&scratch.0), 0o755);
+}
