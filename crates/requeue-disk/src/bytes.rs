@@ -1,5 +1,8 @@
 //! Encodes numbers as varints, and texts with their length before them.
 
+/// No counter gets this far: counting to it takes centuries. Larger numbers are damage.
+const MAX_COUNTED: u64 = 1 << 62;
+
 /// Bytes that do not decode, with a description for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
@@ -62,6 +65,16 @@ impl<'a> Bytes<'a> {
 
     pub(crate) fn number32(&mut self) -> Result<u32, Malformed> {
         u32::try_from(self.number()?).map_err(|_| Malformed("a number is too large"))
+    }
+
+    /// A generation, fence, seq or count: one that can be counted on from.
+    pub(crate) fn counter(&mut self) -> Result<u64, Malformed> {
+        let number = self.number()?;
+        if number > MAX_COUNTED {
+            Err(Malformed("a number was never assigned"))
+        } else {
+            Ok(number)
+        }
     }
 
     pub(crate) fn step(&mut self, from: u64) -> Result<u64, Malformed> {

@@ -223,8 +223,8 @@ impl Draft {
         if flags & (HAS_NEXT | NEXT_SAME) == NEXT_SAME {
             return Err(Malformed("a record refers to a successor that does not exist"));
         }
-        let generation = Generation(bytes.number()?);
-        let seq = bytes.number()?;
+        let generation = Generation(bytes.counter()?);
+        let seq = bytes.counter()?;
         let created = bytes.number()?;
         let updated_at = time(bytes.step(created)?);
         let due = time(bytes.step(created)?);
@@ -339,14 +339,14 @@ fn add_failures(before: &[FailedAttempt], newest: &mut Vec<FailedAttempt>) {
 }
 
 fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malformed> {
-    let fence = Fence(bytes.number()?);
+    let fence = Fence(bytes.counter()?);
     let nonce = fixed(bytes)?;
     let worker = worker(bytes)?;
     let claimed_at = time(bytes.step(created)?);
     let ends_at = time(bytes.step(created)?);
     let mut next = None;
     if flags & HAS_NEXT != 0 {
-        let generation = Generation(bytes.number()?);
+        let generation = Generation(bytes.counter()?);
         let due = time(bytes.step(created)?);
         let put_at = time(bytes.step(created)?);
         let body = if flags & NEXT_SAME == 0 { body(bytes)? } else { Body::default() };

@@ -329,8 +329,11 @@ impl DiskJobTable {
     /// Removes a job from the lists, and notes its parts and position.
     fn took(&mut self, id: &JobId, record: &Record, in_bucket: bool) {
         let position = position_of(record);
-        self.counts[position.0 as usize] -= 1;
-        self.due.jobs -= u64::from(self.due.includes(position));
+        // Damage that no checksum detects can make a count too low.
+        let count = &mut self.counts[position.0 as usize];
+        *count = count.saturating_sub(1);
+        let due = u64::from(self.due.includes(position));
+        self.due.jobs = self.due.jobs.saturating_sub(due);
         self.due.first_in_tables.take_if(|first| (List::Pending, *first) == position);
         if position.0 == List::Leased {
             self.leases.remove(&position.1);
@@ -641,8 +644,12 @@ impl JobTable for DiskJobTable {
             return Ok(Some((id, record)));
         }
         let record = self.take(&id)?;
-        debug_assert!(record.is_some(), "{id:?} is first in {list:?}, but does not exist");
-        Ok(record.map(|record| (id, record)))
+        let Some(record) = record else {
+            // Only damage that no checksum detects can cause this.
+            let what = format!("job {id:?} is first in list {list:?}, but its id is not found");
+            return Err(unavailable(DiskError::from(Corrupt::new("the ids tree", 0, what))));
+        };
+        Ok(Some((id, record)))
     }
 
     fn keep(&mut self, id: JobId, record: Box<Record>) {

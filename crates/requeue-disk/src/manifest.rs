@@ -30,6 +30,12 @@ pub(crate) const FORMAT: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"rqmanif\n";
 
+/// No file, flush or group has a larger number. Counting to it takes centuries.
+pub(crate) const MAX_NUMBER: u64 = 1 << 62;
+
+/// The largest manifest, in bytes. Ten thousand kinds and a million tables need less.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// Bytes of the head, which has the same layout in every format.
 const HEAD: usize = 24;
 
@@ -142,6 +148,11 @@ impl Manifest {
         if size < HEAD as u64 {
             return Err(damaged(size, "the file ends too early"));
         }
+        if size > MAX_BYTES {
+            let what =
+                format!("the file has {size} bytes, but no manifest has more than {MAX_BYTES}");
+            return Err(damaged(0, &what));
+        }
         let mut bytes = vec![0; size as usize];
         table::read(&*file, || name.clone(), &mut bytes, 0)?;
         let found_crc = u32::from_le_bytes(std::array::from_fn(|i| bytes[12 + i]));
@@ -189,6 +200,53 @@ impl Manifest {
             range_tombstones,
             blob,
         })
+    }
+
+    /// Checks that the runs and range tombstones match each other, and that no number is so large
+    /// that the numbers after it do not exist.
+    pub(crate) fn check(&self) -> Vec<Corrupt> {
+        let mut wrong = Vec::new();
+        let mut check = |holds: bool, what: &dyn Fn() -> String| {
+            if !holds {
+                wrong.push(Corrupt::new(&name(self.number), 0, what()));
+            }
+        };
+        for (what, number, least) in [
+            ("flushed group", self.flushed_through, 0),
+            ("job", self.live, 0),
+            ("flush", self.next_flush, 1),
+            ("table", self.next_file, 1),
+        ] {
+            let holds = (least..=MAX_NUMBER).contains(&number);
+            check(holds, &|| format!("the {what} number {number} was never assigned"));
+        }
+        for runs in [&self.due, &self.ids] {
+            for run in runs {
+                let (lo, hi) = (run.run.lo, run.run.hi);
+                let holds = lo <= hi && hi < self.next_flush;
+                check(holds, &|| format!("a run has the invalid interval of flushes {lo} to {hi}"));
+                check(!run.tables.is_empty(), &|| format!("the run of flush {lo} has no tables"));
+            }
+            for pair in runs.windows(2) {
+                let (before, run) = (&pair[0].run, &pair[1].run);
+                // During a merge, the resulting run is listed before the runs that are merged.
+                let holds = before.hi < run.lo || !run.from.is_empty();
+                check(holds, &|| format!("flush {} is in two runs", run.lo));
+            }
+        }
+        for table in self.tables() {
+            let number = table.number;
+            check(number < self.next_file, &|| {
+                format!("the number of table {number} would be used again")
+            });
+        }
+        for tombstone in self.range_tombstones.all() {
+            check(tombstone.upto < self.next_flush, &|| {
+                let flush = tombstone.upto;
+                format!("a range tombstone refers to flush {flush}, which does not exist")
+            });
+        }
+        wrong
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableRef> {

@@ -67,7 +67,11 @@ impl ReadAhead {
                 }
                 Err(Malformed(what)) => return Err(cursor.damage(what)),
             }
-            self.next = (at.0, at.1 + 1);
+            self.next = match (at.0.checked_add(1), at.1.checked_add(1)) {
+                (_, Some(seq)) => (at.0, seq),
+                (Some(at), None) => (at, 0),
+                (None, None) => END,
+            };
         }
         Ok(())
     }

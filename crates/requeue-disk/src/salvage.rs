@@ -173,7 +173,7 @@ impl Salvage {
         };
         let missing = log.missing(after);
         for damage in &log.damage {
-            if missing.iter().any(|groups| damage.may_contain(groups)) {
+            if log.is_lost(damage, after) {
                 losses.push(Loss::of_log(damage));
             } else {
                 harmless.push(damage.corrupt());

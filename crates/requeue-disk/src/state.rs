@@ -138,8 +138,8 @@ impl State {
         let number = bytes.number32()?;
         let name = Kind::new(bytes.text()?);
         let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
-        let [generation, fence, seq] = [bytes.number()?, bytes.number()?, bytes.number()?];
-        let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
+        let [generation, fence, seq] = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
+        let counts = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
         let table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
         let mut kind = KindState::new(name, table);
         kind.counters = Counters { generation, fence, seq };
@@ -375,7 +375,7 @@ impl State {
                 });
             }
             put_kind(&mut blob, kind);
-            live += kind.table.counts().iter().sum::<u64>();
+            live = kind.table.counts().into_iter().fold(live, u64::saturating_add);
         }
         Frozen { kinds: frozen, blob, through, live }
     }
@@ -442,7 +442,7 @@ fn replay_entry(
             return Ok(Some(id));
         }
         entry::COUNTERS => {
-            let (generation, fence) = (changes.number()?, changes.number()?);
+            let (generation, fence) = (changes.counter()?, changes.counter()?);
             kind.counters.generation = kind.counters.generation.max(generation);
             kind.counters.fence = kind.counters.fence.max(fence);
         }

@@ -168,7 +168,7 @@ impl Verifier<'_> {
         };
 
         let mut wrong = version.verify_runs();
-        wrong.extend(entries::check_manifest(manifest));
+        wrong.extend(manifest.check());
         wrong.into_iter().for_each(|corrupt| self.found.problem(corrupt));
         let sound = manifest.tables().all(|table| checked.wrong(table.number).is_empty());
         let counted = if sound { self.lists(manifest, &version) } else { None };
@@ -178,7 +178,8 @@ impl Verifier<'_> {
         let mut state = self.log(manifest.flushed_through, manifest.log_end, state)?;
         if let Some(state) = &state {
             self.found.kinds = state.kinds.iter().count();
-            self.found.jobs = state.kinds.iter().flat_map(|kind| kind.table.counts()).sum();
+            let counts = state.kinds.iter().flat_map(|kind| kind.table.counts());
+            self.found.jobs = counts.fold(0, u64::saturating_add);
         }
         if fit {
             let end = files.last_segment().unwrap_or(name);

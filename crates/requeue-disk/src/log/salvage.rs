@@ -50,14 +50,13 @@ pub(crate) struct LogDamage {
     /// The groups between which the bytes are. `None`: unknown.
     after: u64,
     before: Option<u64>,
+    /// The number of the segment.
+    segment: u64,
+    /// Whether the bytes are damaged for certain, and not an incomplete write.
+    certain: bool,
 }
 
 impl LogDamage {
-    /// Whether one of these groups may have been in these bytes.
-    pub(crate) fn may_contain(&self, groups: &RangeInclusive<u64>) -> bool {
-        *groups.end() > self.after && self.before.is_none_or(|before| *groups.start() < before)
-    }
-
     pub(crate) fn corrupt(&self) -> Corrupt {
         Corrupt::new(&self.file, self.bytes.start, self.what.clone())
     }
@@ -95,8 +94,24 @@ impl SalvagedLog {
     }
 
     fn lose(&mut self, file: &str, bytes: Range<u64>, what: String, after: u64) {
-        let (file, before) = (file.to_owned(), None);
-        self.damage.push(LogDamage { file, bytes, what, after, before });
+        let segment = segment::segment_number(file).unwrap_or(0);
+        let (file, before, certain) = (file.to_owned(), None, true);
+        self.damage.push(LogDamage { file, bytes, what, after, before, segment, certain });
+    }
+
+    /// Whether a group after `after` was in these bytes, or may have been.
+    pub(crate) fn is_lost(&self, damage: &LogDamage, after: u64) -> bool {
+        let may_contain = |groups: RangeInclusive<u64>| {
+            *groups.end() > damage.after
+                && damage.before.is_none_or(|before| *groups.start() < before)
+        };
+        if damage.after == u64::MAX {
+            return false;
+        }
+        // Behind the last group, nothing shows how many there were.
+        let later = |segment: &SalvagedSegment| segment.header.number > damage.segment;
+        let is_end = damage.before.is_none() && !self.segments.iter().any(later);
+        damage.certain && is_end || self.missing(after).into_iter().any(may_contain)
     }
 
     fn open(&mut self, disk: &dyn Disk, number: u64) -> Result<(), DiskError> {
@@ -158,7 +173,8 @@ impl SalvagedLog {
             if let Some((from, what)) = found.hole {
                 let (file, bytes) = (name.clone(), from..found.offset);
                 let (what, before) = (what.to_owned(), Some(group));
-                damage.push(LogDamage { file, bytes, what, after: last, before });
+                let (segment, certain) = (header.number, true);
+                damage.push(LogDamage { file, bytes, what, after: last, before, segment, certain });
             }
             last = group;
             Ok::<_, std::convert::Infallible>(())
@@ -175,6 +191,8 @@ impl SalvagedLog {
             self.synced = self.synced.max(begun - 1);
             let end = rest.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
             self.lose(&name, tail.end..tail.end + end as u64, what.to_owned(), last);
+            let torn = self.damage.last_mut().expect("it was just added");
+            (torn.segment, torn.certain) = (header.number, false);
         }
     }
 

@@ -142,9 +142,9 @@ fn read_kinds(blob: &[u8], mut each: impl FnMut(u32, KindJobs, [u64; 3])) -> Res
     while !bytes.is_empty() {
         let number = bytes.number32()?;
         let mut kind = KindJobs::new(kind_name(bytes.text()?)?);
-        (kind.generation, kind.fence) = (bytes.number()?, bytes.number()?);
-        bytes.number()?;
-        let counts = [bytes.number()?, bytes.number()?, bytes.number()?];
+        (kind.generation, kind.fence) = (bytes.counter()?, bytes.counter()?);
+        bytes.counter()?;
+        let counts = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
         kind.settings = codec::settings(&mut bytes)?;
         each(number, kind, counts);
     }
@@ -173,7 +173,7 @@ impl Change {
             entry::SETTINGS => Change::Settings(codec::settings(bytes)?),
             entry::SCHEDULE => Change::Schedule(codec::schedule(bytes)?),
             entry::NO_SCHEDULE => Change::NoSchedule(codec::id(bytes)?),
-            entry::COUNTERS => Change::Counters(bytes.number()?, bytes.number()?),
+            entry::COUNTERS => Change::Counters(bytes.counter()?, bytes.counter()?),
             _ => return Err(Malformed("an entry has an unknown tag")),
         })
     }

@@ -61,9 +61,7 @@ impl Flush<'_> {
     /// ascending order. For every job, [`id`](Flush::id) must be called too, even if its position
     /// is unchanged, because the entry of an id refers to one flush.
     ///
-    /// # Panics
-    ///
-    /// Panics if the order is violated.
+    /// Fails if the order is violated.
     pub(crate) fn due(
         &mut self,
         kind: u32,
@@ -80,9 +78,11 @@ impl Flush<'_> {
     /// Adds the position of a job, which this flush must contain too, or a tombstone for its id.
     /// Kinds, and ids within a kind, must be in ascending order of their bytes.
     ///
+    /// Fails if the order is violated.
+    ///
     /// # Panics
     ///
-    /// Panics if the order is violated, or if the id is too long.
+    /// Panics if the id is too long.
     pub(crate) fn id(
         &mut self,
         kind: u32,

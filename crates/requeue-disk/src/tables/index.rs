@@ -79,6 +79,8 @@ impl Index {
             at += key_len;
             let length = varint(bytes, &mut at)?;
             index.end().checked_add(length)?;
+            // `ends` has 32 bits.
+            u32::try_from(index.keys.len().checked_add(key_len)?).ok()?;
             if index.len() > 0 && index.key(index.len() - 1) >= key {
                 return None;
             }

@@ -90,8 +90,10 @@ impl Tables {
             }
         }
         notes.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-        let next_manifest = names.manifests.last().map_or(1, |last| last + 1);
-        let next_table = names.tables.last().map_or(1, |last| last + 1);
+        let (next_manifest, next_table) = (
+            after_last(&names.manifests, manifest::name)?,
+            after_last(&names.tables, table::name)?,
+        );
         let Some((at, version)) = chosen else {
             return match notes.into_iter().next() {
                 _ if names.is_new() => Tables::create(files, disk, options),
@@ -144,6 +146,16 @@ impl Tables {
     }
 }
 
+/// The number after the last of these. Numbers that are close to their limit were never assigned.
+fn after_last(numbers: &[u64], name: fn(u64) -> String) -> Result<u64, DiskError> {
+    let Some(&last) = numbers.last() else { return Ok(1) };
+    if last > manifest::MAX_NUMBER {
+        let what = "the number of the file is too large: no store made it";
+        return Err(Corrupt::new(&name(last), 0, what).into());
+    }
+    Ok(last + 1)
+}
+
 /// Names of manifests and tables that the kept manifests do not need.
 fn garbage(names: &Names, kept: &[Manifest]) -> Vec<String> {
     let needed: HashSet<u64> =
@@ -163,6 +175,7 @@ fn open_version(
     manifest: &Manifest,
     before: Option<&Manifest>,
 ) -> Result<Version, DiskError> {
+    manifest.check().into_iter().next().map_or(Ok(()), Err)?;
     let known: HashSet<u64> =
         before.into_iter().flat_map(Manifest::tables).map(|table| table.number).collect();
     let open = |reference: &TableRef| {

@@ -16,7 +16,7 @@
 use super::block::{self, Value};
 use super::filter::Filter;
 use super::index::Index;
-use super::keys::{Order, Prefix, varint};
+use super::keys::{Order, Prefix, due_key, varint};
 use crate::bytes::put_number;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
@@ -190,6 +190,11 @@ impl Table {
             let filter = Filter::decode(&filter);
             Some(filter.ok_or_else(|| damaged(filter_at, "the filter is malformed"))?)
         };
+        let last = index.key(index.len() - 1);
+        let fits = *footer.largest == *last && *footer.smallest <= *index.key(0);
+        if !fits || !footer.is_plausible(index_at, filter.is_some()) {
+            return Err(damaged(footer_at, "the footer does not match the rest of the table"));
+        }
         let mut table = Table {
             number,
             file,
@@ -319,6 +324,25 @@ impl Footer {
         let crc = crc(self.number, offset, &bytes);
         bytes.splice(length..length, crc.to_le_bytes());
         (bytes, crc)
+    }
+
+    /// Whether the numbers can be those of a table with so many bytes of blocks. Others rely on
+    /// it: that counts do not overflow, and that sections are sorted.
+    fn is_plausible(&self, blocks: u64, has_filter: bool) -> bool {
+        // An entry has at least three bytes.
+        if self.entries == 0 || self.entries > blocks / 3 || self.tombstones > self.entries {
+            return false;
+        }
+        let (Some(first), Some(last)) = (self.sections.first(), self.sections.last()) else {
+            return has_filter;
+        };
+        let sorted = self.sections.windows(2).all(|pair| pair[0].prefix < pair[1].prefix);
+        let ordered = self.sections.iter().all(|section| section.first <= section.last);
+        let counts = self.sections.iter().map(|section| section.entries);
+        let counted = counts.fold(0, u64::saturating_add) == self.entries;
+        let ends = *self.smallest == due_key(first.prefix, first.first)
+            && *self.largest == due_key(last.prefix, last.last);
+        !has_filter && sorted && ordered && counted && ends
     }
 
     fn decode(bytes: &[u8]) -> Option<Footer> {

@@ -2,6 +2,7 @@
 
 mod cuts;
 mod damage;
+mod fuzz;
 mod merges;
 mod model;
 

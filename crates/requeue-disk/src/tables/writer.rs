@@ -6,7 +6,7 @@ use super::files::TableFiles;
 use super::filter::{self, Filter};
 use super::index::Index;
 use super::keys;
-use super::table::{CRC, Footer, Section, Table, crc, name};
+use super::table::{CRC, Footer, Section, Table, crc, damage, name};
 use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
 use std::mem;
@@ -157,7 +157,12 @@ impl TableWriter {
             self.smallest = key.to_vec();
         }
         let first = self.buffer.len() == self.block_at;
-        block::append(&mut self.buffer, first, &mut self.last, key, value);
+        let valid = self.tree == Tree::Ids || key.len() == keys::DUE_KEY;
+        let appended = block::append(&mut self.buffer, first, &mut self.last, key, value);
+        if !valid || appended.is_err() {
+            let what = "its entries are out of order: a file that they were read from is damaged";
+            return Err(damage(self.number, self.bytes(), what));
+        }
         self.entries += 1;
         self.tombstones += u64::from(value.is_none());
         match self.tree {
@@ -171,7 +176,7 @@ impl TableWriter {
     }
 
     fn count(&mut self, key: &[u8]) {
-        let (prefix, order) = keys::split(key).expect("only keys of the due tree are added to it");
+        let (prefix, order) = keys::split(key).expect("the length of the key was checked");
         match self.sections.last_mut() {
             Some(section) if section.prefix == prefix => {
                 section.last = order;

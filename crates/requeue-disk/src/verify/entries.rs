@@ -28,7 +28,7 @@ impl ManifestKinds {
         let state = State::open(Arc::new(Version::empty()), &manifest.blob)
             .map_err(|error| damaged(&format!("the kinds are malformed: {}", chain(&error))))?;
         let kinds = state.kinds.iter();
-        let live: u64 = kinds.flat_map(|kind| kind.table.counts()).sum();
+        let live = kinds.flat_map(|kind| kind.table.counts()).fold(0, u64::saturating_add);
         if live != manifest.live {
             let what =
                 format!("the manifest counts {} jobs in total, but {live} by kind", manifest.live);
@@ -115,39 +115,4 @@ fn beyond(record: &Record, counters: &Counters) -> Option<&'static str> {
         () if record.failures.len() > KEPT_ATTEMPTS => Some("more failed attempts than are kept"),
         () => None,
     }
-}
-
-/// Checks that the runs and range tombstones of a manifest match each other.
-pub(super) fn check_manifest(manifest: &Manifest) -> Vec<Corrupt> {
-    let mut wrong = Vec::new();
-    let mut check = |holds: bool, what: &dyn Fn() -> String| {
-        if !holds {
-            wrong.push(Corrupt::new(&manifest::name(manifest.number), 0, what()));
-        }
-    };
-    for runs in [&manifest.due, &manifest.ids] {
-        for run in runs {
-            let (lo, hi) = (run.run.lo, run.run.hi);
-            let holds = lo <= hi && hi < manifest.next_flush;
-            check(holds, &|| format!("a run has the invalid interval of flushes {lo} to {hi}"));
-        }
-        for pair in runs.windows(2) {
-            let (before, run) = (&pair[0].run, &pair[1].run);
-            // During a merge, the resulting run is listed before the runs that are merged.
-            let holds = before.hi < run.lo || !run.from.is_empty();
-            check(holds, &|| format!("flush {} is in two runs", run.lo));
-        }
-    }
-    for table in manifest.tables() {
-        let number = table.number;
-        check(number < manifest.next_file, &|| {
-            format!("the number of table {number} would be used again")
-        });
-    }
-    for tombstone in manifest.range_tombstones.all() {
-        check(tombstone.upto < manifest.next_flush, &|| {
-            format!("a range tombstone refers to flush {}, which does not exist", tombstone.upto)
-        });
-    }
-    wrong
 }
