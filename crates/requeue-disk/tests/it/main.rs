@@ -8,6 +8,7 @@ mod backup;
 mod closing;
 mod compare_with_memory_store;
 mod conformance;
+mod directories;
 mod faults;
 mod flips;
 mod format;

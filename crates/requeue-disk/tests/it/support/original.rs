@@ -8,6 +8,7 @@ use requeue_disk::{Disk, DiskStore, Loss, Salvage};
 use requeue_jobs::{JobState, JobView, Kind, Query, Schedule, Store, StoreError, Timestamp};
 use requeue_testkit::block_on;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 /// Kind and id of a job.
@@ -25,6 +26,8 @@ pub(crate) struct Original {
     schedules: Vec<Schedule>,
     /// The jobs that each group of the log changed.
     changed: BTreeMap<u64, BTreeSet<Name>>,
+    /// The jobs after each step, as hashes.
+    states: BTreeSet<u64>,
 }
 
 /// The size of an [`Original`].
@@ -50,10 +53,11 @@ impl Original {
         let store = DiskStore::open_on(Arc::new(disk.clone()), options).expect("it opens");
         let (mut versions, mut changed) = (BTreeMap::<_, Vec<JobView>>::new(), BTreeMap::new());
         let (mut schedules, mut earlier) = (Vec::new(), Vec::new());
-        let mut group = 0;
+        let (mut group, mut states) = (0, BTreeSet::from([hash(&[])]));
         for (at, step) in workload.steps.iter().enumerate() {
             clock.advance(step.now.saturating_since(wall_clock.now()));
             assert_eq!(step.operation.run(&store), step.result);
+            states.insert(hash(&step.after.jobs));
             let (before, after) = (by_name(&step.before.jobs), by_name(&step.after.jobs));
             for (name, job) in &after {
                 let versions = versions.entry(name.clone()).or_default();
@@ -78,7 +82,22 @@ impl Original {
         let (last, now) = (last.after.clone(), last.now);
         let disk = if shape.closed { disk } else { killed };
         schedules.dedup();
-        Original { disk, earlier, last, now, versions, schedules, changed }
+        Original { disk, earlier, last, now, versions, schedules, changed, states }
+    }
+
+    /// Whether the store had these jobs after one of its operations.
+    pub(crate) fn is_earlier(&self, jobs: &[JobView]) -> bool {
+        self.states.contains(&hash(jobs))
+    }
+
+    /// Whether the last segment of the log differs.
+    pub(crate) fn end_differs(&self, damaged: &SimulatedDisk) -> bool {
+        let names = self.disk.names().expect("the power is on");
+        let last = names.into_iter().filter(|name| name.starts_with("log-")).max();
+        let there = damaged.names().expect("the power is on");
+        last.is_some_and(|last| {
+            !there.contains(&last) || damaged.bytes(&last) != self.disk.bytes(&last)
+        })
     }
 
     /// The jobs that these groups changed.
@@ -122,6 +141,10 @@ impl Original {
         if wrong == Wrong::RolledBack {
             return Ok(found);
         }
+        if found.losses.is_empty() && self.is_earlier(&found.jobs) && self.end_differs(damaged) {
+            // Groups at the end of the log of which nothing is left.
+            return Ok(found);
+        }
         let (mut groups, mut named) = (Vec::new(), BTreeSet::new());
         let (mut due, mut ids, mut manifests) = (false, false, false);
         for loss in &found.losses {
@@ -134,6 +157,15 @@ impl Original {
                     ids |= contents.starts_with("ids ");
                     due |= file.starts_with("table-") && !contents.starts_with("ids ");
                     manifests |= file.starts_with("manifest-");
+                    // Behind the last group that can be read, nothing shows how many there were.
+                    if file.starts_with("log-") {
+                        let names = self.disk.names().expect("the power is on");
+                        let there = names.contains(file);
+                        let first = there
+                            .then(|| groups_of(&self.disk.bytes(file)).first().copied())
+                            .flatten();
+                        groups.push((first.unwrap_or(0), u64::MAX));
+                    }
                 }
                 _ => manifests = true,
             }
@@ -247,15 +279,35 @@ fn plain(job: &JobView) -> JobView {
     job
 }
 
-/// The number of the last group in the log.
+/// A hash of jobs that does not depend on the time at which they are read.
+fn hash(jobs: &[JobView]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    for job in jobs {
+        let mut job = job.clone();
+        if job.state == JobState::Ready {
+            job.state = JobState::Waiting;
+        }
+        format!("{job:?}").hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The number of the last group in the log of a store that is open.
 fn last_group(disk: &SimulatedDisk) -> u64 {
     let names = disk.names().expect("the power is on");
     let logs = names.iter().filter(|name| name.starts_with("log-"));
-    logs.map(|name| groups(&disk.bytes(name)).last().copied().unwrap_or(0)).max().unwrap_or(0)
+    // A segment that is no longer needed may get another name meanwhile.
+    let segments = logs.filter_map(|name| {
+        let file = disk.open(name).ok()?;
+        let mut bytes = vec![0; file.size().ok()? as usize];
+        file.read_at(&mut bytes, 0).ok()?;
+        groups_of(&bytes).last().copied()
+    });
+    segments.max().unwrap_or(0)
 }
 
 /// The numbers of the groups of a segment that is not damaged.
-fn groups(bytes: &[u8]) -> Vec<u64> {
+fn groups_of(bytes: &[u8]) -> Vec<u64> {
     let (mark, mut at, mut groups) = (&bytes[40..44], 64, Vec::new());
     while bytes.get(at..at + 4) == Some(mark) {
         let number = bytes[at + 16..at + 24].try_into().expect("8 bytes");
