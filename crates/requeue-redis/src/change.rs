@@ -1,6 +1,7 @@
 //! Changes jobs by kind and id: cancel, run now, revive.
 
 use crate::batch::{Entry, run_batch};
+use crate::codec::NO_RECORD;
 use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
@@ -57,6 +58,7 @@ impl RedisStore {
                 b'a' => Err(ChangeError::Absent { kind, id }),
                 b'l' => Err(ChangeError::Leased { kind, id }),
                 b'd' => Err(ChangeError::NotDead { kind, id }),
+                b'b' => Err(NO_RECORD.of(keys.job(), id.as_str()).into()),
                 _ => return Err(unexpected("unknown letter in the reply to a change")),
             })
         };

@@ -1,13 +1,14 @@
 //! Claims.
 
-use crate::codec::{Past, Record};
+use crate::codec::{Damage, Past, Record};
+use crate::keys::Keys;
 use crate::put::millis;
 use crate::reply::{self, Reply, unexpected};
 use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
-use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_COUNTER};
+use requeue_jobs::limits::{MAX_BATCH, MAX_COUNTER, MAX_RESULT_BYTES};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
     Claim, Claimed, ClaimedJob, ExpiredLease, Fence, Invalid, JobId, Kind, Receipt, StoreError,
@@ -15,8 +16,13 @@ use requeue_jobs::{
 };
 use std::time::Duration;
 
-/// Max. jobs per script call, so that even the largest bodies arrive before the timeout.
+/// Max. jobs per script call.
 const MAX_JOBS: usize = 100;
+/// Max. bytes of bodies per script call, so that the reply arrives before the timeout.
+const MAX_BYTES: usize = 4 << 20;
+
+/// In the reply of a claim: the next job would exceed the bytes.
+const FULL: i64 = -3;
 
 impl RedisStore {
     pub(crate) async fn claim_of_kinds(&self, claim: Claim) -> Result<Claimed, StoreError> {
@@ -31,10 +37,13 @@ impl RedisStore {
         if claim.max == 0 {
             return Ok(claimed);
         }
-        let mut ends = MAX_BATCH;
+        let mut room = Room { ends: MAX_BATCH, bytes: MAX_RESULT_BYTES, is_full: false };
         for kind in self.kinds_with_work(&claim.kinds, &mut claimed).await {
-            if let Err(error) = self.claim_in_calls(&kind, &claim, &mut ends, &mut claimed).await {
+            if let Err(error) = self.claim_in_calls(&kind, &claim, &mut room, &mut claimed).await {
                 claimed.errors.push((kind, error));
+            }
+            if room.is_full {
+                break;
             }
         }
         Ok(claimed)
@@ -46,18 +55,20 @@ impl RedisStore {
         &self,
         kind: &Kind,
         claim: &Claim,
-        ends: &mut usize,
+        room: &mut Room,
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
         loop {
             let before = claimed.jobs.len();
             let wanted = (claim.max - before).min(MAX_JOBS);
-            let bytes: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
-            if wanted == 0 || *ends == 0 || bytes > MAX_BATCH_BYTES {
+            if wanted == 0 || room.ends == 0 {
                 return Ok(());
             }
-            self.claim_of_kind(kind, claim, wanted, ends, claimed).await?;
-            if claimed.jobs.len() - before < wanted {
+            let is_cut = self.claim_of_kind(kind, claim, wanted, room, claimed).await?;
+            let found = claimed.jobs.len() - before;
+            // A call that was cut off and found none: its next job does not fit into the result.
+            room.is_full = is_cut && found == 0;
+            if room.is_full || !is_cut && found < wanted {
                 return Ok(());
             }
         }
@@ -84,14 +95,15 @@ impl RedisStore {
         with_work
     }
 
+    /// Claims jobs in one script call. Returns whether there are more that exceed the bytes.
     async fn claim_of_kind(
         &self,
         kind: &Kind,
         claim: &Claim,
         max: usize,
-        ends: &mut usize,
+        room: &mut Room,
         claimed: &mut Claimed,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let keys = self.keys(kind);
         let request = self.shared.watch.request(kind);
         let call = async |script: &'static Script| {
@@ -101,7 +113,8 @@ impl RedisStore {
                 Some(lease) => cmd.arg(millis(lease)),
                 None => cmd.arg(""),
             };
-            cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(*ends);
+            cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(room.ends);
+            cmd.arg(room.bytes.min(MAX_BYTES));
             Reply::of(self.end(script, &keys, cmd).await?)
         };
         let mut reply = call(&SCRIPTS.claim).await?;
@@ -116,38 +129,84 @@ impl RedisStore {
             let (field, value, limit) = ("the kind's fence", first, MAX_COUNTER);
             return Err(Invalid::TooHigh { field, value, limit }.into());
         }
-        self.shared.watch.learn(kind, request, reply.signed()?);
+        let more = reply.signed()?;
+        self.shared.watch.learn(kind, request, more);
         let ended = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
-        *ends = ends.saturating_sub(ended);
+        room.ends = room.ends.saturating_sub(ended);
         let (mut found, mut records, mut pasts) = (reply.array()?, reply.array()?, reply.array()?);
         let has_pasts = !pasts.is_empty();
-        let mut fence = first;
-        while !found.is_empty() {
-            let (id, due) = (found.text()?, Timestamp::from_millis(found.number()?));
-            let record = records.next()?;
+        for fence in first.. {
+            if found.is_empty() {
+                break;
+            }
+            let (id, due, record) = (found.next()?, found.next()?, records.next()?);
             let past = if has_pasts { pasts.next()? } else { Value::Nil };
-            let id = JobId::new(id).map_err(|error| unexpected(&error.to_string()))?;
-            if record == Value::Nil {
-                let reason = format!("job {id:?} has no record and is given up");
-                claimed.errors.push((kind.clone(), StoreError::Unavailable { reason }));
-                fence += 1;
-                continue;
+            // The other jobs are leased to this worker too: one that is damaged must not hide them.
+            match read_job(&keys, id, &due, record, past) {
+                Ok(job) => {
+                    let receipt = Receipt::new(kind.clone(), job.id, Fence(fence), claim.nonce);
+                    let record = job.record;
+                    room.bytes = room.bytes.saturating_sub(record.body.len());
+                    let mut claimed_job = ClaimedJob::new(receipt, record.body, record.generation);
+                    claimed_job.due = job.due;
+                    claimed_job.attempt = job.attempt;
+                    claimed_job.lease_ends_at = ends_at;
+                    claimed_job.created_at = record.created_at;
+                    claimed.jobs.push(claimed_job);
+                }
+                Err(error) => claimed.errors.push((kind.clone(), error)),
             }
-            let record = Record::read(&reply::bytes(record)?)?;
-            let receipt = Receipt::new(kind.clone(), id, Fence(fence), claim.nonce);
-            let mut job = ClaimedJob::new(receipt, record.body, record.generation);
-            (job.due, job.lease_ends_at, job.created_at) = (due, ends_at, record.created_at);
-            if past != Value::Nil {
-                job.attempt = Past::attempts(&reply::bytes(past)?)?.saturating_add(1);
-            }
-            claimed.jobs.push(job);
-            fence += 1;
         }
         if !reply.is_empty() {
             claimed.expired.extend(expired_leases(kind, reply.array()?)?);
         }
-        Ok(())
+        Ok(more == FULL)
     }
+}
+
+/// How much more a claim may return.
+struct Room {
+    /// How many more expired leases may be ended whose jobs cannot be claimed.
+    ends: usize,
+    /// Bytes of bodies.
+    bytes: usize,
+    /// Whether the next job of a kind exceeded the bytes: the result ends there.
+    is_full: bool,
+}
+
+/// A job in the reply of a claim.
+struct FoundJob {
+    id: JobId,
+    due: Timestamp,
+    record: Record,
+    attempt: u32,
+}
+
+fn read_job(
+    keys: &Keys,
+    id: Value,
+    due: &Value,
+    record: Value,
+    past: Value,
+) -> Result<FoundJob, StoreError> {
+    let id = JobId::new(reply::text(id)?).map_err(|error| unexpected(&error.to_string()))?;
+    let name = id.as_str();
+    let record = match record {
+        Value::Nil => {
+            let reason = format!("job {id:?} has no record in {} and is given up", keys.job());
+            return Err(StoreError::Unavailable { reason });
+        }
+        Value::Int(length) => return Err(Damage::too_long(keys.job(), name, length)),
+        record => Record::read(&reply::bytes(record)?),
+    };
+    let record = record.map_err(|damage| damage.of(keys.job(), name))?;
+    let failures = match past {
+        Value::Nil => Ok(0),
+        past => Past::attempts(&reply::bytes(past)?),
+    };
+    let failures = failures.map_err(|damage| damage.of(keys.past(), name))?;
+    let due = Timestamp::from_millis(reply::number(due)?);
+    Ok(FoundJob { id, due, record, attempt: failures.saturating_add(1) })
 }
 
 /// Reads the expired leases that a script reports.

@@ -1,11 +1,37 @@
 //! Encoding of the values in Redis, as the scripts use them. `docs/redis-keys.md` describes every byte.
 
-use crate::reply::unexpected;
+use crate::keys::Keys;
 use requeue_jobs::{
     Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Receipt,
     Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
+
+/// What is wrong with a value in Redis: it is incomplete, or was not written by this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damage(pub(crate) &'static str);
+
+/// What a script reports of a job that it cannot change.
+pub(crate) const NO_RECORD: Damage = Damage("its record, lease or successor is incomplete");
+
+impl Damage {
+    /// The error for a job or a schedule whose value in the hash `key` is damaged.
+    pub(crate) fn of(self, key: &str, id: &str) -> StoreError {
+        let Damage(what) = self;
+        let reason = format!("the value of {id:?} in the Redis key {key} is damaged: {what}");
+        StoreError::Unavailable { reason }
+    }
+
+    /// The error for a value that is longer than this version writes them. Scripts return the length
+    /// in place of such a value.
+    pub(crate) fn too_long(key: &str, id: &str, length: i64) -> StoreError {
+        let reason = format!(
+            "the value of {id:?} in the Redis key {key} is damaged: it has {length} bytes, which \
+             is too long"
+        );
+        StoreError::Unavailable { reason }
+    }
+}
 
 /// Content types that are stored as one byte: their index here.
 const CONTENT_TYPES: [&str; 3] = ["application/octet-stream", "application/json", "text/plain"];
@@ -31,31 +57,31 @@ pub(crate) fn content(body: &Body) -> Vec<u8> {
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], StoreError> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or_else(|| unexpected("a record is too short"))?;
+            self.0.split_at_checked(count).ok_or_else(|| Damage("a record is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(crate) fn number(&mut self, bytes: usize) -> Result<u64, StoreError> {
+    pub(crate) fn number(&mut self, bytes: usize) -> Result<u64, Damage> {
         Ok(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    pub(crate) fn time(&mut self) -> Result<Timestamp, StoreError> {
+    pub(crate) fn time(&mut self) -> Result<Timestamp, Damage> {
         Ok(Timestamp::from_millis(self.number(TIME)?))
     }
 
-    fn text(&mut self, len: usize) -> Result<&'a str, StoreError> {
-        str::from_utf8(self.take(len)?).map_err(|_| unexpected("a text is not UTF-8"))
+    fn text(&mut self, len: usize) -> Result<&'a str, Damage> {
+        str::from_utf8(self.take(len)?).map_err(|_| Damage("a text is not UTF-8"))
     }
 
-    fn worker(&mut self, len: usize) -> Result<WorkerName, StoreError> {
-        WorkerName::new(self.text(len)?).map_err(|_| unexpected("a worker name is invalid"))
+    fn worker(&mut self, len: usize) -> Result<WorkerName, Damage> {
+        WorkerName::new(self.text(len)?).map_err(|_| Damage("a worker name is invalid"))
     }
 
     /// Reads what [`content`] wrote, up to the end of the input.
-    pub(crate) fn content(&mut self) -> Result<Body, StoreError> {
+    pub(crate) fn content(&mut self) -> Result<Body, Damage> {
         let flags = self.take(1)?[0];
         let content_type = match CONTENT_TYPES.get(usize::from(flags)) {
             Some(known) => known,
@@ -63,14 +89,14 @@ impl<'a> Input<'a> {
                 let len = self.take(1)?[0];
                 self.text(usize::from(len))?
             }
-            None => return Err(unexpected("a record has flags of a newer version")),
+            None => return Err(Damage("a record has flags of a newer version")),
         };
         let bytes = std::mem::take(&mut self.0);
         let body = match flags {
             0 => Body::octets(bytes),
             _ => Body::new(bytes, content_type),
         };
-        body.map_err(|error| unexpected(&error.to_string()))
+        body.map_err(|_| Damage("a body is too long, or its content type is invalid"))
     }
 }
 
@@ -108,7 +134,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Record, StoreError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Record, Damage> {
         let mut input = Input(bytes);
         let generation = Generation(input.number(COUNTER)?);
         let (created_at, updated_at) = (input.time()?, input.time()?);
@@ -137,7 +163,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Past, StoreError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Past, Damage> {
         let mut input = Input(bytes);
         let (attempts, deaths) = (input.number(4)? as u32, input.number(4)? as u32);
         let (_floor, _first) = (input.time()?, input.time()?);
@@ -148,7 +174,7 @@ impl Past {
     }
 
     /// Reads only the number of failed attempts.
-    pub(crate) fn attempts(bytes: &[u8]) -> Result<u32, StoreError> {
+    pub(crate) fn attempts(bytes: &[u8]) -> Result<u32, Damage> {
         Ok(Input(bytes).number(4)? as u32)
     }
 
@@ -174,7 +200,7 @@ impl Past {
     }
 }
 
-fn read_failure(input: &mut Input<'_>) -> Result<FailedAttempt, StoreError> {
+fn read_failure(input: &mut Input<'_>) -> Result<FailedAttempt, Damage> {
     let (started_at, ended_at) = (input.time()?, input.time()?);
     let len = input.take(1)?[0];
     let worker = input.worker(usize::from(len))?;
@@ -198,11 +224,13 @@ pub(crate) struct StoredJob {
 }
 
 impl StoredJob {
-    pub(crate) fn view(&self, kind: &Kind) -> Result<JobView, StoreError> {
-        let Record { generation, created_at, updated_at, body } = Record::read(&self.record)?;
+    pub(crate) fn view(&self, kind: &Kind, keys: &Keys) -> Result<JobView, StoreError> {
+        let in_key = |key| move |damage: Damage| damage.of(key, self.id.as_str());
+        let record = Record::read(&self.record).map_err(in_key(keys.job()))?;
+        let Record { generation, created_at, updated_at, body } = record;
         let past = match self.past.is_empty() {
             true => Past::default(),
-            false => Past::read(&self.past)?,
+            false => Past::read(&self.past).map_err(in_key(keys.past()))?,
         };
         let mut view = JobView::new(kind.clone(), self.id.clone(), body, self.at, generation);
         view.state = self.state;
@@ -210,13 +238,16 @@ impl StoredJob {
         (view.created_at, view.updated_at) = (created_at, updated_at.max(past.updated_at));
         match self.state {
             JobState::Waiting | JobState::Ready => {}
-            JobState::Leased => self.read_lease(&mut view)?,
+            JobState::Leased => {
+                self.read_lease(&mut view).map_err(in_key(keys.lease()))?;
+                view.next = self.read_next().map_err(in_key(keys.next()))?;
+            }
             JobState::Dead => (view.due, view.died_at) = (past.due, Some(self.at)),
         }
         Ok(view)
     }
 
-    fn read_lease(&self, view: &mut JobView) -> Result<(), StoreError> {
+    fn read_lease(&self, view: &mut JobView) -> Result<(), Damage> {
         let mut input = Input(&self.lease);
         input.take(COUNTER + 8)?;
         view.due = input.time()?;
@@ -225,14 +256,18 @@ impl StoredJob {
         let cancelled = input.take(1)?[0] == 1;
         let worker = input.worker(input.0.len())?;
         view.lease = Some(LeaseView { worker, claimed_at, ends_at: self.at, cancelled });
-        if !self.next.is_empty() {
-            let mut input = Input(&self.next);
-            let due = input.time()?;
-            let generation = Generation(input.number(COUNTER)?);
-            input.time()?;
-            view.next = Some(SuccessorView { body: input.content()?, due, generation });
-        }
         Ok(())
+    }
+
+    fn read_next(&self) -> Result<Option<SuccessorView>, Damage> {
+        if self.next.is_empty() {
+            return Ok(None);
+        }
+        let mut input = Input(&self.next);
+        let due = input.time()?;
+        let generation = Generation(input.number(COUNTER)?);
+        input.time()?;
+        Ok(Some(SuccessorView { body: input.content()?, due, generation }))
     }
 }
 
@@ -256,20 +291,94 @@ pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
     out
 }
 
-pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, StoreError> {
+pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, Damage> {
     let mut input = Input(bytes);
     let next = input.time()?;
     input.number(2)?;
     let missed = match input.take(1)?[0] {
         0 => Missed::One,
         1 => Missed::Skip,
-        _ => return Err(unexpected("a schedule was written by a newer version")),
+        _ => return Err(Damage("a schedule was written by a newer version")),
     };
     let mut text = || {
         let len = input.number(2)?;
-        Ok::<_, StoreError>(input.text(len as usize)?.to_owned())
+        Ok::<_, Damage>(input.text(len as usize)?.to_owned())
     };
     let (when, time_zone) = (text()?, text()?);
     let body = input.content()?;
     Ok(Schedule { id, when, time_zone, body, missed, next })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use requeue_testkit::{Random, check_seeds};
+
+    fn random_bytes(random: &mut Random, max: usize) -> Vec<u8> {
+        (0..random.below(max + 1)).map(|_| random.below(256) as u8).collect()
+    }
+
+    fn schedule(id: JobId, body: Body) -> Schedule {
+        let (when, time_zone) = ("0 6 * * *".to_owned(), "Europe/Berlin".to_owned());
+        Schedule {
+            id,
+            when,
+            time_zone,
+            body,
+            missed: Missed::Skip,
+            next: Timestamp::from_millis(7),
+        }
+    }
+
+    #[test]
+    fn damaged_values_are_errors_and_never_panics() {
+        check_seeds(&[], "REQUEUE_CODEC", 2000, |seed| {
+            let mut random = Random::new(seed);
+            let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
+            let keys = Keys::of("requeue", &kind);
+            let content_type = ["text/plain", "image/x-odd", ""][random.below(3)];
+            let body = Body::new(random_bytes(&mut random, 50), content_type).expect("a body");
+            let due = Timestamp::from_millis(5);
+            let mut job = JobView::new(kind.clone(), id.clone(), body.clone(), due, Generation(9));
+            let worker = WorkerName::new("w").expect("a name");
+            let error = Some(Arc::from("why"));
+            job.failures = vec![FailedAttempt { worker, started_at: due, ended_at: due, error }; 3];
+            let mut lease = vec![0; 33];
+            lease.extend([1, b'w']);
+            let next = [&[0; 19][..], &content(&body)].concat();
+            let schedule = schedule(id.clone(), body.clone());
+            let mut values = [
+                Record::write(&job),
+                Past::write(&job, due),
+                lease,
+                next,
+                write_schedule(&schedule),
+            ];
+            assert!(Record::read(&values[0]).is_ok_and(|record| record.body == body));
+            assert!(Past::read(&values[1]).is_ok_and(|past| past.failures == job.failures));
+            assert!(read_schedule(id.clone(), &values[4]).is_ok_and(|read| read == schedule));
+            for value in &mut values {
+                match random.below(3) {
+                    0 => value.truncate(random.below(value.len())),
+                    1 => *value = random_bytes(&mut random, 80),
+                    _ => {
+                        let at = random.below(value.len());
+                        value[at] = random.below(256) as u8;
+                    }
+                }
+            }
+            let _ = Past::attempts(&values[1]);
+            drop(read_schedule(id.clone(), &values[4]));
+            let [record, past, lease, next, _] = values;
+            for state in [JobState::Ready, JobState::Leased, JobState::Dead] {
+                let (record, past) = (record.clone(), past.clone());
+                let (lease, next, id) = (lease.clone(), next.clone(), id.clone());
+                let stored = StoredJob { id, state, at: due, record, lease, next, past };
+                if let Err(error) = stored.view(&kind, &keys) {
+                    assert!(error.to_string().contains("{requeue:mail}:"), "{error}");
+                }
+            }
+            Ok(())
+        });
+    }
 }

@@ -54,6 +54,19 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
+    /// Returns why, for people.
+    pub(crate) fn reason(&self) -> &str {
+        let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = self;
+        reason
+    }
+
+    /// Adds to the reason.
+    pub(crate) fn with(mut self, more: &str) -> Self {
+        let (CommandError::NotDone(reason) | CommandError::Unknown(reason)) = &mut self;
+        reason.push_str(more);
+        self
+    }
+
     /// The error for a call that changes something.
     pub(crate) fn for_write(self) -> StoreError {
         match self {

@@ -13,11 +13,33 @@ pub(crate) struct Keys {
 const NAMES: [&str; 9] =
     ["due", "leased", "dead", "job", "lease", "next", "past", "meta", "schedules"];
 
+/// The Redis types of the keys, in the same order, and the commands that count their entries.
+pub(crate) const TYPES: [(&str, &str); 9] = {
+    let (list, hash) = (("sorted set", "ZCARD"), ("hash", "HLEN"));
+    [list, list, list, hash, hash, hash, hash, hash, hash]
+};
+
 impl Keys {
     pub(crate) fn of(prefix: &str, kind: &Kind) -> Keys {
         let tag = format!("{prefix}:{kind}");
         let all = NAMES.map(|name| format!("{{{tag}}}:{name}"));
         Keys { tag, all }
+    }
+
+    pub(crate) fn job(&self) -> &str {
+        &self.all[3]
+    }
+
+    pub(crate) fn lease(&self) -> &str {
+        &self.all[4]
+    }
+
+    pub(crate) fn next(&self) -> &str {
+        &self.all[5]
+    }
+
+    pub(crate) fn past(&self) -> &str {
+        &self.all[6]
     }
 
     pub(crate) fn meta(&self) -> &str {

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How many kinds are queried concurrently.
 pub(crate) const AT_ONCE: usize = 100;
 
+/// How many kinds are reaped concurrently. Each reports up to [`MAX_BATCH`] leases with their ids.
+const REAPED_AT_ONCE: usize = 10;
+
 /// The settings fields in `meta`, in the order in which they are written and read.
 const FIELDS: [&str; 9] = [
     "lease",
@@ -88,9 +91,17 @@ impl RedisStore {
         let from = names.partition_point(|kind| Some(kind.as_str()) <= last.as_deref());
         names.rotate_left(from);
         names.truncate(AT_ONCE);
-        let reaped = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
-        *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
-        // All kinds are reaped, even if one fails.
+        let (mut reaped, mut expired) = (Vec::new(), 0);
+        for names in names.chunks(REAPED_AT_ONCE) {
+            let of_these = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
+            expired += of_these.iter().flatten().map(|reaped| reaped.expired.len()).sum::<usize>();
+            reaped.extend(of_these);
+            *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
+            if expired >= MAX_BATCH {
+                break;
+            }
+        }
+        // All of these kinds are reaped, even if one fails.
         Reaped::sum(reaped)
     }
 

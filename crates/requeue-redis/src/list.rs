@@ -8,8 +8,8 @@
 use crate::keys::Keys;
 use crate::reply::{Reply, text, unexpected};
 use crate::store::{RedisStore, lock};
-use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{JobId, JobState, Page, Query, StoreError};
+use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES};
+use requeue_jobs::{JobId, JobState, JobView, Page, Query, StoreError};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -66,27 +66,34 @@ impl RedisStore {
             Some(scan) => scan,
             None => self.scan(&keys, query).await?,
         };
-        let mut jobs = Vec::new();
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
         loop {
             let ScannedIds { query, ids, is_last, .. } = &scan;
             let mut from = ids.partition_point(|id| Some(id) <= query.after.as_ref());
-            // Reads one job more than the limit, to know whether there is another page.
-            while from < ids.len() && jobs.len() <= limit {
+            // Reads one job more than the page has, to know whether there is another page.
+            while from < ids.len() && jobs.len() <= limit && bytes <= MAX_RESULT_BYTES {
                 let upto = ids.len().min(from + MAX_BATCH);
                 let room = limit + 1 - jobs.len();
                 let (seen, found) =
                     self.views(&query.kind, &keys, query.state, room, &ids[from..upto]).await?;
+                bytes += found.iter().map(bodies).sum::<usize>();
                 jobs.extend(found);
                 from += seen;
             }
-            if *is_last || jobs.len() > limit {
+            if *is_last || jobs.len() > limit || bytes > MAX_RESULT_BYTES {
                 break;
             }
             let after = ids.last().cloned();
             scan = self.scan(&keys, Query { after, ..scan.query }).await?;
         }
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
+        let mut bytes = 0;
+        let fits = jobs.iter().take(limit).take_while(|job| {
+            bytes += bodies(job);
+            bytes <= MAX_RESULT_BYTES
+        });
+        let fitting = fits.count().max(1);
+        let more = jobs.len() > fitting;
+        jobs.truncate(fitting);
         let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
         if cursor.is_some() {
             scan.query.after = cursor.clone();
@@ -151,6 +158,11 @@ impl RedisStore {
         }
         Ok(ScannedIds { query, ids: ids.into_iter().collect(), is_last, scanned })
     }
+}
+
+/// The bytes of a job that count for the size of a page.
+fn bodies(job: &JobView) -> usize {
+    job.body.len() + job.next.as_ref().map_or(0, |next| next.body.len())
 }
 
 /// Returns the Redis pattern that matches the ids with this prefix.

@@ -1,15 +1,19 @@
 //! Schedules.
 
-use crate::codec::{kept_time, read_schedule, write_schedule};
+use crate::codec::{Damage, kept_time, read_schedule, write_schedule};
 use crate::put::{no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
-use requeue_jobs::limits::MAX_SCHEDULES;
+use redis::Value;
+use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES};
 use requeue_jobs::{
     Generation, Invalid, JobId, Kind, Placed, Schedule, StoreError, Tick, Ticked, Timestamp,
 };
 use std::time::Duration;
+
+/// Max. bytes of schedules per script call.
+const MAX_BYTES: usize = 4 << 20;
 
 impl RedisStore {
     pub(crate) async fn keep_schedule(
@@ -40,16 +44,42 @@ impl RedisStore {
     }
 
     pub(crate) async fn schedules_of(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
-        let keys = self.keys(&kind);
-        let mut cmd = redis::cmd("HGETALL");
+        let (keys, script) = (self.keys(&kind), &SCRIPTS.schedules);
+        let mut cmd = redis::cmd("HKEYS");
         cmd.arg(keys.schedules());
-        let mut fields = Reply::of(self.read(&keys.tag, cmd).await?)?;
-        let mut schedules = Vec::new();
-        while !fields.is_empty() {
-            let id = JobId::new(fields.text()?).map_err(|error| unexpected(&error.to_string()))?;
-            schedules.push(read_schedule(id, &fields.bytes()?)?);
+        let mut names = Reply::of(self.read(&keys.tag, cmd).await?)?;
+        let mut ids = Vec::new();
+        while !names.is_empty() {
+            ids.push(JobId::new(names.text()?).map_err(|error| unexpected(&error.to_string()))?);
         }
-        schedules.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        ids.sort_unstable();
+        let mut schedules = Vec::new();
+        let mut left = &ids[..];
+        while !left.is_empty() {
+            let mut cmd = self.begin(script, &keys);
+            cmd.arg(MAX_BYTES);
+            for id in left.iter().take(MAX_BATCH) {
+                cmd.arg(id.as_str());
+            }
+            let mut values = Reply::of(self.end(script, &keys, cmd).await?)?;
+            if values.is_empty() {
+                return Err(unexpected("it contains no schedule"));
+            }
+            while let ([id, rest @ ..], false) = (left, values.is_empty()) {
+                left = rest;
+                let value = match values.next()? {
+                    Value::Int(length) => {
+                        return Err(Damage::too_long(keys.schedules(), id.as_str(), length));
+                    }
+                    value => bytes(value)?,
+                };
+                // An empty one was removed meanwhile.
+                if !value.is_empty() {
+                    let read = read_schedule(id.clone(), &value);
+                    schedules.push(read.map_err(|it| it.of(keys.schedules(), id.as_str()))?);
+                }
+            }
+        }
         Ok(schedules)
     }
 

@@ -65,6 +65,7 @@ pub(crate) struct Scripts {
     pub(crate) upcoming: Script,
     pub(crate) set: Script,
     pub(crate) schedule: Script,
+    pub(crate) schedules: Script,
     pub(crate) tick: Script,
     pub(crate) register: Script,
 }
@@ -109,6 +110,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         upcoming: new(READ_ONLY, &[KEYS, include_str!("lua/upcoming.lua")]),
         set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
         schedule: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/schedule.lua")]),
+        schedules: new(READ_ONLY, &[KEYS, include_str!("lua/schedules.lua")]),
         tick: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
         register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
     }

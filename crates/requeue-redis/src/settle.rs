@@ -1,7 +1,8 @@
 //! Settlements.
 
 use crate::batch::{Entry, run_batch};
-use crate::codec::proof;
+use crate::codec::{NO_RECORD, proof};
+use crate::keys::Keys;
 use crate::put::{millis, no_generation_left, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
@@ -116,7 +117,7 @@ impl RedisStore {
         }
         let settled = self.end(script, &keys, cmd).await.and_then(|reply| {
             let receipts = these.iter().map(|&number| &settlements[number].receipt);
-            read(Reply::of(reply)?, receipts)
+            read(Reply::of(reply)?, &keys, receipts)
         });
         match settled {
             Ok(settled) => {
@@ -149,6 +150,7 @@ fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
 /// Parses the reply of `settle.lua`.
 fn read<'a>(
     mut reply: Reply,
+    keys: &Keys,
     receipts: impl Iterator<Item = &'a Receipt>,
 ) -> Result<Vec<Settling>, StoreError> {
     let letters = reply.bytes()?;
@@ -162,6 +164,7 @@ fn read<'a>(
             b'X' => Ok(Settled::Cancelled),
             b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
             b'N' => Err(no_generation_left().into()),
+            b'B' => Err(NO_RECORD.of(keys.job(), receipt.id().as_str()).into()),
             _ => return Err(unexpected("unknown outcome of a settlement")),
         })
     };

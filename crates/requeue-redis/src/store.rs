@@ -56,6 +56,14 @@ pub(crate) struct Shared {
     wall_clock: Option<WallClock>,
 }
 
+/// An argument of a command, for an error message.
+fn text_of(argument: redis::Arg<&[u8]>) -> String {
+    match argument {
+        redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    }
+}
+
 /// Locks a mutex and ignores poisoning: no code that holds one of these locks leaves partial changes
 /// behind when it panics.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -137,16 +145,44 @@ impl RedisStore {
         cmd: Cmd,
     ) -> Result<Value, StoreError> {
         let reply = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
-        reply.map_err(if script.only_reads {
-            CommandError::for_read
-        } else {
-            CommandError::for_write
-        })
+        let error = match reply {
+            Ok(value) => return Ok(value),
+            Err(error) => self.explain(keys, error).await,
+        };
+        Err(if script.only_reads { error.for_read() } else { error.for_write() })
+    }
+
+    /// Adds to an error that a script raised which keys it was about, and which of them have another
+    /// type than ours: someone else has written them.
+    async fn explain(&self, keys: &Keys, error: CommandError) -> CommandError {
+        let reason = error.reason();
+        if !reason.contains("user_script") && !reason.contains("WRONGTYPE") {
+            return error;
+        }
+        let mut what = format!("; the script was for the keys {{{}}}:*", keys.tag);
+        if reason.contains("WRONGTYPE") {
+            for (key, (expected, count)) in keys.all.iter().zip(keys::TYPES) {
+                // The command TYPE may not be allowed. These are.
+                let mut cmd = redis::cmd(count);
+                cmd.arg(key);
+                let counted = self.shared.connections.call(&keys.tag, cmd, None).await;
+                if counted.is_err_and(|error| error.reason().contains("WRONGTYPE")) {
+                    what += &format!("; {key} is not a {expected}");
+                }
+            }
+        }
+        error.with(&what)
     }
 
     /// Sends a read-only command to the server that owns the slot of `tag`.
     pub(crate) async fn read(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
-        self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_read)
+        let key = cmd.args_iter().nth(1).map(text_of).unwrap_or_default();
+        let reply = self.shared.connections.call(tag, cmd, None).await;
+        let named = |error: CommandError| match error.reason().contains("WRONGTYPE") {
+            true => error.with(&format!("; the key is {key}")),
+            false => error,
+        };
+        reply.map_err(named).map_err(CommandError::for_read)
     }
 
     /// Sends a command that changes something and is not a script.

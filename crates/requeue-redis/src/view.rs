@@ -1,10 +1,11 @@
 //! Reading jobs.
 
-use crate::codec::StoredJob;
+use crate::codec::{Damage, StoredJob};
 use crate::keys::Keys;
-use crate::reply::{Reply, unexpected};
+use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
+use redis::Value;
 use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
 
 /// Max. bytes of records per script call.
@@ -43,7 +44,7 @@ impl RedisStore {
         let seen = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         let (mut fields, mut jobs) = (reply.array()?, Vec::new());
         while !fields.is_empty() {
-            jobs.push(read(&mut fields)?.view(kind)?);
+            jobs.push(read(&mut fields, keys)?.view(kind, keys)?);
         }
         Ok((seen, jobs))
     }
@@ -58,7 +59,7 @@ fn letter(state: JobState) -> &'static str {
     }
 }
 
-fn read(fields: &mut Reply) -> Result<StoredJob, StoreError> {
+fn read(fields: &mut Reply, keys: &Keys) -> Result<StoredJob, StoreError> {
     let id = JobId::new(fields.text()?).map_err(|error| unexpected(&error.to_string()))?;
     let state = match fields.bytes()?.as_slice() {
         b"w" => JobState::Waiting,
@@ -68,7 +69,11 @@ fn read(fields: &mut Reply) -> Result<StoredJob, StoreError> {
         _ => return Err(unexpected("unknown state of a job")),
     };
     let at = requeue_jobs::Timestamp::from_millis(fields.number()?);
-    let (record, lease, next, past) =
-        (fields.bytes()?, fields.bytes()?, fields.bytes()?, fields.bytes()?);
+    let mut value = |key| match fields.next()? {
+        Value::Int(length) => Err(Damage::too_long(key, id.as_str(), length)),
+        value => bytes(value),
+    };
+    let (record, lease) = (value(keys.job())?, value(keys.lease())?);
+    let (next, past) = (value(keys.next())?, value(keys.past())?);
     Ok(StoredJob { id, state, at, record, lease, next, past })
 }

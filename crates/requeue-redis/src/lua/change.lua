@@ -3,7 +3,7 @@
 -- ARGV    now or ''; then for each job: id, action (c cancel, n run now, v revive)
 -- Reply   one letter per job.
 --         Done: R removed; E will end with its lease; Y due now; V revived
---         Not done: a absent; l leased without a successor; d not dead
+--         Not done: a absent; l leased without a successor; d not dead; b its record is damaged
 -- State   any -> absent; waiting, dead -> ready; leased -> cancelled, or its successor is due now
 local letters = {}
 local before = head()
@@ -17,6 +17,13 @@ local function cancel(id, runs)
   end
   local lease = call('HGET', LEASE, id)
   call('HDEL', NEXT, id)
+  if not lease or #lease < MIN_LEASE then
+    -- No worker has a receipt for it.
+    call('ZREM', LEASED, id)
+    call('HDEL', LEASE, id)
+    forget(id)
+    return 'R'
+  end
   call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6B', now, 1) .. string.sub(lease, 35))
   return 'E'
 end
@@ -26,11 +33,13 @@ local function run_now(id, waits, runs)
     local next = call('HGET', NEXT, id)
     if not next then return 'l' end
     local lease = call('HGET', LEASE, id)
+    if #next < MIN_RECORD or not lease or #lease < MIN_LEASE then return 'b' end
     call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
     call('HSET', NEXT, id, pack('>I6', math.min(cut('>I6', next), now)) .. string.sub(next, 7))
     return 'Y'
   end
   local old = call('HGET', JOB, id)
+  if not old or #old < MIN_RECORD then return 'b' end
   local generation, created = cut('>I7I6', old)
   call('HSET', JOB, id, pack('>I7I6I6', generation, created, now) .. string.sub(old, 20))
   local past = past_of(id, created)
@@ -43,7 +52,9 @@ local function run_now(id, waits, runs)
 end
 
 local function revive(id)
-  local _, created = cut('>I7I6', call('HGET', JOB, id))
+  local old = call('HGET', JOB, id)
+  if not old or #old < MIN_RECORD then return 'b' end
+  local _, created = cut('>I7I6', old)
   local past = past_of(id, created)
   past.attempts, past.floor, past.updated = 0, 0, now
   keep_past(id, past)

@@ -4,13 +4,14 @@
 -- changes nothing and returns an empty array; the client then calls `claim_expired`.
 --
 -- ARGV    now or ''; max. number of jobs; lease in milliseconds or '' (the kind's); nonce (8 bytes);
---         worker; max. number of expired leases to end whose jobs cannot be claimed
+--         worker; max. number of expired leases to end whose jobs cannot be claimed; max. bytes of bodies
 -- Reply   now; end of the leases; fence of the first job (the others count up from it; above the limit:
 --         no fence is left, and there are no jobs); milliseconds
---         until more may be claimable (-1 never, -2 not determined); number of expired leases ended
---         whose jobs were not claimed; ids and due times, alternating; records; pasts (empty if no job
---         has one). Only `claim_expired`: id, worker, attempt and 1 if the job died (else 0) of each
---         expired lease that it ended
+--         until more may be claimable (-1 never, -2 not determined, -3 now, but the next job would exceed
+--         the max. bytes); number of expired leases ended whose jobs were not claimed; ids and due times,
+--         alternating; records (of a record that is too long: its length); the first bytes of the pasts,
+--         up to the number of attempts (empty if no job has one). Only `claim_expired`: id, worker, attempt
+--         and 1 if the job died (else 0) of each expired lease that it ended
 -- State   ready -> leased; leased and expired -> leased, dead, waiting or absent
 local set = call('HMGET', META, 'paused', 'concurrency', 'lease', 'fence')
 local max, ends = tonumber(ARGV[2]), tonumber(ARGV[6])
@@ -55,6 +56,33 @@ if expired[1] then
   found = merged
 end
 
+-- Reads the records, and drops the jobs that would exceed the bytes. A few at a time: all of them may be
+-- large.
+local GROUP, MAX_BODY = 16, 1048576
+local records, left, full = {}, tonumber(ARGV[7]), false
+for n = 1, #found, 2 * GROUP do
+  local group = {}
+  for i = n, math.min(n + 2 * GROUP, #found) - 1, 2 do group[#group + 1] = found[i] end
+  for _, record in ipairs(call('HMGET', JOB, unpack(group))) do
+    local bytes = 0
+    if record then
+      bytes = #record - 20
+      if string.byte(record, 20) == 3 then bytes = bytes - 1 - (string.byte(record, 21) or 0) end
+      if bytes > MAX_BODY then record, bytes = #record, 0 end
+    end
+    full = bytes > left
+    if full then break end
+    left = left - bytes
+    records[#records + 1] = record
+  end
+  if full then break end
+end
+for i = #found - 1, 2 * #records + 1, -2 do
+  -- If its lease has expired, it is in no list now.
+  if expired[1] then call('ZADD', DUE, found[i + 1], found[i]) end
+  found[i], found[i + 1] = nil, nil
+end
+
 local ids, leases, places = {}, {}, {}
 local nonce, rest, upto = ARGV[4], pack('>I6I6B', now, now, 0) .. ARGV[5], text(ends_at)
 for i = 1, #found, 2 do
@@ -63,15 +91,17 @@ for i = 1, #found, 2 do
   leases[i], leases[i + 1] = id, pack('>I7c8I6', first + #ids - 1, nonce, found[i + 1]) .. rest
   places[i], places[i + 1] = upto, id
 end
-local records, pasts = {}, {}
+local pasts = {}
 if ids[1] then
-  records = call('HMGET', JOB, unpack(ids))
   call('ZREM', DUE, unpack(ids))
   call('ZADD', LEASED, unpack(places))
   call('HSET', LEASE, unpack(leases))
   call('HSET', META, 'fence', text(first + #ids - 1))
-  if call('EXISTS', PAST) == 1 then pasts = call('HMGET', PAST, unpack(ids)) end
+  if call('EXISTS', PAST) == 1 then
+    pasts = call('HMGET', PAST, unpack(ids))
+    for i = 1, #ids do pasts[i] = pasts[i] and string.sub(pasts[i], 1, 4) end
+  end
 end
-local more = -2
-if #ids < max then more = soonest(paused, room(set[2])) end
+local more = full and -3 or -2
+if not full and #ids < max then more = soonest(paused, room(set[2])) end
 return { now, ends_at, first, more, ended, found, records, pasts, reports }

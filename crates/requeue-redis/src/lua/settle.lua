@@ -8,7 +8,7 @@
 --         how much of the jitter to subtract, in 65536ths
 -- Reply   one letter per job, then one number for each R and E: A acked or requeued; R retry, and the due
 --         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost;
---         N requeue: no generation is left
+--         N requeue: no generation is left; B not done, because the record is damaged
 -- State   leased -> pending, dead, leased for longer, or absent
 local PER_JOB = 6
 local letters, numbers = {}, {}
@@ -26,9 +26,11 @@ end
 
 local function settle(id, how, length, problem, part, lease)
   local next, old = call('HGET', NEXT, id), call('HGET', JOB, id)
+  local stored = next
+  if next and #next < MIN_RECORD then next = nil end
   if is_cancelled(lease) then
     if how ~= 'e' then
-      unlease(id, next)
+      unlease(id, stored)
       end_job(id, next)
     end
     return 'X'
@@ -40,18 +42,19 @@ local function settle(id, how, length, problem, part, lease)
     call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
     return 'E', ends
   end
+  if how ~= 'a' and (not old or #old < MIN_RECORD) then return 'B' end
   if how == 'q' and not next and (tonumber(call('HGET', META, 'generation')) or 0) >= MAX_COUNTER then return 'N' end
-  unlease(id, next)
-  local generation, created = cut('>I7I6', old)
+  unlease(id, stored)
   if how == 'a' or how == 'q' then
     if how == 'q' and not next then
-      generation = call('HINCRBY', META, 'generation', 1)
+      local generation = call('HINCRBY', META, 'generation', 1)
       next = pack('>I6I7I6', now + length, generation, now) .. string.sub(old, 20)
     end
     end_job(id, next, true)
     return 'A'
   end
 
+  local generation, created = cut('>I7I6', old)
   local due, began, worker = lease_parts(lease)
   local past = past_of(id, created)
   if how == 'l' then
@@ -99,11 +102,11 @@ for i = 1, (#ARGV - 1) / PER_JOB do
   local at = PER_JOB * (i - 1) + 2
   local id = ARGV[at]
   local lease = call('HGET', LEASE, id)
-  if not lease or string.sub(lease, 1, 15) ~= ARGV[at + 1] then
+  if not lease or #lease < MIN_LEASE or string.sub(lease, 1, 15) ~= ARGV[at + 1] then
     letters[i] = 'L'
   else
     letters[i], numbers[#numbers + 1] = settle(id, ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4], tonumber(ARGV[at + 5]), lease)
-    freed = freed or letters[i] ~= 'E'
+    freed = freed or letters[i] ~= 'E' and letters[i] ~= 'B'
   end
 end
 if freed and not notify_room() then

@@ -9,7 +9,10 @@ use super::*;
 use crate::codec::content;
 use crate::keys::Keys;
 use redis::{Connection, RedisResult, ToRedisArgs, Value};
-use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_COUNTER, MAX_DELAY};
+use requeue_jobs::limits::{
+    KEPT_ATTEMPTS, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_COUNTER, MAX_DELAY, MAX_RESULT_BYTES,
+    MAX_SCHEDULE_LEN,
+};
 use requeue_jobs::{Body, Kind, Settings};
 use requeue_testkit::servers::RedisServer;
 use std::time::Duration;
@@ -64,7 +67,7 @@ impl ScriptRunner {
 
     /// Claims up to `max` jobs for a second, and returns the fence of the first.
     fn claim(&mut self, now: u64, max: usize) -> u64 {
-        let args = (now, max, 1000, NONCE, "worker", 1000);
+        let args = (now, max, 1000, NONCE, "worker", 1000, MAX_RESULT_BYTES);
         match self.eval("EVAL", &SCRIPTS.claim_expired.text, args) {
             Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("a fence"),
             other => panic!("{other:?}"),
@@ -135,13 +138,21 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let (backoff, retention) = (settings.backoff, settings.retention);
     let millis = |duration: Duration| duration.as_millis();
     let lease = format!("or {})", millis(settings.lease));
-    let Scripts { put, claim, claim_expired, settle, reap, tick, .. } = &*SCRIPTS;
+    let Scripts { put, claim, claim_expired, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
+    // The flags, the length of the content type, and the content type.
+    let longest_content = MAX_BODY_LEN + 2 + MAX_CONTENT_TYPE_LEN;
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (put, format!("local MAX_COUNTER = {MAX_COUNTER}\n")),
         (claim_expired, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (claim, format!("GROUP, MAX_BODY = {}, {MAX_BODY_LEN}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
+        (view, format!("MAX_RECORD, MAX_OTHER = {}, ", 19 + longest_content)),
+        (
+            schedules,
+            format!("MAX_SCHEDULE = KEYS[9], {}\n", 13 + 2 * MAX_SCHEDULE_LEN + longest_content),
+        ),
         (claim, format!("math.ceil(tonumber(set[3]) {lease})")),
         (settle, format!("'lease')) {lease})")),
         (settle, format!("local longest = tonumber(set[2]) or {}\n", millis(backoff.max))),

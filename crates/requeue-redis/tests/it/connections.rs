@@ -5,9 +5,8 @@ use crate::support::{
     as_stores, claim, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, put_all,
     settle, try_put,
 };
-use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_BODY_LEN};
 use requeue_jobs::{
-    Body, Fence, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError, Settled,
+    Fence, JobId, JobState, Placed, Put, PutError, Receipt, Settle, SettleError, Settled,
     Settlement, Store, StoreError,
 };
 use requeue_redis::RedisStore;
@@ -239,21 +238,4 @@ fn an_ack_whose_reply_is_lost_runs_once() {
     assert!(matches!(again, Err(SettleError::LeaseLost { .. })), "{again:?}");
     assert_eq!(ids(&store), Vec::<String>::new());
     is_whole(&store);
-}
-
-#[test]
-fn a_claim_of_large_jobs_is_limited_by_the_size_of_the_reply() {
-    const LARGE: usize = MAX_BODY_LEN;
-    let server = RedisServer::start();
-    let store = connect(&server.url(), fresh());
-    for number in 0..120 {
-        let mut put = put(&format!("job-{number:03}"));
-        put.body = Body::octets(vec![0; LARGE]).expect("the largest valid body");
-        put_all(&store, vec![put]);
-    }
-    let first = claimed(&store, 1000, LONG).jobs;
-    assert!(first.len() * LARGE > MAX_BATCH_BYTES, "{} jobs are too few", first.len());
-    assert!(first.len() < 120, "one claim returned all jobs");
-    let rest = claimed(&store, 1000, LONG).jobs;
-    assert_eq!(first.len() + rest.len(), 120, "no job is leased without a worker");
 }

@@ -8,8 +8,9 @@ local reports = {}
 local function expiry(id, ended)
   local lease, next, record = call('HGET', LEASE, id), call('HGET', NEXT, id), call('HGET', JOB, id)
   unlease(id, next)
-  -- No lease or no record: someone has deleted keys by hand.
-  if not lease or not record then return nil, end_job(id, next) end
+  if next and #next < MIN_RECORD then next = nil end
+  -- No lease or no record: someone has deleted or damaged keys by hand.
+  if not lease or #lease < MIN_LEASE or not record or #record < MIN_RECORD then return nil, end_job(id, next) end
   local _, created = cut('>I7I6', record)
   local _, began, worker = lease_parts(lease)
   local past = past_of(id, created)

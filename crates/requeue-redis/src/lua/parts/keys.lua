@@ -1,3 +1,5 @@
 -- KEYS    the keys of a kind, as docs/redis-keys.md describes them; the ninth is `schedules`
 local DUE, LEASED, DEAD, JOB, LEASE, NEXT, PAST, META = unpack(KEYS)
 local call, pack, cut = redis.call, struct.pack, struct.unpack
+-- The length of the shortest lease, and of the shortest record and successor. A shorter one is damaged.
+local MIN_LEASE, MIN_RECORD = 35, 20

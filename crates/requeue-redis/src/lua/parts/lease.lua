@@ -2,7 +2,7 @@
 -- 1 if the job was cancelled.
 local function lease_parts(lease)
   local due, claimed = cut('>I6I6', lease, 16)
-  return due, claimed, string.sub(lease, 35)
+  return due, claimed, string.sub(lease, 35, 162)
 end
 
 local function is_cancelled(lease)

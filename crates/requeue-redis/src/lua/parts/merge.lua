@@ -36,8 +36,11 @@ local function merge(id, due, content, how, waits, runs, died)
     create(id, asked(mode, longest, due, nil, now), content)
     return 'C'
   end
+  -- A put replaces a record that is damaged.
+  if #old < MIN_RECORD then old = pack('>I7I6I6', 0, now, now) end
   local newest, created = cut('>I7I6', old)
   local next = runs and call('HGET', NEXT, id)
+  if next and #next < MIN_RECORD then next = nil end
   if next then
     local _
     _, newest = cut('>I6I7', next)
@@ -61,6 +64,7 @@ local function merge(id, due, content, how, waits, runs, died)
 
   if runs then
     local lease = call('HGET', LEASE, id)
+    if not lease or #lease < MIN_LEASE then lease = string.rep('\0', MIN_LEASE - 1) .. '?' end
     local put_at, sooner = now, nil
     if next then
       local _

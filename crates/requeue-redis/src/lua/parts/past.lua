@@ -5,7 +5,8 @@ local NO_FAILURES = '\0'
 local function past_of(id, created)
   local past = { attempts = 0, deaths = 0, floor = 0, first = created, due = 0, updated = 0, failures = NO_FAILURES }
   local text = call('HGET', PAST, id)
-  if text then
+  -- A shorter one is damaged.
+  if text and #text > 32 then
     past.attempts, past.deaths, past.floor, past.first, past.due, past.updated = cut('>I4I4I6I6I6I6', text)
     past.failures = string.sub(text, 33)
   end

@@ -8,7 +8,8 @@ type Case = (&'static str, &'static Script, Vec<Vec<u8>>);
 
 fn cases(lease: &[u8]) -> Vec<Case> {
     let Scripts { put, claim, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
-    let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
+    let Scripts { peek, view, facts, upcoming, set, schedule, schedules, tick, register, .. } =
+        &*SCRIPTS;
     let now = NOW.to_string();
     let case = |name, script, args: &[&[u8]]| {
         let args = args.iter().map(|arg| arg.to_vec()).collect();
@@ -24,7 +25,7 @@ fn cases(lease: &[u8]) -> Vec<Case> {
         case("register", register, &[b"desk", b"10"]),
         case("set", set, &[b"1", b"lease", b"1000"]),
         case("settle", settle, &[b"a", lease, b"e", b"", b"", b"0"]),
-        case("claim", claim, &[b"1", b"", NONCE.as_bytes(), b"w", b"9"]),
+        case("claim", claim, &[b"1", b"", NONCE.as_bytes(), b"w", b"9", b"99"]),
         case("ack", ack, &[b"a", lease]),
         case("change", change, &[b"b", b"c"]),
         case("reap", reap, &[b"10"]),
@@ -32,11 +33,12 @@ fn cases(lease: &[u8]) -> Vec<Case> {
         case("view", view, &[b"", b"1", b"99", b"a"]),
         case("facts", facts, &[]),
         case("upcoming", upcoming, &[b"0", &at]),
+        case("schedules", schedules, &[b"99", b"s"]),
     ]
 }
 
 const ADDING: [&str; 5] = ["put", "restore", "schedule", "tick", "register"];
-const READ_ONLY: [&str; 4] = ["peek", "view", "facts", "upcoming"];
+const READ_ONLY: [&str; 5] = ["peek", "view", "facts", "upcoming", "schedules"];
 
 #[test]
 fn when_memory_is_full_only_scripts_that_add_data_are_rejected() {

@@ -53,7 +53,8 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     let mut runner = ScriptRunner::of("claim");
     let claim = |runner: &mut ScriptRunner, now: u64, max: usize, ends: usize| {
-        runner.call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends))
+        runner
+            .call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends, MAX_RESULT_BYTES))
     };
     let ends = NOW + 1000;
     assert_eq!(claim(&mut runner, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
@@ -71,7 +72,7 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
 
     // A job whose lease has expired is claimed again, and has a past.
     let (later, ends) = (NOW + 1000, NOW + 2000);
-    let args = (later, 1, 1000, NONCE, "worker", 9);
+    let args = (later, 1, 1000, NONCE, "worker", 9, MAX_RESULT_BYTES);
     assert_eq!(
         runner.call(&SCRIPTS.claim, args),
         "[]",
@@ -97,7 +98,8 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     // The lease length of the kind, and a concurrency limit.
     runner.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
     runner.put(ends, &["c", "d"]);
-    let reply = runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9));
+    let reply =
+        runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
     assert!(reply.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{reply}");
     assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
     runner.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
