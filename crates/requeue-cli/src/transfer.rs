@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs};
 use requeue_disk::{DiskError, Loss, Salvage};
 use requeue_jobs::Store;
-use requeue_jobs::transfer::{self, TransferProgress};
+use requeue_jobs::transfer::{self, TransferError, TransferProgress};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -159,14 +159,14 @@ fn print_done(done: TransferProgress, file: &str, out: Output) -> Result<()> {
 async fn export_to(store: &dyn Store, file: &str) -> Result<TransferProgress> {
     if file == "-" {
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-        return write(store, &mut stdout).await;
+        return write(store, &mut stdout, "stdout").await;
     }
     match std::fs::metadata(file) {
         // A pipe or a device is written to, and not replaced.
         Ok(found) if !found.is_file() => {
             let failed = |error: io::Error| CliError::io("write", file, &error);
             let opened = OpenOptions::new().write(true).open(file).map_err(failed)?;
-            write(store, &mut BufWriter::with_capacity(BUFFER, opened)).await
+            write(store, &mut BufWriter::with_capacity(BUFFER, opened), file).await
         }
         // Replaces the file that a symbolic link points to, and not the link.
         Ok(_) => {
@@ -196,7 +196,7 @@ async fn write_file(store: &dyn Store, half: &Path, whole: &Path) -> Result<Tran
     let file = private_files::create(half).map_err(failed)?;
     private_files::keep_permissions(&file, whole).map_err(failed)?;
     let mut buffered = BufWriter::with_capacity(BUFFER, file);
-    let done = write(store, &mut buffered).await?;
+    let done = write(store, &mut buffered, &name).await?;
     let file = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
     file.sync_all().map_err(failed)?;
     std::fs::rename(half, whole)
@@ -214,11 +214,18 @@ fn sync_directory_of(file: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-async fn write(store: &dyn Store, to: &mut dyn Write) -> Result<TransferProgress> {
+async fn write(store: &dyn Store, to: &mut dyn Write, name: &str) -> Result<TransferProgress> {
     let bar = Bar::jobs();
     let done = transfer::export(store, to, |done| bar.at(done.jobs, done.jobs_in_all)).await;
     bar.end();
-    Ok(done?)
+    done.map_err(|error| match error {
+        // Whoever read the pipe has ended, and knows that. The export is incomplete nevertheless.
+        TransferError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            CliError::already_reported(Exit::Failed)
+        }
+        TransferError::Write(error) => CliError::io("write", name, &error),
+        other => other.into(),
+    })
 }
 
 pub(crate) async fn import(args: ImportArgs, store_args: &StoreArgs, out: Output) -> Result<()> {

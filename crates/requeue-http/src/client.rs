@@ -7,12 +7,16 @@
 //! | what happens | error |
 //! |---|---|
 //! | no connection can be opened | [unavailable](requeue_jobs::StoreError::Unavailable): nothing was done |
-//! | the connection breaks, or no response arrives in time | [unknown](requeue_jobs::StoreError::Unknown), if the call changes something; otherwise unavailable |
+//! | the connection breaks, no response arrives in time, or it arrives too slowly or is too long | [unknown](requeue_jobs::StoreError::Unknown), if the call changes something; otherwise unavailable |
 //! | the server reports that it is busy, shutting down or without its store | unavailable |
 //! | a proxy between client and server fails | unknown, if the call changes something; otherwise unavailable |
 //! | the token is rejected | unavailable: the same call works with a valid token |
 //!
 //! The client never repeats a request that the server may have received.
+//!
+//! A response is read up to a bound: 256 MiB for a claim, a page of jobs, or the schedules of a kind; 64
+//! MiB for the results of a batch, and for lists of kinds and workers; 64 KiB for an error; 16 MiB for
+//! everything else. Exports are not bounded, because they are written as they arrive.
 
 mod address;
 mod calls;

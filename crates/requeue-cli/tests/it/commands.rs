@@ -1,13 +1,13 @@
 //! Each command, on a real server or a data directory.
 
-use crate::support::{Dir, signal_to, until};
+use crate::support::{Dir, Done, signal_to, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 /// The receipt of the one job that is claimed.
@@ -473,4 +473,40 @@ fn a_token_file_that_others_can_read_is_reported() {
         );
         assert_eq!(done.err.matches(&warning).count(), usize::from(warned), "{done:?}");
     }
+}
+
+#[test]
+fn an_export_that_cannot_be_written_leaves_the_old_file_and_no_half_one() {
+    let dir = Dir::served();
+    let body = "x".repeat(100_000);
+    dir.feed(&["put", "mail", "a", "-"], body.as_bytes()).ok();
+    dir.write("jobs.jsonl", "old");
+    // Its files may have 8 blocks of 512 bytes: a write beyond that fails, as on a full disk.
+    let line = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let program = env!("CARGO_BIN_EXE_requeue");
+    let args = [&["-c", line, "sh", program, "export", "jobs.jsonl"][..], &dir.place()].concat();
+    let output = dir.clean(Command::new("sh")).args(args).output().expect("sh runs");
+    Done::new(&["export"], output).code(1).complains("jobs.jsonl.part: File too large");
+    assert_eq!(dir.read("jobs.jsonl"), "old");
+    assert!(!dir.path("jobs.jsonl.part").exists());
+    let full = dir.ask(&["export", "/dev/full"]).code(1);
+    full.complains("could not write /dev/full: No space left on device");
+    let stdout = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    let args = [&["export"][..], &dir.place()].concat();
+    let output = dir.command(&args).stdout(stdout).output().expect("it starts");
+    Done::new(&["export"], output).code(1).complains("could not write stdout: No space left");
+}
+
+#[test]
+fn an_export_into_a_closed_pipe_ends_quietly() {
+    let dir = Dir::new();
+    let body = "x".repeat(1_000_000);
+    dir.feed(&["put", "mail", "a", "-"], body.as_bytes()).ok();
+    let mut command = dir.command(&["export", "--data", "d"]);
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    // Not 0: the export is incomplete.
+    assert_eq!(Done::new(&["export"], output).code(1).err, "");
 }

@@ -23,6 +23,9 @@ const CHUNK: usize = 64 << 10;
 /// Chunks of an import that are read from the file before they are sent.
 const AHEAD: usize = 4;
 
+/// Maximum bytes of a line that reports the progress of a backup.
+const MAX_BACKUP_LINE: usize = 64 << 10;
+
 /// A request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -139,6 +142,13 @@ impl HttpStore {
         let mut text = Vec::new();
         while let Some(chunk) = download.chunks.recv().await {
             text.extend_from_slice(&chunk?);
+            if text.len() > MAX_BACKUP_LINE && !text.contains(&b'\n') {
+                let reason = format!(
+                    "a line of the response of {} is longer than {MAX_BACKUP_LINE} bytes",
+                    self.url()
+                );
+                return Err(CallError::Unknown { reason });
+            }
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
                 match serde_json::from_slice(&line) {

@@ -29,7 +29,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// The timeout for the beginning of a response, and for each further part of it. For each MiB of
     /// the request, one second is added; for a long-polling call, the time that it waits. After the
-    /// timeout, the outcome of the call is unknown. At most 1 hour. Default: 10 s.
+    /// timeout, the outcome of the call is unknown. The whole response may take this long, and one
+    /// second more for each 16 KiB of it. At most 1 hour. Default: 10 s.
     pub response_timeout: Duration,
 }
 

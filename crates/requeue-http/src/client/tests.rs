@@ -403,3 +403,82 @@ fn an_export_is_written_as_it_arrives_and_an_incomplete_one_fails() {
     let error = block_on(HttpStore::connect(&url).unwrap().export(&mut Vec::new())).unwrap_err();
     assert_eq!(error.to_string(), "not now");
 }
+
+/// Starts a server that responds with this head, and then sends this text again and again, with a pause
+/// before each, until the client has closed the connection. Returns how many bytes it could send.
+fn endless_server(head: &str, text: Vec<u8>, pause: Duration) -> (String, Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let (to, sent) = channel();
+    let head = format!("HTTP/1.1 {head}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it is accepted");
+            let mut reader = BufReader::new(stream.try_clone().expect("it has two ends"));
+            let Some(_) = request(&mut reader, 0) else { continue };
+            let chunk = [format!("{:x}\r\n", text.len()).as_bytes(), &text, b"\r\n"].concat();
+            let mut count = 0;
+            let mut written = stream.write_all(head.as_bytes());
+            while written.is_ok() {
+                thread::park_timeout(pause);
+                written = stream.write_all(&chunk);
+                count += text.len();
+            }
+            // The test may have ended.
+            let _ = to.send(count);
+        }
+    });
+    (url, sent)
+}
+
+#[test]
+fn a_response_is_read_only_up_to_its_bound() {
+    let limit = 16 << 20;
+    let spaces = vec![b' '; 1 << 16];
+    let store = |url: &str| HttpStore::connect(url).unwrap();
+    let none = Duration::ZERO;
+
+    let (url, sent) = endless_server("200 OK", spaces.clone(), none);
+    let error = block_on(store(&url).settings(kind())).unwrap_err().to_string();
+    assert!(error.contains("the response is longer than 16777216 bytes"), "{error}");
+    let count = sent.recv().unwrap();
+    assert!(count < 2 * limit, "{count} bytes were sent");
+
+    // Of an error, only the beginning is read.
+    let (url, sent) = endless_server("502 Bad Gateway", spaces.clone(), none);
+    let error = block_on(store(&url).settings(kind())).unwrap_err().to_string();
+    assert!(error.contains("502"), "{error}");
+    let count = sent.recv().unwrap();
+    assert!(count < limit, "{count} bytes were sent");
+
+    // A line of the progress of a backup.
+    let (url, sent) = endless_server("200 OK", spaces, none);
+    let error = block_on(store(&url).backup(|_, _| {})).unwrap_err().to_string();
+    assert!(error.contains("longer than 65536 bytes"), "{error}");
+    let count = sent.recv().unwrap();
+    assert!(count < limit, "{count} bytes were sent");
+}
+
+#[test]
+fn a_response_that_announces_too_much_is_not_read_at_all() {
+    let ten_gibibytes = "HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n";
+    let (url, _seen) = server(move |_| Reaction::Respond(ten_gibibytes.to_owned()));
+    let store = HttpStore::connect(&url).unwrap();
+    let error = block_on(store.list(Query::new(kind()))).unwrap_err().to_string();
+    assert!(error.contains("the response is longer than 268435456 bytes"), "{error}");
+}
+
+#[test]
+fn a_response_that_arrives_byte_by_byte_is_given_up() {
+    let (url, sent) = endless_server("200 OK", vec![b' '], Duration::from_millis(20));
+    let response_timeout = Duration::from_millis(200);
+    let options = Options { response_timeout, ..Options::default() };
+    let store = HttpStore::connect_with(&url, options).unwrap();
+    let error = block_on(store.settings(kind())).unwrap_err().to_string();
+    assert!(error.contains("the response is too slow"), "{error}");
+    let mut out = Vec::new();
+    let error = block_on(store.export(&mut out)).unwrap_err().to_string();
+    assert!(error.contains("the response is too slow"), "{error}");
+    drop(store);
+    assert!(sent.recv().unwrap() < 1000 && sent.recv().unwrap() < 1000);
+}

@@ -4,28 +4,27 @@
 //! executor and from plain threads. Each request has a connection for itself; idle connections are
 //! reused. A request that the server may have received is never sent again.
 
+mod bounds;
 mod pool;
 
 use super::address::ServerAddress;
 use super::options::{HttpConnectError, Options};
 use super::request_body::RequestBody;
 use super::tls;
+use bounds::{MAX_ERROR_LEN, Pace, max_response_len};
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use pool::Pool;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-/// Maximum bytes of a response: a thousand jobs of one MiB, and as much again for JSON escapes.
-const MAX_RESPONSE_LEN: usize = 2 << 30;
 
 /// Chunks of a response that are read before the caller takes them.
 const AHEAD: usize = 4;
@@ -130,13 +129,13 @@ impl Transport {
         let sender = self.shared.sender.clone();
         let (head, received) = oneshot::channel();
         let (to, chunks) = mpsc::channel(AHEAD);
-        let limit = call.wait.map(|_| sender.response_timeout);
+        let pace = call.wait.map(|_| Pace::new(sender.response_timeout));
         let task = self.shared.handle.spawn(async move {
             match sender.begin(call).await {
                 Err(error) => drop(head.send(Err(error))),
                 Ok((response, _connection)) => {
                     drop(head.send(Ok(response.status())));
-                    forward(response.into_body(), limit, &to).await;
+                    forward(response.into_body(), pace, &to).await;
                 }
             }
         });
@@ -149,18 +148,37 @@ impl Transport {
 
 impl Sender {
     async fn send(&self, call: HttpCall) -> Result<HttpResponse, TransportError> {
-        let limit = call.wait.map(|_| self.response_timeout);
+        let mut pace = call.wait.map(|_| Pace::new(self.response_timeout));
+        let max_len = max_response_len(&call.method, &call.path);
         let (mut response, connection) = self.begin(call).await?;
+        let status = response.status();
         let mut bytes = Vec::new();
-        while let Some(chunk) = next_chunk(response.body_mut(), limit).await? {
-            if bytes.len() + chunk.len() > MAX_RESPONSE_LEN {
-                let reason = format!("the response is longer than {MAX_RESPONSE_LEN} bytes");
-                return Err(TransportError::Unknown(reason));
+        if !status.is_success() {
+            // The beginning of an error is enough. The rest is not read, so the connection is closed.
+            while let Some(chunk) = next_chunk(response.body_mut(), &mut pace).await? {
+                let left = MAX_ERROR_LEN - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(left)]);
+                if chunk.len() > left {
+                    return Ok(HttpResponse { status, bytes });
+                }
+            }
+            self.pool.keep(connection).await;
+            return Ok(HttpResponse { status, bytes });
+        }
+        let too_long =
+            || TransportError::Unknown(format!("the response is longer than {max_len} bytes"));
+        // The length that the server announces, before any of it is read.
+        if response.body().size_hint().lower() > max_len as u64 {
+            return Err(too_long());
+        }
+        while let Some(chunk) = next_chunk(response.body_mut(), &mut pace).await? {
+            if chunk.len() > max_len - bytes.len() {
+                return Err(too_long());
             }
             bytes.extend_from_slice(&chunk);
         }
         self.pool.keep(connection).await;
-        Ok(HttpResponse { status: response.status(), bytes })
+        Ok(HttpResponse { status, bytes })
     }
 
     /// Sends a request, and waits for the head of the response.
@@ -194,17 +212,24 @@ impl Sender {
     }
 }
 
-/// Returns the next chunk of a response, or `None` at its end. Fails if it takes longer than `limit`.
+/// Returns the next chunk of a response, or `None` at its end. Fails if the server sends too slowly.
 async fn next_chunk(
     body: &mut Incoming,
-    limit: Option<Duration>,
+    pace: &mut Option<Pace>,
 ) -> Result<Option<Bytes>, TransportError> {
     loop {
-        let frame = match limit {
+        let frame = match pace {
             None => body.frame().await,
-            Some(limit) => timeout(limit, body.frame()).await.map_err(|_| {
-                TransportError::Unknown(format!("the response stalled for {limit:?}"))
-            })?,
+            Some(pace) => {
+                let (began, patience) = (Instant::now(), pace.patience());
+                let frame = timeout(patience, body.frame()).await;
+                let len = match &frame {
+                    Ok(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len),
+                    _ => 0,
+                };
+                pace.took(began.elapsed(), len);
+                frame.map_err(|_| TransportError::Unknown(pace.complaint(patience)))?
+            }
         };
         match frame {
             None => return Ok(None),
@@ -225,11 +250,11 @@ async fn next_chunk(
 /// Sends the chunks of a response to the caller, until its end or the first error.
 async fn forward(
     mut body: Incoming,
-    limit: Option<Duration>,
+    mut pace: Option<Pace>,
     to: &mpsc::Sender<Result<Bytes, TransportError>>,
 ) {
     loop {
-        let chunk = match next_chunk(&mut body, limit).await {
+        let chunk = match next_chunk(&mut body, &mut pace).await {
             Ok(None) => return,
             Ok(Some(bytes)) => Ok(bytes),
             Err(error) => Err(error),
