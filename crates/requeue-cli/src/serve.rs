@@ -8,7 +8,7 @@ use crate::private_files;
 use crate::signals::{Signals, on};
 use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times;
-use requeue_disk::DiskStore;
+use requeue_disk::{DiskStore, RESERVED_FILES};
 use requeue_jobs::{Store, WallClock};
 use requeue_server::auth::{Access, Right, may_listen};
 use requeue_server::listen::{Listener, Options, Tls};
@@ -21,8 +21,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
 
-/// Number of open files in addition to connections: tables, the log, and those of the runtime.
-const OWN_FILES: u64 = 1024;
+/// Number of open files of the process itself: standard streams, runtime, signals, the listening
+/// socket, a connection that waits for its place, and a file that is being reloaded.
+const OWN_FILES: usize = 12;
+
+/// Minimum number of connections with which the server starts.
+const MIN_CONNECTIONS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -118,6 +122,15 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     if let Some(mebibytes) = args.response_memory {
         limits.response_memory = u64::from(mebibytes) << 20;
     }
+    // The others are for clients that do not wait: they put and settle jobs.
+    let most = listener.connections * 3 / 4;
+    if limits.waiting > most {
+        tracing::info!(
+            connections = listener.connections,
+            "at most {most} claims can wait: three in four connections"
+        );
+        limits.waiting = most;
+    }
     let mut app = App::new(store, WallClock::system(), limits);
     if let Some(backup) = backup {
         app = app.with_backup(backup);
@@ -204,10 +217,11 @@ fn tls(args: &Args) -> Result<Option<Tls>> {
     tls.map(Some).map_err(|error| CliError::from_error(Exit::Failed, &error))
 }
 
-/// A listening socket and its address.
+/// A listening socket, its address and its maximum number of connections.
 struct BoundSocket {
     socket: Listener,
     address: SocketAddr,
+    connections: usize,
 }
 
 async fn listener(args: &Args, tls: Option<Tls>) -> Result<BoundSocket> {
@@ -225,19 +239,40 @@ async fn listener(args: &Args, tls: Option<Tls>) -> Result<BoundSocket> {
     let tcp = TcpListener::bind(args.listen).await.map_err(failed)?;
     let address = tcp.local_addr().map_err(failed)?;
     let mut options = Options { drain: args.shutdown_limit, ..Options::default() };
-    options.max_connections = args.max_connections.unwrap_or(options.max_connections);
-    // Each connection is an open file, in addition to those of the store.
-    let connections = options.max_connections as u64;
-    let allowed = open_files::raise_limit(connections + OWN_FILES);
-    if allowed < connections {
-        tracing::warn!(allowed, connections, "the system allows fewer open files than connections");
+    let wanted = args.max_connections.unwrap_or(options.max_connections);
+    let needed = wanted.saturating_add(RESERVED_FILES + OWN_FILES);
+    let files = open_files::raise_limit(needed as u64);
+    let connections = connections_within(files, wanted)?;
+    if connections < wanted {
+        tracing::warn!(
+            files,
+            connections,
+            wanted,
+            "the limit of open files allows fewer connections than wanted: raise LimitNOFILE or \
+             ulimit -n"
+        );
     }
+    options.max_connections = connections;
     let socket = Listener::new(tcp, options);
     let socket = match tls {
         Some(tls) => socket.with_tls(tls),
         None => socket,
     };
-    Ok(BoundSocket { socket, address })
+    Ok(BoundSocket { socket, address, connections })
+}
+
+/// Returns how many connections there can be if the process may open this many files: each is an open
+/// file, and the store comes first.
+fn connections_within(files: u64, wanted: usize) -> Result<usize> {
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    let connections = wanted.min(files.saturating_sub(RESERVED_FILES + OWN_FILES));
+    if connections >= wanted.min(MIN_CONNECTIONS) {
+        return Ok(connections);
+    }
+    let needed = RESERVED_FILES + OWN_FILES + MIN_CONNECTIONS;
+    let message = format!("the limit of open files is {files}; the server needs at least {needed}");
+    let hint = "raise the limit: ulimit -n 1024, or LimitNOFILE= in the systemd unit";
+    Err(CliError::new(Exit::Failed, message).hint(hint))
 }
 
 async fn open(
@@ -298,6 +333,28 @@ async fn reload(mut hangup: Signal, access: Access, tls: Option<Tls>) {
                     "certificates could not be reloaded: the old ones stay in use"
                 );
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_limited_to_the_files_that_the_store_leaves() {
+        for (files, wanted, expected) in [
+            (u64::MAX, 20_000, Some(20_000)),
+            (20_060, 20_000, Some(20_000)),
+            (20_059, 20_000, Some(19_999)),
+            (1024, 20_000, Some(964)),
+            (64, 20_000, Some(4)),
+            (63, 20_000, None),
+            (0, 20_000, None),
+            (61, 1, Some(1)),
+            (60, 1, None),
+        ] {
+            assert_eq!(connections_within(files, wanted).ok(), expected, "{files} files");
         }
     }
 }

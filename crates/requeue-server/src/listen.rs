@@ -36,7 +36,7 @@ use crate::metrics::ServerMetrics;
 use axum::Router;
 use body_memory::BodyMemory;
 use connection::ConnectionContext;
-use connection_state::ConnectionState;
+use connection_state::{ConnectionState, IdlePhase};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -224,7 +224,9 @@ impl ConnectionSlots {
         let idle = self.open.iter().filter_map(|state| {
             let state = state.upgrade()?;
             let (phase, since) = state.idle_since()?;
-            (since + self.idle <= now).then_some(((phase, since), state))
+            // Clients send their first request as soon as they are connected.
+            let idle = if phase == IdlePhase::Silent { self.idle / 10 } else { self.idle };
+            (since + idle <= now).then_some(((phase, since), state))
         });
         let mut idle: Vec<_> = idle.collect();
         idle.sort_by_key(|(key, _)| *key);

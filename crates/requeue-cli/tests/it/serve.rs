@@ -257,3 +257,48 @@ fn listens(pid: &str) -> bool {
     let bit = |signal: u32| mask & (1 << (signal - 1)) != 0;
     bit(15) && bit(2) && bit(1)
 }
+
+/// The server, in a shell that limits its open files.
+fn with_files(dir: &Dir, files: u32) -> std::process::Command {
+    let mut command = dir.clean(std::process::Command::new("sh"));
+    command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+    command.arg(env!("CARGO_BIN_EXE_requeue"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--data", "d"]);
+    command
+}
+
+#[test]
+fn idle_connections_leave_the_store_its_files() {
+    let dir = Dir::new();
+    let server = Server::of(with_files(&dir, 64));
+    let address = server.url.strip_prefix("http://").expect("a URL").to_owned();
+    let connect = || TcpStream::connect(&address).expect("it listens");
+    let _idle: Vec<TcpStream> = (0..45).map(|_| connect()).collect();
+    // So large that the store needs new files: segments of the log, and tables.
+    let body = format!(r#"{{"body_text":"{}"}}"#, "x".repeat(100_000));
+    let put = |n: usize| {
+        let mut stream = connect();
+        let request = format!(
+            "PUT /v1/kinds/mail/jobs/{n} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it responds");
+        response
+    };
+    let failed: Vec<String> =
+        (0..400).map(put).filter(|response| !response.starts_with("HTTP/1.1 200")).collect();
+    assert_eq!(failed.len(), 0, "of 400; the first: {}", failed[0]);
+}
+
+#[test]
+fn too_few_open_files_are_an_error() {
+    let dir = Dir::new();
+    let output = with_files(&dir, 40).output().expect("it starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("the limit of open files is 40; the server needs at least 64"), "{err}");
+    assert!(err.contains("LimitNOFILE"), "{err}");
+}

@@ -61,6 +61,7 @@ impl ConnectionContext {
         peer: SocketAddr,
         state: &Arc<ConnectionState>,
     ) {
+        state.handshake();
         let handshake = timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp));
         let result = tokio::select! {
             // There is no request yet.
@@ -119,7 +120,7 @@ impl ConnectionContext {
                 }
                 () = state.evicted(), if !stopping => {
                     tracing::debug!(%peer, "connection closed: a new one needs its place");
-                    if let Some((IdlePhase::Head, _)) = state.idle_since() {
+                    if let Some((IdlePhase::Silent | IdlePhase::Head, _)) = state.idle_since() {
                         return;
                     }
                     stopping = true;

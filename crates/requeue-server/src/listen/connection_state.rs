@@ -54,7 +54,11 @@ struct State {
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Idle(Instant),
-    Head(Instant),
+    Head {
+        since: Instant,
+        /// No byte has arrived on this connection.
+        silent: bool,
+    },
     Busy,
 }
 
@@ -68,9 +72,11 @@ struct PendingResponse {
 /// What a connection that has no request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IdlePhase {
+    /// The first byte.
+    Silent,
     /// The next request.
     Idle,
-    /// The rest of the head of a request, or the first request.
+    /// The rest of the head of a request.
     Head,
 }
 
@@ -89,7 +95,7 @@ impl ConnectionState {
     /// Creates the state of a new connection: the client must send the head of a request.
     pub(crate) fn new() -> Arc<Self> {
         let state = State {
-            phase: Phase::Head(Instant::now()),
+            phase: Phase::Head { since: Instant::now(), silent: true },
             stalled: None,
             stalled_before: Duration::ZERO,
             written: 0,
@@ -105,8 +111,9 @@ impl ConnectionState {
     /// which of them.
     pub(crate) fn idle_since(&self) -> Option<(IdlePhase, Instant)> {
         match self.lock().phase {
+            Phase::Head { since, silent: true } => Some((IdlePhase::Silent, since)),
             Phase::Idle(since) => Some((IdlePhase::Idle, since)),
-            Phase::Head(since) => Some((IdlePhase::Head, since)),
+            Phase::Head { since, silent: false } => Some((IdlePhase::Head, since)),
             Phase::Busy => None,
         }
     }
@@ -166,7 +173,7 @@ impl ConnectionState {
         let state = self.lock();
         let phase = match state.phase {
             Phase::Idle(since) => Some((since + options.idle_timeout, TimeoutReason::Idle)),
-            Phase::Head(since) => Some((since + options.head_timeout, TimeoutReason::Head)),
+            Phase::Head { since, .. } => Some((since + options.head_timeout, TimeoutReason::Head)),
             Phase::Busy => None,
         };
         let write =
@@ -185,7 +192,7 @@ impl ConnectionState {
     pub(crate) fn closing(&self) {
         let mut state = self.lock();
         if let Phase::Idle(_) = state.phase {
-            state.phase = Phase::Head(Instant::now());
+            state.phase = Phase::Head { since: Instant::now(), silent: false };
             // The connection became idle after its last response, so hyper has read the rest.
             state.unread = false;
         }
@@ -193,11 +200,17 @@ impl ConnectionState {
 
     fn read(&self, bytes: usize) {
         let mut state = self.lock();
-        if bytes == 0 {
-            state.ended = true;
-        } else if let Phase::Idle(_) = state.phase {
-            state.phase = Phase::Head(Instant::now());
+        match &mut state.phase {
+            _ if bytes == 0 => state.ended = true,
+            Phase::Idle(_) => state.phase = Phase::Head { since: Instant::now(), silent: false },
+            Phase::Head { silent, .. } => *silent = false,
+            Phase::Busy => {}
         }
+    }
+
+    /// Records that a TLS handshake begins: until it ends, the state does not see what arrives.
+    pub(crate) fn handshake(&self) {
+        self.read(1);
     }
 
     /// Records the result of a write or flush.

@@ -15,7 +15,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Maximum number of connections. Each costs a few kilobytes and an open file: the limit of
-    /// open files of the process must be higher. Default: 20,000.
+    /// open files of the process must be higher by what the store needs. One more may be open,
+    /// without being served. Default: 20,000.
     pub max_connections: usize,
     /// Time limit of a TLS handshake. Default: 10 seconds.
     pub handshake_timeout: Duration,
@@ -47,8 +48,8 @@ pub struct Options {
     pub max_buffered: u64,
     /// If a request waits for memory: a body of which fewer than 256 KiB arrived in this time is cut
     /// off (408), the slowest first. If all connections are in use: a connection that was idle for
-    /// this time, or took longer for the head of a request, is closed for a new one. Default: 1
-    /// second.
+    /// this time, took longer for the head of a request, or was silent for a tenth of this time
+    /// since it was opened, is closed for a new one. Default: 1 second.
     pub slow_after: Duration,
     /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
     /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
