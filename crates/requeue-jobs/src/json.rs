@@ -7,6 +7,7 @@
 
 use crate::error::Invalid;
 use crate::job::{Body, JobState};
+use crate::limits::{MAX_JSON_DEPTH, MAX_JSON_NUMBER_LEN};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::value::RawValue;
@@ -22,7 +23,7 @@ const SHOWN: usize = 100;
 /// is set.
 ///
 /// - `body`, if the content type is `application/json` and the bytes are JSON without white space
-///   around it;
+///   around it that common parsers can read ([`check_portable`]);
 /// - otherwise `body_text`, if the bytes are UTF-8;
 /// - otherwise `body_base64`.
 ///
@@ -131,7 +132,94 @@ fn as_json(body: &Body) -> Option<&RawValue> {
         return None;
     }
     let json: &RawValue = serde_json::from_slice(body.bytes()).ok()?;
-    (json.get().len() == body.len()).then_some(json)
+    (json.get().len() == body.len() && check_portable(json).is_ok()).then_some(json)
+}
+
+/// Checks that common JSON parsers can read a value.
+///
+/// A client parses a response as a whole: a body that its parser rejects would make it lose the other
+/// jobs of the response, too. Therefore such a body is written as text or base64. Fails if
+///
+/// - arrays and objects are nested deeper than [`MAX_JSON_DEPTH`];
+/// - a number is longer than [`MAX_JSON_NUMBER_LEN`], or larger than a 64-bit float can be;
+/// - a string contains half of a surrogate pair (`\ud800`), which is not a character.
+///
+/// ```
+/// use requeue_jobs::json::check_portable;
+///
+/// assert!(check_portable(serde_json::from_str(r#"{"a": [1e308, "\ud83d\ude00"]}"#)?).is_ok());
+/// for json in ["1e309", &"9".repeat(101), r#""\ud83d""#, &("[".repeat(61) + &"]".repeat(61))] {
+///     assert!(check_portable(serde_json::from_str(json)?).is_err());
+/// }
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn check_portable(json: &RawValue) -> Result<(), FieldErrorReason> {
+    let text = json.get().as_bytes();
+    let (mut depth, mut at) = (0, 0);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_JSON_DEPTH {
+                    let (what, limit) = ("levels of nesting in JSON", MAX_JSON_DEPTH);
+                    let too_many = Invalid::TooMany { what, count: depth, limit };
+                    return Err(FieldErrorReason::Invalid(too_many));
+                }
+            }
+            b']' | b'}' => depth -= 1,
+            b'"' => at += string_len(&text[at + 1..])?,
+            b'-' | b'0'..=b'9' => {
+                at += number_len(&json.get()[at..])?;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// Checks the string that a text of valid JSON begins with, after its first quotation mark. Returns
+/// its length with the second.
+fn string_len(text: &[u8]) -> Result<usize, FieldErrorReason> {
+    let code = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    loop {
+        match text.get(at) {
+            Some(b'"') | None => return Ok(at + 1),
+            Some(b'\\') => match (code(at), code(at + 6)) {
+                (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => at += 12,
+                (Some(half @ 0xD800..=0xDFFF), _) => {
+                    let reason =
+                        format!("\\u{half:x} is half of a surrogate pair, not a character");
+                    return Err(FieldErrorReason::Format(reason));
+                }
+                (Some(_), _) => at += 6,
+                (None, _) => at += 2,
+            },
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Checks the number that a text of valid JSON begins with. Returns its length.
+fn number_len(text: &str) -> Result<usize, FieldErrorReason> {
+    let part = |byte: u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let len = text.bytes().position(|byte| !part(byte)).unwrap_or(text.len());
+    if len > MAX_JSON_NUMBER_LEN {
+        let (field, limit) = ("a number in JSON", MAX_JSON_NUMBER_LEN);
+        return Err(FieldErrorReason::Invalid(Invalid::TooLong { field, len, limit }));
+    }
+    let number = &text[..len];
+    let is_large = |number: &str| number.parse().is_ok_and(f64::is_infinite);
+    if number.contains(['e', 'E']) && is_large(number) {
+        let reason = format!("the number {number} is larger than a 64-bit float can be");
+        return Err(FieldErrorReason::Format(reason));
+    }
+    Ok(len)
 }
 
 /// The value of a JSON field is invalid.
@@ -191,6 +279,48 @@ pub(crate) fn quote(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_that_parsers_reject_is_written_as_text() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let objects = |depth: usize| r#"{"a":"#.repeat(depth) + "1" + &"}".repeat(depth);
+        let (long, longer) = ("9".repeat(100), "-".to_owned() + &"9".repeat(100));
+        for (json, portable) in [
+            (nested(60), true),
+            (nested(61), false),
+            (nested(100_000), false),
+            (objects(60), true),
+            (objects(61), false),
+            // Not nested, but many, and brackets in a string.
+            (format!("[{}]", vec!["[]"; 1000].join(",")), true),
+            (format!("[\"{}\"]", "[".repeat(1000)), true),
+            (format!(r#"["\"{}"]"#, "[".repeat(1000)), true),
+            (long.clone(), true),
+            (longer.clone(), false),
+            (format!(r#"{{"a":[1,{longer} ]}}"#), false),
+            (format!("\"{longer}\""), true),
+            ("9".repeat(5000), false),
+            ("1e308".to_owned(), true),
+            ("1E400".to_owned(), false),
+            ("[-1e+999999]".to_owned(), false),
+            ("[1e-999999, 0e999999]".to_owned(), true),
+            (r#""\ud83d\ude00 \u0000 \\ud800""#.to_owned(), true),
+            (r#"{"a\ud800":1}"#.to_owned(), false),
+            (r#""\ud800\n""#.to_owned(), false),
+            (r#""\ud800\ud800\udc00""#.to_owned(), false),
+            (r#""\uDC00""#.to_owned(), false),
+        ] {
+            let body = Body::new(json.clone().into_bytes(), JSON).expect("a valid body");
+            for fields in [BodyJson::new(&body), BodyJson::on_one_line(&body)] {
+                assert_eq!(fields.body.is_some(), portable, "{}", shorten(&json));
+                assert_eq!(fields.body_text.is_some(), !portable, "{}", shorten(&json));
+                // What is written can be parsed, also inside of a response, and is the same body.
+                let response = serde_json::json!([[[[fields.body, fields.body_text]]]]).to_string();
+                serde_json::from_str::<serde_json::Value>(&response).expect("it can be parsed");
+                assert_eq!(fields.into_body().expect("a body"), body);
+            }
+        }
+    }
 
     #[test]
     fn a_state_and_its_name_belong_together() {

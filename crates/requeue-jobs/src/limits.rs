@@ -13,6 +13,15 @@ pub const MAX_ID_LEN: usize = 512;
 /// The largest body, in bytes. Store larger data elsewhere and put a reference into the body.
 pub const MAX_BODY_LEN: usize = 1 << 20;
 
+/// The deepest nesting of arrays and objects in a body that is written as JSON. A parser of a response
+/// sees up to four levels more, and by default that of .NET reads 64 levels, that of Ruby 100 and that
+/// of Rust 128. A deeper body is written as text.
+pub const MAX_JSON_DEPTH: usize = 60;
+
+/// The longest number in a body that is written as JSON, in characters. By default, Jackson (Java)
+/// reads 1000 and Python an integer of 4300. A body with a longer one is written as text.
+pub const MAX_JSON_NUMBER_LEN: usize = 100;
+
 /// The longest content type, in bytes.
 pub const MAX_CONTENT_TYPE_LEN: usize = 128;
 

@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, ProblemType};
 use crate::times::{self, Zone};
-use requeue_jobs::json::{BodyJson, FieldErrorReason};
+use requeue_jobs::json::{BodyJson, FieldErrorReason, check_portable};
 use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_BATCH};
 use requeue_jobs::{Body, Due, Invalid, Timestamp, check_lease};
 use serde::Deserialize;
@@ -83,6 +83,21 @@ pub(super) fn read_body(path: &str, body: BodyJson) -> Result<Body, Problem> {
         };
         problem.at(format!("{path}{}", error.field))
     })
+}
+
+/// Reads the body of a request. It must be JSON that all clients can read, or text or base64.
+pub(super) fn read_new_body(path: &str, body: BodyJson) -> Result<Body, Problem> {
+    if let Some(json) = &body.body {
+        check_portable(json).map_err(|reason| {
+            let mut problem = match reason {
+                FieldErrorReason::Invalid(invalid) => Problem::from(invalid),
+                reason => Problem::new(ProblemType::Invalid, reason.to_string()),
+            };
+            problem.detail += "; send such a body as body_text or body_base64";
+            problem.at(format!("{path}body"))
+        })?;
+    }
+    read_body(path, body)
 }
 
 /// Returns the length of the body in the three fields of which one contains it.

@@ -1,6 +1,6 @@
 //! Putting (enqueueing) jobs.
 
-use super::parse::{ParseContext, any_json, fields_len, objects, parse, read_body};
+use super::parse::{ParseContext, any_json, fields_len, objects, parse, read_new_body};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -187,7 +187,7 @@ impl PutRequest {
             (true, Some(_)) => return Err(both(&at("if_absent"), "if_absent and if_generation")),
         };
         let PutRequest { body, body_text, body_base64, content_type, .. } = self;
-        let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
+        let body = read_new_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         Ok(Put { kind, id, body, due, mode, condition })
     }
 }

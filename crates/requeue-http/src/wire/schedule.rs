@@ -1,11 +1,11 @@
 //! Schedules of a kind.
 
-use super::parse::{ParseContext, any_json, parse, read_body};
+use super::parse::{ParseContext, any_json, parse, read_body, read_new_body};
 use super::put::PutDone;
 use crate::problem::{Problem, ProblemType};
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
-use requeue_jobs::{Invalid, JobId, Kind, Missed, Schedule, Tick, Ticked};
+use requeue_jobs::{Body, Invalid, JobId, Kind, Missed, Schedule, Tick, Ticked};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -75,6 +75,15 @@ pub struct Schedules {
 impl ScheduleJson {
     /// Converts this request to a schedule with the id of the path.
     pub fn read(self, id: JobId, context: &ParseContext) -> Result<Schedule, Problem> {
+        self.read_with(id, context, read_new_body)
+    }
+
+    fn read_with(
+        self,
+        id: JobId,
+        context: &ParseContext,
+        read_body: fn(&str, BodyJson) -> Result<Body, Problem>,
+    ) -> Result<Schedule, Problem> {
         let ScheduleJson { body, body_text, body_base64, content_type, .. } = self;
         let body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
         let missed = match self.missed {
@@ -94,7 +103,7 @@ impl ScheduleJson {
     /// Converts this response, which contains the id, to a schedule.
     pub fn read_response(self, context: &ParseContext) -> Result<Schedule, Problem> {
         let id = self.id.clone().unwrap_or_default();
-        self.read(parse("id", &id, |text| JobId::new(text))?, context)
+        self.read_with(parse("id", &id, |text| JobId::new(text))?, context, read_body)
     }
 }
 
