@@ -8,6 +8,7 @@
 //! The module of a command contains its arguments, its work and its output. Commands work on any
 //! store: `HttpStore` implements the same trait as the stores that keep jobs themselves.
 
+mod allocator;
 mod args;
 mod bench;
 mod change;

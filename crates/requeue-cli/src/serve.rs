@@ -1,5 +1,6 @@
 //! `serve`: starts a server that keeps jobs in a directory or in Redis.
 
+use crate::allocator;
 use crate::error::{CliError, Exit, Result, chain};
 use crate::logs;
 use crate::open_files;
@@ -88,6 +89,9 @@ pub(crate) struct Args {
     /// [default: 256]
     #[arg(long, value_name = "MIB")]
     response_memory: Option<u32>,
+    /// How many kinds have metrics of their own; all others are summed [default: 200]
+    #[arg(long, value_name = "N")]
+    metrics_kinds: Option<usize>,
     #[command(flatten)]
     logs: logs::LogArgs,
 }
@@ -101,6 +105,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
+    allocator::return_large_blocks();
     let store_args = with_defaults(store_args);
     let location = store_args.location()?;
     let _logs = logs::start(&args.logs)?;
@@ -119,6 +124,7 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let (store, backup) = open(&args, &store_args, &location).await?;
     let mut limits = Limits::default();
     limits.waiting = args.max_waiting.unwrap_or(limits.waiting);
+    limits.metrics_kinds = args.metrics_kinds.unwrap_or(limits.metrics_kinds);
     if let Some(mebibytes) = args.response_memory {
         limits.response_memory = u64::from(mebibytes) << 20;
     }

@@ -4,6 +4,7 @@ use crate::auth::Access;
 use crate::claim_queue::ClaimQueues;
 use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
+use crate::metrics::DEFAULT_LIMIT;
 use crate::reaper::Reaper;
 use crate::requests;
 use crate::response_memory::ResponseMemory;
@@ -38,6 +39,9 @@ pub struct Limits {
     /// Requests wait for memory for some seconds, then they are rejected with 503. The process uses
     /// a small multiple of it. Default: 256 MiB.
     pub response_memory: u64,
+    /// How many kinds have metrics of their own; all others are summed. Default: 200; each takes
+    /// about 7 KB of the text that Prometheus reads.
+    pub metrics_kinds: usize,
 }
 
 impl Default for Limits {
@@ -47,6 +51,7 @@ impl Default for Limits {
             wait: Duration::from_secs(60),
             transfers: 16,
             response_memory: 256 << 20,
+            metrics_kinds: DEFAULT_LIMIT,
         }
     }
 }
@@ -72,6 +77,8 @@ struct Shared {
     started: Instant,
     backup: OnceLock<Arc<BackupFn>>,
     backup_lock: Arc<Mutex<()>>,
+    /// Held while metrics are read and encoded, because that takes memory.
+    scrape: Mutex<()>,
 }
 
 impl App {
@@ -82,6 +89,7 @@ impl App {
         limits.waiting = limits.waiting.min(Semaphore::MAX_PERMITS);
         limits.transfers = limits.transfers.min(Semaphore::MAX_PERMITS);
         let instrumented = Arc::new(InstrumentedStore::new(store, wall_clock.clone()));
+        instrumented.metrics().set_kind_limit(limits.metrics_kinds);
         let store: Arc<dyn Store> = instrumented.clone();
         let shared = Shared {
             instrumented,
@@ -98,6 +106,7 @@ impl App {
             started: Instant::now(),
             backup: OnceLock::new(),
             backup_lock: Arc::default(),
+            scrape: Mutex::default(),
         };
         App { shared: Arc::new(shared) }
     }
@@ -190,6 +199,18 @@ impl App {
     /// Returns the lock that is held while a backup is made.
     pub(crate) fn backup_lock(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.shared.backup_lock)
+    }
+
+    /// Returns all metrics as text. Concurrent calls wait for each other. The text is made on a
+    /// thread for blocking work, so that other requests are not delayed.
+    pub(crate) async fn metrics(&self) -> Result<String, Problem> {
+        let _scrape = self.shared.scrape.lock().await;
+        let metrics = Arc::clone(self.instrumented().metrics());
+        let memory = self.response_memory();
+        metrics.set_response_memory(memory.used(), memory.waiting());
+        let views = metrics.read(&**self.store()).await;
+        let text = tokio::task::spawn_blocking(move || metrics.encode(views)).await;
+        text.map_err(|_| Problem::new(ProblemType::Bug, "the metrics could not be encoded"))
     }
 
     pub(crate) fn uptime(&self) -> Duration {

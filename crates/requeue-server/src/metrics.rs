@@ -4,8 +4,9 @@
 //! are read from the store at each scrape: all nodes on one store report the same.
 //!
 //! The label `kind` is bounded. A kind gets its own label value only once the store has reported
-//! that it has jobs or settings of it, never because a request named it, and there are at most
-//! [`MAX_KINDS`](requeue_jobs::limits::MAX_KINDS). Everything else is counted with an empty `kind`.
+//! that it has jobs or settings of it, never because a request named it. What belongs to no kind of
+//! the store is counted with an empty `kind`. Only a limited number of kinds have a label of their
+//! own; all others are summed under `kind="(other)"`, which no kind can be called.
 //!
 //! # Expired leases
 //!
@@ -25,13 +26,13 @@ mod now;
 
 pub(crate) use calls::TimedCall;
 pub use http::GaugeGuard;
-pub(crate) use kinds::ByKind;
+pub(crate) use kinds::{ByKind, DEFAULT_LIMIT};
 
 use calls::CallMetrics;
 use http::HttpMetrics;
 use kinds::KindCounters;
 use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
-use requeue_jobs::{Store, StoreError, StoreMethod, WallClock};
+use requeue_jobs::{KindView, Store, StoreError, StoreMethod, WallClock};
 use std::fmt;
 use std::time::Duration;
 
@@ -118,19 +119,30 @@ impl ServerMetrics {
     /// If the store fails or does not respond within five seconds, the metrics that are read from
     /// it are omitted.
     pub async fn render(&self, store: &dyn Store) -> String {
-        let views = tokio::select! {
+        let views = self.read(store).await;
+        self.encode(views)
+    }
+
+    /// Reads the kinds for [`encode`](Self::encode).
+    pub(crate) async fn read(&self, store: &dyn Store) -> Result<Vec<KindView>, StoreError> {
+        tokio::select! {
             biased;
             views = store.kinds() => views,
             () = self.wall_clock.clock().sleep(STORE_TIMEOUT) => {
                 let reason = format!("no response within {STORE_TIMEOUT:?}");
                 Err(StoreError::Unavailable { reason })
             }
-        };
+        }
+    }
+
+    /// Returns all metrics as text. It takes some milliseconds of computation.
+    pub(crate) fn encode(&self, views: Result<Vec<KindView>, StoreError>) -> String {
+        // Before the counters are read: a kind that gets a label has all of them.
+        let named = views.as_ref().map(|views| self.kinds.choose(views)).unwrap_or_default();
         let mut families = self.registry.gather();
         match views {
             Ok(views) => {
-                families.extend(now::families(&views, self.wall_clock.now()));
-                self.kinds.keep_to(&views);
+                families.extend(now::families(&views, &named, self.wall_clock.now()));
             }
             Err(error) => tracing::debug!(%error, "metrics without job counts: the store failed"),
         }
@@ -158,6 +170,11 @@ impl ServerMetrics {
     /// Counts an event listener until the returned guard is dropped.
     pub(crate) fn listener(&self) -> GaugeGuard {
         GaugeGuard::new(&self.listeners)
+    }
+
+    /// Sets how many kinds have a label of their own. Default: 200.
+    pub fn set_kind_limit(&self, limit: usize) {
+        self.kinds.set_limit(limit);
     }
 
     /// Records the memory that responses use, and how many requests wait for it.

@@ -5,10 +5,11 @@ use crate::instrumented::outcomes;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
-use requeue_jobs::limits::MAX_KINDS;
 use requeue_jobs::{Kind, KindView};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Buckets in seconds: from a millisecond, the resolution of stores, to an hour.
@@ -45,6 +46,12 @@ const PLAIN: [(&str, &str); 5] = [
     ("requeue_lapses_total", "Expired leases that claims and reaps on this node ended."),
 ];
 
+/// The label of all kinds that have none of their own. No kind can have this name.
+pub(super) const OTHERS: &str = "(other)";
+
+/// How many kinds have a label of their own: about 50 lines per kind, so about 1.5 MB of text.
+pub(crate) const DEFAULT_LIMIT: usize = 200;
+
 /// The counters of all kinds.
 pub(super) struct KindCounters {
     by_outcome: [IntCounterVec; BY_OUTCOME.len()],
@@ -53,10 +60,12 @@ pub(super) struct KindCounters {
     /// The kinds that the store has or had, as far as this node knows.
     /// Invariant: at most `limit`, each with a child in every vector above.
     known: RwLock<HashMap<Kind, Arc<KindMeters>>>,
-    /// [`MAX_KINDS`]; smaller in tests.
-    limit: usize,
-    /// Counts what belongs to a kind that is not known or beyond the limit: its label is empty.
+    limit: AtomicUsize,
+    /// Counts what belongs to a kind that the store may not have: its label is empty.
     nameless: Arc<KindMeters>,
+    /// Counts what belongs to the kinds beyond the limit, once there is one: their label is
+    /// [`OTHERS`].
+    others: OnceLock<Arc<KindMeters>>,
 }
 
 /// The counters of one kind.
@@ -71,9 +80,28 @@ pub(crate) struct KindMeters {
     pub(crate) lost: IntCounter,
     pub(crate) expired: IntCounter,
     lateness: Histogram,
+    /// The sum of the counters at the last scrape.
+    counted: AtomicU64,
 }
 
 impl KindMeters {
+    /// Returns how much was counted in total.
+    fn sum(&self) -> u64 {
+        let outcomes = [&self.puts[..], &self.settled, &self.changed, &self.restored].concat();
+        let plain = [&self.refused, &self.claimed, &self.extended, &self.lost, &self.expired];
+        outcomes.iter().chain(plain).map(IntCounter::get).sum()
+    }
+
+    /// Returns whether nothing was counted since the last scrape.
+    fn is_idle(&self) -> bool {
+        self.sum() == self.counted.load(Relaxed)
+    }
+
+    /// Remembers what was counted until this scrape.
+    fn seen(&self) {
+        self.counted.store(self.sum(), Relaxed);
+    }
+
     pub(crate) fn late(&self, by: Duration) {
         self.lateness.observe(by.as_secs_f64());
     }
@@ -102,13 +130,20 @@ impl KindCounters {
             plain,
             lateness,
             known: RwLock::default(),
-            limit: MAX_KINDS,
+            limit: AtomicUsize::new(DEFAULT_LIMIT),
             nameless,
+            others: OnceLock::new(),
         }
     }
 
     pub(super) fn by_kind(&self) -> ByKind<'_> {
         ByKind { kinds: self, last: None }
+    }
+
+    /// Returns the counters of the kinds beyond the limit.
+    fn others(&self) -> Arc<KindMeters> {
+        let made = || Arc::new(meters(&self.by_outcome, &self.plain, &self.lateness, OTHERS));
+        self.others.get_or_init(made).clone()
     }
 
     /// Returns the counters of a kind that the store may not have.
@@ -123,29 +158,52 @@ impl KindCounters {
             return meters.clone();
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= self.limit && !known.contains_key(kind) {
-            return self.nameless.clone();
+        if known.len() >= self.limit.load(Relaxed) && !known.contains_key(kind) {
+            return self.others();
         }
         let made =
             || Arc::new(meters(&self.by_outcome, &self.plain, &self.lateness, kind.as_str()));
         known.entry(kind.clone()).or_insert_with(made).clone()
     }
 
-    /// Removes kinds that the store no longer has, but only once the limit is reached: the store
-    /// does not list a kind whose jobs are all done, and its counters must not restart at zero.
-    pub(super) fn keep_to(&self, views: &[KindView]) {
-        if self.known.read().unwrap_or_else(PoisonError::into_inner).len() < self.limit {
-            return;
-        }
-        let there: HashSet<&Kind> = views.iter().map(|view| &view.kind).collect();
+    /// Sets the number of kinds that have a label of their own.
+    pub(super) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// Returns the kinds that have a label of their own, given all kinds of the store. To be called
+    /// for each scrape.
+    ///
+    /// Kinds with counters come first, then those with the most jobs. A kind keeps its label, so
+    /// that its counters do not restart: it loses it only if it is idle, which means that nothing
+    /// was counted since the last scrape, and a kind without a label has more than twice as many
+    /// jobs.
+    pub(super) fn choose(&self, views: &[KindView]) -> HashSet<Kind> {
+        let limit = self.limit.load(Relaxed);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|kind, _| {
-            let keep = there.contains(kind);
-            if !keep {
+        let jobs: HashMap<&Kind, u64> =
+            views.iter().map(|view| (&view.kind, count(view))).collect();
+        let mut others: Vec<_> =
+            views.iter().filter(|view| !known.contains_key(&view.kind)).collect();
+        others.sort_by_key(|view| (Reverse(count(view)), &view.kind));
+        let idle = known.iter().filter(|(_, meters)| meters.is_idle());
+        let idle = idle.map(|(kind, _)| (jobs.get(kind).copied().unwrap_or(0), kind.clone()));
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort();
+        let mut idle = idle.into_iter().peekable();
+        let mut named: HashSet<Kind> = known.keys().cloned().collect();
+        for view in others {
+            if named.len() >= limit {
+                let is_smaller = |(jobs, _): &(u64, Kind)| jobs.saturating_mul(2) < count(view);
+                let Some((_, kind)) = idle.next_if(is_smaller) else { break };
                 self.forget(kind.as_str());
+                known.remove(&kind);
+                named.remove(&kind);
             }
-            keep
-        });
+            named.insert(view.kind.clone());
+        }
+        known.values().for_each(|meters| meters.seen());
+        named
     }
 
     fn forget(&self, kind: &str) {
@@ -182,7 +240,14 @@ fn meters(
         lost,
         expired,
         lateness: lateness.with_label_values(&[kind]),
+        counted: AtomicU64::new(0),
     }
+}
+
+/// Returns the number of jobs of a kind.
+fn count(view: &KindView) -> u64 {
+    let counts = view.counts;
+    counts.pending.saturating_add(counts.leased).saturating_add(counts.dead)
 }
 
 /// Looks up the counters of kinds for a batch. Most batches have one kind: it is looked up once.
@@ -217,10 +282,10 @@ mod tests {
         Kind::new(format!("k{n}")).expect("a valid kind")
     }
 
-    fn view(n: usize) -> KindView {
+    fn view(n: usize, pending: u64) -> KindView {
         KindView {
             kind: kind(n),
-            counts: Counts::default(),
+            counts: Counts { pending, ..Counts::default() },
             oldest_ready: None,
             paused: false,
             generation: Generation(0),
@@ -234,28 +299,46 @@ mod tests {
         claimed.map_or(0, |family| family.get_metric().len())
     }
 
-    #[test]
-    fn kinds_beyond_the_limit_are_nameless_until_others_are_removed() {
-        let registry = Registry::new();
-        let kinds = KindCounters { limit: 10, ..KindCounters::new(&registry) };
-        for n in 0..=10 {
-            kinds.by_kind().of(&kind(n)).claimed.inc();
-        }
-        assert_eq!(lines(&registry), 11, "including the nameless one");
-        assert_eq!(kinds.nameless.claimed.get(), 1);
-        kinds.keep_to(&[view(7)]);
-        assert_eq!(lines(&registry), 2);
-        assert_eq!(kinds.by_kind().of(&kind(7)).claimed.get(), 1);
-        kinds.by_kind().of(&kind(10)).claimed.inc();
-        assert_eq!(lines(&registry), 3);
+    /// The named kinds, by their number.
+    fn chosen(kinds: &KindCounters, views: &[KindView]) -> Vec<usize> {
+        let chosen = kinds.choose(views);
+        let mut chosen: Vec<usize> =
+            chosen.iter().map(|kind| kind.as_str()[1..].parse().expect("a number")).collect();
+        chosen.sort_unstable();
+        chosen
     }
 
     #[test]
-    fn a_kind_without_jobs_keeps_its_counters_while_there_is_room() {
-        let kinds = KindCounters::new(&Registry::new());
+    fn kinds_beyond_the_limit_are_counted_together_until_others_are_idle() {
+        let registry = Registry::new();
+        let kinds = KindCounters::new(&registry);
+        kinds.set_limit(3);
+        for n in 0..10 {
+            kinds.by_kind().of(&kind(n)).claimed.inc();
+        }
+        assert_eq!(lines(&registry), 5, "three kinds, the others, and the nameless one");
+        assert_eq!(kinds.others().claimed.get(), 7);
+        let views: Vec<KindView> = (0..10).map(|n| view(n, n as u64)).collect();
+        assert_eq!(chosen(&kinds, &views), [0, 1, 2], "they are not idle");
+        // Kind 1 is not idle. The others give their labels to those with the most jobs.
         kinds.by_kind().of(&kind(1)).claimed.inc();
-        kinds.keep_to(&[]);
+        assert_eq!(chosen(&kinds, &views), [1, 8, 9]);
+        assert_eq!(lines(&registry), 3, "the new ones have no counters yet");
+        kinds.by_kind().of(&kind(9)).claimed.inc();
+        assert_eq!(kinds.by_kind().of(&kind(9)).claimed.get(), 1);
+        assert_eq!(kinds.by_kind().of(&kind(1)).claimed.get(), 2);
+        assert_eq!(chosen(&kinds, &views), [7, 8, 9], "kind 1 is idle now");
+    }
+
+    #[test]
+    fn a_kind_keeps_its_label_unless_another_has_twice_as_many_jobs() {
+        let kinds = KindCounters::new(&Registry::new());
+        kinds.set_limit(1);
+        kinds.by_kind().of(&kind(1)).claimed.inc();
+        assert_eq!(chosen(&kinds, &[]), [1], "a kind without jobs keeps its counters");
+        assert_eq!(chosen(&kinds, &[view(1, 10), view(2, 20)]), [1]);
         assert_eq!(kinds.by_kind().of(&kind(1)).claimed.get(), 1);
+        assert_eq!(chosen(&kinds, &[view(1, 10), view(2, 21)]), [2]);
     }
 
     #[test]

@@ -5,9 +5,13 @@ use super::jobs::cursor;
 use crate::app::App;
 use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
+use crate::listen::Delivery;
 use crate::response::ApiResult;
+use crate::response_memory::list_response;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use requeue_http::wire::{
     AfterQuery, KindDeleted, KindList, KindStats, SettingsJson, SettingsPatch, Upcoming,
     UpcomingQuery,
@@ -19,9 +23,13 @@ use requeue_jobs::{Kind, Settings, StoreError};
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
     responses((status = 200, body = KindList), Problems)
 )]
-pub(super) async fn all(State(app): State<App>) -> ApiResult<Json<KindList>> {
+pub(super) async fn all(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+) -> ApiResult<Response> {
     let kinds = app.store().kinds().await?;
-    Ok(Json(KindList { kinds: kinds.iter().map(KindStats::from).collect() }))
+    let encode = |kind| KindStats::from(&kind);
+    Ok(list_response("kinds", kinds, encode, String::new(), delivery))
 }
 
 /// Get the counts and settings of a kind.

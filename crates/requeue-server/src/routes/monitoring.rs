@@ -63,9 +63,7 @@ pub(super) async fn workers(State(app): State<App>) -> Json<WorkerList> {
     get, path = "/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain"), Problems)
 )]
-pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let memory = app.response_memory();
-    app.instrumented().metrics().set_response_memory(memory.used(), memory.waiting());
-    let text = app.instrumented().metrics().render(&**app.store()).await;
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+pub(super) async fn metrics(State(app): State<App>) -> ApiResult<Response> {
+    let text = app.metrics().await?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }

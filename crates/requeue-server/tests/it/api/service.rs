@@ -3,6 +3,8 @@
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::Server;
 use requeue_http::ProblemType;
+use requeue_server::Limits;
+use requeue_server::listen::Options;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -215,4 +217,27 @@ fn health_and_readiness_are_reported() {
     assert!(client.get("/metrics").text().contains("# TYPE"));
     assert_eq!(client.get("/v1/workers").json(), json!({"workers": []}));
     assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}), "reading creates nothing");
+}
+
+#[test]
+fn metrics_of_many_kinds_are_bounded() {
+    let mut limits = Limits::default();
+    limits.metrics_kinds = 2;
+    let server = Server::with(limits, Options::default());
+    let mut client = server.client();
+    let put = |n: usize| json!({"kind": format!("k{n}"), "id": "a"});
+    let jobs: Vec<_> = (0..1000).map(put).collect();
+    client.call("POST", "/v1/put", json!({ "jobs": jobs })).results();
+    let metrics = client.get("/metrics");
+    let text = metrics.text();
+    for line in [
+        r#"requeue_jobs{kind="k0",state="pending"} 1"#,
+        r#"requeue_jobs{kind="(other)",state="pending"} 998"#,
+        r#"requeue_puts_total{kind="(other)",outcome="created"} 998"#,
+        "requeue_kinds_without_label 998",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+    assert!(!text.contains(r#"kind="k2""#));
+    assert!(text.len() < 100_000, "{} bytes", text.len());
 }
