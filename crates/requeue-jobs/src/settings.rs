@@ -221,9 +221,8 @@ mod tests {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
         for base in [second, hour, 2 * hour] {
             for (jitter_percent, concurrency) in [(0, None), (101, Some(0)), (255, Some(1))] {
-                let mut old = Settings::default();
-                old.backoff = Backoff { base, max: hour, jitter_percent };
-                old.concurrency = concurrency;
+                let backoff = Backoff { base, max: hour, jitter_percent };
+                let old = Settings { backoff, concurrency, ..Settings::default() };
                 let settings = old.clone().clamped();
                 assert_eq!(settings.check(), Ok(()));
                 assert_eq!(old.check().is_ok(), settings == old);

@@ -54,8 +54,7 @@ impl Drop for Dir {
 
 /// Performs a handshake with a server that has this certificate and key. Returns the client's error.
 fn handshake(ca: &Path, certificate: &Path, key: &Path, name: &str) -> Result<(), String> {
-    let mut options = Options::default();
-    options.ca_file = Some(ca.to_owned());
+    let options = Options { ca_file: Some(ca.to_owned()), ..Options::default() };
     let client = crate::client::tls::connector(&options).expect("the certificate can be read");
     let chain = vec![CertificateDer::from_pem_file(certificate).expect("a certificate")];
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
