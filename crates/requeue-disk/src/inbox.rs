@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+/// How many bytes of arguments may be queued. An operation that would exceed this is refused, unless
+/// the queue is empty: a disk that stalls must not fill the memory with puts that wait for it.
+const MAX_QUEUED_BYTES: usize = 256 << 20;
+
 /// What other threads notify the writer of.
 pub(crate) enum Notice {
     /// The frozen layer was written to tables.
@@ -31,6 +35,8 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Queues {
     operations: VecDeque<Box<dyn QueuedOperation>>,
+    /// The [size](QueuedOperation::bytes) of the queued operations.
+    bytes: usize,
     notices: Vec<Notice>,
     /// No more operations are accepted.
     closed: bool,
@@ -47,14 +53,25 @@ pub(crate) struct Work {
 }
 
 impl Inbox {
-    /// Queues an operation. If the store is closed, it is refused.
+    /// Queues an operation. If the store is closed, or the queue is too large, it is refused.
     pub(crate) fn send(&self, operation: Box<dyn QueuedOperation>) {
+        let bytes = operation.bytes();
         let mut queues = self.lock();
+        if bytes > 0 && queues.bytes > 0 && queues.bytes + bytes > MAX_QUEUED_BYTES {
+            let queued = queues.bytes;
+            drop(queues);
+            let why = format!(
+                "the disk is too slow: {queued} bytes of new jobs wait to be written, the limit is \
+                 {MAX_QUEUED_BYTES}"
+            );
+            return operation.finish(Err(unavailable(why)));
+        }
         if queues.closed {
             drop(queues);
             return operation.finish(Err(unavailable("the store is closed")));
         }
         queues.operations.push_back(operation);
+        queues.bytes += bytes;
         drop(queues);
         self.arrived.notify_one();
     }
@@ -119,6 +136,7 @@ impl Inbox {
         while !only_notices && entries < max_entries {
             let Some(operation) = queues.operations.pop_front() else { break };
             entries = entries.saturating_add(operation.entries());
+            queues.bytes -= operation.bytes();
             operations.push_back(operation);
         }
         let is_last = queues.closed && queues.operations.is_empty() && operations.is_empty();
@@ -134,8 +152,40 @@ impl Inbox {
 mod tests {
     use super::*;
     use crate::operations::{AfterSync, submit};
-    use requeue_jobs::StoreError;
+    use requeue_jobs::{Body, JobId, Kind, Put, StoreError};
     use requeue_testkit::block_on;
+
+    #[test]
+    fn the_queue_refuses_puts_beyond_its_limit_in_bytes() {
+        let inbox = Inbox::default();
+        let body = Body::octets(vec![7; 1 << 20]).unwrap();
+        // All of them share one body.
+        let put = Put::new(Kind::new("mail").unwrap(), JobId::new("1").unwrap(), body);
+        let puts = || submit(vec![put.clone(); 10]);
+        let mut waiting = Vec::new();
+        for _ in 0..25 {
+            let (operation, result) = puts();
+            inbox.send(operation);
+            waiting.push(result);
+        }
+        let (operation, refused) = puts();
+        inbox.send(operation);
+        let error = block_on(refused).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Unavailable { reason } if reason.contains("268435456"))
+        );
+        // Operations that carry no bodies are not refused, nor is anything once the queue is empty.
+        let (settle, _) = submit(AfterSync(()));
+        inbox.send(settle);
+        while inbox.lock().operations.len() > 1 {
+            inbox.wait(10, false);
+        }
+        assert_eq!(inbox.wait(10, false).operations.len(), 1);
+        assert_eq!(inbox.lock().bytes, 0);
+        let (operation, _) = puts();
+        inbox.send(operation);
+        assert_eq!(inbox.wait(10, false).operations.len(), 1);
+    }
 
     #[test]
     fn callers_do_not_wait_for_a_writer_that_is_gone() {

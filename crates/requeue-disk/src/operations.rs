@@ -35,6 +35,11 @@ pub(crate) trait Operation: Send + 'static {
         1
     }
 
+    /// The size of its arguments, about, if they may be large.
+    fn bytes(&self) -> usize {
+        0
+    }
+
     /// The space that it needs in the log at most. An operation that needs none is always
     /// admitted, also if the disk is full or failed.
     fn log_space(&self, state: &State) -> LogSpace;
@@ -75,6 +80,9 @@ const ENTRY_BYTES: usize = 400;
 pub(crate) trait QueuedOperation: Send {
     /// See [`Operation::entries`].
     fn entries(&self) -> usize;
+
+    /// See [`Operation::bytes`].
+    fn bytes(&self) -> usize;
 
     /// See [`Operation::log_space`].
     fn log_space(&self, state: &State) -> LogSpace;
@@ -124,6 +132,13 @@ impl<O: Operation> QueuedOperation for Submitted<O> {
         }
     }
 
+    fn bytes(&self) -> usize {
+        match &self.step {
+            Step::Queued(operation) => operation.bytes(),
+            Step::Running | Step::Ran(_) => 0,
+        }
+    }
+
     fn log_space(&self, state: &State) -> LogSpace {
         match &self.step {
             Step::Queued(operation) => operation.log_space(state),
@@ -160,9 +175,12 @@ impl Operation for Vec<Put> {
         self.len()
     }
 
+    fn bytes(&self) -> usize {
+        self.iter().map(|put| ENTRY_BYTES + put.id.as_str().len() + put.body.len()).sum()
+    }
+
     fn log_space(&self, _: &State) -> LogSpace {
-        let each = |put: &Put| ENTRY_BYTES + put.id.as_str().len() + put.body.len();
-        LogSpace::new_jobs(self.iter().map(each).sum())
+        LogSpace::new_jobs(self.bytes())
     }
 
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {
@@ -261,7 +279,7 @@ impl Operation for Restore {
         self.jobs.len()
     }
 
-    fn log_space(&self, _: &State) -> LogSpace {
+    fn bytes(&self) -> usize {
         let failures = |job: &JobView| {
             let errors = job.failures.iter().filter_map(|failure| failure.error.as_ref());
             errors.map(|error| ENTRY_BYTES + error.len()).sum::<usize>()
@@ -270,7 +288,11 @@ impl Operation for Restore {
             let next = job.next.as_ref().map_or(0, |next| next.body.len());
             ENTRY_BYTES + job.id.as_str().len() + job.body.len() + next + failures(job)
         };
-        LogSpace::new_jobs(ENTRY_BYTES + self.jobs.iter().map(each).sum::<usize>())
+        ENTRY_BYTES + self.jobs.iter().map(each).sum::<usize>()
+    }
+
+    fn log_space(&self, _: &State) -> LogSpace {
+        LogSpace::new_jobs(self.bytes())
     }
 
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {
@@ -336,8 +358,12 @@ pub(crate) struct SetSchedule(pub(crate) Kind, pub(crate) Schedule);
 impl Operation for SetSchedule {
     type Output = ();
 
+    fn bytes(&self) -> usize {
+        4 * ENTRY_BYTES + self.1.body.len()
+    }
+
     fn log_space(&self, _: &State) -> LogSpace {
-        LogSpace::new_jobs(4 * ENTRY_BYTES + self.1.body.len())
+        LogSpace::new_jobs(self.bytes())
     }
 
     fn run(self, state: &mut State, _: Timestamp) -> Result<(), StoreError> {

@@ -17,7 +17,8 @@ const MAX_JOBS: usize = 512;
 /// … and the number of bytes after which a read ends: with bodies of the largest size, after one
 /// job.
 const MAX_BYTES: usize = 256 << 10;
-/// The limit for all kinds together: if there are many, each reads less.
+/// The limit for all lists of all kinds together. If there are many, each reads less, and a job that
+/// is larger than the share of its list is read again when it is taken.
 const ALL_BYTES: usize = 64 << 20;
 
 const END: ListKey = (u64::MAX, u64::MAX);
@@ -26,7 +27,9 @@ const END: ListKey = (u64::MAX, u64::MAX);
 pub(crate) struct ReadAhead {
     /// Invariant: all jobs of the list in the tables that have no entry in memory, from
     /// [`consumed_below`](Self::consumed_below) up to `next`.
-    jobs: BTreeMap<ListKey, (JobId, Box<Record>)>,
+    ///
+    /// A job that is too large to be kept in memory has no record here.
+    jobs: BTreeMap<ListKey, (JobId, Option<Box<Record>>)>,
     /// Where the next read begins.
     next: ListKey,
 }
@@ -52,8 +55,8 @@ impl ReadAhead {
         }
         let mut cursor = version.scan(kind, list as u8, self.next);
         let mut bytes = 0;
-        let max_bytes = MAX_BYTES.min(ALL_BYTES / kinds.max(1));
-        while self.jobs.len() < MAX_JOBS && bytes < max_bytes {
+        let share = ALL_BYTES / (2 * kinds.max(1));
+        while self.jobs.len() < MAX_JOBS && bytes < MAX_BYTES.min(share) {
             let Some((at, value)) = cursor.next()? else {
                 self.next = END;
                 return Ok(());
@@ -61,9 +64,9 @@ impl ReadAhead {
             let len = value.len();
             match codec::job_unless(value, &here) {
                 Ok(None) => {}
-                Ok(Some(job)) => {
+                Ok(Some((id, record))) => {
                     bytes += len;
-                    self.jobs.insert(at, job);
+                    self.jobs.insert(at, (id, (bytes <= share).then_some(record)));
                 }
                 Err(Malformed(what)) => return Err(cursor.damage(what)),
             }
@@ -86,9 +89,16 @@ impl ReadAhead {
         self.jobs.first_key_value().map(|(at, (id, _))| (*at, id))
     }
 
-    /// Takes a job out, if it was read.
+    /// Takes a job out, if its record is here.
     pub(crate) fn take(&mut self, at: ListKey) -> Option<Box<Record>> {
-        self.jobs.remove(&at).map(|(_, record)| record)
+        let record = self.jobs.get_mut(&at)?.1.take()?;
+        self.jobs.remove(&at);
+        Some(record)
+    }
+
+    /// A job was taken, whether its record is here or not.
+    pub(crate) fn taken(&mut self, at: ListKey) {
+        self.jobs.remove(&at);
     }
 
     /// All jobs of the list below this key are consumed.
@@ -102,5 +112,42 @@ impl ReadAhead {
             self.jobs.split_off(&at);
             self.next = at;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_disk::SimulatedDisk;
+    use crate::tables::{Options, Tables};
+    use crate::{DiskStore, Options as StoreOptions};
+    use requeue_jobs::{Body, Kind, Put, Store};
+    use requeue_testkit::block_on;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_job_larger_than_the_share_of_its_list_is_not_kept_in_memory() {
+        let disk = Arc::new(SimulatedDisk::new());
+        let mut options = StoreOptions::default();
+        (options.memory, options.segment, options.background) = (64 << 10, 64 << 10, false);
+        let store = DiskStore::open_on(disk.clone(), options).unwrap();
+        for id in ["1", "2", "3"] {
+            let body = Body::octets(vec![7; 100 << 10]).unwrap();
+            let put = Put::new(Kind::new("mail").unwrap(), JobId::new(id).unwrap(), body);
+            block_on(store.put(vec![put])).unwrap();
+        }
+        drop(store);
+        let (tables, _) = Tables::open(disk, Options::for_memory(64 << 10)).unwrap();
+        let kept = |kinds| {
+            let (mut read_ahead, version) = (ReadAhead::default(), tables.version());
+            let list = TableList { version: &version, kind: 0, list: List::Pending };
+            read_ahead.fill(list, kinds, |_| false).unwrap();
+            let jobs = read_ahead.jobs.values();
+            let bodies = jobs.flat_map(|(_, record)| record).map(|record| record.body.len());
+            (read_ahead.jobs.len(), bodies.sum::<usize>())
+        };
+        assert_eq!(kept(1), (3, 300 << 10));
+        assert_eq!(kept(200), (2, 100 << 10), "160 KiB are the share of a list");
+        assert_eq!(kept(10_000), (1, 0));
     }
 }

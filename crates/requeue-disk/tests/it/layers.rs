@@ -5,7 +5,7 @@ use crate::support::small;
 use crate::support::workload::{clock_at, id, kinds};
 use requeue_disk::DiskStore;
 use requeue_jobs::{
-    Body, Claim, ClaimedJob, Condition, Placed, Put, PutError, Settle, SettleError, Settled,
+    Body, Claim, ClaimedJob, Condition, Kind, Placed, Put, PutError, Settle, SettleError, Settled,
     Settlement, Store, Timestamp, WorkerName,
 };
 use requeue_testkit::block_on;
@@ -81,4 +81,31 @@ fn kinds_keep_their_turns_over_restarts() {
     }
     let turns: Vec<_> = kinds.iter().cycle().take(9).cloned().collect();
     assert_eq!(claimed, turns, "each in its turn");
+}
+
+/// Such a job is not read ahead: it is read when it is claimed.
+#[test]
+fn a_large_job_among_many_kinds_is_claimed_from_its_table() {
+    let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let disk = SimulatedDisk::new();
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), small(&wall_clock)).expect("it opens");
+    let first = open();
+    for number in 0..40 {
+        let kind = Kind::new(format!("kind-{number}")).expect("a valid kind");
+        put(&first, Put::new(kind, id("small"), Body::default())).expect("without condition");
+    }
+    let body = |byte| Body::octets(vec![byte; 1 << 20]).expect("the largest body");
+    for byte in 1..=3 {
+        let large = Put::new(kinds().remove(0), id(byte.to_string()), body(byte));
+        put(&first, large).expect("without condition");
+    }
+    flush(&first);
+    drop(first);
+    let store = open();
+    for byte in 1..=3 {
+        let claimed = claim(&store);
+        assert_eq!(claimed.body, body(byte));
+        assert_eq!(settle(&store, &claimed, Settlement::Ack), Ok(Settled::Done));
+        store.check();
+    }
 }
