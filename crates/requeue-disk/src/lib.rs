@@ -56,12 +56,16 @@
 //! | failure | behaviour |
 //! |---|---|
 //! | the process is killed, or the power fails | Open the store again. It replays the end of its log, which takes about a second. |
-//! | the disk is full | New jobs are refused with [`StoreError::Unavailable`](requeue_jobs::StoreError::Unavailable), which reports the free and the required space. Reading, claiming and settling continue, because the store keeps a reserve for them. When space is available again, the store accepts new jobs without further action. |
+//! | the disk is full | New jobs are refused with [`StoreError::Unavailable`](requeue_jobs::StoreError::Unavailable), which reports the free and the required space. Reading, claiming and settling continue, because the store keeps a reserve for them. When jobs are settled or deleted, the store frees their space within seconds. When there is enough, it accepts new jobs without further action. |
 //! | a write or a sync fails | The operations of that group fail with [`StoreError::Unknown`](requeue_jobs::StoreError::Unknown). Reading continues, and may show changes that a crash would undo. The store writes the same group again, to another place, before it writes anything else. |
+//! | tables cannot be written or merged | Nothing is lost: the log contains everything. When the memory is full, or there are too many tables, new jobs are refused, and later claims too. The store tries again after pauses of at most 5 seconds. |
 //! | a table is missing or incomplete after a crash | The store rebuilds it from the log, which is kept until it is no longer needed for that. [`DiskStore::repaired`] lists such tables. |
 //! | bytes on disk have changed | If the store cannot repair the damage, it fails when the directory is opened or when the damaged part is read. |
 //! | another process has the directory open | Opening fails with [`DiskError::InUse`], which names the directory and the process. |
 //! | a newer version wrote the directory | Opening fails with [`DiskError::Newer`]. Nothing is changed. |
+//!
+//! [`Store::status`](requeue_jobs::Store::status) reports what is wrong at the moment, since when, and
+//! why, and measurements of the disk, the log, the tables and the memory.
 //!
 //! # Tools
 //!

@@ -271,6 +271,8 @@ impl Upkeep {
     /// Makes spare segments if there are too few.
     pub(crate) fn fill(&mut self) {
         if !self.spares.wanted() {
+            // Segments may have been released since an attempt failed.
+            self.shared.health.clear(Problem::LogSegmentFailed);
             return;
         }
         let Some(threads) = &self.threads else {

@@ -217,6 +217,7 @@ impl Writer {
             self.logged = 0;
             self.space.flushed();
             let frozen = State::lock(&self.shared.state).freeze(self.log.last_group());
+            self.shared.health.measured.memory_bytes.store(0, Ordering::Relaxed);
             self.upkeep.flush(frozen);
         }
     }
