@@ -7,7 +7,9 @@
 mod check;
 mod cluster;
 mod connection;
+mod health;
 mod outcome;
+mod reply_limit;
 mod sentinels;
 mod server;
 mod signals;
@@ -21,9 +23,11 @@ use crate::options::Options;
 use crate::script::Script;
 use cluster::Cluster;
 use connection::RedisConnection;
-use redis::{Cmd, Value};
-use requeue_jobs::StoreError;
+use health::Health;
+use outcome::{Failure, server_error_text};
+use redis::{Arg, Cmd, Value};
 use requeue_jobs::limits::MAX_KINDS;
+use requeue_jobs::{StoreError, StoreStatus};
 use server::{Server, ServerSource};
 use std::collections::HashSet;
 use std::io;
@@ -92,6 +96,7 @@ pub(crate) struct Connections {
 struct Shared {
     handle: Handle,
     target: Arc<Target>,
+    health: Arc<Health>,
     /// All channels that were ever subscribed to.
     wanted: Mutex<HashSet<String>>,
     subscribe: mpsc::UnboundedSender<String>,
@@ -104,6 +109,7 @@ struct Settings {
     address: Address,
     options: Options,
     tls: Option<Tls>,
+    health: Arc<Health>,
 }
 
 /// Where commands are sent.
@@ -122,7 +128,11 @@ impl Connections {
     ) -> Result<Connections, RedisConnectError> {
         options.check()?;
         let tls = address.tls.then(|| Tls::new(options)).transpose()?;
-        let settings = Arc::new(Settings { address, options: options.clone(), tls });
+        let settings = {
+            let health = Arc::new(Health::default());
+            Arc::new(Settings { address, options: options.clone(), tls, health })
+        };
+        let health = settings.health.clone();
         let (handle, end) = start().map_err(|error| {
             let reason = format!("cannot start the connection thread: {error}");
             connection::unavailable(&settings.address, reason)
@@ -136,7 +146,7 @@ impl Connections {
         let target = opening.await.expect("the task neither panics nor is aborted")?;
         let wanted = Mutex::default();
         Ok(Connections {
-            shared: Arc::new(Shared { handle, target, wanted, subscribe, _end: end }),
+            shared: Arc::new(Shared { handle, target, health, wanted, subscribe, _end: end }),
         })
     }
 
@@ -151,8 +161,17 @@ impl Connections {
     ) -> Result<Value, CommandError> {
         let target = self.shared.target.clone();
         let slot = target.slot(tag);
-        let call = self.shared.handle.spawn(async move { target.call(slot, &cmd, script).await });
+        let waiting = self.shared.health.begin(bytes(&cmd)).map_err(CommandError::NotDone)?;
+        let call = self.shared.handle.spawn(async move {
+            let _waiting = waiting;
+            target.call(slot, &cmd, script).await
+        });
         call.await.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string())))
+    }
+
+    /// Returns the current problems and counts.
+    pub(crate) fn status(&self) -> StoreStatus {
+        self.shared.health.status()
     }
 
     /// Subscribes to a channel in the background, across reconnects; its messages go to `signals`.
@@ -165,6 +184,15 @@ impl Connections {
             drop(self.shared.subscribe.send(channel.to_owned()));
         }
     }
+}
+
+/// The number of bytes in the arguments of a command.
+fn bytes(cmd: &Cmd) -> usize {
+    let length = |argument: Arg<&[u8]>| match argument {
+        Arg::Simple(bytes) => bytes.len(),
+        _ => 0,
+    };
+    cmd.args_iter().map(length).sum()
 }
 
 /// Starts a thread with a runtime. The thread ends when the returned sender is dropped. Nobody waits
@@ -185,7 +213,27 @@ impl Settings {
     /// How often an idle connection is checked. Otherwise only the next command would notice that the
     /// server has disappeared or is no longer master.
     fn probe(&self) -> Duration {
-        self.options.answer_timeout * 3
+        self.options.response_timeout * 3
+    }
+
+    /// Records whether a server rejects writes.
+    fn note(
+        &self,
+        connection: &RedisConnection,
+        script: Option<&'static Script>,
+        failure: Option<&Failure>,
+    ) {
+        match failure {
+            Some(Failure::Reply(error)) => {
+                let (server, text) = (connection.endpoint.to_string(), server_error_text(error));
+                self.health.rejected(&server, error.code(), &text);
+            }
+            Some(_) => {}
+            None if script.is_some_and(|script| script.adds) => {
+                self.health.accepted(&*connection.endpoint);
+            }
+            None => {}
+        }
     }
 }
 

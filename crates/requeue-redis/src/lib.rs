@@ -59,11 +59,17 @@
 //! |---|---|
 //! | no connection | calls fail with [`Unavailable`](requeue_jobs::StoreError::Unavailable): nothing was done. The store reconnects with backoff |
 //! | the connection breaks, or the response times out | the call fails with [`Unknown`](requeue_jobs::StoreError::Unknown): it may have been done. The store never repeats a command whose outcome is unknown |
+//! | the server hangs | calls in flight fail with `Unknown` after [`Options::response_timeout`], later ones with `Unavailable`. At most 50,000 calls with 128 MiB wait for Redis; more fail with `Unavailable` |
+//! | a reply has more than 128 MiB | the connection is closed before the reply is in memory, and the call fails |
+//! | someone else has written our keys | the error names the key, and other jobs are not affected |
 //! | the server's memory is full | puts fail with `Unavailable`; claims and settlements still work, so the backlog can drain |
 //! | the server evicts keys | [`connect`](RedisStore::connect) rejects it, because jobs would disappear |
 //! | a Cluster slot is being moved | calls for its kinds wait; if the move takes too long, they fail with `Unavailable` |
 //! | the server's clock jumps | due times and lease ends follow the clock. Fences still rise |
 //! | the keys have another format | [`connect`](RedisStore::connect) rejects the server and changes nothing |
+//!
+//! [`Store::status`](requeue_jobs::Store::status) reports servers that are not connected, are full or
+//! reject writes, each with its address.
 
 mod address;
 mod batch;

@@ -34,7 +34,7 @@ pub struct Options {
     /// How long a response may take; longer than any script should run. Default 5 s. After that
     /// the connection is closed and the call fails with an unknown outcome. A server is checked
     /// again each time three times this long has passed.
-    pub answer_timeout: Duration,
+    pub response_timeout: Duration,
     /// How long to wait after the first failed attempt to connect. Default 50 ms. It doubles with
     /// each attempt, and up to half of it is subtracted at random, so that not all clients connect
     /// at the same moment to a server that has just started.
@@ -60,7 +60,7 @@ impl Default for Options {
         Options {
             prefix: "requeue".to_owned(),
             connect_timeout: Duration::from_secs(3),
-            answer_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
             first_backoff: Duration::from_millis(50),
             longest_backoff: Duration::from_secs(2),
             sentinel_user: None,
@@ -88,7 +88,7 @@ impl Options {
         }
         for (name, time) in [
             ("connect_timeout", self.connect_timeout),
-            ("answer_timeout", self.answer_timeout),
+            ("response_timeout", self.response_timeout),
             ("first_backoff", self.first_backoff),
             ("longest_backoff", self.longest_backoff),
         ] {
@@ -131,7 +131,7 @@ mod tests {
             (|options| options.first_backoff = Duration::ZERO, "first_backoff is 0"),
             (|options| options.longest_backoff = Duration::ZERO, "longest_backoff is 0"),
             (|options| options.first_backoff *= 50, "2s is shorter than first_backoff 2.5s"),
-            (|options| options.answer_timeout = Duration::MAX, "but must be at most 3600s"),
+            (|options| options.response_timeout = Duration::MAX, "but must be at most 3600s"),
             (|options| options.key_file = Some("k".into()), "certificate_file and key_file"),
         ];
         Options::default().check().unwrap();

@@ -11,6 +11,8 @@ pub(crate) struct Script {
     pub(crate) sha: String,
     /// Whether the script only reads.
     pub(crate) only_reads: bool,
+    /// Whether a server whose memory is full rejects it.
+    pub(crate) adds: bool,
 }
 
 impl Script {
@@ -24,7 +26,7 @@ impl Script {
     fn new(flags: &str, parts: &[&str]) -> Script {
         let text = format!("#!lua{flags}\n{}", parts.concat());
         let sha = redis::Script::new(&text).get_hash().to_owned();
-        Script { text, sha, only_reads: flags == READ_ONLY }
+        Script { text, sha, only_reads: flags == READ_ONLY, adds: flags == REFUSED_WHEN_FULL }
     }
 }
 

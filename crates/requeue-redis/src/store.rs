@@ -15,8 +15,8 @@ use requeue_jobs::rules::Turns;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
-    WallClock,
+    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, StoreStatus, Tick, Ticked,
+    Timestamp, WallClock,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -290,6 +290,10 @@ impl Store for RedisStore {
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(self.schedules_of(kind))
+    }
+
+    fn status(&self) -> StoreStatus {
+        self.shared.connections.status()
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {

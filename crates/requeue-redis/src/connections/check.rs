@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::connection::{RedisConnection, unavailable};
+use super::health::OUT_OF_MEMORY;
 use super::outcome::Failure;
 use crate::address::Topology;
 use crate::error::RedisConnectError;
@@ -28,6 +29,14 @@ pub(super) async fn check(
     };
     let is_cluster = matches!(settings.address.topology, Topology::Cluster(_));
     check_info(&info, is_cluster).map_err(unfit)?;
+    let number = |name| field(&info, name).and_then(|number| number.parse::<u64>().ok());
+    match (number("used_memory"), number("maxmemory")) {
+        (Some(used), Some(max)) if max > 0 && used >= max => {
+            let text = format!("it uses {used} bytes, and its maxmemory is {max}");
+            settings.health.rejected(&address, "OOM", &text);
+        }
+        _ => settings.health.resolve(OUT_OF_MEMORY, &address),
+    }
     if field(&info, "loading") == Some("1") {
         return Err(unavailable(&connection.endpoint, "it is still loading its data"));
     }

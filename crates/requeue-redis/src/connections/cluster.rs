@@ -104,7 +104,8 @@ impl Cluster {
             let target = redirected.take().or(owner.map(|server| (server, false)));
             let Some((server, asking)) = target else {
                 let why = CommandError::NotDone(format!("slot {slot} has no master"));
-                self.pause(version, None, begun, self.settings.options.answer_timeout, why).await?;
+                self.pause(version, None, begun, self.settings.options.response_timeout, why)
+                    .await?;
                 continue;
             };
             let Some(mut connection) = server.connection() else {
@@ -115,7 +116,9 @@ impl Cluster {
                 redirected = server.connection().map(|_| (server, asking));
                 continue;
             };
-            let failure = match connection.run(cmd, asking, script).await {
+            let reply = connection.run(cmd, asking, script).await;
+            self.settings.note(&connection, script, reply.as_ref().err());
+            let failure = match reply {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
@@ -140,7 +143,7 @@ impl Cluster {
                 }
             }
             if redirects >= MAX_REDIRECTS {
-                let limit = self.settings.options.answer_timeout;
+                let limit = self.settings.options.response_timeout;
                 self.pause(version, None, begun, limit, why).await?;
                 redirects = 0;
             }

@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::outcome::{Failure, text};
+use super::reply_limit::LimitedReplies;
 use super::stream::{Endpoint, Stream};
 use crate::address::Login;
 use crate::error::RedisConnectError;
@@ -49,7 +50,7 @@ impl RedisConnection {
     ) -> Result<RedisConnection, RedisConnectError> {
         let stream = open(settings, endpoint).await?;
         let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(settings.options.answer_timeout));
+            .set_response_timeout(Some(settings.options.response_timeout));
         let info = info(login, database);
         let begun = MultiplexedConnection::new_with_config(&info, stream, config).await;
         let (connection, driver) = begun.map_err(|error| refusal(endpoint, login, &error))?;
@@ -142,7 +143,8 @@ pub(super) async fn dial_pubsub(
 
 async fn open(settings: &Settings, endpoint: &Endpoint) -> Result<Stream, RedisConnectError> {
     let opened = endpoint.open(settings.tls.as_ref()).await;
-    opened.map_err(|error| unavailable(endpoint, error))
+    let stream = opened.map_err(|error| unavailable(endpoint, error))?;
+    Ok(Box::pin(LimitedReplies::new(stream)))
 }
 
 fn info(login: &Login, database: u32) -> RedisConnectionInfo {

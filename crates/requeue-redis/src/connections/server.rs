@@ -9,6 +9,7 @@
 
 use super::check::check;
 use super::connection::{RedisConnection, unavailable};
+use super::health::DISCONNECTED;
 use super::sentinels;
 use super::stream::Endpoint;
 use super::{CommandError, Settings};
@@ -31,9 +32,20 @@ pub(super) enum ServerSource {
     Master,
 }
 
+impl ServerSource {
+    fn name(&self, settings: &Settings) -> String {
+        match self {
+            ServerSource::This(endpoint) => endpoint.to_string(),
+            ServerSource::Master => settings.address.to_string(),
+        }
+    }
+}
+
 /// A server, with a task that keeps a connection to it.
 pub(super) struct Server {
     settings: Arc<Settings>,
+    /// The address, for reports.
+    name: String,
     state: Arc<watch::Sender<State>>,
     keeper: AbortHandle,
 }
@@ -61,9 +73,13 @@ impl Server {
     }
 
     fn keep(settings: &Arc<Settings>, source: ServerSource, state: State) -> Server {
+        let name = source.name(settings);
+        if let State::Lost(reason) = &state {
+            settings.health.report(DISCONNECTED, &name, reason);
+        }
         let state = Arc::new(watch::Sender::new(state));
         let keeper = tokio::spawn(keep(settings.clone(), source, state.clone())).abort_handle();
-        Server { settings: settings.clone(), state, keeper }
+        Server { settings: settings.clone(), name, state, keeper }
     }
 
     /// Waits for a connection and sends a command.
@@ -74,7 +90,9 @@ impl Server {
     ) -> Result<Value, CommandError> {
         let mut connection =
             self.connection_until(self.connect_deadline()).await.map_err(CommandError::NotDone)?;
-        connection.run(cmd, false, script).await.map_err(|failure| {
+        let reply = connection.run(cmd, false, script).await;
+        self.settings.note(&connection, script, reply.as_ref().err());
+        reply.map_err(|failure| {
             if failure.ends_connection() {
                 self.leave(&connection, &failure.reason());
             }
@@ -126,13 +144,14 @@ impl Server {
     /// Closes a connection that is no longer usable; the task opens another one.
     pub(super) fn leave(&self, left: &RedisConnection, reason: &str) {
         left.close();
-        lose(&self.state, left, reason);
+        lose(&self.settings, &self.name, &self.state, left, reason);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.keeper.abort();
+        self.settings.health.resolve(DISCONNECTED, &self.name);
         if let State::Connected(connection) = &*self.state.borrow() {
             connection.close();
         }
@@ -140,11 +159,19 @@ impl Drop for Server {
 }
 
 /// Records that a connection has ended, unless it was replaced already.
-fn lose(state: &watch::Sender<State>, lost: &RedisConnection, reason: &str) {
+fn lose(
+    settings: &Settings,
+    name: &str,
+    state: &watch::Sender<State>,
+    lost: &RedisConnection,
+    reason: &str,
+) {
     state.send_if_modified(|state| {
         let is_current = matches!(state, State::Connected(connection) if connection.is(lost));
         if is_current {
-            *state = State::Lost(format!("{}: {reason}", lost.endpoint));
+            let reason = format!("{}: {reason}", lost.endpoint);
+            settings.health.report(DISCONNECTED, name, &reason);
+            *state = State::Lost(reason);
         }
         is_current
     });
@@ -153,6 +180,7 @@ fn lose(state: &watch::Sender<State>, lost: &RedisConnection, reason: &str) {
 /// Reconnects, with a backoff, whenever there is no connection.
 async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::Sender<State>>) {
     let mut backoff = Backoff::new(&settings);
+    let name = source.name(&settings);
     loop {
         let connection = match &*state.borrow() {
             State::Connected(connection) => Some(connection.clone()),
@@ -162,7 +190,7 @@ async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::S
             let since = Instant::now();
             let reason = until_lost(&settings, connection.clone()).await;
             connection.close();
-            lose(&state, &connection, &reason);
+            lose(&settings, &name, &state, &connection, &reason);
             // If each connection breaks soon after it was opened, attempts need a backoff too.
             if since.elapsed() > settings.options.longest_backoff {
                 backoff = Backoff::new(&settings);
@@ -171,8 +199,12 @@ async fn keep(settings: Arc<Settings>, source: ServerSource, state: Arc<watch::S
             }
         }
         match connect(&settings, &source).await {
-            Ok(connection) => drop(state.send_replace(State::Connected(connection))),
+            Ok(connection) => {
+                settings.health.resolve(DISCONNECTED, &name);
+                drop(state.send_replace(State::Connected(connection)));
+            }
             Err(error) => {
+                settings.health.report(DISCONNECTED, &name, &error.to_string());
                 state.send_replace(State::Lost(error.to_string()));
                 sleep(backoff.next()).await;
             }
@@ -204,6 +236,7 @@ async fn connect(
         let (login, database) = (&settings.address.login, settings.address.database);
         let mut connection = RedisConnection::dial(settings, &endpoint, login, database).await?;
         check(&mut connection, settings).await?;
+        settings.health.connected();
         Ok(connection)
     };
     let limit = settings.options.connect_timeout;

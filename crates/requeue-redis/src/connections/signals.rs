@@ -1,6 +1,8 @@
 //! The pub/sub connection: receives messages, and subscribes again after it reconnects.
 
 use super::connection::{RedisConnection, dial_pubsub};
+use super::health::NOTIFICATIONS_DOWN;
+use super::outcome::text;
 use super::server::Backoff;
 use super::{Settings, Signal, Target};
 use futures_util::StreamExt;
@@ -24,13 +26,21 @@ pub(super) async fn listen(
     let Some(first) = wanted.recv().await else { return };
     let mut channels = vec![first];
     let mut backoff = Backoff::new(&settings);
+    let (health, address) = (&settings.health, settings.address.to_string());
+    let down = "waiting claims notice new jobs up to a second late: no subscription";
     loop {
         let since = Instant::now();
-        // The reason of a failure is ignored: calls fail for the same reason and report it.
-        if let Some((connection, sink, stream)) = subscribe(&settings, &target, &channels).await {
-            on_signal(Signal::Resumed);
-            forward(&settings, &mut wanted, &mut channels, &on_signal, connection, sink, stream)
-                .await;
+        match subscribe(&settings, &target, &channels).await {
+            Ok((connection, sink, stream)) => {
+                health.resolve(NOTIFICATIONS_DOWN, &address);
+                on_signal(Signal::Resumed);
+                let (wanted, channels) = (&mut wanted, &mut channels);
+                forward(&settings, wanted, channels, &on_signal, connection, sink, stream).await;
+                health.report(NOTIFICATIONS_DOWN, &address, &format!("{down}: it has ended"));
+            }
+            Err(reason) => {
+                health.report(NOTIFICATIONS_DOWN, &address, &format!("{down}: {reason}"));
+            }
         }
         if since.elapsed() > settings.options.longest_backoff {
             backoff = Backoff::new(&settings);
@@ -44,15 +54,18 @@ async fn subscribe(
     settings: &Settings,
     target: &Target,
     channels: &[String],
-) -> Option<(RedisConnection, PubSubSink, PubSubStream)> {
-    let connection = target.connection().await?;
+) -> Result<(RedisConnection, PubSubSink, PubSubStream), String> {
+    let connection = target.connection().await.ok_or("there is no connection")?;
     let connecting = async {
-        let (mut sink, stream) = dial_pubsub(settings, &connection.endpoint).await.ok()?.split();
-        sink.subscribe(channels).await.ok()?;
-        Some((sink, stream))
+        let dialled = dial_pubsub(settings, &connection.endpoint).await;
+        let (mut sink, stream) = dialled.map_err(|error| error.to_string())?.split();
+        sink.subscribe(channels).await.map_err(|error| text(&error))?;
+        Ok::<_, String>((sink, stream))
     };
-    let (sink, stream) = timeout(settings.options.connect_timeout, connecting).await.ok()??;
-    Some((connection, sink, stream))
+    let late = |_| format!("no reply from {}", connection.endpoint);
+    let limit = settings.options.connect_timeout;
+    let (sink, stream) = timeout(limit, connecting).await.map_err(late)??;
+    Ok((connection, sink, stream))
 }
 
 /// Passes messages on until this connection ends, or that of the calls.
@@ -65,7 +78,7 @@ async fn forward(
     mut sink: PubSubSink,
     mut stream: PubSubStream,
 ) {
-    let limit = settings.options.answer_timeout;
+    let limit = settings.options.response_timeout;
     loop {
         tokio::select! {
             message = stream.next() => match message {

@@ -29,6 +29,7 @@ static ECHO: LazyLock<Script> = LazyLock::new(|| {
         text: text.to_owned(),
         sha: redis::Script::new(text).get_hash().to_owned(),
         only_reads: false,
+        adds: false,
     }
 });
 
@@ -39,6 +40,7 @@ static HALF: LazyLock<Script> = LazyLock::new(|| {
         text: text.to_owned(),
         sha: redis::Script::new(text).get_hash().to_owned(),
         only_reads: false,
+        adds: false,
     }
 });
 

@@ -43,7 +43,7 @@ fn migrating_slots_under_load_loses_nothing() {
 fn while_a_slot_migrates_calls_fail_without_partial_effects() {
     let cluster = RedisCluster::start(3, 0);
     let mut options = fresh();
-    options.answer_timeout = Duration::from_millis(300);
+    options.response_timeout = Duration::from_millis(300);
     let slot = cluster.slot(&format!("{}:{}", options.prefix, kind()));
     let to = (cluster.owner(slot) + 1) % 3;
     let store = connect(&cluster.url(), options);

@@ -81,7 +81,7 @@ fn a_frozen_server_that_runs_timed_out_calls_late_loses_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = RedisServer::start();
         let mut options = fresh();
-        options.answer_timeout = Duration::from_millis(100);
+        options.response_timeout = Duration::from_millis(100);
         options.connect_timeout = Duration::from_millis(200);
         let clients: Vec<_> = (0..4).map(|_| connect(&server.url(), options.clone())).collect();
         let mut times = 0;

@@ -19,6 +19,7 @@ mod manual_edits;
 mod processes;
 mod result_sizes;
 mod sentinel;
+mod status;
 mod support;
 mod two_machines;
 mod waiting;

@@ -107,7 +107,7 @@ fn connections(server: &RedisServer) -> usize {
 fn a_key_of_a_migrating_slot_is_found_on_the_target_node() {
     let cluster = RedisCluster::start(3, 0);
     let mut options = quick();
-    options.answer_timeout = Duration::from_millis(300);
+    options.response_timeout = Duration::from_millis(300);
     let (link, _signals) = open(&cluster.url(), &options).unwrap();
     let (tag, other) = ("requeue:sms", "requeue:mail");
     let slot = slot_of(tag);
@@ -173,7 +173,7 @@ fn a_call_fails_as_not_done_if_its_node_is_down() {
     let mut cluster = RedisCluster::with(3, 0, &["--cluster-require-full-coverage", "no"]);
     let mut options = quick();
     options.connect_timeout = Duration::from_millis(300);
-    options.answer_timeout = Duration::from_millis(600);
+    options.response_timeout = Duration::from_millis(600);
     let (link, _signals) = open(&cluster.url(), &options).unwrap();
     let dead = cluster.owner(slot_of("t"));
     echo(&link, "t", "a").unwrap();

@@ -169,7 +169,7 @@ fn a_call_that_is_cut_while_it_runs_may_have_been_done() {
 fn a_call_that_times_out_is_unknown_and_its_connection_is_closed() {
     let server = RedisServer::start();
     let mut options = quick();
-    options.answer_timeout = Duration::from_millis(300);
+    options.response_timeout = Duration::from_millis(300);
     options.connect_timeout = Duration::from_millis(300);
     let (link, _signals) = open(&server.url(), &options).unwrap();
     echo(&link, "t", "a").unwrap();
@@ -263,7 +263,7 @@ fn a_master_that_becomes_a_replica_is_no_longer_used() {
 #[test]
 fn an_idle_server_is_checked_too() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
-    let options = Options { answer_timeout: Duration::from_millis(100), ..quick() };
+    let options = Options { response_timeout: Duration::from_millis(100), ..quick() };
     let (_link, _signals) = open(&server.url(), &options).unwrap();
     let clients = |kind| server.command(&["CLIENT", "LIST", "TYPE", kind]).lines().count();
     // The connection, and that of this command.
