@@ -59,7 +59,7 @@ pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 impl<'a> Input<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or_else(|| Damage("a record is too short"))?;
+            self.0.split_at_checked(count).ok_or(Damage("a record is too short"))?;
         self.0 = rest;
         Ok(taken)
     }

@@ -196,7 +196,8 @@ mod tests {
         assert!(health.begin(MAX_CALL_BYTES).is_err());
         drop(health.begin(MAX_CALL_BYTES / 2).expect("they fit"));
         drop(half);
-        assert_eq!((lock(&health.waiting).calls, lock(&health.waiting).bytes), (0, 0));
+        let Waiting { calls, bytes } = *lock(&health.waiting);
+        assert_eq!((calls, bytes), (0, 0));
     }
 
     #[test]

@@ -31,18 +31,39 @@ local function join(line, at, id, due)
   table.insert(line, at, id)
 end
 
+-- Returns the length of the body in a record or successor; 0 if that is missing or too long.
+local MAX_BODY = 1048576
+local function body_bytes(record)
+  if not record then return 0 end
+  local bytes = #record - 20
+  if string.byte(record, 20) == 3 then bytes = bytes - 1 - (string.byte(record, 21) or 0) end
+  return bytes > MAX_BODY and 0 or math.max(bytes, 0)
+end
+
 local upto = text(now)
 local expired = call('ZRANGE', LEASED, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted + ends), 'WITHSCORES')
 if expired[1] and not expiry then return {} end
 local found = call('ZRANGE', DUE, '-inf', upto, 'BYSCORE', 'LIMIT', '0', text(wanted), 'WITHSCORES')
-local ended = 0
+local ended, full = 0, false
 if expired[1] then
-  local merged, d, l = {}, 1, 1
+  local merged, d, l, left = {}, 1, 1, tonumber(ARGV[7])
   while #merged < 2 * wanted and ended < ends and (found[d] or expired[l]) do
-    if expired[l] and (not found[d] or tonumber(expired[l + 1]) < tonumber(found[d + 1])) then
+    local is_lease = expired[l] and (not found[d] or tonumber(expired[l + 1]) < tonumber(found[d + 1]))
+    -- A lease is not ended if its job, with the body of the successor, does not fit.
+    local record
+    if not is_lease then
+      record = call('HGET', JOB, found[d])
+    elseif string.byte(call('HGET', LEASE, expired[l]) or '', 34) ~= 1 then
+      record = call('HGET', NEXT, expired[l]) or call('HGET', JOB, expired[l])
+    end
+    local bytes = body_bytes(record)
+    full = bytes > left
+    if full then break end
+    if is_lease then
       local due, anew = expiry(expired[l], tonumber(expired[l + 1]))
       if due then
         merged[#merged + 1], merged[#merged + 2] = expired[l], text(due)
+        left = left - bytes
       else
         ended = ended + 1
         if anew and anew <= now then join(found, d, expired[l], anew) end
@@ -50,6 +71,7 @@ if expired[1] then
       l = l + 2
     else
       merged[#merged + 1], merged[#merged + 2] = found[d], found[d + 1]
+      left = left - bytes
       d = d + 2
     end
   end
@@ -58,25 +80,21 @@ end
 
 -- Reads the records, and drops the jobs that would exceed the bytes. A few at a time: all of them may be
 -- large.
-local GROUP, MAX_BODY = 16, 1048576
-local records, left, full = {}, tonumber(ARGV[7]), false
+local GROUP = 16
+local records, left, cut_off = {}, tonumber(ARGV[7]), false
 for n = 1, #found, 2 * GROUP do
   local group = {}
   for i = n, math.min(n + 2 * GROUP, #found) - 1, 2 do group[#group + 1] = found[i] end
   for _, record in ipairs(call('HMGET', JOB, unpack(group))) do
-    local bytes = 0
-    if record then
-      bytes = #record - 20
-      if string.byte(record, 20) == 3 then bytes = bytes - 1 - (string.byte(record, 21) or 0) end
-      if bytes > MAX_BODY then record, bytes = #record, 0 end
-    end
-    full = bytes > left
-    if full then break end
+    local bytes = body_bytes(record)
+    cut_off = bytes > left
+    if cut_off then break end
     left = left - bytes
-    records[#records + 1] = record
+    records[#records + 1] = record and bytes == 0 and #record > MAX_BODY and #record or record
   end
-  if full then break end
+  if cut_off then break end
 end
+full = full or cut_off
 for i = #found - 1, 2 * #records + 1, -2 do
   -- If its lease has expired, it is in no list now.
   if expired[1] then call('ZADD', DUE, found[i + 1], found[i]) end

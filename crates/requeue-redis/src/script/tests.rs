@@ -147,7 +147,8 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
         (put, format!("local MAX_COUNTER = {MAX_COUNTER}\n")),
         (claim_expired, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
-        (claim, format!("GROUP, MAX_BODY = {}, {MAX_BODY_LEN}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
+        (claim, format!("local GROUP = {}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
+        (claim, format!("local MAX_BODY = {MAX_BODY_LEN}\n")),
         (view, format!("MAX_RECORD, MAX_OTHER = {}, ", 19 + longest_content)),
         (
             schedules,

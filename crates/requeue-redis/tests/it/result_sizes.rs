@@ -76,7 +76,7 @@ fn a_claim_that_ends_at_a_large_job_leaves_it_for_the_next_one() {
 }
 
 #[test]
-fn expired_leases_that_do_not_fit_are_pending_again_and_returned_next() {
+fn expired_leases_that_do_not_fit_are_not_ended_and_returned_next() {
     let clock = ManualClock::new();
     let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(1_700_000_000_000));
     let url = SERVER.url();
@@ -89,7 +89,11 @@ fn expired_leases_that_do_not_fit_are_pending_again_and_returned_next() {
     assert_eq!(claim(&store, &kinds, short).jobs.len(), 4);
     clock.advance(short);
     let first = claim(&store, &kinds, LONG).jobs;
-    assert_eq!((first.len(), leased(&store, &kinds)), (FIT, FIT));
+    assert_eq!((first.len(), leased(&store, &kinds)), (FIT, FIT + 4));
+    let after = first.last().map(|job| job.id().clone());
+    let left = Query { after, ..Query::new(kinds[0].clone()) };
+    let left = block_on(store.list(left)).expect("it is up").jobs;
+    assert_eq!(left.iter().filter(|job| job.attempts == 0).count(), 4);
     let second = claim(&store, &kinds, LONG).jobs;
     assert_eq!((second.len(), leased(&store, &kinds)), (4, FIT + 4));
     // The lease that has expired counts as one failed attempt, whichever claim returns the job.

@@ -125,20 +125,3 @@ fn a_lost_node_of_a_cluster_is_named() {
     cluster.node_mut(1).start_again();
     until("it is back", || store.status().problems.is_empty());
 }
-
-#[test]
-fn a_reply_that_is_too_long_is_an_error_and_the_next_call_works() {
-    let server = RedisServer::start();
-    let options = fresh();
-    let key = format!("{{{}:{}}}:meta", options.prefix, kind());
-    let store = connect(&server.url(), options);
-    put_all(&store, vec![put("a")]);
-    // A value of 200 MB under one of our keys, in a field that is read as a setting.
-    server.command(&["SETRANGE", "long", "200000000", "x"]);
-    let copy = "redis.call('HSET', KEYS[1], 'lease', redis.call('GET', KEYS[2]))";
-    server.command(&["EVAL", copy, "2", &key, "long"]);
-    let error = block_on(store.settings(kind())).expect_err("it is too long").to_string();
-    assert!(error.contains("more than 134217728 bytes"), "{error}");
-    server.command(&["HDEL", &key, "lease"]);
-    insist("it is connected again", || block_on(store.settings(kind())));
-}

@@ -115,6 +115,28 @@ fn an_old_server_is_rejected() {
 }
 
 #[test]
+fn a_reply_that_is_too_long_ends_the_connection_before_it_arrives() {
+    let (host, _) = fake(|number, line| match (line, number) {
+        ("SETINFO", _) => NO_SETINFO,
+        ("INFO", _) => {
+            "$86\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n\
+             maxmemory_policy:noeviction\r\nrole:master\r\n\r\n"
+        }
+        // The format, and then a value of 512 MB that never arrives, on the first connection only.
+        ("GET", _) => "$1\r\n1\r\n",
+        ("HGET", 0) => "$536870912\r\n",
+        ("HGET", _) => "$2\r\nok\r\n",
+        _ => "",
+    });
+    let (link, _signals) = open(&format!("redis://{host}"), &quick()).unwrap();
+    let Err(CommandError::Unknown(reason)) = call(&link, &["HGET", "{t}:meta", "lease"]) else {
+        panic!("the reply was accepted")
+    };
+    assert!(reason.contains("more than 134217728 bytes"), "{reason}");
+    assert_eq!(call(&link, &["HGET", "{t}:meta", "lease"]).unwrap(), text("ok"));
+}
+
+#[test]
 fn failed_attempts_close_their_connections() {
     let (host, closed) = fake(|number, line| match (line, number) {
         ("SETINFO", _) => NO_SETINFO,
