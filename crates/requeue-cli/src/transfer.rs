@@ -21,8 +21,8 @@ The format is JSON Lines, documented in docs/transfer.md. An existing file is
 replaced only when the export is complete, and keeps its permissions. A new file
 can be read only by you.
 
-With --salvage, a damaged data directory is read as far as possible. stderr lists
-everything that is lost, one line each. Exits with 6 if something is lost.
+With --salvage, a damaged data directory is read as far as possible, and stderr
+lists everything that is lost. Exits with 6 if something is lost.
 
 Examples:
   requeue export jobs.jsonl
@@ -32,7 +32,7 @@ pub(crate) struct ExportArgs {
     /// File to write; - for stdout
     #[arg(default_value = "-")]
     file: String,
-    /// Write everything that can be read of a damaged --data directory, and list the rest
+    /// Write what can be read of a damaged --data directory, and list the rest
     #[arg(long)]
     salvage: bool,
 }
@@ -110,7 +110,7 @@ async fn salvage(file: &str, store_args: &StoreArgs, out: Output) -> Result<()> 
     match salvage.losses() {
         0 => Ok(()),
         losses => {
-            let found = count(losses, "loss").replace("losss", "losses");
+            let found = if losses == 1 { "1 loss".to_owned() } else { format!("{losses} losses") };
             let message = format!("{} is damaged: {found}, listed above", directory.display());
             Err(CliError::new(Exit::Incomplete, message)
                 .hint("the export is complete otherwise, and can be imported"))

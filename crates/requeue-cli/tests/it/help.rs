@@ -54,7 +54,7 @@ fn exit_codes_and_commands_are_in_the_help_the_manual_and_the_docs() {
     let docs = std::fs::read_to_string(docs).expect("docs/cli.md");
     let help = dir.run(&["--help"]).ok().out;
     let man = dir.run(&["man"]).ok().out;
-    for code in 0..=5 {
+    for code in 0..=6 {
         assert!(help.contains(&format!("\n  {code}  ")), "{help}");
         assert!(man.contains(&format!("\n  {code}  ")), "{man}");
         assert!(docs.contains(&format!("| {code} |")), "{code} in docs/cli.md");

@@ -188,6 +188,11 @@ pub(super) fn begun(bytes: &[u8], header: &Header) -> Option<u64> {
     (bytes.len() >= FRAME && has_mark(bytes, header)).then(|| u64_at(bytes, 16))
 }
 
+/// The size that the frame at the beginning of `bytes` claims to have, valid or not.
+pub(super) fn claimed_len(bytes: &[u8]) -> usize {
+    bytes.get(8..12).map_or(0, |_| frame_len(u32_at(bytes, 8) as usize).min(bytes.len()))
+}
+
 fn frame_sum(header: &Header, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&header.number.to_le_bytes());

@@ -154,6 +154,11 @@ pub(super) fn read(name: &str, file: &dyn DiskFile, bytes: u64) -> Result<Vec<u8
     Ok(read)
 }
 
+/// How often the size of a segment is checksummed in vain before only short frames are tried. Bytes
+/// that look like the beginning of a long frame everywhere would otherwise take hours.
+const MAX_IN_VAIN: usize = 32;
+const SHORT: usize = 4 << 10;
+
 /// Passes all valid frames of a segment to `each`, including those after damage.
 ///
 /// A group is written after the one before it is synced. So if the beginnings of two groups follow
@@ -169,8 +174,11 @@ pub(super) fn scan<'a, E>(
     let (mut offset, mut end) = (header.frames_at(), header.frames_at());
     let (mut hole, mut later) = (None, None);
     let mut last = header.first_group.saturating_sub(1);
+    let mut budget = bytes.len().saturating_mul(MAX_IN_VAIN);
     while offset + FRAME <= bytes.len() {
-        match frame::decode(&bytes[offset..], header) {
+        let most =
+            if budget == 0 { (bytes.len() - offset).min(SHORT) } else { bytes.len() - offset };
+        match frame::decode(&bytes[offset..offset + most], header) {
             Ok(frame) => {
                 let hole = hole.take().map(|what| (end as u64, what));
                 each(Found { offset: offset as u64, hole, frame })?;
@@ -178,6 +186,9 @@ pub(super) fn scan<'a, E>(
                 (end, last, later) = (offset, frame.group, None);
             }
             Err(what) => {
+                if frame::has_mark(&bytes[offset..], header) {
+                    budget = budget.saturating_sub(frame::claimed_len(&bytes[offset..]));
+                }
                 hole.get_or_insert(what);
                 let group = frame::begun(&bytes[offset..], header);
                 let skipped = group.and_then(|group| group.checked_sub(last.saturating_add(1)));

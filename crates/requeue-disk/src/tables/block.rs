@@ -44,7 +44,8 @@ pub(super) type Value = Option<Range<usize>>;
 #[derive(Debug)]
 pub(super) struct Malformed;
 
-/// Reads the entry at `at`, moves `at` behind it and makes `key` its key.
+/// Reads the entry at `at`, moves `at` behind it and makes `key` its key. Fails if the key is not
+/// greater than the one before.
 #[inline]
 pub(super) fn step(block: &[u8], at: &mut usize, key: &mut Vec<u8>) -> Result<Value, Malformed> {
     let mut number = || usize::try_from(varint(block, at)?).ok();
@@ -54,6 +55,11 @@ pub(super) fn step(block: &[u8], at: &mut usize, key: &mut Vec<u8>) -> Result<Va
     let start = at.checked_add(suffix).ok_or(Malformed)?;
     let end = start.checked_add(tag.saturating_sub(1)).ok_or(Malformed)?;
     if shared > key.len() || end > block.len() {
+        return Err(Malformed);
+    }
+    // As many bytes are shared as are equal. So the first of the others decides, unless the key is
+    // the first of its block.
+    if block[*at..start].first() <= key.get(shared) && !key.is_empty() {
         return Err(Malformed);
     }
     key.truncate(shared);
@@ -91,6 +97,17 @@ mod tests {
         assert!(append(&mut block, false, &mut last, b"a", None).is_err());
         assert!(append(&mut block, false, &mut last, b"", None).is_err());
         append(&mut block, false, &mut last, b"ba", None).unwrap();
+    }
+
+    #[test]
+    fn keys_out_of_order_are_an_error() {
+        // Shared, rest, tombstone, and the rest of the key.
+        for second in [&[0, 1, 0, b'b'][..], &[0, 1, 0, b'a'], &[1, 0, 0], &[0, 0, 0]] {
+            let block = [&[0, 1, 0, b'b'], second].concat();
+            let (mut at, mut key) = (0, Vec::new());
+            step(&block, &mut at, &mut key).unwrap();
+            assert!(step(&block, &mut at, &mut key).is_err(), "{second:?}");
+        }
     }
 
     #[test]

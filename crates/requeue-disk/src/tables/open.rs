@@ -186,9 +186,10 @@ fn open_version(
             table.verify(|error| wrong = wrong.take().or(Some(error)));
             wrong.map_or(Ok(()), Err)?;
         }
-        Ok(Arc::new(table))
+        Ok::<_, DiskError>(Arc::new(table))
     };
-    version_of(manifest, open)
+    let version = version_of(manifest, open)?;
+    version.verify_runs().into_iter().next().map_or(Ok(version), |corrupt| Err(corrupt.into()))
 }
 
 /// The version that a manifest describes, with its tables as `open` opens them.

@@ -164,10 +164,21 @@ impl RunCursor {
             return self.read_entry();
         }
         let tables = &self.run.tables;
-        if self.block + 1 < tables[self.table].index.len() {
+        let index = &tables[self.table].index;
+        // Keys within a block are in order. So are all, if each block ends with its key in the index
+        // and begins behind that of the block before.
+        if *self.key != *index.key(self.block) {
+            return Err(self.damage("the last key differs from the one in the index"));
+        }
+        if self.block + 1 < index.len() {
             self.block += 1;
             self.read_block()?;
-            return self.read_entry();
+            self.read_entry()?;
+            let index = &self.run.tables[self.table].index;
+            if *self.key <= *index.key(self.block - 1) {
+                return Err(self.damage("the first key is not greater than the last key before"));
+            }
+            return Ok(());
         }
         self.table += 1;
         self.block = 0;

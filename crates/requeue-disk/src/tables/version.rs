@@ -308,8 +308,8 @@ impl Ids {
                 .ok_or_else(|| source.damage("the location of a job is malformed"))?;
             if !self.version.is_deleted(self.kind, &location) {
                 let source = self.merge.source();
-                let id = str::from_utf8(&source.key()[4..]);
-                let id = id.map_err(|_| source.damage("the id is not valid UTF-8"))?;
+                let id = source.key().get(4..).and_then(|id| str::from_utf8(id).ok());
+                let id = id.ok_or_else(|| source.damage("the id is not valid UTF-8"))?;
                 return Ok(Some((id, location)));
             }
         }

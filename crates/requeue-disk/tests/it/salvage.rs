@@ -13,8 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SHAPE: OriginalShape =
-    OriginalShape { steps: 200, ids: 60, memory: 12 << 10, segment: 32 << 10, closed: true };
+const SHAPE: OriginalShape = OriginalShape {
+    steps: 200,
+    ids: 60,
+    memory: 12 << 10,
+    segment: 32 << 10,
+    closed: true,
+    unfinished: false,
+};
 
 fn files(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
     let names = disk.names().unwrap().into_iter();

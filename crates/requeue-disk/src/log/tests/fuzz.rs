@@ -137,3 +137,29 @@ fn valid_frames_with_impossible_numbers_are_refused() {
         verify(&SegmentView::all(&disk).unwrap(), after, |_| ()).unwrap();
     });
 }
+
+#[test]
+fn a_segment_that_looks_like_long_frames_everywhere_is_read_in_time() {
+    let disk = SimulatedDisk::new();
+    let mut bytes = segment(0, 1, &[(1, b"x")]);
+    let size: u64 = 4 << 20;
+    let mark: [u8; 4] = bytes[40..44].try_into().unwrap();
+    bytes[32..40].copy_from_slice(&size.to_le_bytes());
+    let mut header: [u8; 64] = bytes[..64].try_into().unwrap();
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&header[..12]);
+    hasher.update(&header[16..]);
+    header[12..16].copy_from_slice(&hasher.finalize().to_le_bytes());
+    bytes[..64].copy_from_slice(&header);
+    // Every eighth byte is the beginning of a frame, which claims half of the segment.
+    let filler = [mark, (size as u32 / 2).to_le_bytes()].concat();
+    bytes.truncate(128);
+    while bytes.len() < size as usize {
+        bytes.extend_from_slice(&filler);
+    }
+    disk.put(&segment_name(0), &bytes);
+    let mut groups = 0;
+    let segments = SegmentView::all(&disk).unwrap();
+    verify(&segments, 0, |each| groups += usize::from(each.is_ok())).unwrap();
+    assert_eq!(groups, 1);
+}

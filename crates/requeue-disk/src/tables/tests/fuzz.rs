@@ -75,9 +75,11 @@ fn with_footer(change: impl FnOnce(&mut Footer)) -> SimulatedDisk {
     disk
 }
 
+type ChangeFooter = fn(&mut Footer);
+
 #[test]
 fn a_footer_that_does_not_match_its_table_is_damage() {
-    let changes: [(&str, fn(&mut Footer)); 9] = [
+    let changes: [(&str, ChangeFooter); 9] = [
         ("largest", |footer| footer.largest = vec![0xff; 21]),
         ("larger than the last key", |footer| footer.largest[20] += 1),
         ("smallest", |footer| footer.smallest = vec![0xff; 21]),
