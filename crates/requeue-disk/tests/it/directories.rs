@@ -88,7 +88,7 @@ fn damage(disk: &SimulatedDisk, original: &Original, random: &mut Random) -> (Wr
         5 => {
             // A write that never reached the disk: zeros, or what was there before.
             let (from, to) = (at / 512 * 512, (at / 512 * 512 + 512).min(bytes.len()));
-            let old = has(earlier).then(|| earlier.bytes(&name)).unwrap_or_default();
+            let old = if has(earlier) { earlier.bytes(&name) } else { Vec::new() };
             let old = |at: usize| old.get(at).copied().unwrap_or(0);
             (from..to).for_each(|at| bytes[at] = old(at));
             disk.put(&name, &bytes);

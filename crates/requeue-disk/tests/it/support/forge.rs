@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The parts of a file that have a checksum each, without it.
 fn parts(name: &str, bytes: &[u8]) -> Vec<Range<usize>> {
     match name.split('-').next() {
-        Some("manifest") => vec![16..bytes.len()],
+        Some("manifest") => std::iter::once(16..bytes.len()).collect(),
         Some("log") => segment(bytes),
         Some("table") => table(bytes),
         _ => Vec::new(),
@@ -25,7 +25,7 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
 
 /// The header, then the frames from their lengths on.
 fn segment(bytes: &[u8]) -> Vec<Range<usize>> {
-    let (mut parts, mut at) = (vec![16..64], frames_at(bytes));
+    let (mut parts, mut at): (Vec<_>, _) = (std::iter::once(16..64).collect(), frames_at(bytes));
     while bytes.get(at..at + 4) == Some(&bytes[40..44]) {
         let end = at + (24 + u32_at(bytes, at + 8)).next_multiple_of(8);
         parts.push(at + 8..end);
@@ -144,7 +144,8 @@ pub(crate) fn forge(disk: &SimulatedDisk, name: &str, random: &mut Random) -> bo
             let found = contents.windows(4).position(|window| *window == old);
             if let Some(at) = found {
                 contents[at..at + 4].copy_from_slice(&tail_crc(&bytes));
-                seal(&manifest, &mut contents, &(16..0));
+                let all = 16..contents.len();
+                seal(&manifest, &mut contents, &all);
                 disk.put(&manifest, &contents);
             }
         }
