@@ -2,7 +2,8 @@
 //!
 //! It consists of two shares. The beginning of every body is in the small share, so that small
 //! requests never wait for large ones. If a request has to wait for memory, the bodies that arrive
-//! most slowly are cut off: a slow client holds memory only while nobody else needs it.
+//! most slowly are cut off: a slow client holds memory only while nobody else needs it. If none is
+//! slow, because all of them wait for memory, the largest is cut off.
 
 use super::Options;
 use std::collections::HashMap;
@@ -86,7 +87,26 @@ impl BodyMemory {
     }
 
     /// Cuts off slow bodies, the slowest first, until they give back `needed` bytes of the share.
-    pub(super) fn cut_slow(&self, share: Share, needed: u64) {
+    ///
+    /// If there is none, and the caller has waited for `waited`, cuts off the largest that waits for
+    /// memory, too, if it is larger than the caller's of `size`. Otherwise they might all hold a part
+    /// and wait for the rest.
+    pub(super) fn make_room(&self, share: Share, needed: u64, size: u64, waited: Duration) {
+        if self.cut_slow(share, needed) > 0 || waited < self.0.slow_after {
+            return;
+        }
+        let largest = {
+            let all = self.lock();
+            let waiting = |one: &&Arc<Arriving>| one.lock().waiting_size(share) > size;
+            all.values().filter(waiting).max_by_key(|one| one.lock().waiting_size(share)).cloned()
+        };
+        if let Some(waker) = largest.and_then(|one| one.cut(share, CutReason::Large).1) {
+            waker.wake();
+        }
+    }
+
+    /// Returns how many bytes the cut off bodies give back.
+    fn cut_slow(&self, share: Share, needed: u64) -> u64 {
         let now = Instant::now();
         let mut slow: Vec<(Instant, Arc<Arriving>)> = {
             let all = self.lock();
@@ -101,14 +121,15 @@ impl BodyMemory {
         let mut found = 0;
         for (_, one) in slow {
             if found >= needed {
-                return;
+                break;
             }
-            let (held, waker) = one.cut(share);
+            let (held, waker) = one.cut(share, CutReason::Slow);
             found += held;
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
+        found
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Arriving>>> {
@@ -155,21 +176,44 @@ struct Progress {
     /// Bytes that arrived since then.
     bytes: u64,
     held: [u64; 2],
-    cut: bool,
+    /// Its size in bytes, as far as known, while it waits for memory.
+    waiting: Option<u64>,
+    cut: Option<CutReason>,
     waker: Option<Waker>,
+}
+
+/// Why a body was cut off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum CutReason {
+    Slow,
+    Large,
 }
 
 impl Progress {
     fn slow_since(&self, share: Share) -> Option<Instant> {
-        self.since.filter(|_| !self.cut && self.held[share as usize] > 0)
+        self.since.filter(|_| self.cut.is_none() && self.held[share as usize] > 0)
+    }
+
+    /// Returns the size of a body that waits for memory and holds some; otherwise 0.
+    fn waiting_size(&self, share: Share) -> u64 {
+        let holds = self.cut.is_none() && self.held[share as usize] > 0;
+        self.waiting.filter(|_| holds).unwrap_or(0)
+    }
+
+    fn wake_with(&mut self, held: &HeldMemory, waker: &Waker) {
+        self.held = [held.bytes(Share::Small), held.bytes(Share::Large)];
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
     }
 }
 
 impl Arriving {
     /// Cuts the body off. Returns what it holds of the share, and its waker.
-    fn cut(&self, share: Share) -> (u64, Option<Waker>) {
+    fn cut(&self, share: Share, reason: CutReason) -> (u64, Option<Waker>) {
         let mut progress = self.lock();
-        progress.cut = true;
+        progress.cut = Some(reason);
         (progress.held[share as usize], progress.waker.take())
     }
 
@@ -186,8 +230,8 @@ pub(super) struct ArrivingGuard {
 }
 
 impl ArrivingGuard {
-    /// Returns whether the body was cut off.
-    pub(super) fn is_cut(&self) -> bool {
+    /// Returns whether the body was cut off, and why.
+    pub(super) fn cut(&self) -> Option<CutReason> {
         self.arriving.lock().cut
     }
 
@@ -195,11 +239,8 @@ impl ArrivingGuard {
     pub(super) fn waits_for_client(&self, held: &HeldMemory, waker: &Waker) {
         let mut progress = self.arriving.lock();
         progress.since.get_or_insert_with(Instant::now);
-        progress.held = [held.bytes(Share::Small), held.bytes(Share::Large)];
-        match &mut progress.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
+        progress.waiting = None;
+        progress.wake_with(held, waker);
     }
 
     /// Records that some of the body arrived.
@@ -211,10 +252,12 @@ impl ArrivingGuard {
         }
     }
 
-    /// Records that the body waits for memory: its client is not slow.
-    pub(super) fn waits_for_memory(&self) {
+    /// Records that the body, of `size` as far as known, waits for memory: its client is not slow.
+    pub(super) fn waits_for_memory(&self, size: u64, held: &HeldMemory, waker: &Waker) {
         let mut progress = self.arriving.lock();
         (progress.bytes, progress.since) = (0, None);
+        progress.waiting = Some(size);
+        progress.wake_with(held, waker);
     }
 }
 

@@ -6,7 +6,7 @@
 //! the response for the limit.
 
 use super::Options;
-use super::body_memory::{ArrivingGuard, BodyMemory, CROWDED_QUOTA, HeldMemory, Share};
+use super::body_memory::{ArrivingGuard, BodyMemory, CROWDED_QUOTA, CutReason, HeldMemory, Share};
 use crate::response::ProblemResponse;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -175,8 +175,8 @@ struct WaitingPiece {
     piece: Bytes,
     share: Share,
     queue: PollSemaphore,
-    /// When the wait fails. Set when it begins.
-    until: Option<Instant>,
+    /// When the wait began.
+    since: Option<Instant>,
 }
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
@@ -247,7 +247,7 @@ impl LimitedBody {
         }
         self.received += piece.len() as u64;
         let queue = PollSemaphore::new(self.body_memory.semaphore(share));
-        self.waiting = Some(WaitingPiece { piece, share, queue, until: None });
+        self.waiting = Some(WaitingPiece { piece, share, queue, since: None });
         self.poll_memory(cx)
     }
 
@@ -265,14 +265,15 @@ impl LimitedBody {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             let now = Instant::now();
-            let until = *waiting.until.get_or_insert(now + self.options.room_timeout);
+            let since = *waiting.since.get_or_insert(now);
+            let until = since + self.options.room_timeout;
             if until <= now {
                 return self.fail(BodyError::Crowded { limit: self.body_memory.limit() });
             }
-            if let Some(arriving) = &self.arriving {
-                arriving.waits_for_memory();
-            }
-            self.body_memory.cut_slow(share, size as u64);
+            let whole = self.received + self.inner.size_hint().lower();
+            let arriving = self.arriving.get_or_insert_with(|| self.body_memory.arriving());
+            arriving.waits_for_memory(whole, &self.body_handle.lock().held, cx.waker());
+            self.body_memory.make_room(share, size as u64, whole, now - since);
             if !self.is_over(cx, until.min(now + LOOK_AGAIN)) {
                 return Poll::Pending;
             }
@@ -318,9 +319,12 @@ impl Body for LimitedBody {
         if this.over {
             return Poll::Ready(None);
         }
-        if this.arriving.as_ref().is_some_and(ArrivingGuard::is_cut) {
+        if let Some(reason) = this.arriving.as_ref().and_then(ArrivingGuard::cut) {
             let (bytes, after) = (CROWDED_QUOTA, this.options.slow_after);
-            return this.fail(BodyError::CutOff { bytes, after });
+            return this.fail(match reason {
+                CutReason::Slow => BodyError::CutOff { bytes, after },
+                CutReason::Large => BodyError::Crowded { limit: this.body_memory.limit() },
+            });
         }
         if this.waiting.is_some() {
             return this.poll_memory(cx);
@@ -343,11 +347,11 @@ impl Body for LimitedBody {
         this.timer = None;
         if this.inner.is_end_stream() || frame.is_none() {
             this.body_handle.lock().read = true;
-            this.arriving = None;
         }
         let piece = match frame {
             None => {
                 this.over = true;
+                this.arriving = None;
                 return Poll::Ready(None);
             }
             Some(Err(_)) => return this.fail(BodyError::Broken),
