@@ -20,6 +20,7 @@ mod body_memory;
 mod connection;
 mod connection_state;
 mod delivery;
+mod host;
 mod options;
 mod request_body;
 mod service;

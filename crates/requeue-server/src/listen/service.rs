@@ -3,7 +3,7 @@
 use super::body_memory::BodyMemory;
 use super::connection_state::ConnectionState;
 use super::request_body::{BodyHandle, BodyRest, LimitedBody};
-use super::{Delivery, Options};
+use super::{Delivery, Options, host};
 use crate::response::ProblemResponse;
 use axum::Router;
 use axum::body::Body;
@@ -42,6 +42,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let (number, delivery) = state.begin();
         let body_handle = BodyHandle::new();
         let (mut parts, body) = request.into_parts();
+        let invalid_host = host::problem(&parts);
         let body = LimitedBody::new(
             body,
             body_handle.clone(),
@@ -51,9 +52,16 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         parts.extensions.insert(delivery.clone());
         parts.extensions.insert(body_handle.clone());
         parts.extensions.insert(ConnectInfo(self.peer));
-        let handler = self.router.clone().call(Request::from_parts(parts, Body::new(body)));
+        let request = Request::from_parts(parts, Body::new(body));
+        let mut router = self.router.clone();
         Box::pin(async move {
-            let mut response = handle(handler, &delivery).await;
+            let mut response = match invalid_host {
+                Some(problem) => {
+                    drop(request);
+                    ProblemResponse(problem).into_response()
+                }
+                None => handle(router.call(request), &delivery).await,
+            };
             if response.status().is_client_error() || response.status().is_server_error() {
                 if let Some(error) = body_handle.error() {
                     response = error.response();

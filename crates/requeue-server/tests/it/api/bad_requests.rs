@@ -279,3 +279,38 @@ fn slow_and_padded_requests_do_not_affect_others() {
     server.until_waiting(0);
     assert_unaffected(&server);
 }
+
+#[test]
+fn a_request_must_have_one_host() {
+    let server = server(Options::default());
+    let path = "/v1/kinds/kept/jobs/kept";
+    for (line, hosts, status) in [
+        (path, &["localhost"][..], 200),
+        (path, &["localhost:7654"], 200),
+        (path, &["[::1]:7654"], 200),
+        (path, &[""], 200),
+        ("http://localhost/v1/kinds", &["LOCALHOST"], 200),
+        // Two hosts, of which a proxy may have looked at the other one.
+        (path, &["localhost", "localhost"], 400),
+        (path, &["localhost", "example.org"], 400),
+        ("http://example.org/v1/kinds", &["localhost"], 400),
+        (path, &[], 400),
+        (path, &["a b"], 400),
+        (path, &["user@localhost"], 400),
+        (path, &["localhost:port"], 400),
+        (path, &["localhost/v1"], 400),
+        // Targets that are not a path.
+        ("*", &["localhost"], 404),
+        ("localhost:80", &["localhost"], 400),
+    ] {
+        let hosts: String = hosts.iter().map(|host| format!("host: {host}\r\n")).collect();
+        let text = format!("GET {line} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+        let got = responses(&server, text.as_bytes());
+        assert_eq!(got.len(), 1, "{text}");
+        assert_eq!(got[0].status, status, "{text}: {}", got[0].text());
+        if status == 400 && !line.starts_with("localhost") {
+            assert!(detail(&got[0].is("malformed")).contains("Host"), "{text}");
+        }
+    }
+    assert_unaffected(&server);
+}
