@@ -2,9 +2,10 @@
 
 use requeue_http::Problem;
 use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
+use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_ID_LEN};
 use requeue_jobs::rules::ResultSize;
 use requeue_jobs::{
-    Change, ChangeError, ChangeKind, Changed, JobId, JobState, JobView, Kind, Page, Query,
+    Change, ChangeError, ChangeKind, Changed, Invalid, JobId, JobState, JobView, Kind, Page, Query,
     Settings, Store, StoreError, Timestamp,
 };
 
@@ -31,6 +32,18 @@ impl BulkFilter {
         path: &str,
         reading: &ParseContext,
     ) -> Result<Self, Problem> {
+        // Longer ones match nothing, and a store would copy them for every page.
+        let texts = [
+            ("prefix", "the prefix", &all.prefix, MAX_ID_LEN),
+            ("error", "the text of the error", &all.error, MAX_ERROR_LEN),
+        ];
+        for (name, field, text, limit) in texts {
+            let len = text.as_ref().map_or(0, String::len);
+            if len > limit {
+                let too_long = Invalid::TooLong { field, len, limit };
+                return Err(Problem::from(too_long).at(format!("{path}{name}")));
+            }
+        }
         Ok(BulkFilter {
             died_before: all.died_before(&format!("{path}died_before"), reading)?,
             state: all.state.map(JobState::from),

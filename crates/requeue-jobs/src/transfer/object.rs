@@ -5,9 +5,11 @@ use super::error::TransferError;
 use crate::error::Invalid;
 use crate::json::{quote, shorten};
 use crate::time::Timestamp;
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Writes a JSON object. Contains its text so far, without the closing brace.
 pub(super) struct ObjectWriter(Vec<u8>);
@@ -69,6 +71,64 @@ impl ObjectWriter {
     }
 }
 
+/// Maximum fields of an object, and maximum entries of a list. No object or list of an export has that
+/// many. They limit the memory for a line to a small multiple of its length.
+const MAX_PARTS: usize = 100;
+
+/// The fields of an object.
+struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+
+/// The entries of a list.
+struct Entries<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input
+            .deserialize_map(PartsVisitor("a map"))
+            .map(|fields| Fields(fields.into_iter().collect()))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let entries = input.deserialize_seq(PartsVisitor("a sequence"))?;
+        Ok(Entries(entries.into_iter().map(|(_, entry)| entry).collect()))
+    }
+}
+
+/// Reads an object, or a list, whose entries get no name. Contains what is expected.
+struct PartsVisitor(&'static str);
+
+impl<'de> Visitor<'de> for PartsVisitor {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            if fields.len() == MAX_PARTS {
+                return Err(A::Error::custom(format!("more than {MAX_PARTS} fields")));
+            }
+            fields.push(field);
+        }
+        Ok(fields)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = list.next_element()? {
+            if entries.len() == MAX_PARTS {
+                return Err(A::Error::custom(format!("more than {MAX_PARTS} entries")));
+            }
+            entries.push((String::new(), entry));
+        }
+        Ok(entries)
+    }
+}
+
 /// Reads a JSON object. Contains the fields that were not taken yet.
 pub(super) struct ObjectReader<'a> {
     line: u64,
@@ -82,7 +142,7 @@ pub(super) struct ObjectReader<'a> {
 impl<'a> ObjectReader<'a> {
     pub(super) fn of_line(line: u64, bytes: u64, text: &'a str) -> Result<Self, TransferError> {
         let fields = serde_json::from_str(text);
-        let fields =
+        let Fields(fields) =
             fields.map_err(|error| TransferError::NotJson { line, reason: error.to_string() })?;
         Ok(ObjectReader { line, bytes, path: String::new(), fields })
     }
@@ -165,7 +225,7 @@ impl<'a> ObjectReader<'a> {
     }
 
     fn nested(&self, path: String, raw: &'a RawValue) -> Result<ObjectReader<'a>, TransferError> {
-        let fields = self.deserialize(&path, raw)?;
+        let Fields(fields) = self.deserialize(&path, raw)?;
         let path = format!("{}{path}.", self.path);
         Ok(ObjectReader { line: self.line, bytes: self.bytes, path, fields })
     }
@@ -184,7 +244,7 @@ impl<'a> ObjectReader<'a> {
     }
 
     pub(super) fn objects(&mut self, name: &str) -> Result<Vec<ObjectReader<'a>>, TransferError> {
-        let all: Vec<&RawValue> = self.take(name)?;
+        let Entries(all) = self.take(name)?;
         let numbered = all.into_iter().enumerate();
         numbered.map(|(n, raw)| self.nested(format!("{name}[{n}]"), raw)).collect()
     }
@@ -194,5 +254,28 @@ impl<'a> ObjectReader<'a> {
         let Some((name, raw)) = self.fields.first_key_value() else { return Ok(()) };
         let (field, value) = (self.path_of(name), shorten(raw.get()));
         Err(TransferError::Unknown { line: self.line, field, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_many_fields_or_entries_is_rejected_before_it_takes_memory() {
+        let object = |count: usize| {
+            let fields: Vec<String> = (0..count).map(|n| format!(r#""{n}":1"#)).collect();
+            format!("{{{}}}", fields.join(","))
+        };
+        assert!(ObjectReader::of_line(1, 0, &object(100)).is_ok());
+        // The rest is not read: it is not even JSON.
+        let text = object(101) + "nonsense";
+        let error = ObjectReader::of_line(1, 0, &text).err().expect("there are too many");
+        assert!(error.to_string().contains("more than 100 fields"), "{error}");
+        for (count, allowed) in [(100, true), (101, false)] {
+            let line = format!(r#"{{"list":[{}]}}"#, vec!["{}"; count].join(","));
+            let mut line = ObjectReader::of_line(1, 0, &line).expect("it is an object");
+            assert_eq!(line.objects("list").is_ok(), allowed);
+        }
     }
 }

@@ -303,6 +303,20 @@ fn an_invalid_value_is_named_with_its_limit() {
             "all.died_before",
             &["\"x\""],
         ),
+        (
+            "POST",
+            "/v1/kinds/mail/revive",
+            json!({"all": {"prefix": id}}),
+            "all.prefix",
+            &["513", "512"],
+        ),
+        (
+            "POST",
+            "/v1/kinds/mail/revive",
+            json!({"all": {"error": "e".repeat(2049)}}),
+            "all.error",
+            &["2049", "2048"],
+        ),
         // Settings.
         ("PUT", of_kind, json!({"lease": "1ms"}), "lease", &["1ms", "10ms"]),
         ("PATCH", of_kind, json!({"lease": "2d"}), "lease", &["86400s"]),
