@@ -2,6 +2,7 @@
 
 use crate::auth::Access;
 use crate::claim_queue::ClaimQueues;
+use crate::health::{COUNTS_UNAVAILABLE, Health};
 use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
 use crate::metrics::DEFAULT_LIMIT;
@@ -13,7 +14,7 @@ use axum::Router;
 use requeue::Clock;
 use requeue_http::wire::ParseContext;
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Jobs, Store, WallClock};
+use requeue_jobs::{Jobs, Store, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -79,6 +80,7 @@ struct Shared {
     backup_lock: Arc<Mutex<()>>,
     /// Held while metrics are read and encoded, because that takes memory.
     scrape: Mutex<()>,
+    health: Arc<Health>,
 }
 
 impl App {
@@ -91,6 +93,7 @@ impl App {
         let instrumented = Arc::new(InstrumentedStore::new(store, wall_clock.clone()));
         instrumented.metrics().set_kind_limit(limits.metrics_kinds);
         let store: Arc<dyn Store> = instrumented.clone();
+        let health = Arc::new(Health::new(wall_clock.clone()));
         let shared = Shared {
             instrumented,
             jobs: Jobs::with_clock(Arc::clone(&store), wall_clock.clock().clone()),
@@ -107,6 +110,7 @@ impl App {
             backup: OnceLock::new(),
             backup_lock: Arc::default(),
             scrape: Mutex::default(),
+            health,
         };
         App { shared: Arc::new(shared) }
     }
@@ -137,6 +141,7 @@ impl App {
     /// stay leased: the workers can settle them through another node.
     pub async fn serve(&self, listener: Listener, access: &Access, limit: Duration) {
         let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.wall_clock);
+        let reaper = reaper.with_health(Arc::clone(self.health()));
         let reaping = tokio::spawn(reaper.run(self.shutdown().clone()));
         self.serve_without_reaper(listener, access, limit).await;
         let _ = reaping.await;
@@ -151,6 +156,8 @@ impl App {
             self.shutdown().requested().await;
             Instant::now()
         };
+        let health = Arc::clone(self.health());
+        tokio::spawn(health.watch(Arc::clone(self.store()), self.shutdown().clone()));
         let serving = listener.serve(self.router(access), self.shutdown().clone());
         let ((), requested_at) = tokio::join!(serving, requested);
         self.tasks().close();
@@ -208,9 +215,30 @@ impl App {
         let metrics = Arc::clone(self.instrumented().metrics());
         let memory = self.response_memory();
         metrics.set_response_memory(memory.used(), memory.waiting());
-        let views = metrics.read(&**self.store()).await;
-        let text = tokio::task::spawn_blocking(move || metrics.encode(views)).await;
+        let views = match metrics.read(&**self.store()).await {
+            Ok(views) => {
+                self.health().end(COUNTS_UNAVAILABLE);
+                Some(views)
+            }
+            Err(error) => {
+                let detail = format!("the metrics lack the numbers of jobs: {error}");
+                self.health().begin(COUNTS_UNAVAILABLE, detail);
+                None
+            }
+        };
+        let status = self.status();
+        let text = tokio::task::spawn_blocking(move || metrics.encode(views, &status)).await;
         text.map_err(|_| Problem::new(ProblemType::Bug, "the metrics could not be encoded"))
+    }
+
+    /// Returns the problems of the background tasks of this node.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.shared.health
+    }
+
+    /// Returns all problems of this node, and the measurements of the store.
+    pub(crate) fn status(&self) -> StoreStatus {
+        self.health().check(&**self.store())
     }
 
     pub(crate) fn uptime(&self) -> Duration {

@@ -74,6 +74,9 @@ impl InstrumentedStore {
         let timer = self.metrics.call(method);
         let result = call.await;
         timer.finished(result.as_ref().err());
+        if let Err(error) = &result {
+            self.metrics.log_failure(method, error);
+        }
         result
     }
 }

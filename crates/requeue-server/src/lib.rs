@@ -29,6 +29,7 @@
 //! | [`auth`] | access tokens |
 //! | `cross_site` | protection against requests from web pages of other sites |
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
+//! | `health`, `failure_log` | problems of the node: in the log, `/readyz`, `/v1/stats` and `/metrics` |
 //! | `reaper` | the background task that ends expired leases and drops old dead jobs |
 
 mod app;
@@ -39,6 +40,8 @@ mod claims;
 mod cross_site;
 mod events;
 mod extract;
+mod failure_log;
+mod health;
 mod instrumented;
 mod json_text;
 pub mod listen;

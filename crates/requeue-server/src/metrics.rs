@@ -23,16 +23,20 @@ mod calls;
 mod http;
 mod kinds;
 mod now;
+mod process;
+mod status;
 
 pub(crate) use calls::TimedCall;
 pub use http::GaugeGuard;
 pub(crate) use kinds::{ByKind, DEFAULT_LIMIT};
 
+use crate::failure_log::FailureLog;
 use calls::CallMetrics;
 use http::HttpMetrics;
 use kinds::KindCounters;
 use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
-use requeue_jobs::{KindView, Store, StoreError, StoreMethod, WallClock};
+use requeue_jobs::{KindView, Store, StoreError, StoreMethod, StoreStatus, WallClock};
+use status::StatusMetrics;
 use std::fmt;
 use std::time::Duration;
 
@@ -64,6 +68,8 @@ pub struct ServerMetrics {
     wall_clock: WallClock,
     kinds: KindCounters,
     calls: CallMetrics,
+    status: StatusMetrics,
+    failures: FailureLog,
     http: HttpMetrics,
     reaped: IntCounter,
     listeners: IntGauge,
@@ -104,6 +110,8 @@ impl ServerMetrics {
         ServerMetrics {
             kinds: KindCounters::new(&registry),
             calls: CallMetrics::new(&registry),
+            status: StatusMetrics::new(&registry),
+            failures: FailureLog::new(wall_clock.clock().clone()),
             http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
             listeners: registered(&registry, listeners),
@@ -120,7 +128,10 @@ impl ServerMetrics {
     /// it are omitted.
     pub async fn render(&self, store: &dyn Store) -> String {
         let views = self.read(store).await;
-        self.encode(views)
+        if let Err(error) = &views {
+            tracing::debug!(%error, "metrics without job counts: the store failed");
+        }
+        self.encode(views.ok(), &store.status())
     }
 
     /// Reads the kinds for [`encode`](Self::encode).
@@ -135,18 +146,21 @@ impl ServerMetrics {
         }
     }
 
-    /// Returns all metrics as text. It takes some milliseconds of computation.
-    pub(crate) fn encode(&self, views: Result<Vec<KindView>, StoreError>) -> String {
+    /// Returns all metrics as text, without the numbers of jobs if `views` is `None`. It takes some
+    /// milliseconds of computation.
+    pub(crate) fn encode(&self, views: Option<Vec<KindView>>, status: &StoreStatus) -> String {
+        self.status.set(status);
         // Before the counters are read: a kind that gets a label has all of them.
         let named = views.as_ref().map(|views| self.kinds.choose(views)).unwrap_or_default();
         let mut families = self.registry.gather();
-        match views {
-            Ok(views) => {
-                families.extend(now::families(&views, &named, self.wall_clock.now()));
-            }
-            Err(error) => tracing::debug!(%error, "metrics without job counts: the store failed"),
+        if let Some(views) = views {
+            families.extend(now::families(&views, &named, self.wall_clock.now()));
         }
+        families.extend(status::families(status));
+        families.extend(process::families());
         families.sort_by(|a, b| a.name().cmp(b.name()));
+        // A store must not repeat one of our names: Prometheus would reject all metrics.
+        families.dedup_by(|a, b| a.name() == b.name());
         let text = TextEncoder::new().encode_to_string(&families);
         text.expect("every metric has a name and a value")
     }
@@ -191,6 +205,12 @@ impl ServerMetrics {
     /// Counts a failed entry of a batch, or a failed wait.
     pub(crate) fn failed(&self, method: StoreMethod, error: &StoreError) {
         self.calls.failed(method, error);
+        self.failures.failed(method, error);
+    }
+
+    /// Logs why a call failed that was counted already.
+    pub(crate) fn log_failure(&self, method: StoreMethod, error: &StoreError) {
+        self.failures.failed(method, error);
     }
 
     /// Records the size of a batch.

@@ -1,8 +1,9 @@
 //! The background task that ends expired leases and drops old dead jobs.
 
+use crate::health::{Health, REAPER_FAILED};
 use crate::listen::Shutdown;
 use requeue::Clock;
-use requeue_jobs::{Store, WallClock};
+use requeue_jobs::{Store, StoreError, WallClock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +28,34 @@ pub struct Reaper {
     clock: Clock,
     /// Number of failures in a row.
     failures: u32,
+    /// Where to report that it fails; otherwise it logs it itself.
+    health: Option<Arc<Health>>,
 }
 
 impl Reaper {
     /// Creates a reaper for `store`. The clock of `wall_clock` measures its pauses.
     pub fn new(store: Arc<dyn Store>, wall_clock: &WallClock) -> Self {
-        Reaper { store, clock: wall_clock.clock().clone(), failures: 0 }
+        Reaper { store, clock: wall_clock.clock().clone(), failures: 0, health: None }
+    }
+
+    /// Reports failures to the health of the server.
+    pub(crate) fn with_health(self, health: Arc<Health>) -> Self {
+        Reaper { health: Some(health), ..self }
+    }
+
+    fn failed(&self, error: &StoreError) {
+        let message = "expired leases are not ended until the store recovers, unless by a claim";
+        match &self.health {
+            Some(health) => health.begin(REAPER_FAILED, format!("{message}: {error}")),
+            None => tracing::warn!(%error, "the reaper failed: {message}"),
+        }
+    }
+
+    fn recovered(&self) {
+        match &self.health {
+            Some(health) => health.end(REAPER_FAILED),
+            None => tracing::info!(failures = self.failures, "the reaper works again"),
+        }
     }
 
     /// Runs until `stop` is requested. A call in flight is abandoned.
@@ -56,7 +79,7 @@ impl Reaper {
             match self.store.reap(BATCH_SIZE).await {
                 Ok(reaped) => {
                     if self.failures > 0 {
-                        tracing::info!(failures = self.failures, "the reaper works again");
+                        self.recovered();
                     }
                     self.failures = 0;
                     if reaped.count < BATCH_SIZE {
@@ -65,7 +88,7 @@ impl Reaper {
                 }
                 Err(error) => {
                     if self.failures == 0 {
-                        tracing::warn!(%error, "the reaper failed: expired leases are not ended by it until the store recovers");
+                        self.failed(&error);
                     }
                     self.failures = self.failures.saturating_add(1);
                     let times = 2u32.saturating_pow(self.failures - 1);
@@ -140,6 +163,19 @@ mod tests {
         fixture.reaper.failures = u32::MAX;
         fixture.store.at(1, Fault::Refused);
         assert_eq!(block_on(fixture.reaper.step()), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn a_failure_is_a_problem_of_the_node_until_it_works_again() {
+        let mut fixture = fixture(1);
+        let health = Arc::new(Health::new(WallClock::system()));
+        fixture.reaper = fixture.reaper.with_health(Arc::clone(&health));
+        let problems = |store: &Faulty| health.check(store).problems;
+        fixture.store.at(1, Fault::Refused);
+        block_on(fixture.reaper.step());
+        assert_eq!(problems(&fixture.store).first().map(|one| one.name), Some(REAPER_FAILED));
+        block_on(fixture.reaper.step());
+        assert_eq!(problems(&fixture.store), []);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Problems;
 use crate::app::App;
+use crate::events::time;
 use crate::extract::{Json, invalid_path};
 use crate::response::ApiResult;
 use axum::extract::rejection::PathRejection;
@@ -9,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Kind, StoreError};
+use requeue_jobs::{Kind, StoreError, StoreProblem, Timestamp};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -35,6 +36,40 @@ pub(super) struct Stats {
     dead: u64,
     /// Number of requests that wait for work at this node.
     waiting_claims: usize,
+    /// What is wrong at this node, although it serves requests at least in part. Absent if nothing
+    /// is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<NodeProblem>,
+}
+
+/// The state of a node that has problems.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Degraded {
+    /// Always `degraded`.
+    status: &'static str,
+    /// The problems, ordered by name.
+    problems: Vec<NodeProblem>,
+}
+
+/// A problem of a node: of its store, or of a background task.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct NodeProblem {
+    /// The name of the problem, such as `disk_full`.
+    name: &'static str,
+    /// What happened, and what helps. `/readyz` omits it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    /// When it was first seen.
+    #[serde(serialize_with = "time")]
+    #[schema(value_type = String, format = DateTime)]
+    since: Timestamp,
+}
+
+impl From<&StoreProblem> for NodeProblem {
+    fn from(problem: &StoreProblem) -> Self {
+        let StoreProblem { name, detail, since } = problem;
+        NodeProblem { name, detail: Some(detail.clone()), since: *since }
+    }
 }
 
 /// Get statistics of the service.
@@ -55,6 +90,7 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
         leased: sum(|counts| counts.leased),
         dead: sum(|counts| counts.dead),
         waiting_claims: app.waiting(),
+        problems: app.status().problems.iter().map(NodeProblem::from).collect(),
     }))
 }
 
@@ -88,11 +124,18 @@ pub(super) async fn healthy() -> &'static str {
 }
 
 /// Check that the node can serve requests: the store responds, and no shutdown was requested.
+///
+/// The response is the text `ready`. If the node has problems, for example a full disk, but serves at
+/// least some requests, the response is a JSON object with the status `degraded`. `/v1/stats` has
+/// the details.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
-    responses((status = 200, body = String, content_type = "text/plain"), Problems)
+    responses(
+        (status = 200, content((String = "text/plain"), (Degraded = "application/json"))),
+        Problems
+    )
 )]
-pub(super) async fn ready(State(app): State<App>) -> ApiResult<&'static str> {
+pub(super) async fn ready(State(app): State<App>) -> ApiResult<Response> {
     if app.shutdown().is_requested() {
         return Err(Problem::new(ProblemType::Stopping, "the server is shutting down").into());
     }
@@ -102,7 +145,17 @@ pub(super) async fn ready(State(app): State<App>) -> ApiResult<&'static str> {
     let late =
         || StoreError::Unavailable { reason: format!("no response within {READY_TIMEOUT:?}") };
     match settings.unwrap_or_else(|_| Err(late())) {
-        Ok(_) => Ok("ready\n"),
+        Ok(_) => {
+            let problems = app.status().problems;
+            if problems.is_empty() {
+                return Ok("ready\n".into_response());
+            }
+            // This path needs no token: names reveal less than details.
+            let name =
+                |problem: &StoreProblem| NodeProblem { detail: None, ..NodeProblem::from(problem) };
+            let problems = problems.iter().map(name).collect();
+            Ok(Json(Degraded { status: "degraded", problems }).into_response())
+        }
         Err(error) => {
             // This path needs no token: the response must not reveal details of the store.
             tracing::warn!(%error, "readiness check failed: the store does not respond");
@@ -125,6 +178,7 @@ mod tests {
     use super::*;
     use crate::app::Limits;
     use crate::auth::Access;
+    use crate::health::tests::ProblemStore;
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
     use requeue_jobs::{MemoryStore, Store, WallClock};
@@ -154,6 +208,51 @@ mod tests {
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         assert_eq!(response.headers()["retry-after"], "1");
         assert_eq!(get(&app, "/healthz").await.status(), 200);
+    }
+
+    async fn text(response: Response) -> String {
+        let body = to_bytes(response.into_body(), 1 << 20).await.expect("it is not long");
+        String::from_utf8(body.to_vec()).expect("it is text")
+    }
+
+    #[tokio::test]
+    async fn a_problem_of_the_store_is_in_readyz_stats_and_metrics_until_it_is_over() {
+        let store = Arc::new(ProblemStore::default());
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
+        assert_eq!(text(get(&app, "/readyz").await).await, "ready\n");
+        store.set(&["disk_full"]);
+        let response = get(&app, "/readyz").await;
+        assert_eq!(
+            (response.status(), &response.headers()["content-type"]),
+            (200.try_into().expect("a status"), &"application/json".parse().expect("a value"))
+        );
+        let degraded = r#"{"status":"degraded","problems":[{"name":"disk_full","since":"2023-11-14T22:13:20.000Z"}]}"#;
+        assert_eq!(text(response).await, degraded);
+        assert!(text(get(&app, "/v1/stats").await).await.contains("disk_full in /secret"));
+        let metrics = text(get(&app, "/metrics").await).await;
+        for line in [
+            r#"requeue_store_problem{problem="disk_full"} 1"#,
+            "requeue_disk_free_bytes 4096",
+            "requeue_disk_merges_total 7",
+            "# TYPE process_resident_memory_bytes gauge",
+        ] {
+            assert!(metrics.lines().any(|found| found == line), "{line} is missing in\n{metrics}");
+        }
+        store.set(&[]);
+        assert_eq!(text(get(&app, "/readyz").await).await, "ready\n");
+        let metrics = text(get(&app, "/metrics").await).await;
+        assert!(metrics.contains(r#"requeue_store_problem{problem="disk_full"} 0"#));
+    }
+
+    #[tokio::test]
+    async fn a_scrape_without_job_counts_is_a_problem_until_the_next_one() {
+        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new())));
+        let app = App::new(store.clone(), WallClock::system(), Limits::default());
+        store.at(1, Fault::Refused);
+        get(&app, "/metrics").await;
+        assert!(text(get(&app, "/readyz").await).await.contains("counts_unavailable"));
+        get(&app, "/metrics").await;
+        assert_eq!(text(get(&app, "/readyz").await).await, "ready\n");
     }
 
     #[tokio::test]
