@@ -345,7 +345,9 @@ impl DiskJobTable {
     /// Takes a job out of a lower layer: the active layer gets an entry that hides it.
     fn took_from_below(&mut self, id: &JobId, record: &Record) {
         let below = position_of(record);
-        self.read_ahead(below.0).map(|read_ahead| read_ahead.taken(below.1));
+        if let Some(read_ahead) = self.read_ahead(below.0) {
+            read_ahead.taken(below.1);
+        }
         self.active.jobs.insert(id.clone(), LayerEntry { record: None, below: Some(below) });
         self.weight += GONE + id.as_str().len();
         self.hidden += weight(id, record) as u64;

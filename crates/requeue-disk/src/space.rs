@@ -113,10 +113,10 @@ impl Space {
     }
 
     fn report(&self, reason: &str, health: &Health) {
-        let (free, kept, location) = (self.free, self.kept, self.disk.location());
+        let location = self.disk.location();
         let detail = format!(
-            "new jobs are refused: {reason}. {free} bytes are free in {location}, {kept} are \
-             required. Claiming and settling continue. Settle or delete jobs, or free space"
+            "new jobs are refused in {location}: {reason}. Claiming and settling continue. Settle \
+             or delete jobs, or free space"
         );
         health.report(Problem::DiskFull, detail);
     }
