@@ -148,7 +148,7 @@ impl Copy<'_> {
         let mut offset = 0;
         while offset < bytes {
             let chunk = &mut buffer[..CHUNK.min((bytes - offset) as usize)];
-            from.read_at(chunk, offset).map_err(DiskError::io("read", name))?;
+            from.read_at(chunk, offset).map_err(DiskError::read(name, offset))?;
             to.write_at(chunk, offset).map_err(DiskError::io("write", name))?;
             offset += chunk.len() as u64;
             self.meter.add(chunk.len() as u64);

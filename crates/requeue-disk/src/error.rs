@@ -33,7 +33,7 @@ pub enum DiskError {
         verb: &'static str,
         /// The name of the file or directory.
         file: String,
-        /// The error of the operating system.
+        /// The error of the operating system. If a read failed, its text begins with the offset.
         source: io::Error,
     },
     /// A file is damaged, and the store cannot repair it from its log.
@@ -91,6 +91,15 @@ impl DiskError {
     pub(crate) fn io(verb: &'static str, file: &str) -> impl FnOnce(io::Error) -> DiskError {
         let file = file.to_owned();
         move |source| DiskError::Io { verb, file, source }
+    }
+
+    /// For `map_err`: adds the file and the offset to the I/O error of a read.
+    pub(crate) fn read(file: &str, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
+        let file = file.to_owned();
+        move |source| {
+            let source = io::Error::new(source.kind(), format!("at byte {offset}: {source}"));
+            DiskError::Io { verb: "read", file, source }
+        }
     }
 }
 

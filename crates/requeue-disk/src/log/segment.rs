@@ -7,6 +7,9 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use std::sync::Arc;
 
+/// Bytes that are read at a time.
+const PIECE: usize = 64 << 10;
+
 /// A segment whose header was read or written.
 pub(super) struct Segment {
     pub(super) name: String,
@@ -135,7 +138,7 @@ pub(super) fn read_header(name: &str, file: &dyn DiskFile) -> Result<Header, Dis
         return Err(Corrupt::new(name, size, "the file ends inside its header").into());
     }
     let mut bytes = [0; HEADER];
-    file.read_at(&mut bytes, 0).map_err(DiskError::io("read", name))?;
+    file.read_at(&mut bytes, 0).map_err(DiskError::read(name, 0))?;
     let header = Header::decode(name, &bytes)?;
     if segment_name(header.number) != name {
         let what = format!("the header is that of {}", segment_name(header.number));
@@ -150,7 +153,12 @@ pub(super) fn read_header(name: &str, file: &dyn DiskFile) -> Result<Header, Dis
 
 pub(super) fn read(name: &str, file: &dyn DiskFile, bytes: u64) -> Result<Vec<u8>, DiskError> {
     let mut read = vec![0; bytes as usize];
-    file.read_at(&mut read, 0).map_err(DiskError::io("read", name))?;
+    let mut offset = 0;
+    // In pieces, so that an error names the place.
+    for piece in read.chunks_mut(PIECE) {
+        file.read_at(piece, offset).map_err(DiskError::read(name, offset))?;
+        offset += piece.len() as u64;
+    }
     Ok(read)
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn read(
         io::ErrorKind::UnexpectedEof => {
             Corrupt { file: name(), offset, what: "the file ends too early".into() }.into()
         }
-        _ => DiskError::io("read", &name())(error),
+        _ => DiskError::read(&name(), offset)(error),
     })
 }
 

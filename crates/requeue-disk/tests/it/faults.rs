@@ -5,9 +5,11 @@
 //! continues when the disk works again.
 
 use crate::support::simulated_disk::{Op, SimulatedDisk};
-use crate::support::workload::{View, Workload, WorkloadShape, body, clock_at, id, kinds};
+use crate::support::workload::{
+    OperationResult, View, Workload, WorkloadShape, body, clock_at, id, kinds,
+};
 use crate::support::{seeds, small};
-use requeue_disk::{DiskStore, Options};
+use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store,
     StoreError, Tick, Timestamp, WorkerName,
@@ -160,6 +162,160 @@ fn a_failed_write_may_destroy_its_blocks() {
     }
     println!("{count} faults");
     assert!(count > 500, "{count}");
+}
+
+/// Checks that an error names the file and the offset that could not be read.
+fn check_read_error(text: &str) {
+    let named = ["log-", "table-", "manifest-"].iter().any(|name| text.contains(name));
+    let placed = text.contains("at byte ") && text.contains("the disk has a fault");
+    assert!(named && placed, "{text}");
+}
+
+/// All errors of a chain.
+fn chain(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(|source| format!(": {}", chain(source)));
+    format!("{error}{}", source.unwrap_or_default())
+}
+
+/// The text of the error of a step that failed, or that failed for one of its kinds.
+fn read_error(result: &OperationResult) -> String {
+    match result {
+        Err(error) => reason(error).to_owned(),
+        Ok(response) => format!("{response:?}"),
+    }
+}
+
+/// Runs a workload. The read with this number fails once, or from then on until the disk is
+/// repaired. Returns whether there were that many reads.
+fn work_with_read_faults(workload: &Workload, nth: u64, times: u64) -> bool {
+    let disk = SimulatedDisk::new();
+    let (clock, wall_clock) = clock_at(workload.now(0));
+    let store = open(&disk, &small(&wall_clock));
+    let before = disk.count(Op::Read);
+    disk.fail(Op::Read, "", nth, times);
+    for (number, step) in workload.steps.iter().enumerate() {
+        clock.advance(step.now.saturating_since(wall_clock.now()));
+        let mut result = step.operation.run(&store);
+        if result != step.result {
+            check_read_error(&read_error(&result));
+            disk.heal();
+            let found = View::of(&store, step.now).expect("the disk works again");
+            if found != step.before {
+                // Some entries of a batch were applied, and the others were reported.
+                assert!(result.is_ok(), "step {number}: {result:?}");
+                store.check();
+                return true;
+            }
+            // The same call succeeds when the disk works again.
+            result = step.operation.run(&store);
+            assert_eq!(result, step.result, "step {number}");
+        }
+        match View::of(&store, step.now) {
+            Ok(found) => assert!(found == step.after, "{}", found.difference(&step.after)),
+            Err(error) => check_read_error(reason(&error)),
+        }
+    }
+    disk.heal();
+    let found = View::of(&store, wall_clock.now()).expect("nothing is wrong any more");
+    let last = &workload.steps.last().expect("there are steps").after;
+    assert!(found == *last, "{}", found.difference(last));
+    store.check();
+    drop(store);
+    check_cut(&disk, nth, wall_clock.now(), slice::from_ref(last));
+    disk.count(Op::Read) - before > nth
+}
+
+#[test]
+fn any_read_may_fail() {
+    let mut count = 0;
+    for seed in seeds("REQUEUE_FAULTS", 1) {
+        let workload =
+            Workload::random(seed, WorkloadShape { steps: 60, ids: 25, body: body::<1500> });
+        // Each step is followed by many reads of everything, so not every one is tried.
+        let stride = 1 + 6 * u64::from(std::env::var("REQUEUE_FAULTS").is_err());
+        for times in [1, u64::MAX] {
+            let mut nth = 0;
+            while work_with_read_faults(&workload, nth, times) {
+                nth += stride;
+                count += 1;
+            }
+        }
+    }
+    println!("{count} reads failed");
+    assert!(count > 100, "{count}");
+}
+
+#[test]
+fn any_read_may_fail_while_a_store_is_opened_verified_or_copied() {
+    let workload = Workload::random(3, WorkloadShape { steps: 120, ids: 40, body: body::<1500> });
+    let (clock, wall_clock) = clock_at(workload.now(0));
+    let (whole, options) = (SimulatedDisk::new(), small(&wall_clock));
+    let store = open(&whole, &options);
+    for step in &workload.steps {
+        clock.advance(step.now.saturating_since(wall_clock.now()));
+        assert_eq!(step.operation.run(&store), step.result);
+    }
+    drop(store);
+    let last = &workload.steps.last().expect("there are steps").after;
+    // Verification reads everything, so it has the most reads.
+    let most = {
+        let disk = whole.snapshot();
+        let before = disk.count(Op::Read);
+        verify_on(&disk, |_| ()).expect("nothing is wrong");
+        disk.count(Op::Read) - before
+    };
+    let mut failed = [0; 3];
+    for times in [1, u64::MAX] {
+        for nth in 0.. {
+            let faulty = || {
+                let disk = whole.snapshot();
+                disk.fail(Op::Read, "", nth, times);
+                disk
+            };
+            let disk = faulty();
+            match DiskStore::open_on(Arc::new(disk.clone()), options.clone()) {
+                Ok(store) => {
+                    disk.heal();
+                    let found = View::of(&store, wall_clock.now()).expect("it works again");
+                    assert!(found == *last, "{}", found.difference(last));
+                }
+                Err(error) => {
+                    failed[0] += 1;
+                    check_read_error(&chain(&error));
+                    // Nothing was changed.
+                    disk.heal();
+                    check_cut(&disk, nth, wall_clock.now(), slice::from_ref(last));
+                }
+            }
+            let verified = verify_on(&faulty(), |_| ());
+            match &verified {
+                Ok(verified) => {
+                    failed[1] += usize::from(!verified.problems.is_empty());
+                    verified.problems.iter().for_each(|p| check_read_error(&p.to_string()));
+                }
+                Err(error) => {
+                    failed[1] += 1;
+                    check_read_error(&chain(error));
+                }
+            }
+            let disk = whole.snapshot();
+            let (store, copy) = (open(&disk, &options), SimulatedDisk::new());
+            disk.fail(Op::Read, "", nth, times);
+            match store.backup_on(&copy, |_| ()) {
+                Ok(_) => check_cut(&copy, nth, wall_clock.now(), slice::from_ref(last)),
+                Err(error) => {
+                    failed[2] += 1;
+                    check_read_error(&chain(&error));
+                    assert_eq!(copy.names().expect("the power is on"), [""; 0]);
+                }
+            }
+            if nth > most {
+                break;
+            }
+        }
+    }
+    println!("{failed:?} failed to open, to verify, to copy");
+    assert!(failed.iter().all(|failed| *failed > 20), "{failed:?}");
 }
 
 /// How long, in real time, a store may take to find out that its disk works again.

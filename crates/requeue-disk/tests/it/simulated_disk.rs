@@ -172,6 +172,13 @@ fn faults_meet_the_operations_that_were_meant() {
         a.write_at(b"x", 0).unwrap();
         assert_eq!(b.write_at(b"x", 0).is_err(), fails);
     }
+    disk.fail(Op::Read, "b", 1, 1);
+    let operations = disk.operations();
+    for fails in [false, true, false] {
+        a.read_at(&mut [0], 0).unwrap();
+        assert_eq!(b.read_at(&mut [0], 0).is_err(), fails);
+    }
+    assert_eq!(disk.operations(), operations);
     disk.fail(Op::Rename, "a", 0, 9);
     disk.rename("a", "c").unwrap_err();
     disk.heal();

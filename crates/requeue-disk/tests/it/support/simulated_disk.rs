@@ -24,6 +24,8 @@ pub(crate) enum Op {
     Rename,
     Remove,
     SyncNames,
+    /// It can fail, but changes nothing: it has no number, and the power is not cut during it.
+    Read,
 }
 
 /// A disk in memory. Clones are the same disk; [`SimulatedDisk::snapshot`] makes another.
@@ -289,6 +291,11 @@ impl State {
         if self.cut_at == Some(operation) {
             return Ok(Outcome::Cut);
         }
+        Ok(if self.fails(op, name) { Outcome::Fails } else { Outcome::Done })
+    }
+
+    /// Whether a fault concerns the next operation of this type.
+    fn fails(&mut self, op: Op, name: &str) -> bool {
         for fault in &mut self.faults {
             if fault.op != op || fault.times == 0 || !name.starts_with(&fault.prefix) {
                 continue;
@@ -298,9 +305,9 @@ impl State {
                 continue;
             }
             fault.times -= 1;
-            return Ok(Outcome::Fails);
+            return true;
         }
-        Ok(Outcome::Done)
+        false
     }
 
     /// A power that is off gives nothing to read.
@@ -386,8 +393,18 @@ struct Handle {
 
 impl DiskFile for Handle {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let state = self.disk.state();
+        let mut state = self.disk.state();
         state.check_power()?;
+        let name = match state.faults.is_empty() {
+            true => String::new(),
+            false => state.name_of(self.number).unwrap_or_default().to_owned(),
+        };
+        *state.counts.entry(Op::Read).or_default() += 1;
+        if state.fails(Op::Read, &name) {
+            // What a failed read leaves in the buffer is not zeros.
+            bytes.fill(0xee);
+            return Outcome::Fails.result();
+        }
         state.files[self.number].read_at(bytes, offset)
     }
 
