@@ -84,18 +84,17 @@ impl Threads {
         };
         let (reads, read_tasks) = mpsc::channel();
         let (scans, scan_tasks) = mpsc::channel();
-        let handles = vec![
-            spawn("requeue-write", move || writer.run())?,
-            spawn("requeue-read", move || run_all(read_tasks))?,
-            spawn("requeue-scan", move || run_all(scan_tasks))?,
-        ];
-        let threads = Threads {
+        let mut threads = Threads {
             shared: shared.clone(),
             reads: Some(reads),
             scans: Some(scans),
             repaired: opened.notes,
-            handles,
+            handles: Vec::new(),
         };
+        // If one cannot be started, those that were are ended, and the lock is released.
+        threads.handles.push(spawn("requeue-write", move || writer.run())?);
+        threads.handles.push(spawn("requeue-read", move || run_all(read_tasks))?);
+        threads.handles.push(spawn("requeue-scan", move || run_all(scan_tasks))?);
         Ok((shared, threads))
     }
 

@@ -347,3 +347,129 @@ impl fmt::Debug for DiskStore {
         f.debug_struct("DiskStore").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::DiskFile;
+    use crate::simulated_disk::SimulatedDisk;
+    use requeue_jobs::Body;
+    use requeue_testkit::block_on;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// A disk on which the flush waits before it writes, until the writer has panicked.
+    #[derive(Clone)]
+    struct PanickingDisk {
+        disk: SimulatedDisk,
+        directory: PathBuf,
+        flags: Arc<Flags>,
+    }
+
+    #[derive(Default)]
+    struct Flags {
+        /// The flush has begun and waits.
+        flushes: AtomicBool,
+        /// The writer panics with its next write.
+        panics: AtomicBool,
+        panicked: AtomicBool,
+        /// The lock was free while the flush was about to write.
+        was_free: AtomicBool,
+        checked: AtomicBool,
+    }
+
+    struct PanickingFile(Arc<dyn DiskFile>, Arc<Flags>);
+
+    impl Disk for PanickingDisk {
+        fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+            let Flags { flushes, panicked, was_free, .. } = &*self.flags;
+            if name.starts_with("table-") && !flushes.swap(true, Ordering::SeqCst) {
+                while !panicked.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                for _ in 0..100 {
+                    thread::sleep(Duration::from_millis(1));
+                    was_free.fetch_or(Lock::take(&self.directory).is_ok(), Ordering::SeqCst);
+                }
+                self.flags.checked.store(true, Ordering::SeqCst);
+            }
+            Ok(Arc::new(PanickingFile(self.disk.create(name)?, self.flags.clone())))
+        }
+
+        fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+            self.disk.open(name)
+        }
+
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.disk.remove(name)
+        }
+
+        fn names(&self) -> io::Result<Vec<String>> {
+            self.disk.names()
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            self.disk.sync_names()
+        }
+
+        fn free(&self) -> io::Result<u64> {
+            self.disk.free()
+        }
+    }
+
+    impl DiskFile for PanickingFile {
+        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(bytes, offset)
+        }
+
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+            let is_writer = thread::current().name() == Some("requeue-write");
+            assert!(!is_writer || !self.1.panics.load(Ordering::SeqCst), "as the test wants it");
+            self.0.write_at(bytes, offset)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.0.sync()
+        }
+
+        fn size(&self) -> io::Result<u64> {
+            self.0.size()
+        }
+    }
+
+    #[test]
+    fn if_the_writer_panics_the_lock_is_held_until_no_thread_writes() {
+        let name = format!("requeue-panic-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let (disk, flags) = (SimulatedDisk::new(), Arc::<Flags>::default());
+        let disk = PanickingDisk { disk, directory: directory.clone(), flags: flags.clone() };
+        let mut options = Options::default();
+        options.segment = 12 << 10;
+        let lock = Lock::take(&directory).unwrap();
+        let store = DiskStore::start(Arc::new(disk), options, Some(lock)).unwrap();
+        let put = || {
+            let body = Body::octets(vec![7; 1000]).unwrap();
+            let put = Put::new(Kind::new("a").unwrap(), JobId::new("1").unwrap(), body);
+            block_on(store.put(vec![put]))
+        };
+        while !flags.flushes.load(Ordering::SeqCst) {
+            put().unwrap();
+        }
+        flags.panics.store(true, Ordering::SeqCst);
+        assert!(matches!(put(), Err(StoreError::Unknown { .. })));
+        flags.panicked.store(true, Ordering::SeqCst);
+        drop(store);
+        while !flags.checked.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        assert!(!flags.was_free.load(Ordering::SeqCst), "somebody else could have opened it");
+        drop(Lock::take(&directory).unwrap());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

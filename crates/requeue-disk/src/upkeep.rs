@@ -352,6 +352,14 @@ impl Flusher {
     }
 }
 
+impl Drop for Upkeep {
+    /// Also if the writer panics: the threads must not write when the lock of the directory is
+    /// released.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 fn run_flush(tables: &Tables, frozen: Frozen) -> Notice {
     // The writer waits for a notice, whatever happens here.
     match catch_unwind(AssertUnwindSafe(|| flush(tables, &frozen))) {

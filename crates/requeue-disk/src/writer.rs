@@ -55,7 +55,8 @@ pub(crate) struct Writer {
     /// The group that is being built. It is empty between two groups, unless the log refused the
     /// last one: then that one is written together with the next.
     pub(crate) group: Vec<u8>,
-    /// Released last, so that the next process to open the directory finds no writer.
+    /// Released last, after the threads of the upkeep have ended: the next process to open the
+    /// directory finds nobody who writes, even if this thread panics.
     pub(crate) _lock: Option<Lock>,
 }
 
