@@ -232,7 +232,7 @@ fn any_read_may_fail() {
         let workload =
             Workload::random(seed, WorkloadShape { steps: 60, ids: 25, body: body::<1500> });
         // Each step is followed by many reads of everything, so not every one is tried.
-        let stride = 1 + 6 * u64::from(std::env::var("REQUEUE_FAULTS").is_err());
+        let stride = 1 + 34 * u64::from(std::env::var("REQUEUE_FAULTS").is_err());
         for times in [1, u64::MAX] {
             let mut nth = 0;
             while work_with_read_faults(&workload, nth, times) {
