@@ -449,8 +449,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let (disk, flags) = (SimulatedDisk::new(), Arc::<Flags>::default());
         let disk = PanickingDisk { disk, directory: directory.clone(), flags: flags.clone() };
-        let mut options = Options::default();
-        options.segment = 12 << 10;
+        let options = Options { segment: 12 << 10, ..Options::default() };
         let lock = Lock::take(&directory).unwrap();
         let store = DiskStore::start(Arc::new(disk), options, Some(lock)).unwrap();
         let put = || {
