@@ -62,7 +62,7 @@ fn damage(disk: &SimulatedDisk) -> Corrupt {
         Ok(store) => panic!("it opens with {} jobs", jobs(&store)),
     };
     let verified = verify_on(disk, |_| ()).unwrap();
-    assert_eq!(verified.problems, [corrupt.clone()]);
+    assert_eq!(verified.problems, std::slice::from_ref(&corrupt));
     corrupt
 }
 
