@@ -221,7 +221,7 @@ fn outcome(error: &StoreError) -> &'static str {
 /// The body of a job: text and binary in turn.
 fn body(number: u64, len: usize) -> Body {
     let seed = number.to_le_bytes();
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         let bytes: Vec<u8> = (0..len).map(|at| seed[at % 8] ^ (at >> 3) as u8).collect();
         return Body::octets(bytes).expect("a body that fits");
     }

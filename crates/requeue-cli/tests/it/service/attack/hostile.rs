@@ -35,7 +35,7 @@ fn head(path: &str, len: usize) -> String {
 pub(super) fn send_slowly(attack: &Attack, number: usize) {
     repeat(attack, |mut stream| {
         stream.write_all(head("/v1/put", CLAIMED_LEN).as_bytes())?;
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let spaces = vec![b' '; CLAIMED_LEN - 1];
             stream.write_all(&spaces)?;
         }
@@ -50,7 +50,7 @@ pub(super) fn send_slowly(attack: &Attack, number: usize) {
 /// Asks for as many large jobs as possible, by claims and lists in turn, and reads a byte at a time.
 pub(super) fn read_slowly(attack: &Attack, number: usize) {
     repeat(attack, |mut stream| {
-        let request = if number % 2 == 0 {
+        let request = if number.is_multiple_of(2) {
             let lease = r#""lease": "5s", "max": 1000, "worker": "slow""#;
             let body = format!(r#"{{"kinds": ["{BIG}"], {lease}}}"#);
             head("/v1/claim", body.len()) + &body
