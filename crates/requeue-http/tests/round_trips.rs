@@ -87,7 +87,9 @@ fn bodies_are_written_in_the_most_readable_form() {
     let (json, text, base64) = ([true, false, false], [false, true, false], [false, false, true]);
     for (bytes, content_type, expected) in [
         (&b"null"[..], "application/json", json),
-        (b"{\"a\":\n1e999}", "application/json", json),
+        (b"{\"a\":\n1e99}", "application/json", json),
+        // No 64-bit float.
+        (b"{\"a\":\n1e999}", "application/json", text),
         (b" 1", "application/json", text),
         (b"{", "application/json", text),
         (b"", "application/json", text),

@@ -275,7 +275,7 @@ fn what_is_left_of_a_damaged_directory_is_exported() {
     done.says("exported 2 jobs of 1 kind")
         .complains("lost: log-")
         .complains("of the log: the changes of its operations")
-        .complains("d is damaged: 2 losses");
+        .complains("d is damaged: 3 losses");
     dir.ask(&["export", "--salvage", "--json"]).code(6).complains(r#""lost":"groups""#);
     dir.run(&["import", "jobs.jsonl", "--data", "new"]).ok().says("imported 2 jobs");
     dir.run(&["get", "mail", "c", "--data", "new"]).ok().says("body-c");

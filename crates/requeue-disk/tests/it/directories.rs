@@ -41,7 +41,7 @@ fn originals() -> Vec<Original> {
     let mut all: Vec<_> =
         all.map(|(seed, shape)| Original::random(seed as u64 + 1, shape)).collect();
     let merging = OriginalShape { unfinished: true, ..shape(150, 4 << 10, 8 << 10, false) };
-    let mut merging = (1..20).map(|seed| Original::random(seed, merging));
+    let mut merging = (1..60).map(|seed| Original::random(seed, merging));
     all.push(merging.find(Original::is_merging).expect("a merge is unfinished"));
     all
 }

@@ -153,7 +153,7 @@ fn a_segment_that_looks_like_long_frames_everywhere_is_read_in_time() {
     bytes[..64].copy_from_slice(&header);
     // Every eighth byte is the beginning of a frame, which claims half of the segment.
     let filler = [mark, (size as u32 / 2).to_le_bytes()].concat();
-    bytes.truncate(128);
+    bytes.truncate(4096 + 64);
     while bytes.len() < size as usize {
         bytes.extend_from_slice(&filler);
     }

@@ -1,7 +1,7 @@
 //! A store that follows the rules, but orders its jobs in another way.
 
 use requeue_jobs::rules::{
-    ChangeNotifier, JobTable, Kinds, List, Position, Record, check_count, wait,
+    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, check_count, wait,
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
@@ -185,11 +185,9 @@ impl Store for UnorderedStore {
                 && job.id.as_str().starts_with(&query.prefix)
                 && query.after.as_ref().is_none_or(|after| job.id > *after)
         });
-        let limit = query.limit.clamp(1, limits::MAX_BATCH);
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
-        now(Ok::<_, StoreError>(Page { jobs, cursor }))
+        let mut page = PageBuilder::new(query.limit);
+        let _: bool = jobs.into_iter().all(|job| page.add(job));
+        now(Ok::<_, StoreError>(page.build()))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
