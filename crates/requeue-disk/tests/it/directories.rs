@@ -18,17 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Stores of several shapes: many tables, few tables, a long log, an unfinished merge; closed and
-/// killed.
+/// Stores of several shapes: many tables, few tables, a long log; closed and killed.
 fn originals() -> Vec<Original> {
-    let shape = |steps, memory, segment, closed| OriginalShape {
-        steps,
-        ids: 60,
-        memory,
-        segment,
-        closed,
-        unfinished: false,
-    };
+    let shape =
+        |steps, memory, segment, closed| OriginalShape { steps, ids: 60, memory, segment, closed };
     let shapes = [
         shape(200, 12 << 10, 32 << 10, true),
         shape(200, 12 << 10, 32 << 10, false),
@@ -38,12 +31,7 @@ fn originals() -> Vec<Original> {
         shape(60, 1 << 20, 16 << 10, false),
     ];
     let all = shapes.into_iter().enumerate();
-    let mut all: Vec<_> =
-        all.map(|(seed, shape)| Original::random(seed as u64 + 1, shape)).collect();
-    let merging = OriginalShape { unfinished: true, ..shape(150, 4 << 10, 8 << 10, false) };
-    let mut merging = (1..60).map(|seed| Original::random(seed, merging));
-    all.push(merging.find(Original::is_merging).expect("a merge is unfinished"));
-    all
+    all.map(|(seed, shape)| Original::random(seed as u64 + 1, shape)).collect()
 }
 
 /// Damages a disk once. Returns how, and a description.

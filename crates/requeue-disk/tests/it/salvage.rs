@@ -13,14 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SHAPE: OriginalShape = OriginalShape {
-    steps: 200,
-    ids: 60,
-    memory: 12 << 10,
-    segment: 32 << 10,
-    closed: true,
-    unfinished: false,
-};
+const SHAPE: OriginalShape =
+    OriginalShape { steps: 200, ids: 60, memory: 12 << 10, segment: 32 << 10, closed: true };
 
 fn files(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
     let names = disk.names().unwrap().into_iter();

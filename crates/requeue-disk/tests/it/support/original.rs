@@ -2,7 +2,7 @@
 //! group of the log changed.
 
 use super::forge::frames_at;
-use super::simulated_disk::{Op, SimulatedDisk};
+use super::simulated_disk::SimulatedDisk;
 use super::small;
 use super::workload::{View, Workload, WorkloadShape, body, clock_at};
 use requeue_disk::{Disk, DiskStore, Loss, Salvage};
@@ -41,8 +41,6 @@ pub(crate) struct OriginalShape {
     pub(crate) segment: u64,
     /// Whether the store is closed at the end, or its process is killed.
     pub(crate) closed: bool,
-    /// Whether tables cannot be created now and then, so that merges are left unfinished.
-    pub(crate) unfinished: bool,
 }
 
 impl Original {
@@ -59,13 +57,6 @@ impl Original {
         let (mut group, mut states) = (0, BTreeSet::from([hash(&[])]));
         for (at, step) in workload.steps.iter().enumerate() {
             clock.advance(step.now.saturating_since(wall_clock.now()));
-            if shape.unfinished {
-                disk.heal();
-                // A flush usually creates two tables. At the end, a merge that follows it gets only a few.
-                if at + 12 > steps {
-                    disk.fail(Op::Create, "table-", 3 + seed % 3, u64::MAX);
-                }
-            }
             assert_eq!(step.operation.run(&store), step.result);
             states.insert(hash(&step.after.jobs));
             let (before, after) = (by_name(&step.before.jobs), by_name(&step.after.jobs));
@@ -87,56 +78,12 @@ impl Original {
             }
         }
         let killed = disk.after_kill();
-        disk.heal();
         drop(store);
         let last = workload.steps.last().expect("there are steps");
         let (last, now) = (last.after.clone(), last.now);
         let disk = if shape.closed { disk } else { killed };
         schedules.dedup();
         Original { disk, earlier, last, now, versions, schedules, changed, states }
-    }
-
-    /// Whether the newest manifest has a run that is being merged.
-    pub(crate) fn is_merging(&self) -> bool {
-        let names = self.disk.names().expect("the power is on");
-        let newest = names.into_iter().filter(|name| name.starts_with("manifest-")).max();
-        let bytes = self.disk.bytes(&newest.expect("there is a manifest"));
-        let mut at = 24;
-        let varint = |at: &mut usize| {
-            let (mut number, mut shift) = (0, 0);
-            loop {
-                let byte = bytes[*at];
-                *at += 1;
-                number |= usize::from(byte & 0x7f) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    return number;
-                }
-            }
-        };
-        // Since format 2 also the end of the log.
-        let numbers = if bytes[8] == 1 { 4 } else { 6 };
-        (0..numbers).for_each(|_| {
-            varint(&mut at);
-        });
-        let mut merging = false;
-        for _tree in 0..2 {
-            for _run in 0..varint(&mut at) {
-                (0..4).for_each(|_| {
-                    varint(&mut at);
-                });
-                let from = varint(&mut at);
-                merging |= from > 0;
-                at += from;
-                for _table in 0..varint(&mut at) {
-                    (0..2).for_each(|_| {
-                        varint(&mut at);
-                    });
-                    at += 4;
-                }
-            }
-        }
-        merging
     }
 
     /// Whether the store had these jobs after one of its operations.
