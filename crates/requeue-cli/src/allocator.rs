@@ -25,8 +25,10 @@ pub(crate) fn return_large_blocks() {
     if std::env::var_os(name).is_some() {
         return;
     }
+    // Not "/proc/self/exe": the process would be listed as "exe".
+    let Ok(program) = std::env::current_exe() else { return };
     let mut args = std::env::args_os();
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(program);
     if let Some(program) = args.next() {
         command.arg0(program);
     }
