@@ -33,7 +33,7 @@ pub(crate) use chain::{Group, LogEnd, verify};
 pub(crate) use frame::MAX_PAYLOAD;
 pub(crate) use salvage::{LogDamage, SalvagedLog};
 pub(crate) use segment::{SegmentView, segment_name};
-pub(crate) use spares::{Purpose, RESERVE, Spares};
+pub(crate) use spares::{Maker, Purpose, RESERVE, Spares};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
@@ -238,6 +238,30 @@ impl Log {
         &self.spares
     }
 
+    /// Whether there is space for a group of at most `payload` bytes. If not, [`reserve`] makes some,
+    /// unless this fails already: then the group is refused. Neither writes nor waits.
+    ///
+    /// [`reserve`]: Log::reserve
+    pub(crate) fn has_space(&self, purpose: Purpose, payload: usize) -> Result<bool, DiskError> {
+        if payload > MAX_PAYLOAD {
+            return Err(DiskError::TooLarge { bytes: payload, limit: MAX_PAYLOAD });
+        }
+        if self.in_doubt() {
+            return Err(DiskError::InDoubt { group: self.last_group });
+        }
+        let (fits, beside_reserve) = self.needs(payload);
+        let spared = purpose == Purpose::ExistingJobs || self.spares.has(beside_reserve)?;
+        Ok(spared && fits && self.last == Last::Synced)
+    }
+
+    /// Whether a group fits into the current segment, and how many spares it takes for new jobs.
+    fn needs(&self, payload: usize) -> (bool, usize) {
+        let length = frame_len(payload);
+        let fits = self.current.as_ref().is_some_and(|current| current.fits(length));
+        let large = (BLOCK + length) as u64 > self.spares.segment_bytes();
+        (fits, usize::from(!fits && !large))
+    }
+
     /// Reserves space for a group of at most `payload` bytes: after this, [`append`](Log::append)
     /// is not refused. It is called before the changes are applied that the group records.
     ///
@@ -251,15 +275,13 @@ impl Log {
             return Err(DiskError::InDoubt { group: self.last_group });
         }
         self.retry()?;
-        let length = frame_len(payload);
-        let fits = self.current.as_ref().is_some_and(|current| current.fits(length));
+        let (fits, beside_reserve) = self.needs(payload);
         if purpose == Purpose::NewJobs {
             // Also if the current segment has room: it may be one of the reserve.
-            let large = (BLOCK + length) as u64 > self.spares.segment_bytes();
-            self.spares.check(usize::from(!fits && !large))?;
+            self.spares.check(beside_reserve)?;
         }
         if !fits {
-            self.begin(self.last_group + 1, length)?;
+            self.begin(self.last_group + 1, frame_len(payload))?;
         }
         Ok(())
     }

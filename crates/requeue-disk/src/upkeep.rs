@@ -1,5 +1,5 @@
 //! Work beside the writer, on threads of its own: flushing layers to tables, merging tables, and
-//! making spare segments for the log.
+//! creating spare segments for the log.
 //!
 //! Whatever fails is reported as a problem of the store, is tried again after a pause, and is
 //! cleared when it succeeds:
@@ -16,7 +16,7 @@ use crate::error::{DiskError, chain};
 use crate::flush::flush;
 use crate::health::Problem;
 use crate::inbox::Notice;
-use crate::log::Spares;
+use crate::log::{Maker, Spares};
 use crate::space;
 use crate::state::{Frozen, State};
 use crate::tables::{MergeOptions, Tables};
@@ -43,10 +43,6 @@ const MAX_FAILED_LAG: usize = 128;
 const RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
-/// The shortest pause between two attempts to make spare segments, and after a failed one.
-const FILL: Duration = Duration::from_millis(20);
-const FILL_AGAIN: Duration = Duration::from_secs(1);
-
 /// How often measurements are refreshed, and the writer is reminded of problems.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -66,9 +62,6 @@ pub(crate) struct Upkeep {
     merging: Arc<AtomicBool>,
     /// Whether space is short, so that merges have to free as much as they can.
     short: Arc<AtomicBool>,
-    /// When spare segments were last requested, and whether making them failed.
-    filled: Option<Instant>,
-    fill_failed: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     /// `None`: the writer does all the work itself.
     threads: Option<Threads>,
@@ -83,13 +76,12 @@ struct FailedFlush {
 struct Threads {
     flush: Sender<Task>,
     merge: Sender<()>,
+    maker: Maker,
     handles: Vec<JoinHandle<()>>,
 }
 
 enum Task {
     Flush(Frozen),
-    /// Makes spare segments.
-    Fill,
     /// Removes files that nothing needs any more.
     Clean,
     /// Drops layers, which takes too long for the writer.
@@ -114,8 +106,6 @@ impl Upkeep {
             flush_pause: RETRY,
             merging: Arc::default(),
             short: Arc::default(),
-            filled: None,
-            fill_failed: Arc::default(),
             stop: Arc::default(),
             threads: None,
         };
@@ -132,9 +122,7 @@ impl Upkeep {
         let flusher = Flusher {
             disk: self.disk.clone(),
             tables: self.tables.clone(),
-            spares: self.spares.clone(),
             shared: self.shared.clone(),
-            fill_failed: self.fill_failed.clone(),
         };
         let merger = Merger {
             tables: self.tables.clone(),
@@ -149,11 +137,14 @@ impl Upkeep {
                 .spawn(run)
                 .expect("the system can start a thread")
         };
+        let shared = self.shared.clone();
+        let maker = self.spares.start(move |spares| run_fill(spares, &shared));
+        let maker = maker.expect("the system can start a thread");
         let handles = vec![
             spawn("requeue-flush", Box::new(move || flusher.run(&tasks))),
             spawn("requeue-merge", Box::new(move || merger.run(&wanted, &merging, &stop))),
         ];
-        Threads { flush, merge, handles }
+        Threads { flush, merge, maker, handles }
     }
 
     /// Whether the writer has to wait before more can be frozen: a layer is being flushed, or
@@ -268,21 +259,15 @@ impl Upkeep {
         }
     }
 
-    /// Makes spare segments if there are too few.
-    pub(crate) fn fill(&mut self) {
+    /// Creates spare segments if there are too few.
+    pub(crate) fn fill(&self) {
         if !self.spares.wanted() {
             // Segments may have been released since an attempt failed.
             self.shared.health.clear(Problem::LogSegmentFailed);
-            return;
-        }
-        let Some(threads) = &self.threads else {
+        } else if self.threads.is_some() {
+            self.spares.ask();
+        } else {
             run_fill(&self.spares, &self.shared);
-            return;
-        };
-        let pause = if self.fill_failed.load(Ordering::Relaxed) { FILL_AGAIN } else { FILL };
-        if self.filled.is_none_or(|filled| filled.elapsed() >= pause) {
-            self.filled = Some(Instant::now());
-            let _ = threads.flush.send(Task::Fill);
         }
     }
 
@@ -290,8 +275,8 @@ impl Upkeep {
     /// open.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(Threads { flush, merge, handles }) = self.threads.take() {
-            drop((flush, merge));
+        if let Some(Threads { flush, merge, maker, handles }) = self.threads.take() {
+            drop((flush, merge, maker));
             for handle in handles {
                 drop(handle.join());
             }
@@ -309,9 +294,7 @@ fn longer(pause: Duration) -> Duration {
 struct Flusher {
     disk: Arc<dyn Disk>,
     tables: Arc<Tables>,
-    spares: Arc<Spares>,
     shared: Arc<Shared>,
-    fill_failed: Arc<AtomicBool>,
 }
 
 impl Flusher {
@@ -323,10 +306,6 @@ impl Flusher {
                     let notice = run_flush(&self.tables, frozen);
                     publish(&self.tables, &self.shared);
                     self.shared.inbox.notify(notice);
-                }
-                Ok(Task::Fill) => {
-                    let filled = run_fill(&self.spares, &self.shared);
-                    self.fill_failed.store(!filled, Ordering::Relaxed);
                 }
                 Ok(Task::Clean) => self.tables.clean(),
                 Ok(Task::Drop(layers)) => drop(layers),
@@ -372,13 +351,10 @@ fn run_flush(tables: &Tables, frozen: Frozen) -> Notice {
     }
 }
 
-/// Makes spare segments. If this fails, new jobs are refused when the others are used up.
-fn run_fill(spares: &Spares, shared: &Shared) -> bool {
+/// Creates spare segments. If this fails, new jobs are refused when the others are used up.
+fn run_fill(spares: &Spares, shared: &Shared) {
     let why = match catch_unwind(AssertUnwindSafe(|| spares.fill())) {
-        Ok(Ok(())) => {
-            shared.health.clear(Problem::LogSegmentFailed);
-            return true;
-        }
+        Ok(Ok(())) => return shared.health.clear(Problem::LogSegmentFailed),
         Ok(Err(error)) => chain(&error),
         Err(panic) => format!("it panicked: {}", message(&*panic)),
     };
@@ -387,7 +363,6 @@ fn run_fill(spares: &Spares, shared: &Shared) -> bool {
          refused"
     );
     shared.health.upkeep_failed(Problem::LogSegmentFailed, detail);
-    false
 }
 
 /// The thread that merges.

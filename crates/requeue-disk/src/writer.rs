@@ -103,15 +103,21 @@ impl Writer {
     fn run_group(&mut self, operations: &mut VecDeque<Box<dyn QueuedOperation>>) {
         let now = self.shared.wall_clock.now();
         let unsynced = self.retry().err().map(|error| chain(&error));
-        let (mut done, mut refused) = (Vec::new(), Vec::new());
+        let (mut done, mut refused, mut needed) = (Vec::new(), Vec::new(), None);
         let shared = self.shared.clone();
         let mut state = State::lock(&shared.state);
         let mut len = self.group.len();
         while let Some(mut operation) = operations.pop_front() {
-            match self.admit(operation.log_space(&state), len, &state, unsynced.as_deref()) {
-                Ok(()) => {
+            let space = operation.log_space(&state);
+            match self.admit(space, len, &state, unsynced.as_deref()) {
+                Ok(true) => {
                     operation.run(&mut state, now);
                     done.push(operation);
+                }
+                Ok(false) => {
+                    operations.push_front(operation);
+                    needed = Some(space);
+                    break;
                 }
                 Err(error) => refused.push((operation, error)),
             }
@@ -132,6 +138,17 @@ impl Writer {
         }
         for operation in done {
             operation.finish(synced.clone());
+        }
+        // For the next group. Not before: reads must not wait for the disk.
+        if let Some(LogSpace { purpose, bytes, .. }) = needed
+            && !self.log.in_doubt()
+            && let Err(error) = self.log.reserve(purpose, self.group.len() + bytes)
+            && let Some(operation) = operations.pop_front()
+        {
+            operation.finish(match purpose {
+                Purpose::NewJobs => self.space.check(bytes, Err(error), &self.shared.health),
+                Purpose::ExistingJobs => Err(unavailable(error)),
+            });
         }
     }
 
@@ -269,26 +286,31 @@ impl Writer {
     /// Decides whether an operation may run that needs so much space, after `before` bytes of
     /// others in the same group. `unsynced` is the reason if an earlier group could not be synced.
     ///
-    /// An operation that needs no space is always admitted.
+    /// An operation that needs no space is always admitted. Returns `false` if the log needs another
+    /// segment first: that takes a while, and the state must not be locked meanwhile.
     fn admit(
         &mut self,
         LogSpace { purpose, bytes, fills_memory }: LogSpace,
         before: usize,
         state: &State,
         unsynced: Option<&str>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         if bytes == 0 {
-            return Ok(());
+            return Ok(true);
         }
         if let Some(why) = unsynced {
             return Err(unavailable(format!("an earlier group is not synced yet: {why}")));
         }
-        let reserved = self.log.reserve(purpose, before + bytes);
+        let space = match self.log.has_space(purpose, before + bytes) {
+            Ok(false) => return Ok(false),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
         let is_new = purpose == Purpose::NewJobs;
         if is_new {
-            self.space.check(bytes, reserved, &self.shared.health)?;
+            self.space.check(bytes, space, &self.shared.health)?;
         } else {
-            reserved.map_err(unavailable)?;
+            space.map_err(unavailable)?;
         }
         match self.group.len() {
             0 => {}
@@ -309,7 +331,7 @@ impl Writer {
         };
         match self.upkeep.flush_error().filter(|_| is_full) {
             Some(why) => Err(unavailable(format!("the memory is full, and {why}"))),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Spare segments: created in advance by another thread than the writer, or released by the log.
 //!
+//! The writer asks for another one as soon as it takes one, and waits only if it needs the next
+//! before that is ready. In tests without background threads it creates them itself.
+//!
 //! Two of them are a reserve. So jobs can be settled on a full disk, which frees space.
 
 use super::segment::Segment;
@@ -8,13 +11,18 @@ use crate::error::DiskError;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The number of segments that are kept for operations on existing jobs.
 pub(crate) const RESERVE: usize = 2;
 
 /// Bytes per write while a segment is created.
 const CHUNK: usize = 1 << 20;
+
+/// The shortest pause after a failed attempt to create segments.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a group contains, which decides whether it may use the reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +42,8 @@ pub(crate) struct Spares {
     /// Whether space is short: then no more than necessary are kept.
     short: AtomicBool,
     state: Mutex<State>,
+    /// Notified when the state changes in a way that the writer or the maker waits for.
+    changed: Condvar,
     /// Held while segments are created. The state is not locked meanwhile.
     maker: Mutex<()>,
 }
@@ -48,6 +58,28 @@ struct State {
     /// Why the last segment could not be created. There is no other attempt before the next
     /// [fill](Spares::fill): on a full disk every put would write a segment in vain.
     failed: Option<(io::ErrorKind, String)>,
+    /// When the last attempt failed.
+    failed_at: Option<Instant>,
+    /// Whether the thread of a [`Maker`] creates the segments, and whether it is asked to.
+    has_maker: bool,
+    asked: bool,
+    /// How often the maker has tried.
+    attempts: u64,
+}
+
+/// The thread that creates spare segments. It ends when this is dropped.
+pub(crate) struct Maker {
+    spares: Arc<Spares>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        self.spares.state().has_maker = false;
+        self.spares.changed.notify_all();
+        // A panic was reported by the thread itself.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
 }
 
 /// A file of the size of a segment. Its contents are irrelevant.
@@ -79,7 +111,8 @@ impl Spares {
             }
         }
         let (state, maker, short) = (Mutex::new(state), Mutex::new(()), AtomicBool::new(false));
-        Ok(Spares { disk, segment_bytes, keep, short, state, maker })
+        let changed = Condvar::new();
+        Ok(Spares { disk, segment_bytes, keep, short, state, changed, maker })
     }
 
     /// Sets whether space is short.
@@ -89,6 +122,75 @@ impl Spares {
 
     fn keep(&self) -> usize {
         if self.short.load(Ordering::Relaxed) { RESERVE + 1 } else { self.keep }
+    }
+
+    /// Starts the thread that creates segments: it calls `fill`, which calls [`Spares::fill`] and
+    /// reports the result.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        fill: impl Fn(&Spares) + Send + 'static,
+    ) -> io::Result<Maker> {
+        self.state().has_maker = true;
+        let spares = self.clone();
+        let run = move || {
+            while spares.wait_until_asked() {
+                fill(&spares);
+                spares.state().attempts += 1;
+                spares.changed.notify_all();
+            }
+        };
+        let thread = thread::Builder::new().name("requeue-spares".to_owned()).spawn(run);
+        if thread.is_err() {
+            self.state().has_maker = false;
+        }
+        Ok(Maker { spares: self.clone(), thread: Some(thread?) })
+    }
+
+    /// Waits until the writer asks for segments. Returns `false` at the end.
+    fn wait_until_asked(&self) -> bool {
+        let idle = |state: &mut State| state.has_maker && !state.asked;
+        let state = self.changed.wait_while(self.state(), idle);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.asked = false;
+        state.has_maker
+    }
+
+    /// Asks the [maker](Spares::start) for spare segments, without waiting for them.
+    pub(crate) fn ask(&self) {
+        let mut state = self.state();
+        if state.failed_at.is_none_or(|at| at.elapsed() >= PAUSE) {
+            state.asked = true;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Creates segments until there are `want`, or waits until the maker has.
+    fn fill_or_wait(&self, want: usize) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if !state.has_maker {
+            drop(state);
+            return self.fill_to(want);
+        }
+        state.asked = true;
+        self.changed.notify_all();
+        let attempts = state.attempts;
+        // An attempt that was under way may have been for fewer, so one more has to end.
+        let waits = |state: &mut State| {
+            state.ready.len() < want
+                && state.attempts < attempts + 2
+                && state.has_maker
+                && (state.failed.is_none() || state.attempts == attempts)
+        };
+        let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        if state.ready.len() >= want {
+            return Ok(());
+        }
+        let (kind, text) = state
+            .failed
+            .clone()
+            .unwrap_or_else(|| (io::ErrorKind::Other, "no segment was created".to_owned()));
+        Err(DiskError::Full { source: io::Error::new(kind, text) })
     }
 
     /// Whether [`fill`](Spares::fill) has something to do.
@@ -117,14 +219,19 @@ impl Spares {
         }
         while self.state().ready.len() < want {
             match self.make(self.segment_bytes) {
-                Ok(spare) => self.state().ready.push(spare),
+                Ok(spare) => {
+                    self.state().ready.push(spare);
+                    self.changed.notify_all();
+                }
                 Err(error) => {
-                    self.state().failed = Some(failure(&error));
+                    let mut state = self.state();
+                    (state.failed, state.failed_at) = (Some(failure(&error)), Some(Instant::now()));
                     return Err(error);
                 }
             }
         }
-        self.state().failed = None;
+        let mut state = self.state();
+        (state.failed, state.failed_at) = (None, None);
         tidied
     }
 
@@ -132,20 +239,30 @@ impl Spares {
         self.segment_bytes
     }
 
-    /// Checks that `count` spares are left besides the reserve, and creates them if necessary.
+    /// Whether so many spares are left besides the reserve, without creating any. Fails if the last
+    /// attempt to create one failed.
+    pub(super) fn has(&self, beside_reserve: usize) -> Result<bool, DiskError> {
+        let state = self.state();
+        if state.ready.len() >= RESERVE + beside_reserve {
+            return Ok(true);
+        }
+        if let (Some((kind, text)), true) = (&state.failed, state.released.is_empty()) {
+            return Err(DiskError::Full { source: io::Error::new(*kind, text.clone()) });
+        }
+        Ok(false)
+    }
+
+    /// Checks that so many spares are left besides the reserve. Creates them if necessary, or waits
+    /// for them.
     pub(super) fn check(&self, beside_reserve: usize) -> Result<(), DiskError> {
         let want = RESERVE + beside_reserve;
-        {
-            let state = self.state();
-            if state.ready.len() >= want {
-                return Ok(());
-            }
-            if let (Some((kind, text)), true) = (&state.failed, state.released.is_empty()) {
-                return Err(DiskError::Full { source: io::Error::new(*kind, text.clone()) });
-            }
+        if self.has(beside_reserve)? {
+            return Ok(());
         }
-        match self.fill_to(want) {
-            Err(DiskError::Io { source, .. }) if self.state().ready.len() < want => {
+        match self.fill_or_wait(want) {
+            Err(DiskError::Io { source, .. } | DiskError::Full { source })
+                if self.state().ready.len() < want =>
+            {
                 Err(DiskError::Full { source })
             }
             _ => Ok(()),
@@ -161,7 +278,7 @@ impl Spares {
         if let Some(spare) = self.state().ready.pop() {
             return Ok((spare, self.segment_bytes));
         }
-        self.fill_to(1)?;
+        self.fill_or_wait(1)?;
         let spare =
             self.state().ready.pop().expect("only the writer takes spares, and it checked before");
         Ok((spare, self.segment_bytes))

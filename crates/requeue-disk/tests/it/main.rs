@@ -21,6 +21,7 @@ mod process;
 mod salvage;
 mod simulated_disk;
 mod simulation;
+mod spares;
 mod threads;
 mod upkeep;
 mod verify;
