@@ -7,7 +7,7 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
     Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
-    WallClock, check_batch, limits,
+    WallClock, check_batch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
