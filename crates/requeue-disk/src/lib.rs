@@ -83,6 +83,9 @@ mod disk;
 mod due_buckets;
 mod error;
 mod flush;
+#[cfg(test)]
+#[path = "../tests/it/support/forwarding.rs"]
+mod forwarding;
 mod health;
 mod inbox;
 mod job_table;

@@ -352,6 +352,7 @@ impl fmt::Debug for DiskStore {
 mod tests {
     use super::*;
     use crate::disk::DiskFile;
+    use crate::forwarding::{forward_disk, forward_file};
     use crate::simulated_disk::SimulatedDisk;
     use requeue_jobs::Body;
     use requeue_testkit::block_on;
@@ -379,7 +380,10 @@ mod tests {
         checked: AtomicBool,
     }
 
-    struct PanickingFile(Arc<dyn DiskFile>, Arc<Flags>);
+    struct PanickingFile {
+        file: Arc<dyn DiskFile>,
+        flags: Arc<Flags>,
+    }
 
     impl Disk for PanickingDisk {
         fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -394,52 +398,24 @@ mod tests {
                 }
                 self.flags.checked.store(true, Ordering::SeqCst);
             }
-            Ok(Arc::new(PanickingFile(self.disk.create(name)?, self.flags.clone())))
+            let (file, flags) = (self.disk.create(name)?, self.flags.clone());
+            Ok(Arc::new(PanickingFile { file, flags }))
         }
 
-        fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-            self.disk.open(name)
-        }
-
-        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-            self.disk.rename(from, to)
-        }
-
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.disk.remove(name)
-        }
-
-        fn names(&self) -> io::Result<Vec<String>> {
-            self.disk.names()
-        }
-
-        fn sync_names(&self) -> io::Result<()> {
-            self.disk.sync_names()
-        }
-
-        fn free(&self) -> io::Result<u64> {
-            self.disk.free()
-        }
+        forward_disk!(open rename remove names sync_names free);
     }
 
     impl DiskFile for PanickingFile {
-        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-            self.0.read_at(bytes, offset)
-        }
-
         fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
             let is_writer = thread::current().name() == Some("requeue-write");
-            assert!(!is_writer || !self.1.panics.load(Ordering::SeqCst), "as the test wants it");
-            self.0.write_at(bytes, offset)
+            assert!(
+                !is_writer || !self.flags.panics.load(Ordering::SeqCst),
+                "as the test wants it"
+            );
+            self.file.write_at(bytes, offset)
         }
 
-        fn sync(&self) -> io::Result<()> {
-            self.0.sync()
-        }
-
-        fn size(&self) -> io::Result<u64> {
-            self.0.size()
-        }
+        forward_file!(read_at sync size);
     }
 
     #[test]

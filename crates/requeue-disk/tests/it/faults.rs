@@ -8,7 +8,7 @@ use crate::support::simulated_disk::{Op, SimulatedDisk};
 use crate::support::workload::{
     OperationResult, View, Workload, WorkloadShape, body, clock_at, id, kinds,
 };
-use crate::support::{seeds, small};
+use crate::support::{PATIENCE, seeds, small, wait_until};
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store,
@@ -318,9 +318,6 @@ fn any_read_may_fail_while_a_store_is_opened_verified_or_copied() {
     assert!(failed.iter().all(|failed| *failed > 20), "{failed:?}");
 }
 
-/// How long, in real time, a store may take to find out that its disk works again.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A store together with the jobs that it must contain.
 struct TrackedStore {
     disk: SimulatedDisk,
@@ -616,15 +613,6 @@ fn a_full_disk_is_reported_until_there_is_space() {
         tracked.disk.set_capacity(None);
         tracked.eventually(TrackedStore::put);
         assert_eq!(tracked.problems(), BTreeMap::new());
-    }
-}
-
-/// Waits until something is so, without calling the store.
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it is so at last");
-        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Segments of the log are created by a thread of their own, ahead of need.
 
+use crate::support::forwarding::forward_disk;
 use crate::support::simulated_disk::SimulatedDisk;
 use crate::support::small;
 use crate::support::workload::{clock_at, id, kinds};
@@ -69,29 +70,7 @@ impl Disk for SpareDisk {
         self.disk.create(name)
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.disk.sync_names()
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
+    forward_disk!(open rename remove names sync_names free);
 }
 
 /// Also if the test fails: a store whose disk is blocked cannot be closed.

@@ -1,5 +1,6 @@
 //! The threads of the store, and callers that run concurrently.
 
+use crate::support::forwarding::{forward_disk, forward_file};
 use crate::support::{simulated_disk::SimulatedDisk, small};
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskFile, DiskStore, Options};
@@ -116,30 +117,12 @@ impl Disk for StallingDisk {
         }
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
     fn remove(&self, name: &str) -> io::Result<()> {
         self.pass(FLUSH, "requeue-flush");
         self.disk.remove(name)
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.disk.sync_names()
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
+    forward_disk!(open rename names sync_names free);
 }
 
 #[test]
@@ -240,25 +223,7 @@ impl Disk for SlowTables {
         Ok(self.table(name, self.disk.open(name)?))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.disk.sync_names()
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
+    forward_disk!(rename remove names sync_names free);
 }
 
 impl DiskFile for SlowTable {
@@ -273,17 +238,7 @@ impl DiskFile for SlowTable {
         self.file.read_at(bytes, offset)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
+    forward_file!(write_at sync size);
 }
 
 #[test]

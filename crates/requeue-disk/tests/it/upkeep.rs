@@ -1,6 +1,7 @@
 //! Work in the background: what fails is reported, and nothing that it needs is without limit.
 
-use crate::support::{simulated_disk::SimulatedDisk, small};
+use crate::support::forwarding::forward_disk;
+use crate::support::{simulated_disk::SimulatedDisk, small, wait_until};
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskFile, DiskStore, Options, RESERVED_FILES};
 use requeue_jobs::*;
@@ -9,10 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long, in real time, a store may take to find out that its disk works again.
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::time::Duration;
 
 /// What happens when a thread of the store creates a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,14 +76,6 @@ impl Disk for CountingDisk {
         Ok(Arc::new(self.counted(Some(self.disk.open(name)?))))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
     fn names(&self) -> io::Result<Vec<String>> {
         let _directory = self.counted(None);
         self.disk.names()
@@ -96,9 +86,7 @@ impl Disk for CountingDisk {
         self.disk.sync_names()
     }
 
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
+    forward_disk!(rename remove free);
 }
 
 impl Drop for CountedFile {
@@ -156,14 +144,6 @@ fn problem(store: &DiskStore, name: &str) -> Option<StoreProblem> {
 fn metric(store: &DiskStore, name: &str) -> f64 {
     let metrics = store.status().metrics;
     metrics.iter().find(|metric| metric.name == name).expect("a metric of this name").value
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it is so at last");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

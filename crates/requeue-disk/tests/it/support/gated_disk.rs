@@ -1,5 +1,6 @@
 //! A disk on which the creation of tables can be blocked.
 
+use super::forwarding::forward_disk;
 use requeue_disk::{Disk, DiskFile};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -35,27 +36,5 @@ impl<D: Disk> Disk for GatedDisk<D> {
         self.disk.create(name)
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.disk.sync_names()
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
+    forward_disk!(open rename remove names sync_names free);
 }

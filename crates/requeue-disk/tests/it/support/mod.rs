@@ -2,6 +2,7 @@
 
 pub(crate) mod forge;
 pub(crate) mod format_reader;
+pub(crate) mod forwarding;
 pub(crate) mod gated_disk;
 pub(crate) mod original;
 pub(crate) mod recording_disk;
@@ -18,7 +19,20 @@ use requeue_testkit::Fixture;
 use simulated_disk::SimulatedDisk;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time limit of everything that tests wait for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until something is so, without calling the store: its threads bring it about.
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it is so at last");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// Seeds, which are printed: `count` of them, or as many as the environment variable `count_in`
 /// specifies, or the one in `REQUEUE_SEED`.

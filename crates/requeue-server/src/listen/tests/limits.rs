@@ -3,7 +3,7 @@
 use super::harness::{Client, FOREVER, LATER, SOON, read_response, start, within};
 use crate::listen::{BodyHandle, Options};
 use axum::body::Body;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -215,18 +215,20 @@ async fn a_missing_head_closes_the_connection() {
     server.stop().await;
 }
 
+/// A route that responds when it is notified.
+fn done_after(go: &Arc<Notify>) -> MethodRouter {
+    let go = go.clone();
+    get(|| async move {
+        go.notified().await;
+        "done"
+    })
+}
+
 #[tokio::test]
 async fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
     let go = Arc::new(Notify::new());
-    let handler = {
-        let go = go.clone();
-        || async move {
-            go.notified().await;
-            "done"
-        }
-    };
     let options = Options { idle_timeout: LATER, ..Options::default() };
-    let server = start(router().route("/wait", get(handler)), options).await;
+    let server = start(router().route("/wait", done_after(&go)), options).await;
     let mut waiting = server.client().await;
     waiting.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
     let mut busy = server.client().await;
@@ -373,13 +375,6 @@ async fn a_body_that_arrives_byte_by_byte_times_out() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_if_a_new_one_needs_its_place() {
     let go = Arc::new(Notify::new());
-    let handler = {
-        let go = go.clone();
-        || async move {
-            go.notified().await;
-            "done"
-        }
-    };
     let options = Options {
         max_connections: 3,
         slow_after: SOON,
@@ -387,7 +382,7 @@ async fn an_idle_connection_is_closed_if_a_new_one_needs_its_place() {
         idle_timeout: 2 * FOREVER,
         ..Options::default()
     };
-    let server = start(router().route("/wait", get(handler)), options).await;
+    let server = start(router().route("/wait", done_after(&go)), options).await;
     let mut waiting = server.client().await;
     waiting.send("GET /wait HTTP/1.1\r\nhost: test\r\n\r\n").await;
     // One never sends a whole request, and one is idle after a request: this one is closed first.
