@@ -219,7 +219,7 @@ async fn write(store: &dyn Store, to: &mut dyn Write, name: &str) -> Result<Tran
     let done = transfer::export(store, to, |done| bar.at(done.jobs, done.jobs_in_all)).await;
     bar.end();
     done.map_err(|error| match error {
-        // Whoever read the pipe has ended, and knows that. The export is incomplete nevertheless.
+        // The program that read the pipe has exited. The export is incomplete.
         TransferError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             CliError::already_reported(Exit::Failed)
         }
