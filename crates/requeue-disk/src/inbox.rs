@@ -151,7 +151,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::{AfterSync, submit};
+    use crate::operations::{ReadNextClaims, submit};
     use requeue_jobs::{Body, JobId, Kind, Put, StoreError};
     use requeue_testkit::block_on;
 
@@ -175,7 +175,7 @@ mod tests {
             matches!(&error, StoreError::Unavailable { reason } if reason.contains("268435456"))
         );
         // Operations that carry no bodies are not refused, nor is anything once the queue is empty.
-        let (settle, _) = submit(AfterSync(()));
+        let (settle, _) = submit(ReadNextClaims(vec![]));
         inbox.send(settle);
         while inbox.lock().operations.len() > 1 {
             inbox.wait(10, false);
@@ -190,7 +190,8 @@ mod tests {
     #[test]
     fn callers_do_not_wait_for_a_writer_that_is_gone() {
         let inbox = Inbox::default();
-        let ((before, waits), (after, refused)) = (submit(AfterSync(())), submit(AfterSync(())));
+        let ((before, waits), (after, refused)) =
+            (submit(ReadNextClaims(vec![])), submit(ReadNextClaims(vec![])));
         inbox.send(before);
         inbox.end();
         inbox.send(after);

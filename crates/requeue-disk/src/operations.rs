@@ -113,15 +113,7 @@ enum Step<O: Operation> {
 /// An operation to be queued, and its future result.
 pub(crate) fn submit<O: Operation>(operation: O) -> (Box<dyn QueuedOperation>, Waiting<O::Output>) {
     let (reply, result) = reply();
-    (with_reply(operation, reply), result)
-}
-
-/// An operation to be queued, whose result goes to `reply`.
-pub(crate) fn with_reply<O: Operation>(
-    operation: O,
-    reply: Reply<O::Output>,
-) -> Box<dyn QueuedOperation> {
-    Box::new(Submitted { step: Step::Queued(operation), reply })
+    (Box::new(Submitted { step: Step::Queued(operation), reply }), result)
 }
 
 impl<O: Operation> QueuedOperation for Submitted<O> {
@@ -415,21 +407,6 @@ impl Operation for Tick {
 }
 
 // Operations that change nothing.
-
-/// Delivers a value that was read, once everything that it may show is synced.
-pub(crate) struct AfterSync<T>(pub(crate) T);
-
-impl<T: Send + 'static> Operation for AfterSync<T> {
-    type Output = T;
-
-    fn log_space(&self, _: &State) -> LogSpace {
-        LogSpace::existing_jobs(0)
-    }
-
-    fn run(self, _: &mut State, _: Timestamp) -> Result<T, StoreError> {
-        Ok(self.0)
-    }
-}
 
 /// Finds out when the next claim of these kinds can return a job, and publishes it to those who
 /// wait.

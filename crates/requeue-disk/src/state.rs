@@ -50,6 +50,8 @@ pub(crate) struct State {
     hidden: u64,
     /// Whether the state contains changes that are not synced.
     pub(crate) unsynced: bool,
+    /// Deliver results of reads that may show those changes. The writer calls them after the sync.
+    pub(crate) after_sync: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 /// A frozen layer, to be flushed.
@@ -104,6 +106,7 @@ impl State {
             weight: 0,
             hidden: 0,
             unsynced: false,
+            after_sync: Vec::new(),
         };
         let malformed = |Malformed(what)| Corrupt::new("the manifest", 0, what);
         let mut blob = Bytes::new(blob);
@@ -238,6 +241,12 @@ impl State {
             }
         }
         self.changed_len
+    }
+
+    /// The group was synced. Returns the [reads](State::after_sync) that waited for that.
+    pub(crate) fn synced(&mut self) -> Vec<Box<dyn FnOnce() + Send>> {
+        self.unsynced = false;
+        mem::take(&mut self.after_sync)
     }
 
     /// Appends the log entries of the group to `out`. Returns whether callers that wait have to be

@@ -13,8 +13,7 @@ use crate::listing;
 use crate::lock::Lock;
 use crate::open::Threads;
 use crate::operations::{
-    AfterSync, Operation, ReadNextClaims, Reap, RemoveSchedule, Set, SetSchedule, submit,
-    with_reply,
+    Operation, ReadNextClaims, Reap, RemoveSchedule, Set, SetSchedule, submit,
 };
 use crate::options::Options;
 use crate::progress::ByteProgress;
@@ -225,12 +224,19 @@ impl DiskStore {
         reply: Reply<T>,
     ) -> Box<dyn FnOnce() + Send> {
         let shared = self.shared().clone();
-        Box::new(move || match read(&shared) {
+        Box::new(move || {
+            let result = read(&shared);
+            let mut state = State::lock(&shared.state);
             // The value may show a change that a crash would still undo.
-            Ok(value) if State::lock(&shared.state).unsynced => {
-                shared.inbox.send(with_reply(AfterSync(value), reply));
+            if state.unsynced && result.is_ok() {
+                if !shared.inbox.has_ended() {
+                    state.after_sync.push(Box::new(move || reply.send(result)));
+                }
+                // Otherwise the reply is dropped, which the caller learns.
+                return;
             }
-            result => reply.send(result),
+            drop(state);
+            reply.send(result);
         })
     }
 }

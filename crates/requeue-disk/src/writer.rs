@@ -19,6 +19,7 @@ use crate::upkeep::Upkeep;
 use requeue_jobs::rules::ChangeNotifier;
 use requeue_jobs::{StoreError, WallClock};
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -131,7 +132,7 @@ impl Writer {
         drop(state);
         refused.into_iter().for_each(|(operation, error)| operation.finish(Err(error)));
         let synced = self.write();
-        State::lock(&self.shared.state).unsynced = false;
+        let reads = State::lock(&self.shared.state).synced();
         // Before results are delivered: when a put returns, callers that wait have been woken.
         if sooner {
             self.shared.changes.notify();
@@ -139,6 +140,7 @@ impl Writer {
         for operation in done {
             operation.finish(synced.clone());
         }
+        reads.into_iter().for_each(|deliver| deliver());
         // For the next group. Not before: reads must not wait for the disk.
         if let Some(LogSpace { purpose, bytes, .. }) = needed
             && !self.log.in_doubt()
@@ -340,5 +342,7 @@ impl Drop for Writer {
     /// Also if the writer panics: no caller must wait for ever.
     fn drop(&mut self) {
         self.shared.inbox.end();
+        let reads = mem::take(&mut State::lock(&self.shared.state).after_sync);
+        drop(reads);
     }
 }
