@@ -12,7 +12,7 @@ use crate::log::Purpose;
 use crate::reply::{Reply, Waiting, reply};
 use crate::state::State;
 use crate::writer::GROUP_BYTES;
-use requeue_jobs::limits::MAX_ERROR_LEN;
+use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, Placed, Put,
@@ -309,14 +309,15 @@ impl Operation for Reap {
         LogSpace::existing_jobs(self.0.saturating_mul(ENTRY_BYTES).min(GROUP_BYTES))
     }
 
-    /// Stops when the group is full. The next reap begins with the kinds that are left.
+    /// Stops when the group is full, or when much was read. The next reap begins with the kinds that are left.
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {
-        let mut by_kind = Vec::new();
+        let (mut by_kind, mut bytes) = (Vec::new(), MAX_RESULT_BYTES);
         for (number, name) in state.kinds_to_reap() {
             state.touch(&name);
             // If one kind cannot be read, the others are reaped all the same.
-            by_kind.extend(state.kinds.kind_mut(&name).map(|kind| kind.reap(self.0, now)));
-            if state.end() >= GROUP_BYTES {
+            let kind = state.kinds.kind_mut(&name);
+            by_kind.extend(kind.map(|kind| kind.reap(self.0, &mut bytes, now)));
+            if bytes == 0 || state.end() >= GROUP_BYTES {
                 state.reap_first = number.saturating_add(1);
                 break;
             }

@@ -12,6 +12,8 @@ mod state;
 pub(crate) use state::SettlementRecorder;
 
 use crate::events::{text, time};
+use crate::response_memory::Weighed;
+use requeue_jobs::limits::MAX_KIND_LEN;
 use requeue_jobs::{ClaimedJob, Kind, Timestamp, WallClock, WorkerName};
 use serde::Serialize;
 use state::State;
@@ -27,8 +29,15 @@ pub(crate) const MAX_WORKERS: usize = 10_000;
 /// Maximum number of tracked leases: about 15 MB. Leases beyond it do not count as held.
 pub(crate) const MAX_LEASES: usize = 200_000;
 
-/// Maximum number of kinds shown of a worker's last claim.
-pub(crate) const MAX_KINDS_SHOWN: usize = 100;
+/// Maximum number of kinds shown of a worker's last claim: 20 MB for all workers.
+pub(crate) const MAX_KINDS_SHOWN: usize = 16;
+
+/// Bytes of a worker besides its kinds, at most.
+const WORKER_BYTES: usize = 512;
+
+/// Bytes of a list of workers, at most.
+pub(crate) const MAX_LIST_BYTES: usize =
+    MAX_WORKERS * (WORKER_BYTES + MAX_KINDS_SHOWN * (MAX_KIND_LEN + size_of::<String>()));
 
 /// A worker that was not seen for this long and holds no lease is removed.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
@@ -94,6 +103,13 @@ impl Drop for WaitingWorker {
     }
 }
 
+impl Weighed for WorkerInfo {
+    fn weight(&self) -> usize {
+        let kind = |kind: &String| kind.len() + size_of::<String>();
+        WORKER_BYTES + self.kinds.iter().map(kind).sum::<usize>()
+    }
+}
+
 /// A worker, as this node has seen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WorkerInfo {
@@ -101,7 +117,7 @@ pub struct WorkerInfo {
     #[serde(serialize_with = "text")]
     #[schema(value_type = String)]
     pub name: WorkerName,
-    /// The kinds of its last claim, at most the first 100.
+    /// The kinds of its last claim, at most the first 16.
     pub kinds: Vec<String>,
     /// When it first claimed or began to wait.
     #[serde(serialize_with = "time")]

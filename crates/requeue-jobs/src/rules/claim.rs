@@ -6,7 +6,7 @@ use super::record::{Lease, Record, Status, Successor};
 use super::result_size::ResultSize;
 use crate::claim::{Claim, Claimed, ClaimedJob, ExpiredLease, Reaped};
 use crate::error::StoreError;
-use crate::limits::MAX_BATCH;
+use crate::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use crate::names::JobId;
 use crate::receipt::Receipt;
 use crate::settings::check_lease;
@@ -23,17 +23,20 @@ pub struct ClaimRoom {
     /// How many more expired leases it may end that leave nothing to claim, because their jobs
     /// died or were cancelled. This bounds the size of the change; the next claim continues.
     pub ends: usize,
+    /// How many more bytes of their bodies it may read.
+    pub end_bytes: usize,
 }
 
 impl ClaimRoom {
     /// Returns the room of a claim for up to `max` jobs.
     pub fn new(max: usize) -> Self {
-        ClaimRoom { jobs: max, size: ResultSize::default(), ends: MAX_BATCH }
+        let (size, end_bytes) = (ResultSize::default(), MAX_RESULT_BYTES);
+        ClaimRoom { jobs: max, size, ends: MAX_BATCH, end_bytes }
     }
 
     /// Returns `true` if the claim can take no more jobs.
     pub fn is_used_up(&self) -> bool {
-        self.jobs == 0 || self.ends == 0 || self.size.is_full()
+        self.jobs == 0 || self.ends == 0 || self.end_bytes == 0 || self.size.is_full()
     }
 }
 
@@ -61,7 +64,7 @@ impl<S: JobTable> KindState<S> {
             && !room.is_used_up()
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            let bytes = record.claim_bytes();
+            let (bytes, all_bytes) = (record.claim_bytes(), record.body_bytes());
             if !room.size.fits(bytes) {
                 self.table.put_back(id, record);
                 break;
@@ -73,7 +76,10 @@ impl<S: JobTable> KindState<S> {
                     out.jobs.push(self.lease(id, record, claim, ends_at, now));
                     (free, room.jobs) = (free - 1, room.jobs - 1);
                 }
-                None => room.ends -= 1,
+                None => {
+                    room.ends -= 1;
+                    room.end_bytes = room.end_bytes.saturating_sub(all_bytes);
+                }
             }
         }
         Ok(())
@@ -206,14 +212,22 @@ impl<S: JobTable> KindState<S> {
     }
 
     /// Ends up to `max` expired leases and deletes up to `max` dead jobs, each at most
-    /// [`MAX_BATCH`]. Changes before an error stay.
-    pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
+    /// [`MAX_BATCH`]. Stops after the lease of the job whose bodies use up `bytes`, and subtracts
+    /// them. Changes before an error stay.
+    pub fn reap(
+        &mut self,
+        max: usize,
+        bytes: &mut usize,
+        now: Timestamp,
+    ) -> Result<Reaped, StoreError> {
         let (max, mut reaped) = (max.min(MAX_BATCH), Reaped::default());
         while reaped.count < max
+            && *bytes > 0
             && let Some(position) = self.table.first(List::Leased)?
             && position.at <= now
             && let Some((id, record)) = self.table.take_first(List::Leased)?
         {
+            *bytes = bytes.saturating_sub(record.body_bytes());
             if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
                 self.table.keep(id, record);
             }

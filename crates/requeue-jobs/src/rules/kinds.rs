@@ -9,7 +9,7 @@ use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
-use crate::limits::MAX_KINDS;
+use crate::limits::{MAX_KINDS, MAX_RESULT_BYTES};
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
 use crate::restore::{Restore, Restored};
@@ -181,10 +181,11 @@ impl<S: JobTable> Kinds<S> {
         Ok(next.map(|next| next.saturating_since(now)))
     }
 
-    /// Ends expired leases and deletes dead jobs beyond their retention, at most `max` of each kind.
-    /// If a kind cannot be read, the others are handled nevertheless, and the error is returned.
+    /// Ends expired leases and deletes dead jobs beyond their retention, at most `max` of each kind,
+    /// and leases of jobs with [`MAX_RESULT_BYTES`] of bodies. If a kind cannot be read, the others are handled nevertheless, and the error is returned.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
-        let reaped: Vec<_> = self.kinds.values_mut().map(|kind| kind.reap(max, now)).collect();
+        let reap = |kind: &mut KindState<S>| kind.reap(max, &mut { MAX_RESULT_BYTES }, now);
+        let reaped: Vec<_> = self.kinds.values_mut().map(reap).collect();
         Reaped::sum(reaped)
     }
 

@@ -1,7 +1,7 @@
 //! Edge cases that random histories found, and tables whose reads fail.
 
 use super::{ClaimRoom, JobTable, KindState, Kinds, List, Position, Record};
-use crate::limits::MAX_DELAY;
+use crate::limits::{MAX_DELAY, MAX_RESULT_BYTES};
 use crate::memory::MemoryTable;
 use crate::{
     Body, Change, ChangeError, ChangeKind, Claim, Claimed, ClaimedJob, Condition, Due, JobId,
@@ -292,6 +292,28 @@ fn a_schedule_does_not_advance_if_its_job_cannot_be_read() {
 }
 
 #[test]
+fn a_claim_and_a_reap_read_no_more_than_sixteen_mebibytes_of_expired_jobs() {
+    let mut kind = kind();
+    kind.settings.max_attempts = 1;
+    let body = Body::octets(vec![7; 1 << 20]).unwrap();
+    for number in 0..40 {
+        let id = JobId::new(format!("{number:02}")).unwrap();
+        kind.put(Put { id, body: body.clone(), ..put_now() }, at(0)).unwrap();
+        claim(&mut kind, at(0));
+    }
+    let worker = WorkerName::new("w").unwrap();
+    let again = Claim { kinds: Vec::new(), max: 40, lease: None, worker, nonce: 7 };
+    let mut claimed = Claimed::default();
+    kind.claim(&again, at(3600), &mut ClaimRoom::new(40), &mut claimed).unwrap();
+    assert_eq!((claimed.jobs.len(), claimed.expired.len()), (0, 16));
+    assert_eq!(kind.next_claimable(at(3600)).unwrap(), Some(at(30)), "the next claim continues");
+    let mut bytes = MAX_RESULT_BYTES;
+    let reaped = kind.reap(1000, &mut bytes, at(3600)).unwrap();
+    assert_eq!((reaped.expired.len(), bytes), (16, 0));
+    assert_eq!(kind.reap(1000, &mut { MAX_RESULT_BYTES }, at(3600)).unwrap().expired.len(), 8);
+}
+
+#[test]
 fn a_job_is_buried_even_if_the_dead_jobs_cannot_be_read() {
     let mut kind = failing();
     kind.settings.retention.count = 0;
@@ -303,9 +325,9 @@ fn a_job_is_buried_even_if_the_dead_jobs_cannot_be_read() {
         Settled::Dead
     );
     assert_eq!(kind.table.count(List::Dead), 1);
-    assert_eq!(kind.reap(1, at(1)), Err(read_error()));
+    assert_eq!(kind.reap(1, &mut 1, at(1)), Err(read_error()));
     kind.table.fail_list = None;
-    assert_eq!(kind.reap(1, at(1)).map(|reaped| reaped.count), Ok(1));
+    assert_eq!(kind.reap(1, &mut 1, at(1)).map(|reaped| reaped.count), Ok(1));
     assert_eq!(kind.table.count(List::Dead), 0);
 }
 

@@ -106,7 +106,16 @@ mod tls {
 
         pub(super) async fn begin(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
             let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-            Ok(Box::pin(self.0.connect(name, stream).await?))
+            let connected = self.0.connect(name, stream).await;
+            let connected = connected.map_err(|error| match error.to_string() {
+                // webpki's name for it, which rustls passes on as it is.
+                reason if reason.contains("CaUsedAsEndEntity") => io::Error::other(format!(
+                    "the certificate of {host} is that of a CA: sign a certificate for the server \
+                     with it, or create it with basicConstraints=CA:FALSE"
+                )),
+                _ => error,
+            });
+            Ok(Box::pin(connected?))
         }
     }
 

@@ -3,16 +3,19 @@
 use super::Problems;
 use crate::app::App;
 use crate::events::Event;
-use crate::extract::{Json, QueryParams};
+use crate::extract::QueryParams;
+use crate::listen::Delivery;
 use crate::metrics::CONTENT_TYPE;
 use crate::response::ApiResult;
-use crate::workers::WorkerInfo;
+use crate::response_memory::{self, list_response};
+use crate::workers::{MAX_LIST_BYTES, WorkerInfo};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::Kind;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Selects events.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -44,7 +47,8 @@ pub(super) async fn events(
 }
 
 /// The workers that recently claimed through this node.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only a schema: the response is encoded worker by worker")]
+#[derive(utoipa::ToSchema)]
 pub(super) struct WorkerList {
     /// The workers, sorted by name.
     workers: Vec<WorkerInfo>,
@@ -54,8 +58,15 @@ pub(super) struct WorkerList {
 #[utoipa::path(
     get, path = "/v1/workers", tag = "service", responses((status = 200, body = WorkerList), Problems)
 )]
-pub(super) async fn workers(State(app): State<App>) -> Json<WorkerList> {
-    Json(WorkerList { workers: app.instrumented().workers().list() })
+pub(super) async fn workers(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+) -> ApiResult<Response> {
+    let mut room = app.response_memory().reserve(MAX_LIST_BYTES).await?;
+    let workers = app.instrumented().workers().list();
+    room.keep(response_memory::weight(&workers));
+    delivery.hold(room);
+    Ok(list_response("workers", workers, |worker| worker, String::new(), delivery))
 }
 
 /// Metrics in the text format of Prometheus.

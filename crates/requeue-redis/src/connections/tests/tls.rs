@@ -49,6 +49,13 @@ fn an_untrusted_server_is_rejected() {
 }
 
 #[test]
+fn a_server_with_the_certificate_of_a_ca_is_rejected_with_advice() {
+    let server = RedisServer::with_tls(&["--tls-cert-file", "ca.crt", "--tls-key-file", "ca.key"]);
+    let error = refused(&server.tls_url(), &trusting(&server)).to_string();
+    assert!(error.contains("is that of a CA") && error.contains("CA:FALSE"), "{error}");
+}
+
+#[test]
 fn the_client_certificate_is_sent_to_servers_that_require_it() {
     let server = RedisServer::with_tls(&[]);
     let mut options = trusting(&server);

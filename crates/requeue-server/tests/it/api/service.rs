@@ -220,6 +220,23 @@ fn health_and_readiness_are_reported() {
 }
 
 #[test]
+fn a_list_of_workers_shows_a_few_kinds_of_each() {
+    let server = Server::start();
+    let mut client = server.client();
+    let kinds: Vec<_> = (0..100).map(|n| format!("k{n:02}")).collect();
+    for worker in ["b", "a"] {
+        let claim = json!({"kinds": kinds, "worker": worker, "max": 1});
+        assert_eq!(client.call("POST", "/v1/claim", claim).status, 200);
+    }
+    let workers = client.get("/v1/workers").json();
+    assert_eq!(
+        (&workers["workers"][0]["name"], &workers["workers"][1]["name"]),
+        (&json!("a"), &json!("b"))
+    );
+    assert_eq!(workers["workers"][0]["kinds"], json!(kinds[..16]));
+}
+
+#[test]
 fn metrics_of_many_kinds_are_bounded() {
     let mut limits = Limits::default();
     limits.metrics_kinds = 2;
