@@ -7,9 +7,11 @@
 //!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Redis
 //!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
 //!   obey URL                                   requeue as a program that is measured on a Redis
+//!   figures ROOT                               copies the figures of all results into documents
 //! ```
 
 mod driver;
+mod figures;
 mod goals;
 mod report;
 mod suite;
@@ -36,7 +38,8 @@ const USAGE: &str = "usage:
   requeue-bench prepare SYSTEM PENDING SCRATCH
   requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
   requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
-  requeue-bench obey URL";
+  requeue-bench obey URL
+  requeue-bench figures ROOT";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["http", system, workload, seconds, scratch, program] => {
             measure_server(system, workload, seconds, scratch, Some(Path::new(program)))
         }
+        ["figures", root] => figures::update(Path::new(root)),
         ["obey", url] => {
             redis::obey(url);
             Ok(())

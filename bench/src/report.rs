@@ -175,18 +175,33 @@ fn median_of(series: &Series) -> String {
     shown(median(&series.runs), series.unit)
 }
 
-fn shown(value: f64, unit: Unit) -> String {
+/// Returns a value with its unit, as people write it.
+pub(crate) fn shown(value: f64, unit: Unit) -> String {
     const MIB: f64 = (1 << 20) as f64;
     match unit {
-        Unit::Bytes if value >= MIB => format!("{:.1} MiB", value / MIB),
-        Unit::Bytes => format!("{value:.1} B"),
-        Unit::Calls => format!("{value:.3}"),
+        Unit::Bytes if value >= MIB => format!("{} MiB", plain(value / MIB)),
+        Unit::Bytes if value >= 1e4 => format!("{} kB", plain(value / 1e3)),
+        Unit::Bytes => format!("{} B", plain(value)),
+        Unit::Calls => plain(value),
         Unit::Jobs => format!("{value:.0} jobs"),
         Unit::Rate if value < 1e3 => format!("{value:.0} /s"),
-        Unit::Rate => format!("{:.1} k/s", value / 1e3),
-        Unit::Ns if value < 1e3 => format!("{value:.1} ns"),
-        Unit::Ns if value < 1e6 => format!("{:.1} µs", value / 1e3),
-        Unit::Ns => format!("{:.1} ms", value / 1e6),
+        Unit::Rate => format!("{} k/s", plain(value / 1e3)),
+        Unit::Ns if value == 0.0 => "0".to_owned(),
+        Unit::Ns if value < 1e3 => format!("{} ns", plain(value)),
+        Unit::Ns if value < 1e6 => format!("{} µs", plain(value / 1e3)),
+        Unit::Ns if value < 1e9 => format!("{} ms", plain(value / 1e6)),
+        Unit::Ns => format!("{} s", plain(value / 1e9)),
+    }
+}
+
+/// Returns a number with two or three significant digits.
+pub(crate) fn plain(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        ..0.095 => format!("{value:.3}"),
+        ..0.995 => format!("{value:.2}"),
+        ..19.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
     }
 }
 
