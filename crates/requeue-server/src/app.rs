@@ -14,6 +14,7 @@ use axum::Router;
 use requeue::Clock;
 use requeue_http::wire::ParseContext;
 use requeue_http::{Problem, ProblemType};
+use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{Jobs, Store, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,12 +24,16 @@ use tokio_util::task::TaskTracker;
 /// Minimum time for tasks that still run when all connections are closed, such as releasing jobs.
 const MIN_TASK_TIME: Duration = Duration::from_secs(1);
 
+/// How many kinds a waiting request may name before it counts as two: 30 MB of names for all.
+const KINDS_PER_SLOT: usize = 16;
+
 /// Limits on concurrent requests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum number of requests that wait for work concurrently (long polling). Default: 10,000;
-    /// each holds a connection and some kilobytes of memory.
+    /// Maximum number of requests that wait for work concurrently (long polling). A request for
+    /// more than 16 kinds counts as several. Default: 10,000; each holds a connection and some
+    /// kilobytes of memory.
     pub waiting: usize,
     /// Maximum time that a claim may wait. Default: one minute; after that, proxies and firewalls
     /// may drop the idle connection.
@@ -245,7 +250,7 @@ impl App {
         self.shared.started.elapsed()
     }
 
-    /// Returns how many requests wait for work.
+    /// Returns how many requests wait for work, as they are counted for the limit.
     pub(crate) fn waiting(&self) -> usize {
         self.shared.limits.waiting - self.shared.waiting.available_permits()
     }
@@ -263,12 +268,15 @@ impl App {
         &self.shared.response_memory
     }
 
-    /// Acquires permission to wait for work. Fails with `busy` if too many requests wait.
-    pub(crate) fn wait_slot(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        self.shared.waiting.try_acquire().map_err(|_| {
+    /// Acquires permission to wait for work of this many kinds. Fails with `busy` if too many
+    /// requests wait. A request for many kinds counts as several, because it keeps their names.
+    pub(crate) fn wait_slot(&self, kinds: usize) -> Result<SemaphorePermit<'_>, Problem> {
+        let count = kinds.div_ceil(KINDS_PER_SLOT).clamp(1, MAX_BATCH) as u32;
+        self.shared.waiting.try_acquire_many(count).map_err(|_| {
             let limit = self.shared.limits.waiting;
             let detail = format!(
-                "{limit} requests already wait for work, which is the limit; try again later"
+                "too many requests wait for work: the limit is {limit}, and each \
+                 {KINDS_PER_SLOT} kinds of a request count as one; try again later"
             );
             Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
         })

@@ -30,7 +30,7 @@ pub(crate) async fn claim(
     if wait.is_zero() || !undelivered.claimed.jobs.is_empty() || claim.max == 0 {
         return Ok(undelivered.deliver_with(delivery));
     }
-    let _slot = app.wait_slot()?;
+    let _slot = app.wait_slot(claim.kinds.len())?;
     let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
     let end = Instant::now() + wait;
     if !undelivered.is_empty() {

@@ -62,7 +62,7 @@ pub(super) async fn wait(
     let (kinds, wait) = request.read(&app.reading())?;
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
-    let _slot = app.wait_slot()?;
+    let _slot = app.wait_slot(kinds.len())?;
     tokio::select! {
         waited = app.store().wait(kinds, wait) => waited?,
         () = app.shutdown().requested() => {}

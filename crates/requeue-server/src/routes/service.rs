@@ -34,7 +34,8 @@ pub(super) struct Stats {
     leased: u64,
     /// Number of dead jobs.
     dead: u64,
-    /// Number of requests that wait for work at this node.
+    /// Number of requests that wait for work at this node. One for more than 16 kinds counts as
+    /// several.
     waiting_claims: usize,
     /// What is wrong at this node, although it serves requests at least in part. Absent if nothing
     /// is.

@@ -130,6 +130,25 @@ fn the_number_of_waiting_claims_is_limited() {
 }
 
 #[test]
+fn a_waiting_claim_for_many_kinds_counts_as_several() {
+    let mut limits = Limits::default();
+    limits.waiting = 3;
+    let server = Server::with(limits, Options::default());
+    let kinds = |count: usize| -> Vec<_> { (0..count).map(|n| format!("k{n}")).collect() };
+    let wait = |count| json!({"kinds": kinds(count), "worker": "w", "wait": "1m"});
+    let large = start_claim(&server, wait(33));
+    server.until_waiting(3);
+    server.call("POST", "/v1/claim", wait(1)).is("busy");
+    drop(large);
+    server.until_waiting(0);
+    let _smaller = start_claim(&server, wait(32));
+    server.until_waiting(2);
+    server.call("POST", "/v1/claim", wait(17)).is("busy");
+    let _last = start_claim(&server, wait(1));
+    server.until_waiting(3);
+}
+
+#[test]
 fn the_limit_of_waiting_claims_may_be_any_number() {
     let mut limits = Limits::default();
     limits.waiting = usize::MAX;
