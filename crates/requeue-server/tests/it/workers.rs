@@ -82,7 +82,7 @@ fn waiting_claims_are_counted() {
     let kinds: Vec<Kind> = (0..150).map(|n| kind(&format!("k{n}"))).collect();
     let waiting = [fixture.store.waiting(&name, &kinds), fixture.store.waiting(&name, &kinds)];
     let listed = worker(&fixture, "w");
-    assert_eq!((listed.waiting, listed.claimed, listed.kinds.len()), (2, 0, 100));
+    assert_eq!((listed.waiting, listed.claimed, listed.kinds.len()), (2, 0, 16));
     fixture.advance(3600);
     assert_eq!(worker(&fixture, "w").waiting, 2, "a waiting worker stays listed");
     drop(waiting);
