@@ -39,7 +39,9 @@ pub(crate) type OperationResult = Result<Response, StoreError>;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
     pub(crate) jobs: Vec<JobView>,
+    /// The listed kinds, and all kinds: a kind without jobs has counters, which a restore may raise.
     pub(crate) kinds: Vec<KindView>,
+    pub(crate) all_kinds: Vec<KindView>,
     pub(crate) settings: Vec<Settings>,
     pub(crate) schedules: Vec<Vec<Schedule>>,
     pub(crate) upcoming: Vec<Vec<u64>>,
@@ -50,6 +52,7 @@ impl View {
         let mut view = View {
             jobs: Vec::new(),
             kinds: block_on(store.kinds())?,
+            all_kinds: Vec::new(),
             settings: Vec::new(),
             schedules: Vec::new(),
             upcoming: Vec::new(),
@@ -62,6 +65,7 @@ impl View {
                 let Some(cursor) = page.cursor else { break };
                 query.after = Some(cursor);
             }
+            view.all_kinds.push(block_on(store.kind(kind.clone()))?);
             view.settings.push(block_on(store.settings(kind.clone()))?);
             view.schedules.push(block_on(store.schedules(kind.clone()))?);
             let spans = Spans { from: now, length: Duration::from_secs(7), count: 5 };
