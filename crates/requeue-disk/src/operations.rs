@@ -309,7 +309,8 @@ impl Operation for Reap {
         LogSpace::existing_jobs(self.0.saturating_mul(ENTRY_BYTES).min(GROUP_BYTES))
     }
 
-    /// Stops when the group is full, or when much was read. The next reap begins with the kinds that are left.
+    /// Stops when the group is full, or when much was read. The next reap begins with the kinds that
+    /// are left.
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {
         let (mut by_kind, mut bytes) = (Vec::new(), MAX_RESULT_BYTES);
         for (number, name) in state.kinds_to_reap() {

@@ -271,9 +271,10 @@ impl App {
     /// Acquires permission to wait for work of this many kinds. Fails with `busy` if too many
     /// requests wait. A request for many kinds counts as several, because it keeps their names.
     pub(crate) fn wait_slot(&self, kinds: usize) -> Result<SemaphorePermit<'_>, Problem> {
-        let count = kinds.div_ceil(KINDS_PER_SLOT).clamp(1, MAX_BATCH) as u32;
+        let limit = self.shared.limits.waiting;
+        // Not more than there are: a request for all kinds must be able to wait, too.
+        let count = kinds.div_ceil(KINDS_PER_SLOT).min(limit).clamp(1, MAX_BATCH) as u32;
         self.shared.waiting.try_acquire_many(count).map_err(|_| {
-            let limit = self.shared.limits.waiting;
             let detail = format!(
                 "too many requests wait for work: the limit is {limit}, and each \
                  {KINDS_PER_SLOT} kinds of a request count as one; try again later"

@@ -182,7 +182,8 @@ impl<S: JobTable> Kinds<S> {
     }
 
     /// Ends expired leases and deletes dead jobs beyond their retention, at most `max` of each kind,
-    /// and leases of jobs with [`MAX_RESULT_BYTES`] of bodies. If a kind cannot be read, the others are handled nevertheless, and the error is returned.
+    /// and leases of jobs with [`MAX_RESULT_BYTES`] of bodies. If a kind cannot be read, the others
+    /// are handled nevertheless, and the error is returned.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
         let reap = |kind: &mut KindState<S>| kind.reap(max, &mut { MAX_RESULT_BYTES }, now);
         let reaped: Vec<_> = self.kinds.values_mut().map(reap).collect();

@@ -136,7 +136,7 @@ fn a_waiting_claim_for_many_kinds_counts_as_several() {
     let server = Server::with(limits, Options::default());
     let kinds = |count: usize| -> Vec<_> { (0..count).map(|n| format!("k{n}")).collect() };
     let wait = |count| json!({"kinds": kinds(count), "worker": "w", "wait": "1m"});
-    let large = start_claim(&server, wait(33));
+    let large = start_claim(&server, wait(1000));
     server.until_waiting(3);
     server.call("POST", "/v1/claim", wait(1)).is("busy");
     drop(large);
