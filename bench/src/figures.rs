@@ -35,7 +35,7 @@ enum Line {
     Origin { commit: String },
 }
 
-/// All figures: by suite, then by what follows in the comment.
+/// All figures, by the text of their comments.
 #[derive(Default)]
 struct Figures(BTreeMap<String, String>);
 
