@@ -42,6 +42,7 @@ impl Moment {
 
     /// Returns the moment `duration` later, at most [`Moment::END`].
     #[must_use]
+    #[inline]
     pub fn saturating_add(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_add(nanos))
@@ -49,6 +50,7 @@ impl Moment {
 
     /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
+    #[inline]
     pub fn saturating_since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -162,6 +164,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// Requests a call at `at`. If an earlier call is already requested, that one stays.
+    #[inline]
     pub(crate) fn arm(&self, at: Moment) {
         match &self.clock.0 {
             Source::System => system::arm(self.id, at),

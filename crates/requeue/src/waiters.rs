@@ -32,11 +32,13 @@ pub struct Waiter {
 
 impl Waiter {
     /// Creates an unregistered waiter for a task.
+    #[inline]
     pub fn for_task() -> Self {
         Waiter::default()
     }
 
     /// Creates an unregistered waiter for a thread that does nothing but wait.
+    #[inline]
     pub fn for_thread() -> Self {
         Waiter { id: 0, blocks_thread: true }
     }
@@ -55,6 +57,7 @@ impl Waiter {
     }
 
     /// Returns `true` if the waker unblocks a thread, which is certain to poll again.
+    #[inline]
     pub fn blocks_thread(&self) -> bool {
         self.blocks_thread
     }
@@ -118,6 +121,7 @@ impl Waiters {
 
     /// Appends `waiter` to the list, or replaces the waker if it is already in the list.
     /// Returns the old waker, for the caller to drop.
+    #[inline]
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn register(&mut self, waiter: &mut Waiter, waker: &Waker) -> Option<Waker> {
         if let Some(index) = self.find(waiter.id) {
@@ -152,6 +156,7 @@ impl Waiters {
     }
 
     /// Removes `waiter`, whatever its state. Returns its waker, for the caller to drop.
+    #[inline]
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn leave(&mut self, waiter: &mut Waiter) -> Option<Waker> {
         self.find(waiter.id)?;
@@ -159,6 +164,7 @@ impl Waiters {
     }
 
     /// Does the same as [`leave`](Self::leave) for the id in a [`Notice`].
+    #[inline]
     #[must_use = "drop it after the lock is released"]
     pub(crate) fn leave_id(&mut self, id: u64) -> Option<Waker> {
         let index = self.find(id)?;
@@ -178,6 +184,7 @@ impl Waiters {
     }
 
     /// Whether `waiter` was notified and has not left yet.
+    #[inline]
     pub(crate) fn is_notified(&self, waiter: &Waiter) -> bool {
         let state = self.find(waiter.id).map(|i| &self.slots[i as usize].state);
         matches!(state, Some(WaiterState::Notified))
@@ -205,6 +212,7 @@ impl Waiters {
         std::iter::from_fn(|| self.notify_first()).collect()
     }
 
+    #[inline]
     fn notify_first(&mut self) -> Option<Notice> {
         let index = self.first?;
         self.unlink(index);
@@ -218,6 +226,7 @@ impl Waiters {
         }
     }
 
+    #[inline]
     fn notified(&mut self, index: u32) -> &mut usize {
         if self.slots[index as usize].blocks_thread {
             &mut self.notified_threads
@@ -227,11 +236,13 @@ impl Waiters {
     }
 
     /// Combines generation, index and kind into one number that is never 0.
+    #[inline]
     fn id_of_slot(&self, index: u32) -> u64 {
         let generation = u64::from(self.slots[index as usize].generation);
         (generation << 32) | (u64::from(index) << 2) | self.kind as u64
     }
 
+    #[inline]
     fn find(&self, id: u64) -> Option<u32> {
         if id & 3 != self.kind as u64 {
             return None;
@@ -243,6 +254,7 @@ impl Waiters {
         current.then_some(index)
     }
 
+    #[inline]
     fn append(&mut self, index: u32) {
         let prev = self.last.replace(index);
         self.slots[index as usize].prev = prev.unwrap_or(NIL);
@@ -253,6 +265,7 @@ impl Waiters {
         }
     }
 
+    #[inline]
     fn unlink(&mut self, index: u32) {
         let WaiterSlot { prev, next, .. } = self.slots[index as usize];
         match prev {
