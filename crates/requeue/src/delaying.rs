@@ -10,10 +10,11 @@
 //! If the queue has a minimum interval between the runs of a key, [`interval`] decides when a
 //! key enters and leaves.
 //!
-//! A key can wait and, independently, be ready or held: this layer only calls `add` on the
-//! inner queue. A due key moves to the inner queue under this layer's lock, so that it is
-//! always in one of the two. Locks are taken outer first, inner second. Nobody is woken before
-//! both are released.
+//! A key can wait and, independently, be ready or held. The rules of the inner queue are part of
+//! this layer's state: one lock, and one entry per key. With an injected inner queue, this layer
+//! only calls `add` on it. A due key then moves to the inner queue under this layer's lock, so
+//! that it is always in one of the two. Locks are taken outer first, inner second. Nobody is
+//! woken before both are released.
 
 mod interval;
 #[cfg(all(test, not(requeue_loom)))]
@@ -23,13 +24,12 @@ mod state;
 
 use crate::clock::{Clock, Fire, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
-use crate::held::Held;
+use crate::held::{Held, Hold};
 use crate::keys::Hasher;
 use crate::metrics::{Name, QueueMetrics, Report};
 use crate::options::{Merge, Options};
-use crate::queue::Queue;
+use crate::shell::{AddRules, Rules, Shell, wake_all};
 use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
-use crate::sync::Mutex;
 use crate::waiters::Waiter;
 use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
 pub use rate_limiting::{AlreadyLimited, RateLimitingQueue};
@@ -46,7 +46,7 @@ use std::time::Duration;
 /// the lock and the timer thread serves other queues.
 const BATCH: usize = 64;
 
-/// A [`Queue`] to which keys can be added with a delay.
+/// A [`Queue`](crate::Queue) to which keys can be added with a delay.
 ///
 /// Each key waits at most once. If a key is added again while it waits, the earlier time wins,
 /// unless the caller chooses another [`Merge`] rule. When a key falls due, it is added to the
@@ -74,8 +74,10 @@ pub struct DelayingQueue<K: Key> {
 }
 
 struct Shared<K: Key> {
-    inner: Inner<K>,
-    state: Mutex<State<K>>,
+    shell: Shell<State<K>>,
+    /// An injected inner queue. It is called through dynamic dispatch and has a hasher of its
+    /// own. Without one, the keys are ready and held in `shell`.
+    given: Option<Arc<dyn WorkQueue<Key = K>>>,
     hasher: Hasher,
     clock: Clock,
     /// Created for the first delayed key: a queue that never delays needs no timer.
@@ -86,55 +88,55 @@ struct Shared<K: Key> {
     paced: bool,
 }
 
-/// `Ours` is called directly and shares its hasher with this layer. `Given` is called through
-/// dynamic dispatch.
-enum Inner<K: Key> {
-    Ours(Queue<K>),
-    Given(Arc<dyn WorkQueue<Key = K>>),
-}
-
-/// Evaluates `$call` with the inner queue, whichever variant it is.
-macro_rules! inner {
-    ($shared:expr, $queue:ident => $call:expr) => {
-        match &$shared.inner {
-            Inner::Ours($queue) => $call,
-            Inner::Given($queue) => $call,
+impl<K: Key> Shared<K> {
+    /// Makes due keys ready. Returns when to call again.
+    fn fire_own(&self, now: Moment) -> Option<Moment> {
+        let (mut refused, mut notices) = (Vec::new(), Vec::new());
+        let stamp = self.shell.now();
+        let mut inner = self.shell.lock();
+        for _ in 0..BATCH {
+            let Some((added, key)) = inner.state.fire(now, stamp) else { break };
+            refused.extend(key);
+            if added == Added::Queued {
+                notices.extend(inner.notify());
+            }
         }
-    };
+        let next = inner.state.rearm(now);
+        drop(inner);
+        notices.into_iter().for_each(|notice| self.shell.wake(Some(notice)));
+        next
+    }
 }
 
 impl<K: Key> Fire for Shared<K> {
     fn fire(&self, now: Moment) -> Option<Moment> {
-        let mut state = self.state.lock();
-        let due = std::iter::from_fn(|| state.pop(now)).take(BATCH);
-        let wakeups = match &self.inner {
-            Inner::Ours(queue) => queue.add_due_hashed(due),
-            Inner::Given(queue) => {
-                // Collected first: if the queue panics or does not consume all keys, the same
-                // keys are not offered to it again forever.
-                let due: Vec<K> = due.map(|(_, key)| key).collect();
-                queue.add_due(&mut due.into_iter())
-            }
-        };
-        let next = state.rearm(now);
-        drop(state);
+        let Some(given) = &self.given else { return self.fire_own(now) };
+        let mut inner = self.shell.lock();
+        // Collected first: if the queue panics or does not consume all keys, the same keys are
+        // not offered to it again forever.
+        let due: Vec<K> = std::iter::from_fn(|| inner.state.pop_key(now)).take(BATCH).collect();
+        let wakeups = given.add_due(&mut due.into_iter());
+        let next = inner.state.rearm(now);
+        drop(inner);
         drop(wakeups);
         next
     }
 
     fn next_due(&self) -> Option<Moment> {
-        self.state.lock().next_due()
+        self.shell.lock().state.next_due()
     }
 }
 
 impl<K: Key> Report for Shared<K> {
     fn report(&self) -> QueueMetrics {
-        let state = self.state.lock();
-        let mut metrics = match &self.inner {
-            Inner::Ours(queue) => queue.metrics().unwrap_or_default(),
-            Inner::Given(_) => QueueMetrics::default(),
+        let stamp = self.shell.now();
+        let inner = self.shell.lock();
+        let mut metrics = match &self.given {
+            None => inner.state.queue.metrics(stamp).unwrap_or_default(),
+            Some(_) => QueueMetrics::default(),
         };
-        state.report(&mut metrics);
+        inner.state.report(&mut metrics);
+        drop(inner);
         if let Some(name) = &self.name {
             metrics.name = name.as_str().to_owned();
         }
@@ -150,13 +152,11 @@ impl<K: Key> DelayingQueue<K> {
 
     /// Creates an empty queue with the given options.
     pub fn with(options: Options) -> Self {
-        let queue = Queue::new_inner(options.clock.clone(), options.name.is_some());
-        let hasher = queue.hasher();
-        DelayingQueue::build(Inner::Ours(queue), hasher, options)
+        DelayingQueue::build(None, options)
     }
 
-    /// Creates a delaying queue on top of `inner`: your own [`WorkQueue`], or a [`Queue`] with
-    /// your own order.
+    /// Creates a delaying queue on top of `inner`: your own [`WorkQueue`], or a
+    /// [`Queue`](crate::Queue) with your own order.
     ///
     /// `inner` keeps its own options. [`cancel`](Self::cancel), [`status`](Self::status),
     /// [`snapshot`](Self::snapshot) and [`metrics`](Self::metrics) of the delaying queue cover
@@ -172,16 +172,17 @@ impl<K: Key> DelayingQueue<K> {
     /// assert_eq!(inner.len(), 1);
     /// ```
     pub fn over(inner: Arc<dyn WorkQueue<Key = K>>, options: Options) -> Self {
-        DelayingQueue::build(Inner::Given(inner), Hasher::default(), options)
+        DelayingQueue::build(Some(inner), options)
     }
 
-    fn build(inner: Inner<K>, hasher: Hasher, options: Options) -> Self {
-        let state = State::new(options.min_interval, options.name.is_some());
+    fn build(given: Option<Arc<dyn WorkQueue<Key = K>>>, options: Options) -> Self {
+        let records = options.name.is_some();
+        let state = State::new(options.min_interval, records);
         let shared = Shared {
-            inner,
+            given,
             paced: state.interval.is_some(),
-            state: Mutex::new(state),
-            hasher,
+            shell: Shell::new(state, records.then(|| options.clock.stopwatch())),
+            hasher: Hasher::default(),
             clock: options.clock,
             registration: OnceLock::new(),
             name: options.name,
@@ -209,7 +210,11 @@ impl<K: Key> DelayingQueue<K> {
 
     #[inline]
     fn add_ready(&self, key: K) -> Added {
-        inner!(self.shared, queue => queue.add(key))
+        let Shared { shell, given, hasher, .. } = &*self.shared;
+        match given {
+            None => shell.add(hasher.hash(&key), key),
+            Some(queue) => queue.add(key),
+        }
     }
 
     /// Adds `key` once `delay` has passed. If the key already waits, the earlier time wins.
@@ -274,7 +279,7 @@ impl<K: Key> DelayingQueue<K> {
         merge: Merge,
     ) -> (Added, Option<K>) {
         let outcome = self.update(by, |state, caller, now| {
-            state.add_after(&mut offer, now, delay, merge, caller)
+            state.add_after(state.find(&offer), &mut offer, now, delay, merge, caller)
         });
         (outcome.added, offer.key.filter(|_| outcome.due))
     }
@@ -291,10 +296,10 @@ impl<K: Key> DelayingQueue<K> {
         let caller = Caller { by, closed_below: self.is_closed_below() };
         let now = self.shared.clock.now();
         let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
-        state.forget_stale(now, stale);
-        let outcome = change(&mut state, caller, now);
-        drop(state);
+        let mut inner = self.shared.shell.lock();
+        inner.state.forget_stale(now, stale);
+        let outcome = change(&mut inner.state, caller, now);
+        drop(inner);
         if outcome.arm < Moment::END {
             registration.arm(outcome.arm);
         }
@@ -313,17 +318,14 @@ impl<K: Key> DelayingQueue<K> {
     /// A `Given` queue may have been shut down by another owner.
     #[inline]
     fn is_closed_below(&self) -> bool {
-        match &self.shared.inner {
-            Inner::Ours(_) => false,
-            Inner::Given(queue) => queue.shutting_down(),
-        }
+        self.shared.given.as_ref().is_some_and(|queue| queue.shutting_down())
     }
 
     /// Counts an add without delay as a retry, if the queue has a name.
     #[inline]
     fn count_retry(&self) {
         if self.shared.name.is_some() && !self.is_closed_below() {
-            self.shared.state.lock().count_retry();
+            self.shared.shell.lock().state.count_retry();
         }
     }
 
@@ -333,8 +335,8 @@ impl<K: Key> DelayingQueue<K> {
             self.count_retry();
             return self.requeue(taken);
         }
-        self.put_back(taken, |state, offer, caller, now| {
-            state.add_after(offer, now, delay, Merge::Earliest, caller)
+        self.put_back(taken, |state, found, offer, caller, now| {
+            state.add_after(found, offer, now, delay, Merge::Earliest, caller)
         })
     }
 
@@ -344,21 +346,30 @@ impl<K: Key> DelayingQueue<K> {
     fn put_back(
         &self,
         taken: Taken<K>,
-        change: impl FnOnce(&mut State<K>, &mut Offer<K>, Caller, Moment) -> Outcome,
+        change: impl FnOnce(&mut State<K>, Option<u32>, &mut Offer<K>, Caller, Moment) -> Outcome,
     ) -> Added {
+        if self.shared.given.is_none() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = self.registration())) {
+                self.requeue_ready(taken);
+                resume_unwind(panic);
+            }
+            return self.settle(taken, change);
+        }
         let Taken { key, token, hash, priority } = taken;
         let mut offer = Offer::new(hash, key);
         let updated = catch_unwind(AssertUnwindSafe(|| {
             if let Some(key) = &offer.key {
                 offer.hash = self.hash_of_held(hash, key);
             }
-            self.update(By::Holder, |state, caller, now| change(state, &mut offer, caller, now))
+            self.update(By::Holder, |state, caller, now| {
+                change(state, state.find(&offer), &mut offer, caller, now)
+            })
         }));
         let due = updated.as_ref().map_or(true, |outcome| outcome.due);
-        let requeued = offer.key.take_if(|_| due).map(|key| {
-            let taken = Taken { key, token, hash, priority };
-            inner!(self.shared, queue => queue.requeue(taken))
-        });
+        let requeued = offer
+            .key
+            .take_if(|_| due)
+            .map(|key| self.requeue_ready(Taken { key, token, hash, priority }));
         if requeued.is_none() {
             self.done(token);
         }
@@ -368,13 +379,81 @@ impl<K: Key> DelayingQueue<K> {
         }
     }
 
-    /// A guard carries the hash of the inner queue. Only `Ours` shares its hasher with this
-    /// layer.
+    /// Ends the hold of a key that `change` delays, under one lock and without a lookup. If
+    /// `change` panics, the hold ends too. Not for an injected queue.
+    #[inline]
+    fn settle(
+        &self,
+        taken: Taken<K>,
+        change: impl FnOnce(&mut State<K>, Option<u32>, &mut Offer<K>, Caller, Moment) -> Outcome,
+    ) -> Added {
+        let (token, hash) = (taken.token, taken.hash);
+        let (hold, key) = Hold::of(self, taken);
+        let registration = self.registration();
+        let Shared { shell, clock, .. } = &*self.shared;
+        let (now, stamp) = (clock.now(), shell.now());
+        // Both are dropped after the lock, also in a panic.
+        let (stale, mut offer) = (&mut Vec::new(), Offer::new(hash, key));
+        let mut inner = shell.lock();
+        inner.state.forget_stale(now, stale);
+        let caller = Caller { by: By::Holder, closed_below: false };
+        let outcome = match inner.state.queue.held_slot(token) {
+            slot @ Some(_) => change(&mut inner.state, slot, &mut offer, caller, now),
+            None => Outcome::REFUSED,
+        };
+        let finished = if outcome.due {
+            inner.state.finish_and_add(token, &mut offer.key, stamp)
+        } else {
+            inner.state.finish(token, stamp)
+        };
+        hold.disarm();
+        let requeued = shell.finished(inner, finished);
+        if outcome.arm < Moment::END {
+            registration.arm(outcome.arm);
+        }
+        if outcome.due { requeued } else { outcome.added }
+    }
+
+    /// A guard carries the hash of the inner queue. An injected queue has another hasher.
     #[inline]
     fn hash_of_held(&self, hash: u32, key: &K) -> u32 {
-        match &self.shared.inner {
-            Inner::Ours(_) => hash,
-            Inner::Given(_) => self.shared.hasher.hash(key),
+        if self.shared.given.is_some() { self.shared.hasher.hash(key) } else { hash }
+    }
+
+    /// Returns how to find the entry of a held key: by its token, or by the key if the inner
+    /// queue is injected.
+    #[inline]
+    fn find_held<'a>(
+        &self,
+        token: u64,
+        key: &'a K,
+    ) -> impl FnOnce(&State<K>) -> Option<u32> + use<'a, K> {
+        let hash = self.shared.given.as_ref().map(|_| self.shared.hasher.hash(key));
+        move |state| match hash {
+            None => state.queue.held_slot(token),
+            Some(hash) => state.queue.keys.find(hash, key),
+        }
+    }
+
+    /// Ends the hold of a key that is ready again immediately.
+    #[inline]
+    fn requeue_ready(&self, taken: Taken<K>) -> Added {
+        match &self.shared.given {
+            None => self.shared.shell.requeue(taken),
+            Some(queue) => queue.requeue(taken),
+        }
+    }
+
+    /// Takes a key whether or not its interval has passed.
+    #[inline]
+    fn poll_take_ready(
+        &self,
+        waiter: &mut Waiter,
+        waker: Option<&Waker>,
+    ) -> Poll<Option<Taken<K>>> {
+        match &self.shared.given {
+            None => self.shared.shell.poll_take(waiter, waker),
+            Some(queue) => queue.poll_take(waiter, waker),
         }
     }
 
@@ -403,7 +482,10 @@ impl<K: Key> DelayingQueue<K> {
     /// Returns the number of ready keys. Waiting keys do not count; see
     /// [`waiting`](Self::waiting).
     pub fn len(&self) -> usize {
-        inner!(self.shared, queue => queue.len())
+        match &self.shared.given {
+            None => self.shared.shell.lock().state.load().ready,
+            Some(queue) => queue.len(),
+        }
     }
 
     /// Returns `true` if no key is ready.
@@ -413,7 +495,7 @@ impl<K: Key> DelayingQueue<K> {
 
     /// Returns the number of keys that wait for their due time.
     pub fn waiting(&self) -> usize {
-        self.shared.state.lock().waiting()
+        self.shared.shell.lock().state.waiting()
     }
 
     /// Removes `key` if it waits and if it is ready. If `key` is held, its holder is not
@@ -424,13 +506,13 @@ impl<K: Key> DelayingQueue<K> {
         B: ?Sized + Hash + Eq,
     {
         let hash = self.shared.hasher.hash(key);
-        let (waited, removed) = self.shared.state.lock().cancel(hash, key);
-        drop(removed);
-        let mut cancelled = match &self.shared.inner {
-            Inner::Ours(queue) => queue.cancel(key),
-            Inner::Given(_) => Cancelled::default(),
-        };
-        cancelled.waiting = waited;
+        let shell = &self.shared.shell;
+        let mut inner = shell.lock();
+        let (waiting, removed) = inner.state.cancel(hash, key);
+        let (mut cancelled, ready) = inner.state.queue.cancel(hash, key);
+        shell.settle(inner);
+        drop((removed, ready));
+        cancelled.waiting = waiting;
         cancelled
     }
 
@@ -443,14 +525,12 @@ impl<K: Key> DelayingQueue<K> {
         let hash = self.shared.hasher.hash(key);
         let now = self.shared.clock.now();
         let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.shared.state.lock();
+        let mut inner = self.shared.shell.lock();
+        let state = &mut inner.state;
         state.forget_stale(now, stale);
-        let mut status = match &self.shared.inner {
-            Inner::Ours(queue) => queue.status(key),
-            Inner::Given(_) => KeyStatus::default(),
-        };
+        let mut status = state.queue.status(hash, key);
         status.due_in = state.due_in(hash, key, now);
-        status.failures = state.failures(hash, key);
+        status.failures = state.failures(state.queue.keys.find(hash, key));
         status
     }
 
@@ -460,12 +540,10 @@ impl<K: Key> DelayingQueue<K> {
     /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
         let now = self.shared.clock.now();
-        let state = self.shared.state.lock();
-        let mut snapshot = match &self.shared.inner {
-            Inner::Ours(queue) => queue.snapshot(),
-            Inner::Given(_) => Snapshot::default(),
-        };
-        snapshot.waiting = state.snapshot(now);
+        let stamp = self.shared.shell.now();
+        let inner = self.shared.shell.lock();
+        let mut snapshot = inner.state.queue.snapshot(stamp);
+        snapshot.waiting = inner.state.snapshot(now);
         snapshot
     }
 
@@ -492,7 +570,10 @@ impl<K: Key> DelayingQueue<K> {
 
     /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
-        inner!(self.shared, queue => queue.shutting_down())
+        match &self.shared.given {
+            None => !self.shared.shell.lock().state.ending().is_open(),
+            Some(queue) => queue.shutting_down(),
+        }
     }
 
     /// Refuses adds from now on and waits until no key is ready or held, or until `limit` has
@@ -518,16 +599,22 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
         if self.shared.paced {
             return self.poll_take_paced(waiter, waker);
         }
-        inner!(self.shared, queue => queue.poll_take(waiter, waker))
+        self.poll_take_ready(waiter, waker)
     }
 
     fn leave(&self, waiter: &mut Waiter) {
-        inner!(self.shared, queue => queue.leave(waiter));
+        match &self.shared.given {
+            None => self.shared.shell.leave(waiter),
+            Some(queue) => queue.leave(waiter),
+        }
     }
 
     #[inline]
     fn done(&self, token: u64) {
-        inner!(self.shared, queue => queue.done(token));
+        match &self.shared.given {
+            None => self.shared.shell.done(token),
+            Some(queue) => queue.done(token),
+        }
     }
 
     fn len(&self) -> usize {
@@ -535,16 +622,25 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
     }
 
     fn shut_down(&self, mode: StopMode) {
-        let dropped = self.shared.state.lock().shut_down(mode);
+        let mut inner = self.shared.shell.lock();
+        let dropped = inner.state.shut_down(mode);
+        let notices = match &self.shared.given {
+            None => inner.shut_down(mode),
+            Some(_) => Vec::new(),
+        };
+        drop(inner);
         drop(dropped);
-        match &self.shared.inner {
-            Inner::Ours(queue) => WorkQueue::shut_down(queue, mode),
-            Inner::Given(queue) => queue.shut_down(mode),
+        wake_all(notices);
+        if let Some(queue) = &self.shared.given {
+            queue.shut_down(mode);
         }
     }
 
     fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
-        inner!(self.shared, queue => queue.poll_drained(mode, waiter, waker))
+        match &self.shared.given {
+            None => self.shared.shell.poll_drained(mode, waiter, waker),
+            Some(queue) => queue.poll_drained(mode, waiter, waker),
+        }
     }
 
     fn shutting_down(&self) -> bool {
@@ -556,14 +652,17 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
         if self.shared.paced {
             return self.requeue_paced(taken);
         }
-        inner!(self.shared, queue => queue.requeue(taken))
+        self.requeue_ready(taken)
     }
 
     fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
         if self.shared.paced {
             return self.take_ready_paced(max, taken);
         }
-        inner!(self.shared, queue => queue.take_ready(max, taken));
+        match &self.shared.given {
+            None => self.shared.shell.take_ready(max, taken),
+            Some(queue) => queue.take_ready(max, taken),
+        }
     }
 
     #[inline(always)]
@@ -571,9 +670,9 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
         if self.shared.paced {
             return self.take_paced().map(make);
         }
-        match &self.shared.inner {
-            Inner::Ours(queue) => queue.take_now(make),
-            Inner::Given(queue) => match queue.poll_take(&mut Waiter::for_task(), None) {
+        match &self.shared.given {
+            None => self.shared.shell.take_now(make),
+            Some(queue) => match queue.poll_take(&mut Waiter::for_task(), None) {
                 Poll::Ready(taken) => taken.map(make),
                 Poll::Pending => None,
             },
@@ -582,26 +681,45 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        match &self.shared.inner {
-            Inner::Ours(queue) if !self.shared.paced => queue.next_now(token, make),
-            _ => {
-                self.done(token);
-                self.take_now(make)
-            }
+        if self.shared.paced || self.shared.given.is_some() {
+            self.done(token);
+            return self.take_now(make);
         }
+        self.shared.shell.next_now(token, make)
     }
 
     /// The caller holds a lock, and delaying a key may call the clock. So a key that must wait
     /// for its interval starts to wait when it is taken.
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
-        inner!(self.shared, queue => queue.add_due(keys))
+        let Shared { shell, given, hasher, .. } = &*self.shared;
+        match given {
+            None => {
+                let keys = keys.map(|key| (hasher.hash(&key), key));
+                shell.add_due(keys, &self.shared, |shared| &shared.shell)
+            }
+            Some(queue) => queue.add_due(keys),
+        }
     }
 
     fn take_remaining(&self) -> Remains<K> {
-        let mut remains = inner!(self.shared, queue => queue.take_remaining());
-        let now = self.shared.clock.now();
-        remains.waiting.extend(self.shared.state.lock().take_remaining(now));
-        remains
+        let Shared { shell, given, clock, .. } = &*self.shared;
+        if let Some(queue) = given {
+            let mut remains = queue.take_remaining();
+            let now = clock.now();
+            remains.waiting.extend(shell.lock().state.take_remaining(now));
+            return remains;
+        }
+        let now = clock.now();
+        let mut inner = shell.lock();
+        // Cloning may panic, so it happens before anything changes.
+        let mut remaining = inner.state.queue.remaining();
+        let waiting = inner.state.take_remaining(now);
+        // Under the same lock: otherwise a key that a guard requeues in between would be lost.
+        let notices = inner.shut_down(StopMode::Now);
+        let ready = inner.state.queue.take_ready(&mut remaining);
+        drop(inner);
+        wake_all(notices);
+        Remains { ready, waiting, held: remaining.held }
     }
 }
 

@@ -249,17 +249,17 @@ impl<Q: Retry> Held<'_, Q> {
 
     /// Counts a failure and returns the delay that the limiter computes. The key is still held.
     pub(crate) fn fail(&self) -> Duration {
-        self.hold.queue().fail_held(self.hold.hash, &self.key)
+        self.hold.queue().fail_held(self.hold.token, self.hold.hash, &self.key)
     }
 
     /// Resets the failure count of this key. The key is still held.
     pub fn forget(&self) {
-        self.hold.queue().forget_held(self.hold.hash, &self.key);
+        self.hold.queue().forget_held(self.hold.token, &self.key);
     }
 
     /// Returns how often this key has failed since it was last forgotten.
     pub fn num_requeues(&self) -> u32 {
-        self.hold.queue().num_requeues_held(self.hold.hash, &self.key)
+        self.hold.queue().num_requeues_held(self.hold.token, &self.key)
     }
 }
 

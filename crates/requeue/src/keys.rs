@@ -43,6 +43,18 @@ fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread searched a table, or changed it. Tests count it.
+    pub(crate) static LOOKUPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[inline(always)]
+fn count_lookup() {
+    #[cfg(test)]
+    LOOKUPS.set(LOOKUPS.get() + 1);
+}
+
 /// Keys in slots, each with a value.
 pub(crate) struct Keys<K, V> {
     /// (hash, slot) of every key that can be found.
@@ -74,6 +86,7 @@ impl<K, V> Keys<K, V> {
         K: Borrow<B>,
         B: ?Sized + Eq,
     {
+        count_lookup();
         let slots = &self.slots;
         let same = |&(other, slot): &(u32, u32)| {
             other == hash && slots[slot as usize].key.as_ref().is_some_and(|k| k.borrow() == key)
@@ -99,6 +112,7 @@ impl<K, V> Keys<K, V> {
             }
             None => self.grow(entry),
         };
+        count_lookup();
         self.table.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
         slot
     }
@@ -145,6 +159,7 @@ impl<K, V> Keys<K, V> {
     pub(crate) fn detach(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.slots[slot as usize];
         let key = entry.key.take()?;
+        count_lookup();
         let found = self.table.find_entry(spread(entry.link), |&(_, other)| other == slot);
         debug_assert!(found.is_ok(), "a present key is in the table");
         if let Ok(found) = found {

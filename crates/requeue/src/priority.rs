@@ -398,15 +398,15 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.forget_hashed(self.shared.hasher.hash(key), key);
+        let hash = self.shared.hasher.hash(key);
+        self.forget_found(|state| state.keys.find(hash, key));
     }
 
-    fn forget_hashed<B>(&self, hash: u32, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let forgotten = self.shared.shell.lock().state.forget(hash, key);
+    fn forget_found(&self, find: impl FnOnce(&State<K>) -> Option<u32>) {
+        let mut inner = self.shared.shell.lock();
+        let found = find(&inner.state);
+        let forgotten = inner.state.forget(found);
+        drop(inner);
         drop(forgotten);
     }
 
@@ -418,22 +418,17 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.failures(self.shared.hasher.hash(key), key)
+        let hash = self.shared.hasher.hash(key);
+        self.failures(|state| state.keys.find(hash, key))
     }
 
-    fn failures<B>(&self, hash: u32, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
+    fn failures(&self, find: impl FnOnce(&State<K>) -> Option<u32>) -> u32 {
         let stale = &mut Vec::new(); // dropped after the lock
         let mut inner = self.shared.shell.lock();
-        let now = match inner.state.forgets_by_time() {
-            true => self.shared.clock.now(),
-            false => Moment::default(),
-        };
-        inner.state.forget_stale(now, stale);
-        inner.state.status(hash, key, now).failures
+        if inner.state.forgets_by_time() {
+            inner.state.forget_stale(self.shared.clock.now(), stale);
+        }
+        find(&inner.state).map_or(0, |slot| inner.state.keys[slot].failures)
     }
 
     /// Returns the number of keys to run: ready keys, and held keys that were added again.
@@ -625,20 +620,20 @@ impl<K: Key> Retry for PriorityQueue<K> {
         self.requeue_with(taken, RequeueMode::Limited)
     }
 
-    fn fail_held(&self, hash: u32, key: &K) -> Duration {
+    fn fail_held(&self, token: u64, _hash: u32, key: &K) -> Duration {
         let now = self.shared.clock.now();
         let stale = &mut Vec::new(); // dropped after the lock
         let mut inner = self.shared.shell.lock();
         inner.state.forget_stale(now, stale);
-        inner.state.fail(hash, key, now)
+        inner.state.fail(token, key, now)
     }
 
-    fn forget_held(&self, hash: u32, key: &K) {
-        self.forget_hashed(hash, key);
+    fn forget_held(&self, token: u64, _key: &K) {
+        self.forget_found(|state| state.held_slot(token));
     }
 
-    fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
-        self.failures(hash, key)
+    fn num_requeues_held(&self, token: u64, _key: &K) -> u32 {
+        self.failures(|state| state.held_slot(token))
     }
 
     fn count_failures(&self) {

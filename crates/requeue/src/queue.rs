@@ -10,13 +10,13 @@
 //!
 //! [`State`] contains the rules. [`Shell`] contains the lock and the waiters.
 
+mod holds;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
-mod state;
+pub(crate) mod state;
 
 use crate::clock::Clock;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
-use crate::guarded::guarded;
 use crate::held::Held;
 use crate::keys::Hasher;
 use crate::metrics::{Name, QueueMetrics, Recorder, Report};
@@ -86,24 +86,16 @@ impl<K: Key> Queue<K> {
 
     fn build(order: Ready<K>, options: Options) -> Self {
         let Options { clock, name, .. } = options;
-        let queue = Queue::assemble(order, clock, name.is_some(), name);
+        let records = name.is_some();
+        let state = State::new(order, records.then(Box::<Recorder>::default));
+        let shell = Shell::new(state, records.then(|| clock.stopwatch()));
+        let shared = Shared { shell, hasher: Hasher::default(), clock, name };
+        let queue = Queue { shared: Arc::new(shared) };
         if let Some(name) = &queue.shared.name {
             let shared: Weak<Shared<K>> = Arc::downgrade(&queue.shared);
             name.reporter(shared);
         }
         queue
-    }
-
-    /// Creates the inner queue of a delaying queue, which reports the metrics itself.
-    pub(crate) fn new_inner(clock: Clock, records: bool) -> Self {
-        Queue::assemble(Ready::Fifo(VecDeque::new()), clock, records, None)
-    }
-
-    fn assemble(order: Ready<K>, clock: Clock, records: bool, name: Option<Name>) -> Self {
-        let state = State::new(order, records.then(Box::<Recorder>::default));
-        let shell = Shell::new(state, records.then(|| clock.stopwatch()));
-        let shared = Shared { shell, hasher: Hasher::default(), clock, name };
-        Queue { shared: Arc::new(shared) }
     }
 
     /// Adds `key` and wakes a waiting getter if one is needed.
@@ -112,17 +104,7 @@ impl<K: Key> Queue<K> {
     #[inline(always)]
     pub fn add(&self, key: K) -> Added {
         let Shared { shell, hasher, .. } = &*self.shared;
-        let hash = hasher.hash(&key);
-        let now = shell.now();
-        let mut inner = shell.lock();
-        let (added, unused) = inner.state.add(hash, key, now);
-        if added == Added::Queued && inner.getters.any_waiting() {
-            shell.unlock_and_wake(inner);
-        } else {
-            drop(inner);
-        }
-        drop(unused);
-        added
+        shell.add(hasher.hash(&key), key)
     }
 
     /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
@@ -241,37 +223,6 @@ impl<K: Key> Queue<K> {
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.shared.clock, limit)
     }
-
-    pub(crate) fn hasher(&self) -> Hasher {
-        self.shared.hasher.clone()
-    }
-
-    /// Does the same as [`WorkQueue::add_due`] for keys that this queue's hasher has hashed.
-    pub(crate) fn add_due_hashed(&self, mut keys: impl Iterator<Item = (u32, K)>) -> Wakeups {
-        let (mut unused, mut notices) = (Vec::new(), Vec::new());
-        let shell = &self.shared.shell;
-        let now = shell.now();
-        let mut inner = shell.lock();
-        loop {
-            // A key whose `Eq` or `Clone` panics is lost. The other keys due with it are not.
-            let added = guarded(|| keys.next().map(|(hash, key)| inner.state.add(hash, key, now)));
-            let Ok(added) = added else { continue };
-            let Some((added, key)) = added else { break };
-            unused.extend(key);
-            if added == Added::Queued {
-                notices.extend(inner.notify());
-            }
-        }
-        drop(inner);
-        if notices.is_empty() && unused.is_empty() {
-            return Wakeups::default();
-        }
-        let shared = Arc::clone(&self.shared);
-        Wakeups(Some(Box::new(move || {
-            notices.into_iter().for_each(|notice| shared.shell.wake(Some(notice)));
-            drop(unused);
-        })))
-    }
 }
 
 impl<K: Key> WorkQueue for Queue<K> {
@@ -314,11 +265,7 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
-        let shell = &self.shared.shell;
-        let now = shell.now();
-        let mut inner = shell.lock();
-        let finished = inner.state.finish_and_add(taken.token, now);
-        shell.finished(inner, finished)
+        self.shared.shell.requeue(taken)
     }
 
     fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
@@ -337,20 +284,20 @@ impl<K: Key> WorkQueue for Queue<K> {
 
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
         let hasher = &self.shared.hasher;
-        self.add_due_hashed(keys.map(|key| (hasher.hash(&key), key)))
+        let keys = keys.map(|key| (hasher.hash(&key), key));
+        self.shared.shell.add_due(keys, &self.shared, |shared| &shared.shell)
     }
 
     fn take_remaining(&self) -> Remains<K> {
         let mut inner = self.shared.shell.lock();
         // Cloning may panic, so it happens before anything changes.
-        let (held, mut reruns) = inner.state.held_keys();
+        let mut remaining = inner.state.remaining();
         // Under the same lock: otherwise a key that a guard requeues in between would be lost.
         let notices = inner.shut_down(StopMode::Now);
-        let mut ready = inner.state.take_ready();
+        let ready = inner.state.take_ready(&mut remaining);
         drop(inner);
         wake_all(notices);
-        ready.append(&mut reruns);
-        Remains { ready, waiting: Vec::new(), held }
+        Remains { ready, waiting: Vec::new(), held: remaining.held }
     }
 }
 

@@ -21,17 +21,17 @@ pub trait Retry: WorkQueue + Clone + sealed::Sealed {
     fn retry(&self, taken: Taken<Self::Key>) -> Limited;
 
     /// Counts a failure of a held key, also if the limiter panics. Returns the limiter's delay.
-    /// `hash` is the hash that the key's guard carries.
+    /// `token` and `hash` are those that the key's guard carries.
     #[doc(hidden)]
-    fn fail_held(&self, hash: u32, key: &Self::Key) -> Duration;
+    fn fail_held(&self, token: u64, hash: u32, key: &Self::Key) -> Duration;
 
     /// Resets the failure count of a held key.
     #[doc(hidden)]
-    fn forget_held(&self, hash: u32, key: &Self::Key);
+    fn forget_held(&self, token: u64, key: &Self::Key);
 
     /// Returns how often a held key has failed.
     #[doc(hidden)]
-    fn num_requeues_held(&self, hash: u32, key: &Self::Key) -> u32;
+    fn num_requeues_held(&self, token: u64, key: &Self::Key) -> u32;
 
     /// Counts failures from now on, even if the limiter does not use the count.
     #[doc(hidden)]

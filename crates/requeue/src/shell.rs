@@ -9,8 +9,9 @@ use crate::guarded::guarded;
 use crate::snapshot::Added;
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Notice, Waiter, WaiterKind, Waiters};
-use crate::work_queue::{Key, StopMode, Taken};
+use crate::work_queue::{Key, StopMode, Taken, Wakeups};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// The rules of a queue, without lock, clock or waiters.
@@ -30,6 +31,22 @@ pub(crate) trait Rules: Send + 'static {
     fn finish(&mut self, token: u64, now: Moment) -> Finished<Self::Key>;
 }
 
+/// Rules under which a key is added without priority or delay.
+pub(crate) trait AddRules: Rules {
+    /// Adds a key. If the key was not needed, returns it, to be dropped once the lock is
+    /// released.
+    fn add(&mut self, hash: u32, key: Self::Key, now: Moment) -> (Added, Option<Self::Key>);
+
+    /// Ends a hold as if the key had been added just before. A drain keeps the key; otherwise it
+    /// stays with the caller.
+    fn finish_and_add(
+        &mut self,
+        token: u64,
+        key: &mut Option<Self::Key>,
+        now: Moment,
+    ) -> Finished<Self::Key>;
+}
+
 /// How a hold ended.
 pub(crate) struct Finished<K> {
     /// The result of the holder's request to run the key again.
@@ -38,6 +55,12 @@ pub(crate) struct Finished<K> {
     pub(crate) came_back: bool,
     /// To be dropped once the lock is released.
     pub(crate) key: Option<K>,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread locked a queue. Tests count it.
+    pub(crate) static LOCKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 pub(crate) struct Shell<S> {
@@ -120,6 +143,8 @@ impl<S> Shell<S> {
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        #[cfg(test)]
+        LOCKS.set(LOCKS.get() + 1);
         self.inner.lock()
     }
 
@@ -340,5 +365,63 @@ impl<S: Rules> Shell<S> {
         }
         drop(done);
         made
+    }
+}
+
+impl<S: AddRules> Shell<S> {
+    #[inline(always)]
+    pub(crate) fn add(&self, hash: u32, key: S::Key) -> Added {
+        let now = self.now();
+        let mut inner = self.lock();
+        let (added, unused) = inner.state.add(hash, key, now);
+        if added == Added::Queued && inner.getters.any_waiting() {
+            self.unlock_and_wake(inner);
+        } else {
+            drop(inner);
+        }
+        drop(unused);
+        added
+    }
+
+    #[inline]
+    pub(crate) fn requeue(&self, taken: Taken<S::Key>) -> Added {
+        let Taken { key, token, .. } = taken;
+        let mut key = Some(key); // dropped after the lock
+        let now = self.now();
+        let mut inner = self.lock();
+        let finished = inner.state.finish_and_add(token, &mut key, now);
+        self.finished(inner, finished)
+    }
+
+    /// Adds keys that fell due, with their hashes. `shell` finds this shell when the waiters are
+    /// woken.
+    pub(crate) fn add_due<Q: Send + Sync + 'static>(
+        &self,
+        mut keys: impl Iterator<Item = (u32, S::Key)>,
+        shared: &Arc<Q>,
+        shell: fn(&Q) -> &Shell<S>,
+    ) -> Wakeups {
+        let (mut unused, mut notices) = (Vec::new(), Vec::new());
+        let now = self.now();
+        let mut inner = self.lock();
+        loop {
+            // A key whose `Eq` or `Clone` panics is lost. The other keys due with it are not.
+            let added = guarded(|| keys.next().map(|(hash, key)| inner.state.add(hash, key, now)));
+            let Ok(added) = added else { continue };
+            let Some((added, key)) = added else { break };
+            unused.extend(key);
+            if added == Added::Queued {
+                notices.extend(inner.notify());
+            }
+        }
+        drop(inner);
+        if notices.is_empty() && unused.is_empty() {
+            return Wakeups::default();
+        }
+        let shared = Arc::clone(shared);
+        Wakeups(Some(Box::new(move || {
+            notices.into_iter().for_each(|notice| shell(&shared).wake(Some(notice)));
+            drop(unused);
+        })))
     }
 }

@@ -15,8 +15,8 @@
 //! key ready too early. Therefore every key is checked again when it is taken, and is delayed
 //! if it is too early.
 
+use super::DelayingQueue;
 use super::state::{By, Caller, Offer, Outcome, State};
-use super::{DelayingQueue, Inner};
 use crate::clock::Moment;
 use crate::keys::KEPT_CAPACITY;
 use crate::options::Merge;
@@ -80,12 +80,12 @@ impl Interval {
     }
 }
 
-impl<K> State<K> {
+impl<K: Key> State<K> {
     /// Returns the earliest time at which the key in slot `found` may run again.
     #[inline]
     pub(super) fn floor(&self, found: Option<u32>) -> Moment {
         match (&self.interval, found) {
-            (Some(interval), Some(slot)) if self.keys[slot].ran() => interval.end(slot),
+            (Some(interval), Some(slot)) if self.queue.keys[slot].ran() => interval.end(slot),
             _ => Moment::default(),
         }
     }
@@ -106,8 +106,13 @@ impl<K> State<K> {
 
 impl<K: Key> State<K> {
     /// Makes a key wait if it ran recently.
-    fn add(&mut self, offer: &mut Offer<K>, now: Moment, caller: Caller) -> Outcome {
-        let found = self.find(offer);
+    fn add(
+        &mut self,
+        found: Option<u32>,
+        offer: &mut Offer<K>,
+        now: Moment,
+        caller: Caller,
+    ) -> Outcome {
         self.schedule(found, offer, now, Duration::ZERO, Merge::Earliest, caller)
     }
 
@@ -119,12 +124,12 @@ impl<K: Key> State<K> {
         if !self.accepts(caller) {
             return Outcome::DUE;
         }
-        let found = self.keys.find(hash, key);
+        let found = self.queue.keys.find(hash, key);
         let mut known = Offer { hash, key: None, left: None };
         let outcome =
             self.schedule(found, &mut known, now, Duration::ZERO, Merge::Earliest, caller);
         if outcome.due {
-            let insert = || self.keys.insert(hash, key.clone(), Default::default());
+            let insert = || self.queue.keys.insert(hash, key.clone(), Default::default());
             let slot = found.unwrap_or_else(insert);
             self.note(slot, now);
         }
@@ -135,33 +140,24 @@ impl<K: Key> State<K> {
         let Some(interval) = &mut self.interval else { return };
         interval.note(slot, now);
         let end = interval.end(slot);
-        let timer = &mut self.keys[slot];
+        let timer = &mut self.queue.keys[slot];
         timer.set_ran();
         if timer.waits() && timer.due() < end {
-            self.wheel.reset(&mut self.keys, slot, end.as_nanos());
+            self.wheel.reset(&mut self.queue.keys, slot, end.as_nanos());
         }
     }
 
     /// Checks the invariants of the interval.
     #[cfg(test)]
     pub(super) fn check_interval(&self) {
-        let ran = self.keys.iter().filter(|(_, _, timer)| timer.ran());
+        let ran = self.queue.keys.iter().filter(|(_, _, timer)| timer.ran());
         let noted = self.interval.as_ref().map_or(0, |interval| {
             let current = |&&(at, slot): &&(Moment, u32)| interval.last[slot as usize] == at;
             interval.notes.iter().filter(current).count()
         });
         assert_eq!(ran.count(), noted);
-        for (slot, _, timer) in self.keys.iter() {
+        for (slot, _, timer) in self.queue.keys.iter() {
             assert!(!timer.waits() || timer.due() >= self.floor(Some(slot)));
-        }
-    }
-}
-
-impl<K: Key> Inner<K> {
-    fn queue(&self) -> &dyn WorkQueue<Key = K> {
-        match self {
-            Inner::Ours(queue) => queue,
-            Inner::Given(queue) => &**queue,
         }
     }
 }
@@ -170,14 +166,17 @@ impl<K: Key> Inner<K> {
 impl<K: Key> DelayingQueue<K> {
     pub(super) fn add_paced(&self, key: K) -> Added {
         let mut offer = Offer::new(self.shared.hasher.hash(&key), key);
-        let outcome =
-            self.update(By::Anyone, |state, caller, now| state.add(&mut offer, now, caller));
+        let outcome = self.update(By::Anyone, |state, caller, now| {
+            state.add(state.find(&offer), &mut offer, now, caller)
+        });
         let due = offer.key.filter(|_| outcome.due);
         due.map_or(outcome.added, |key| self.add_ready(key))
     }
 
     pub(super) fn requeue_paced(&self, taken: Taken<K>) -> Added {
-        self.put_back(taken, |state, offer, caller, now| state.add(offer, now, caller))
+        self.put_back(taken, |state, found, offer, caller, now| {
+            state.add(found, offer, now, caller)
+        })
     }
 
     pub(super) fn poll_take_paced(
@@ -186,7 +185,7 @@ impl<K: Key> DelayingQueue<K> {
         waker: Option<&Waker>,
     ) -> Poll<Option<Taken<K>>> {
         loop {
-            match self.shared.inner.queue().poll_take(waiter, waker) {
+            match self.poll_take_ready(waiter, waker) {
                 Poll::Ready(Some(taken)) => {
                     if let Some(taken) = self.begin(taken) {
                         return Poll::Ready(Some(taken));
@@ -220,7 +219,6 @@ impl<K: Key> DelayingQueue<K> {
     /// Returns a taken key if it may run now. If `Eq` or `Hash` of the key panics, it stays
     /// ready.
     fn begin(&self, taken: Taken<K>) -> Option<Taken<K>> {
-        let queue = self.shared.inner.queue();
         let updated = catch_unwind(AssertUnwindSafe(|| {
             let hash = self.hash_of_held(taken.hash, &taken.key);
             self.update(By::Holder, |state, caller, now| state.begin(hash, &taken.key, now, caller))
@@ -228,11 +226,11 @@ impl<K: Key> DelayingQueue<K> {
         match updated {
             Ok(outcome) if outcome.due => Some(taken),
             Ok(_) => {
-                queue.done(taken.token);
+                self.done(taken.token);
                 None
             }
             Err(panic) => {
-                queue.requeue(taken);
+                self.requeue_ready(taken);
                 resume_unwind(panic)
             }
         }

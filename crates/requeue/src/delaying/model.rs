@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::queue::Queue;
 use crate::snapshot::{ReadyKey, WaitingKey};
 use proptest::prelude::*;
 
@@ -225,7 +226,7 @@ proptest! {
                     model.open = false;
                 }
             }
-            queue.shared.state.lock().check();
+            queue.shared.shell.lock().state.check();
             let Snapshot { ready: ours, waiting, held, .. } = queue.snapshot();
             let theirs = model.inner.snapshot();
             prop_assert_eq!(keys(ours), keys(theirs.ready));

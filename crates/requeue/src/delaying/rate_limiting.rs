@@ -9,7 +9,7 @@
 //! its timer, under the delaying queue's lock, so one lookup finds both.
 
 use super::DelayingQueue;
-use super::state::{By, Offer};
+use super::state::{By, Offer, State};
 use crate::clock::Clock;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Held, Hold};
@@ -78,7 +78,7 @@ impl<K: Key> RateLimitingQueue<K> {
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
         let bounds = options.failures;
         let delaying = DelayingQueue::with(options);
-        delaying.shared.state.lock().limit(Box::new(limiter), bounds);
+        delaying.shared.shell.lock().state.limit(Box::new(limiter), bounds);
         RateLimitingQueue { delaying }
     }
 
@@ -103,7 +103,7 @@ impl<K: Key> RateLimitingQueue<K> {
         limiter: impl RateLimiter<K>,
         options: Options,
     ) -> Result<Self, AlreadyLimited> {
-        if !delaying.shared.state.lock().limit(Box::new(limiter), options.failures) {
+        if !delaying.shared.shell.lock().state.limit(Box::new(limiter), options.failures) {
             return Err(AlreadyLimited);
         }
         Ok(RateLimitingQueue { delaying })
@@ -132,15 +132,16 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.forget_hashed(self.delaying.shared.hasher.hash(key), key);
+        let hash = self.delaying.shared.hasher.hash(key);
+        self.forget_found(|state| state.queue.keys.find(hash, key));
     }
 
-    fn forget_hashed<B>(&self, hash: u32, key: &B)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let forgotten = self.delaying.shared.state.lock().forget(hash, key);
+    #[inline]
+    fn forget_found(&self, find: impl FnOnce(&State<K>) -> Option<u32>) {
+        let mut inner = self.delaying.shared.shell.lock();
+        let found = find(&inner.state);
+        let forgotten = inner.state.forget(found);
+        drop(inner);
         drop(forgotten);
     }
 
@@ -152,20 +153,19 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        self.failures(self.delaying.shared.hasher.hash(key), key)
+        let hash = self.delaying.shared.hasher.hash(key);
+        self.failures(|state| state.queue.keys.find(hash, key))
     }
 
-    fn failures<B>(&self, hash: u32, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
+    #[inline]
+    fn failures(&self, find: impl FnOnce(&State<K>) -> Option<u32>) -> u32 {
         let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.delaying.shared.state.lock();
+        let mut inner = self.delaying.shared.shell.lock();
+        let state = &mut inner.state;
         if state.forgets_by_time() {
             state.forget_stale(self.delaying.shared.clock.now(), stale);
         }
-        state.failures(hash, key)
+        state.failures(find(state))
     }
 
     /// Makes a key wait for the delay that the limiter returns. If the key is due now, returns
@@ -174,7 +174,7 @@ impl<K: Key> RateLimitingQueue<K> {
     fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
         let mut delay = Duration::ZERO;
         let outcome = self.delaying.update(by, |state, caller, now| {
-            state.add_rate_limited(&mut offer, now, caller, &mut delay)
+            state.add_rate_limited(state.find(&offer), &mut offer, now, caller, &mut delay)
         });
         (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
     }
@@ -370,35 +370,44 @@ impl<K: Key> Retry for RateLimitingQueue<K> {
 
     #[inline]
     fn retry(&self, taken: Taken<K>) -> Limited {
-        let hash = taken.hash;
+        if self.delaying.shared.given.is_none() {
+            let mut delay = Duration::ZERO;
+            let added = self.delaying.settle(taken, |state, found, offer, caller, now| {
+                state.add_rate_limited(found, offer, now, caller, &mut delay)
+            });
+            return Limited { delay, added };
+        }
         let (hold, key) = Hold::of(self, taken);
-        let offer = Offer::new(self.delaying.hash_of_held(hash, &key), key);
+        let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
         match self.rate_limit(By::Holder, offer) {
             (limited, Some(key)) => Limited { added: hold.requeue(key), ..limited },
             (limited, None) => limited,
         }
     }
 
-    fn fail_held(&self, hash: u32, key: &K) -> Duration {
+    fn fail_held(&self, token: u64, hash: u32, key: &K) -> Duration {
         let hash = self.delaying.hash_of_held(hash, key);
+        let find = self.delaying.find_held(token, key);
         let now = self.delaying.shared.clock.now();
         let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut state = self.delaying.shared.state.lock();
-        state.forget_stale(now, stale);
-        let mut found = state.keys.find(hash, key);
-        state.fail(&mut found, hash, key, now)
+        let mut inner = self.delaying.shared.shell.lock();
+        inner.state.forget_stale(now, stale);
+        let mut found = find(&inner.state);
+        inner.state.fail(&mut found, hash, key, now)
     }
 
-    fn forget_held(&self, hash: u32, key: &K) {
-        self.forget_hashed(self.delaying.hash_of_held(hash, key), key);
+    #[inline]
+    fn forget_held(&self, token: u64, key: &K) {
+        self.forget_found(self.delaying.find_held(token, key));
     }
 
-    fn num_requeues_held(&self, hash: u32, key: &K) -> u32 {
-        self.failures(self.delaying.hash_of_held(hash, key), key)
+    #[inline]
+    fn num_requeues_held(&self, token: u64, key: &K) -> u32 {
+        self.failures(self.delaying.find_held(token, key))
     }
 
     fn count_failures(&self) {
-        self.delaying.shared.state.lock().count_failures();
+        self.delaying.shared.shell.lock().state.count_failures();
     }
 
     fn clock(&self) -> &Clock {
@@ -415,5 +424,77 @@ impl<K: Key> Clone for RateLimitingQueue<K> {
 impl<K: Key> fmt::Debug for RateLimitingQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RateLimitingQueue").field(&self.delaying).finish()
+    }
+}
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::keys::LOOKUPS;
+    use crate::limiter::ExponentialFailure;
+    use crate::shell::LOCKS;
+
+    /// Returns how often `f` locks the queue, and how often it searches or changes a table.
+    fn cost(f: impl FnOnce()) -> (u64, u64) {
+        let before = (LOCKS.get(), LOOKUPS.get());
+        f();
+        (LOCKS.get() - before.0, LOOKUPS.get() - before.1)
+    }
+
+    #[test]
+    fn a_retry_locks_once_per_call_and_searches_no_table() {
+        let clock = ManualClock::new();
+        let second = Duration::from_secs(1);
+        let backoff = ExponentialFailure::new(second, second);
+        let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+        queue.add("a");
+        let fail = || {
+            let held = queue.get().wait().expect("it is ready");
+            assert_eq!(held.num_requeues(), 0);
+            assert_eq!(held.retry(), Limited { delay: second, added: Added::Waiting });
+        };
+        let succeed = || {
+            let held = queue.get().wait().expect("it fell due");
+            assert_eq!(held.num_requeues(), 1);
+            held.forget();
+            assert_eq!(held.requeue(), Added::Queued);
+        };
+        for _ in 0..2 {
+            assert_eq!(cost(fail), (3, 0));
+            assert_eq!(cost(|| clock.advance(second)).1, 0, "falling due searches no table");
+            assert_eq!(cost(succeed), (4, 0));
+        }
+    }
+
+    #[test]
+    fn a_failed_key_that_is_cancelled_and_added_again_is_ready_once_and_last() {
+        let clock = ManualClock::new();
+        let second = Duration::from_secs(1);
+        let backoff = ExponentialFailure::new(second, second);
+        let queue = RateLimitingQueue::with(backoff, Options::new().clock(&clock));
+        let check = || queue.delaying.shared.shell.lock().state.check();
+        queue.add_rate_limited("a");
+        assert!(queue.cancel("a").waiting);
+        // More often than the order keeps cancelled keys.
+        for round in 0..100 {
+            assert_eq!(queue.add("a"), Added::Queued);
+            assert_eq!(queue.add("b"), if round == 0 { Added::Queued } else { Added::Coalesced });
+            check();
+            assert!(queue.cancel("a").ready);
+            check();
+            assert_eq!((queue.len(), queue.num_requeues("a")), (1, 1));
+        }
+        queue.add("a");
+        let ready = queue.snapshot().ready;
+        assert_eq!(ready.iter().map(|ready| ready.key).collect::<Vec<_>>(), ["b", "a"]);
+        // Its failures are forgotten while an older place in the order is still to be skipped.
+        queue.cancel("a");
+        queue.forget("a");
+        check();
+        queue.add("a");
+        let keys = queue.get_many(9).wait().into_iter().map(Held::done_into_key);
+        assert_eq!(keys.collect::<Vec<_>>(), ["b", "a"]);
+        check();
     }
 }

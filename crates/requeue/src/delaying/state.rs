@@ -1,28 +1,39 @@
 //! The rules of delayed adds, without lock or clock.
+//!
+//! A key has one entry for its timer, for its failures and for the queue below, which needs no
+//! lookup to make a due key ready or to retry a held one.
 
 use super::interval::Interval;
 use crate::clock::Moment;
+use crate::ending::{Ending, Load};
 use crate::failures::OldestFailures;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
-use crate::metrics::{QueueMetrics, Tens};
+use crate::metrics::{QueueMetrics, Recorder, Tens};
 use crate::options::{FailureBounds, Merge};
+use crate::order::Ready;
+use crate::queue::state::{self as queue, Entry};
+use crate::shell::{AddRules, Finished, Rules};
 use crate::snapshot::{Added, WaitingKey};
 use crate::wheel::{Node, Nodes, Packed, Wheel};
-use crate::work_queue::{Key, StopMode};
+use crate::work_queue::{Key, StopMode, Taken};
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
 /// In [`Timer::tally`]: the key waits.
 const WAITS: u32 = 1 << 31;
-/// In [`Timer::tally`]: the key ran, and its interval may not have passed yet. The other bits
-/// count its failures.
+/// In [`Timer::tally`]: the key ran, and its interval may not have passed yet.
 const RAN: u32 = 1 << 30;
-const MAX_FAILURES: u32 = RAN - 1;
+/// In [`Timer::tally`]: the position of the three flags of the queue. The bits below count the
+/// failures of the key.
+const FLAGS_AT: u32 = 27;
+const FLAGS: u32 = 7 << FLAGS_AT;
+const MAX_FAILURES: u32 = (1 << FLAGS_AT) - 1;
 
-/// A key that waits, has failed, or ran recently. 28 bytes, and 48 with an `Arc<str>`.
+/// The entry of a key that waits, has failed, ran recently, is ready, or is held. 28 bytes, and
+/// 48 with an `Arc<str>`.
 pub(super) struct Timer {
     node: Node,
     /// When the key began to wait.
@@ -55,6 +66,23 @@ impl Timer {
 
     pub(super) fn due(&self) -> Moment {
         Moment::from_nanos(self.node.due())
+    }
+}
+
+impl Entry for Timer {
+    #[inline(always)]
+    fn flags(&self) -> u8 {
+        (self.tally >> FLAGS_AT) as u8 & 7
+    }
+
+    #[inline(always)]
+    fn set_flags(&mut self, flags: u8) {
+        self.tally = (self.tally & !FLAGS) | (u32::from(flags) << FLAGS_AT);
+    }
+
+    #[inline(always)]
+    fn is_needed(&self) -> bool {
+        self.tally & !FLAGS != 0
     }
 }
 
@@ -97,9 +125,9 @@ pub(super) struct Caller {
 }
 
 pub(super) struct State<K> {
-    /// Keys that wait, have failed, or ran recently. Invariant: `wheel` contains exactly those
-    /// that wait.
-    pub(super) keys: Keys<K, Timer>,
+    /// All keys, and which of them are ready or held. Over an injected queue, no key is.
+    pub(super) queue: queue::State<K, Timer>,
+    /// Invariant: exactly the keys that wait.
     pub(super) wheel: Wheel,
     phase: Phase,
     /// The earliest time for which the clock is armed. Invariant, while open: not after the
@@ -148,18 +176,61 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) const DUE: Outcome = Outcome { added: Added::Queued, due: true, arm: Moment::END };
+    pub(super) const REFUSED: Outcome = Outcome::unchanged(Added::Refused);
 
-    fn unchanged(added: Added) -> Self {
+    const fn unchanged(added: Added) -> Self {
         Outcome { added, due: false, arm: Moment::END }
     }
 }
 
-impl<K> State<K> {
+impl<K: Key> Rules for State<K> {
+    type Key = K;
+
+    #[inline(always)]
+    fn load(&self) -> Load {
+        self.queue.load()
+    }
+
+    #[inline(always)]
+    fn ending(&self) -> &Ending {
+        self.queue.ending()
+    }
+
+    #[inline(always)]
+    fn ending_mut(&mut self) -> &mut Ending {
+        self.queue.ending_mut()
+    }
+
+    #[inline(always)]
+    fn take(&mut self, now: Moment) -> Option<Taken<K>> {
+        self.queue.take(now)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, token: u64, now: Moment) -> Finished<K> {
+        self.queue.finish(token, now)
+    }
+}
+
+impl<K: Key> AddRules for State<K> {
+    #[inline(always)]
+    fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
+        self.queue.add(hash, key, now)
+    }
+
+    #[inline(always)]
+    fn finish_and_add(&mut self, token: u64, key: &mut Option<K>, now: Moment) -> Finished<K> {
+        self.queue.finish_and_add(token, key, now)
+    }
+}
+
+impl<K: Key> State<K> {
     /// Creates the state. `min_interval` is the minimum time between two runs of a key.
     /// `records`: whether the queue has a name.
     pub(super) fn new(min_interval: Duration, records: bool) -> Self {
+        let recorder = records.then(Box::<Recorder>::default);
         State {
-            keys: Keys::default(),
+            queue: queue::State::new(Ready::Fifo(VecDeque::new()), recorder),
             wheel: Wheel::default(),
             phase: Phase::Open,
             armed: None,
@@ -212,7 +283,7 @@ impl<K> State<K> {
     pub(super) fn rearm(&mut self, now: Moment) -> Option<Moment> {
         self.armed = match self.phase {
             Phase::Open => {
-                self.wheel.next_wake(&mut self.keys, now.as_nanos()).map(Moment::from_nanos)
+                self.wheel.next_wake(&mut self.queue.keys, now.as_nanos()).map(Moment::from_nanos)
             }
             Phase::Draining | Phase::Ending | Phase::Down => None,
         };
@@ -222,7 +293,7 @@ impl<K> State<K> {
     /// Returns when the next key falls due.
     pub(super) fn next_due(&mut self) -> Option<Moment> {
         match self.phase {
-            Phase::Open => self.wheel.next_due(&mut self.keys).map(Moment::from_nanos),
+            Phase::Open => self.wheel.next_due(&mut self.queue.keys).map(Moment::from_nanos),
             Phase::Draining | Phase::Ending | Phase::Down => None,
         }
     }
@@ -244,7 +315,7 @@ impl<K> State<K> {
     fn remove_waiting(&mut self) -> Vec<K> {
         self.dropped += self.wheel.len() as u64;
         self.wheel = Wheel::default();
-        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        let waiting = self.queue.keys.iter().filter(|(_, _, timer)| timer.waits());
         let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
         waiting.into_iter().filter_map(|slot| self.stop_waiting(slot)).collect()
     }
@@ -252,28 +323,24 @@ impl<K> State<K> {
     /// Handles a key that left the wheel: removes and returns it, unless it is needed for its
     /// failures or its run.
     fn stop_waiting(&mut self, slot: u32) -> Option<K> {
-        self.keys[slot].tally &= !WAITS;
-        self.remove_idle(slot)
-    }
-
-    /// Removes and returns a key that neither waits, nor has failed, nor ran recently.
-    fn remove_idle(&mut self, slot: u32) -> Option<K> {
-        if self.keys[slot].tally == 0 { self.keys.remove(slot) } else { None }
+        self.queue.keys[slot].tally &= !WAITS;
+        self.queue.remove_idle(slot)
     }
 
     /// Resets the failures of a key. Removes and returns it, unless it waits or ran recently.
+    #[inline]
     fn forget_slot(&mut self, slot: u32) -> Option<K> {
         if let Some(stalest) = &mut self.stalest {
             stalest.forget(slot);
         }
-        self.keys[slot].tally &= !MAX_FAILURES;
-        self.remove_idle(slot)
+        self.queue.keys[slot].tally &= !MAX_FAILURES;
+        self.queue.remove_idle(slot)
     }
 
     /// Forgets the run of a key. Removes and returns it, unless it waits or has failed.
     pub(super) fn forget_run(&mut self, slot: u32) -> Option<K> {
-        self.keys[slot].tally &= !RAN;
-        self.remove_idle(slot)
+        self.queue.keys[slot].tally &= !RAN;
+        self.queue.remove_idle(slot)
     }
 
     /// Whether failures or runs expire with time.
@@ -293,35 +360,51 @@ impl<K> State<K> {
 }
 
 impl<K: Key> State<K> {
-    /// Removes and returns the earliest key that is due by `now`, with its hash.
-    pub(super) fn pop(&mut self, now: Moment) -> Option<(u32, K)> {
+    /// Returns the slot of the earliest key that is due by `now`, which no longer waits.
+    fn pop(&mut self, now: Moment) -> Option<u32> {
         if self.phase != Phase::Open {
             return None;
         }
-        let slot = self.wheel.pop(&mut self.keys, now.as_nanos())?;
-        let (key, hash, timer) = self.keys.entry(slot)?;
+        let slot = self.wheel.pop(&mut self.queue.keys, now.as_nanos())?;
+        let timer = &mut self.queue.keys[slot];
         if let Some(lateness) = &mut self.lateness {
             lateness.observe(now.as_nanos().saturating_sub(timer.node.due()));
         }
         timer.tally &= !WAITS;
-        if timer.tally != 0 {
-            // It has failed or ran recently, so its entry stays and keeps its key.
-            return Some((hash, key.clone()));
-        }
-        Some((hash, self.keys.remove(slot)?))
+        Some(slot)
     }
 
-    /// Makes a key wait until `delay` after `now`.
+    /// Makes the earliest key that is due by `now` ready. Returns the result, and a refused key
+    /// to be dropped once the lock is released.
+    #[inline]
+    pub(super) fn fire(&mut self, now: Moment, stamp: Moment) -> Option<(Added, Option<K>)> {
+        let slot = self.pop(now)?;
+        let added = self.queue.add_slot(slot, stamp);
+        let refused = if added == Added::Refused { self.queue.remove_idle(slot) } else { None };
+        Some((added, refused))
+    }
+
+    /// Returns the earliest key that is due by `now`, for an injected queue.
+    pub(super) fn pop_key(&mut self, now: Moment) -> Option<K> {
+        let slot = self.pop(now)?;
+        if self.queue.keys[slot].is_needed() {
+            // It has failed or ran recently, so its entry stays and keeps its key.
+            return self.queue.keys.key(slot).cloned();
+        }
+        self.queue.remove_idle(slot)
+    }
+
+    /// Makes a key wait until `delay` after `now`. Its slot is `found` if it has one.
     #[inline]
     pub(super) fn add_after(
         &mut self,
+        found: Option<u32>,
         offer: &mut Offer<K>,
         now: Moment,
         delay: Duration,
         merge: Merge,
         caller: Caller,
     ) -> Outcome {
-        let found = self.find(offer);
         let outcome = self.schedule(found, offer, now, delay, merge, caller);
         self.retries += u64::from(outcome.added != Added::Refused);
         outcome
@@ -329,19 +412,20 @@ impl<K: Key> State<K> {
 
     #[inline]
     pub(super) fn find(&self, offer: &Offer<K>) -> Option<u32> {
-        self.keys.find(offer.hash, offer.key.as_ref()?)
+        self.queue.keys.find(offer.hash, offer.key.as_ref()?)
     }
 
-    /// Counts a failure, calls the limiter and makes a key wait for the returned delay.
+    /// Counts a failure, calls the limiter and makes a key wait for the returned delay. Its slot
+    /// is `found` if it has one.
     #[inline]
     pub(super) fn add_rate_limited(
         &mut self,
+        mut found: Option<u32>,
         offer: &mut Offer<K>,
         now: Moment,
         caller: Caller,
         delay: &mut Duration,
     ) -> Outcome {
-        let mut found = self.find(offer);
         if let Some(key) = &offer.key {
             // Also if the key is refused: client-go's limiter does not know about shutdowns.
             *delay = self.fail(&mut found, offer.hash, key, now);
@@ -362,9 +446,9 @@ impl<K: Key> State<K> {
         now: Moment,
     ) -> Duration {
         let Some(limiter) = &self.limiter else { return Duration::ZERO };
-        let failures = found.map_or(0, |slot| self.keys[slot].failures());
+        let failures = found.map_or(0, |slot| self.queue.keys[slot].failures());
         if limiter.counts() || self.counts {
-            let insert = || self.keys.insert(hash, key.clone(), Timer::default());
+            let insert = || self.queue.keys.insert(hash, key.clone(), Timer::default());
             let slot = found.unwrap_or_else(insert);
             *found = Some(slot);
             self.count_failure(slot, now);
@@ -373,7 +457,7 @@ impl<K: Key> State<K> {
     }
 
     fn count_failure(&mut self, slot: u32, now: Moment) {
-        let timer = &mut self.keys[slot];
+        let timer = &mut self.queue.keys[slot];
         timer.tally += u32::from(timer.failures() < MAX_FAILURES);
         if let Some(stalest) = &mut self.stalest {
             stalest.failed(slot, now);
@@ -405,14 +489,14 @@ impl<K: Key> State<K> {
         }
         let requested = now.saturating_add(delay).max(self.floor(found));
         let slot = match found {
-            Some(slot) if self.keys[slot].waits() => {
+            Some(slot) if self.queue.keys[slot].waits() => {
                 return self.merge(slot, offer, now, requested, merge);
             }
             _ if requested <= now => return Outcome::DUE,
             Some(slot) => slot,
             None => {
                 let key = offer.key.take().expect("an offer has a key");
-                self.keys.insert(offer.hash, key, Timer::default())
+                self.queue.keys.insert(offer.hash, key, Timer::default())
             }
         };
         self.start_waiting(slot, now, requested)
@@ -420,11 +504,11 @@ impl<K: Key> State<K> {
 
     #[inline]
     fn start_waiting(&mut self, slot: u32, now: Moment, due: Moment) -> Outcome {
-        let timer = &mut self.keys[slot];
+        let timer = &mut self.queue.keys[slot];
         timer.node = Node::new(due.as_nanos());
         timer.since = Packed::from(now.as_nanos());
         timer.tally |= WAITS;
-        self.wheel.insert(&mut self.keys, slot, now.as_nanos());
+        self.wheel.insert(&mut self.queue.keys, slot, now.as_nanos());
         self.waits_until(due)
     }
 
@@ -438,7 +522,7 @@ impl<K: Key> State<K> {
         requested: Moment,
         merge: Merge,
     ) -> Outcome {
-        let timer = &self.keys[slot];
+        let timer = &self.queue.keys[slot];
         let old = timer.due();
         let due = match merge {
             Merge::Earliest if requested <= now => return Outcome::DUE,
@@ -456,11 +540,11 @@ impl<K: Key> State<K> {
             return Outcome::unchanged(if open { Added::Coalesced } else { Added::Kept });
         }
         if due <= now {
-            self.wheel.remove(&mut self.keys, slot);
+            self.wheel.remove(&mut self.queue.keys, slot);
             offer.left = self.stop_waiting(slot);
             return Outcome::DUE;
         }
-        self.wheel.reset(&mut self.keys, slot, due.as_nanos());
+        self.wheel.reset(&mut self.queue.keys, slot, due.as_nanos());
         self.waits_until(due)
     }
 
@@ -476,23 +560,16 @@ impl<K: Key> State<K> {
         Outcome { added: Added::Waiting, due: false, arm: due }
     }
 
-    /// Returns how often `key` has failed.
-    pub(super) fn failures<B>(&self, hash: u32, key: &B) -> u32
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].failures())
+    /// Returns how often the key in slot `found` has failed.
+    #[inline]
+    pub(super) fn failures(&self, found: Option<u32>) -> u32 {
+        found.map_or(0, |slot| self.queue.keys[slot].failures())
     }
 
-    /// Resets the failures of `key`.
-    pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let slot = self.keys.find(hash, key)?;
-        self.forget_slot(slot)
+    /// Resets the failures of the key in slot `found`.
+    #[inline]
+    pub(super) fn forget(&mut self, found: Option<u32>) -> Option<K> {
+        self.forget_slot(found?)
     }
 
     /// Ends the wait of `key`, if it waits. Its failures stay.
@@ -501,9 +578,9 @@ impl<K: Key> State<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        match self.keys.find(hash, key) {
-            Some(slot) if self.keys[slot].waits() => {
-                self.wheel.remove(&mut self.keys, slot);
+        match self.queue.keys.find(hash, key) {
+            Some(slot) if self.queue.keys[slot].waits() => {
+                self.wheel.remove(&mut self.queue.keys, slot);
                 (true, self.stop_waiting(slot))
             }
             _ => (false, None),
@@ -516,13 +593,13 @@ impl<K: Key> State<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let timer = &self.keys[self.keys.find(hash, key)?];
+        let timer = &self.queue.keys[self.queue.keys.find(hash, key)?];
         timer.waits().then(|| timer.due().saturating_since(now))
     }
 
     /// Returns all waiting keys, earliest first.
     pub(super) fn snapshot(&self, now: Moment) -> Vec<WaitingKey<K>> {
-        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        let waiting = self.queue.keys.iter().filter(|(_, _, timer)| timer.waits());
         let waiting = waiting.map(|(_, key, timer)| WaitingKey {
             key: key.clone(),
             due_in: timer.due().saturating_since(now),
@@ -537,13 +614,13 @@ impl<K: Key> State<K> {
     pub(super) fn take_remaining(&mut self, now: Moment) -> Vec<(K, Duration)> {
         // Keys whose entries stay for other reasons are cloned before anything changes: cloning
         // may panic.
-        let stay = self.keys.iter().filter(|(_, _, t)| t.waits() && t.tally != WAITS);
+        let stay = self.queue.keys.iter().filter(|(_, _, t)| t.waits() && t.tally != WAITS);
         let mut stay: HashMap<u32, K> = stay.map(|(slot, key, _)| (slot, key.clone())).collect();
         self.phase = Phase::Down;
         self.armed = None;
         let mut remaining = Vec::with_capacity(self.wheel.len());
-        while let Some(slot) = self.wheel.pop(&mut self.keys, u64::MAX) {
-            let due_in = self.keys[slot].due().saturating_since(now);
+        while let Some(slot) = self.wheel.pop(&mut self.queue.keys, u64::MAX) {
+            let due_in = self.queue.keys[slot].due().saturating_since(now);
             let key = self.stop_waiting(slot).or_else(|| stay.remove(&slot));
             remaining.extend(key.map(|key| (key, due_in)));
         }
@@ -553,15 +630,11 @@ impl<K: Key> State<K> {
     /// Checks all invariants.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        self.keys.check();
-        self.wheel.check(&self.keys);
-        let waiting = self.keys.iter().filter(|(_, _, timer)| timer.waits());
+        self.queue.check();
+        self.wheel.check(&self.queue.keys);
+        let waiting = self.queue.keys.iter().filter(|(_, _, timer)| timer.waits());
         let dues: Vec<Moment> = waiting.map(|(_, _, timer)| timer.due()).collect();
         assert_eq!(dues.len(), self.wheel.len());
-        assert!(
-            self.keys.iter().all(|(_, _, timer)| timer.tally != 0),
-            "a key has a reason to be here"
-        );
         if let (Phase::Open, Some(next)) = (self.phase, dues.iter().min()) {
             assert!(self.armed.is_some_and(|armed| armed <= *next));
         }
@@ -580,10 +653,10 @@ mod tests {
         for (key, delay) in [("a", 100), ("b", 90)] {
             let (mut offer, delay) = (Offer::new(0, key), Duration::from_nanos(delay));
             let caller = Caller { by: By::Anyone, closed_below: false };
-            state.add_after(&mut offer, at(0), delay, Merge::Earliest, caller);
+            state.add_after(None, &mut offer, at(0), delay, Merge::Earliest, caller);
         }
-        assert_eq!(state.pop(at(90)), Some((0, "b")));
-        assert_eq!(state.pop(at(107)), Some((0, "a")));
+        assert_eq!(state.pop_key(at(90)), Some("b"));
+        assert_eq!(state.pop_key(at(107)), Some("a"));
         let mut metrics = QueueMetrics::default();
         state.report(&mut metrics);
         assert_eq!((metrics.lateness.count(), metrics.lateness.sum().as_nanos()), (2, 7));

@@ -303,8 +303,8 @@ impl<K: Key> State<K> {
     }
 
     /// Counts a failure of a held key and calls the limiter, unless the queue is shut down.
-    pub(super) fn fail(&mut self, hash: u32, key: &K, now: Moment) -> Duration {
-        match self.keys.find(hash, key) {
+    pub(super) fn fail(&mut self, token: u64, key: &K, now: Moment) -> Duration {
+        match self.held_slot(token) {
             Some(slot) if self.ending.stop() != Stop::Down => self.fail_slot(slot, key, now),
             _ => Duration::ZERO,
         }
@@ -471,7 +471,7 @@ impl<K: Key> State<K> {
     /// Returns the slot that `token` identifies. A token that identifies no hold is stale or
     /// forged.
     #[inline]
-    fn held_slot(&self, token: u64) -> Option<u32> {
+    pub(super) fn held_slot(&self, token: u64) -> Option<u32> {
         let (slot, hold) = (token as u32, (token >> 32) as u32);
         let item = self.keys.get(slot)?;
         (item.is(HELD) && item.hold == hold).then_some(slot)
@@ -556,14 +556,9 @@ impl<K: Key> State<K> {
         (cancelled, self.remove_idle(slot))
     }
 
-    /// Resets the failures of `key`.
-    pub(super) fn forget<B>(&mut self, hash: u32, key: &B) -> Option<K>
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let slot = self.keys.find(hash, key)?;
-        self.forget_slot(slot)
+    /// Resets the failures of the key in slot `found`.
+    pub(super) fn forget(&mut self, found: Option<u32>) -> Option<K> {
+        self.forget_slot(found?)
     }
 
     fn forget_slot(&mut self, slot: u32) -> Option<K> {

@@ -1,15 +1,20 @@
 //! The rules of the queue, without lock, clock or waiters.
+//!
+//! A delaying queue keeps its timers in the same entries. An entry then stays while it is needed
+//! there, also if its key is neither ready nor held.
 
+use super::holds::Holds;
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
 use crate::keys::Keys;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
-use crate::shell::{Finished, Rules};
+use crate::shell::{AddRules, Finished, Rules};
 use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Snapshot};
 use crate::work_queue::{Key, Taken};
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -19,34 +24,57 @@ const READY: u8 = 1;
 const RERUN: u8 = 2;
 /// The key was handed out and is not done.
 const HELD: u8 = 4;
-/// The key was cancelled. Its slot is still in the order, without a key, and is skipped.
-const CANCELLED: u8 = 8;
 
 /// The number of cancelled slots that the order may contain before it is compacted, so that
 /// small queues are never compacted.
 const GONE_ALLOWED: usize = 32;
 
-/// The state of a key. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or `CANCELLED`; no flag in
-/// a free slot.
-#[derive(Clone, Copy)]
-struct Work {
-    flags: u8,
-    /// The number of the current hold, if the key is held.
-    hold: u32,
+/// What a queue stores with each key.
+pub(crate) trait Entry: Default + Send + 'static {
+    /// The state of the key, three bits. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or 0
+    /// if the key is neither ready nor held.
+    fn flags(&self) -> u8;
+
+    fn set_flags(&mut self, flags: u8);
+
+    /// Whether the entry is needed even if the key is neither ready nor held.
+    fn is_needed(&self) -> bool;
 }
 
-pub(super) struct State<K> {
-    keys: Keys<K, Work>,
-    /// Invariant: exactly the slots that are `READY` or `CANCELLED`.
+/// The entry of a plain queue.
+#[derive(Default)]
+pub(crate) struct Work(u8);
+
+impl Entry for Work {
+    #[inline(always)]
+    fn flags(&self) -> u8 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn set_flags(&mut self, flags: u8) {
+        self.0 = flags;
+    }
+
+    #[inline(always)]
+    fn is_needed(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct State<K, E = Work> {
+    pub(crate) keys: Keys<K, E>,
+    /// Invariant: every `READY` slot once. In a FIFO, before that, each slot in `cancelled` as
+    /// often as it is counted there.
     order: Ready<K>,
     /// The number of `READY` keys.
     ready: usize,
-    /// The number of `HELD` keys.
-    held: usize,
-    /// The number of `CANCELLED` slots. Always 0 under a custom order.
+    /// Invariant: exactly the `HELD` keys.
+    holds: Holds,
+    /// The slots in the FIFO whose keys were cancelled, and how often each. They are skipped.
+    cancelled: HashMap<u32, u32>,
+    /// The sum of the counts in `cancelled`.
     cancelled_slots: usize,
-    /// The number of holds so far. Wraps around.
-    holds: u32,
     /// Keys that their holders requeued during a drain.
     kept: Vec<K>,
     ending: Ending,
@@ -54,12 +82,21 @@ pub(super) struct State<K> {
     recorder: Option<Box<Recorder>>,
 }
 
-impl<K: Key> Rules for State<K> {
+/// The keys that are left at the end of a drain, as far as they must be cloned.
+pub(crate) struct Remaining<K> {
+    pub(crate) held: Vec<K>,
+    /// Held keys that would have run again.
+    reruns: Vec<K>,
+    /// The ready slots, with the keys whose entries stay.
+    ready: Vec<(u32, Option<K>)>,
+}
+
+impl<K: Key, E: Entry> Rules for State<K, E> {
     type Key = K;
 
     #[inline]
     fn load(&self) -> Load {
-        Load { ready: self.ready, held: self.held }
+        Load { ready: self.ready, held: self.holds.len() }
     }
 
     #[inline]
@@ -67,6 +104,7 @@ impl<K: Key> Rules for State<K> {
         &self.ending
     }
 
+    #[inline]
     fn ending_mut(&mut self) -> &mut Ending {
         &mut self.ending
     }
@@ -77,8 +115,7 @@ impl<K: Key> Rules for State<K> {
             return None;
         }
         let slot = self.next_slot()?;
-        let hold = self.holds.wrapping_add(1);
-        let (key, hash, work) = self.keys.entry(slot)?;
+        let (key, hash, entry) = self.keys.entry(slot)?;
         // If `clone` panics, nothing has changed.
         let key = match &mut self.order {
             Ready::Fifo(slots) => {
@@ -94,14 +131,13 @@ impl<K: Key> Rules for State<K> {
                 }
             },
         };
-        *work = Work { flags: HELD, hold };
-        self.holds = hold;
+        entry.set_flags(HELD);
+        let token = self.holds.begin(slot);
         self.ready -= 1;
-        self.held += 1;
         if let Some(recorder) = &mut self.recorder {
             recorder.taken(slot, now);
         }
-        Some(Taken { key, token: (u64::from(hold) << 32) | u64::from(slot), hash, priority: 0 })
+        Some(Taken { key, token, hash, priority: 0 })
     }
 
     #[inline(always)]
@@ -110,15 +146,39 @@ impl<K: Key> Rules for State<K> {
     }
 }
 
-impl<K: Key> State<K> {
-    pub(super) fn new(order: Ready<K>, recorder: Option<Box<Recorder>>) -> Self {
+impl<K: Key, E: Entry> AddRules for State<K, E> {
+    #[inline(always)]
+    fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
+        if !self.ending.is_open() {
+            self.record_refused();
+            return (Added::Refused, Some(key));
+        }
+        let Some(slot) = self.keys.find(hash, &key) else {
+            self.add_new(hash, key, now);
+            return (Added::Queued, None);
+        };
+        (self.add_again(slot, now), Some(key))
+    }
+
+    #[inline]
+    fn finish_and_add(&mut self, token: u64, key: &mut Option<K>, now: Moment) -> Finished<K> {
+        let finished = self.end_hold(token, true, now);
+        if finished.added == Added::Kept {
+            self.kept.extend(key.take());
+        }
+        finished
+    }
+}
+
+impl<K: Key, E: Entry> State<K, E> {
+    pub(crate) fn new(order: Ready<K>, recorder: Option<Box<Recorder>>) -> Self {
         State {
             keys: Keys::default(),
             order,
             ready: 0,
-            held: 0,
+            holds: Holds::default(),
+            cancelled: HashMap::new(),
             cancelled_slots: 0,
-            holds: 0,
             kept: Vec::new(),
             ending: Ending::new(),
             recorder,
@@ -128,10 +188,10 @@ impl<K: Key> State<K> {
     /// If a custom order panics, the key of that call is lost until it is added again.
     #[inline]
     fn make_ready(&mut self, slot: u32) {
-        self.keys[slot].flags = 0;
+        self.keys[slot].set_flags(0);
         if let Some(key) = self.keys.key(slot) {
             self.order.push(key, slot);
-            self.keys[slot].flags = READY;
+            self.keys[slot].set_flags(READY);
             self.ready += 1;
         }
     }
@@ -150,27 +210,41 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Ends a hold as if the key had been added just before.
-    pub(super) fn finish_and_add(&mut self, token: u64, now: Moment) -> Finished<K> {
-        self.end_hold(token, true, now)
+    /// Returns the slot of a held key, or `None` if `token` identifies no hold.
+    #[inline]
+    pub(crate) fn held_slot(&self, token: u64) -> Option<u32> {
+        self.holds.slot(token)
+    }
+
+    /// Removes and returns a key that is neither ready nor held, unless its entry is needed.
+    #[inline(always)]
+    pub(crate) fn remove_idle(&mut self, slot: u32) -> Option<K> {
+        let entry = &self.keys[slot];
+        if entry.flags() != 0 || entry.is_needed() {
+            return None;
+        }
+        if self.cancelled_slots > 0 && self.cancelled.contains_key(&slot) {
+            // The slot is not reused before it has left the order.
+            return self.keys.detach(slot);
+        }
+        self.keys.remove(slot)
     }
 
     #[inline(always)]
     fn end_hold(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
-        let (slot, hold) = (token as u32, (token >> 32) as u32);
-        // A token that identifies no hold is stale or forged. Accepting it would put a ready
-        // key into the order twice, and two workers would hold it.
-        let flags = match self.keys.get(slot) {
-            Some(work) if work.flags & HELD != 0 && work.hold == hold => work.flags,
-            _ => return Finished { added: Added::Refused, came_back: false, key: None },
+        // Accepting a token that identifies no hold would put a ready key into the order twice,
+        // and two workers would hold it.
+        let Some(slot) = self.holds.end(token) else {
+            return Finished { added: Added::Refused, came_back: false, key: None };
         };
-        self.held -= 1;
         if let Some(recorder) = &mut self.recorder {
             recorder.done(slot, now);
         }
+        let entry = &mut self.keys[slot];
+        let flags = entry.flags();
         if flags == HELD && !again {
-            self.keys[slot].flags = 0;
-            let key = self.keys.remove(slot);
+            entry.set_flags(0);
+            let key = self.remove_idle(slot);
             return Finished { added: Added::Refused, came_back: false, key };
         }
         self.finish_again(slot, flags & RERUN != 0, again, now)
@@ -194,36 +268,20 @@ impl<K: Key> State<K> {
             // This runs while a guard is dropped. If a custom order panics, the key is lost,
             // and only the panic hook reports the panic.
             drop(guarded(|| self.make_ready(slot)));
-            if self.keys[slot].flags == READY {
+            if self.keys[slot].flags() == READY {
                 return Finished { added, came_back: true, key: None };
             }
         }
-        self.keys[slot].flags = 0;
-        let mut key = self.keys.remove(slot);
-        if added == Added::Kept {
-            self.kept.extend(key.take());
-        }
+        self.keys[slot].set_flags(0);
+        let key = self.remove_idle(slot);
         Finished { added, came_back: false, key }
-    }
-
-    /// Adds a key. If the key was not needed, returns it, to be dropped once the lock is
-    /// released.
-    #[inline(always)]
-    pub(super) fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
-        if !self.ending.is_open() {
-            self.record_refused();
-            return (Added::Refused, Some(key));
-        }
-        let Some(slot) = self.keys.find(hash, &key) else {
-            self.add_new(hash, key, now);
-            return (Added::Queued, None);
-        };
-        (self.add_again(slot, &key, now), Some(key))
     }
 
     #[inline]
     fn add_new(&mut self, hash: u32, key: K, now: Moment) {
-        let slot = self.keys.insert(hash, key, Work { flags: READY, hold: 0 });
+        let mut entry = E::default();
+        entry.set_flags(READY);
+        let slot = self.keys.insert(hash, key, entry);
         match &mut self.order {
             Ready::Fifo(slots) => {
                 slots.push_back(slot);
@@ -234,23 +292,25 @@ impl<K: Key> State<K> {
         self.record_add(slot, now);
     }
 
-    /// Adds a key that is ready or held.
+    /// Adds a key that has an entry.
     #[inline]
-    fn add_again(&mut self, slot: u32, key: &K, now: Moment) -> Added {
-        let work = &mut self.keys[slot];
-        let added = match work.flags {
+    fn add_again(&mut self, slot: u32, now: Moment) -> Added {
+        let entry = &mut self.keys[slot];
+        let added = match entry.flags() {
             READY => {
-                if let Ready::Given(order) = &mut self.order {
+                if let Ready::Given(order) = &mut self.order
+                    && let Some(key) = self.keys.key(slot)
+                {
                     order.touch(key, Slot(slot));
                 }
                 Added::Coalesced
             }
             HELD => {
-                work.flags |= RERUN;
+                entry.set_flags(HELD | RERUN);
                 Added::Rerun
             }
             flags if flags & RERUN != 0 => Added::Coalesced,
-            // A custom order panicked in `push`.
+            // It is neither ready nor held, or a custom order panicked in `push`.
             _ => {
                 self.make_ready(slot);
                 Added::Queued
@@ -264,6 +324,16 @@ impl<K: Key> State<K> {
         added
     }
 
+    /// Adds a key that has an entry. A refused key stays where it is.
+    #[inline]
+    pub(crate) fn add_slot(&mut self, slot: u32, now: Moment) -> Added {
+        if !self.ending.is_open() {
+            self.record_refused();
+            return Added::Refused;
+        }
+        self.add_again(slot, now)
+    }
+
     /// Returns the next ready slot. A custom order removes it; FIFO does not.
     #[inline]
     fn next_slot(&mut self) -> Option<u32> {
@@ -275,28 +345,26 @@ impl<K: Key> State<K> {
             Ready::Given(order) => {
                 let slot = order.pop()?.0;
                 // A custom order may return any slot.
-                (self.keys.get(slot)?.flags == READY).then_some(slot)
+                (self.keys.get(slot)?.flags() == READY).then_some(slot)
             }
         }
     }
 
     #[cold]
     fn skip_cancelled(&mut self) -> Option<u32> {
-        let Ready::Fifo(slots) = &mut self.order else { return None };
         loop {
+            let Ready::Fifo(slots) = &mut self.order else { return None };
             let slot = *slots.front()?;
-            if self.keys.key(slot).is_some() {
+            if !leave_order(&mut self.cancelled, &mut self.keys, slot) {
                 return Some(slot);
             }
             slots.pop_front();
             self.cancelled_slots -= 1;
-            self.keys[slot].flags = 0;
-            self.keys.release(slot);
         }
     }
 
     /// Removes a key that is ready. A held key no longer runs again.
-    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
+    pub(crate) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
     where
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
@@ -305,36 +373,35 @@ impl<K: Key> State<K> {
         let Some(slot) = self.keys.find(hash, key) else {
             return (cancelled, None);
         };
-        let work = &mut self.keys[slot];
-        if work.flags == 0 {
-            // A custom order panicked for this key.
-            return (cancelled, self.keys.remove(slot));
-        }
-        if work.flags & READY == 0 {
-            cancelled.rerun = work.flags & RERUN != 0;
-            work.flags &= !RERUN;
+        let flags = self.keys[slot].flags();
+        if flags & HELD != 0 {
+            cancelled.rerun = flags & RERUN != 0;
+            self.keys[slot].set_flags(HELD);
             return (cancelled, None);
         }
-        cancelled.ready = true;
-        let key = self.remove_ready(slot);
+        // Without flags: a custom order panicked for this key, or it is needed for its timer.
+        if flags & READY != 0 {
+            cancelled.ready = true;
+            self.leave_ready(slot);
+        }
+        let key = self.remove_idle(slot);
         self.compact();
         (cancelled, key)
     }
 
-    fn remove_ready(&mut self, slot: u32) -> Option<K> {
+    /// Makes a ready key neither ready nor held.
+    fn leave_ready(&mut self, slot: u32) {
         self.ready -= 1;
+        self.keys[slot].set_flags(0);
         match &mut self.order {
             Ready::Fifo(_) => {
-                self.keys[slot].flags = CANCELLED;
+                *self.cancelled.entry(slot).or_insert(0) += 1;
                 self.cancelled_slots += 1;
-                self.keys.detach(slot)
             }
             Ready::Given(order) => {
-                self.keys[slot].flags = 0;
                 if let Some(key) = self.keys.key(slot) {
                     order.remove(key, Slot(slot));
                 }
-                self.keys.remove(slot)
             }
         }
     }
@@ -342,28 +409,22 @@ impl<K: Key> State<K> {
     /// Removes cancelled slots from the order once they are the majority: a cancel costs O(1)
     /// on average, and cancelled keys do not accumulate.
     fn compact(&mut self) {
-        let Ready::Fifo(slots) = &mut self.order else { return };
         if self.cancelled_slots <= GONE_ALLOWED || self.cancelled_slots <= self.ready {
             return;
         }
-        let keys = &mut self.keys;
-        slots.retain(|&slot| {
-            let live = keys.key(slot).is_some();
-            if !live {
-                keys[slot].flags = 0;
-                keys.release(slot);
-            }
-            live
-        });
+        let Ready::Fifo(slots) = &mut self.order else { return };
+        let (keys, cancelled) = (&mut self.keys, &mut self.cancelled);
+        slots.retain(|&slot| !leave_order(cancelled, keys, slot));
         self.cancelled_slots = 0;
+        self.cancelled = HashMap::new();
     }
 
-    pub(super) fn status<B>(&self, hash: u32, key: &B) -> KeyStatus
+    pub(crate) fn status<B>(&self, hash: u32, key: &B) -> KeyStatus
     where
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let flags = self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].flags);
+        let flags = self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].flags());
         KeyStatus {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
@@ -372,7 +433,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    pub(super) fn snapshot(&self, now: Moment) -> Snapshot<K> {
+    pub(crate) fn snapshot(&self, now: Moment) -> Snapshot<K> {
         let recorder = self.recorder.as_ref();
         let ready =
             self.ready_slots().filter_map(|slot| Some((slot, self.keys.key(slot)?.clone())));
@@ -380,33 +441,31 @@ impl<K: Key> State<K> {
             let added_for = recorder.map(|recorder| recorder.since_added(slot, now));
             ReadyKey { key, added_for, priority: 0 }
         });
-        let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
-        let held = held.map(|(slot, key, work)| HeldKey {
-            key: key.clone(),
-            held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
-            rerun: work.flags & RERUN != 0,
-            priority: 0,
+        let held = self.holds.slots().filter_map(|slot| {
+            Some(HeldKey {
+                key: self.keys.key(slot)?.clone(),
+                held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
+                rerun: self.keys[slot].flags() & RERUN != 0,
+                priority: 0,
+            })
         });
         Snapshot { ready: ready.collect(), waiting: Vec::new(), held: held.collect() }
     }
 
     /// Returns `None` if the queue has no name.
-    pub(super) fn metrics(&self, now: Moment) -> Option<QueueMetrics> {
+    pub(crate) fn metrics(&self, now: Moment) -> Option<QueueMetrics> {
         let recorder = self.recorder.as_ref()?;
         let mut metrics = recorder.counts();
-        for (slot, _, work) in self.keys.iter() {
-            if work.flags & (READY | RERUN) != 0 {
-                metrics.depth += 1;
-            }
-            if work.flags & READY != 0 {
-                let age = recorder.since_added(slot, now);
-                metrics.oldest_ready = metrics.oldest_ready.max(Some(age));
-            }
-            if work.flags & HELD != 0 {
-                let age = recorder.since_taken(slot, now);
-                metrics.unfinished_work += age;
-                metrics.longest_running = metrics.longest_running.max(age);
-            }
+        for slot in self.ready_slots() {
+            metrics.depth += 1;
+            let age = recorder.since_added(slot, now);
+            metrics.oldest_ready = metrics.oldest_ready.max(Some(age));
+        }
+        for slot in self.holds.slots() {
+            metrics.depth += u64::from(self.keys[slot].flags() & RERUN != 0);
+            let age = recorder.since_taken(slot, now);
+            metrics.unfinished_work += age;
+            metrics.longest_running = metrics.longest_running.max(age);
         }
         Some(metrics)
     }
@@ -415,57 +474,87 @@ impl<K: Key> State<K> {
     fn ready_slots(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         match &self.order {
             Ready::Fifo(slots) => {
-                Box::new(slots.iter().copied().filter(|&slot| self.keys.key(slot).is_some()))
+                let mut cancelled = self.cancelled.clone();
+                Box::new(slots.iter().copied().filter(move |slot| match cancelled.get_mut(slot) {
+                    Some(times) if *times > 0 => {
+                        *times -= 1;
+                        false
+                    }
+                    _ => true,
+                }))
             }
             Ready::Given(_) => {
                 let all = self.keys.iter();
-                Box::new(all.filter(|(_, _, work)| work.flags == READY).map(|(slot, ..)| slot))
+                Box::new(all.filter(|(.., entry)| entry.flags() == READY).map(|(slot, ..)| slot))
             }
         }
     }
 
-    /// Returns the held keys, and those of them that run again.
-    pub(super) fn held_keys(&self) -> (Vec<K>, Vec<K>) {
-        let held = self.keys.iter().filter(|(_, _, work)| work.flags & HELD != 0);
-        let held: Vec<(&K, &Work)> = held.map(|(_, key, work)| (key, work)).collect();
-        let reruns = held.iter().filter(|(_, work)| work.flags & RERUN != 0);
-        let reruns = reruns.map(|&(key, _)| key.clone()).collect();
-        (held.into_iter().map(|(key, _)| key.clone()).collect(), reruns)
+    /// Clones the keys that [`take_ready`](Self::take_ready) cannot remove. Cloning may panic,
+    /// so this happens before anything changes.
+    pub(crate) fn remaining(&self) -> Remaining<K> {
+        let key = |slot| self.keys.key(slot).cloned();
+        let reruns = self.holds.slots().filter(|&slot| self.keys[slot].flags() & RERUN != 0);
+        let stays = |slot| if self.keys[slot].is_needed() { key(slot) } else { None };
+        Remaining {
+            reruns: reruns.filter_map(key).collect(),
+            held: self.holds.slots().filter_map(key).collect(),
+            ready: self.ready_slots().map(|slot| (slot, stays(slot))).collect(),
+        }
     }
 
     /// Removes and returns the ready keys. Held keys stay but do not run again.
-    pub(super) fn take_ready(&mut self) -> Vec<K> {
-        let slots: Vec<u32> = self.ready_slots().collect();
-        let mut ready: Vec<K> =
-            slots.into_iter().filter_map(|slot| self.remove_ready(slot)).collect();
+    pub(crate) fn take_ready(&mut self, remaining: &mut Remaining<K>) -> Vec<K> {
+        let mut ready = Vec::with_capacity(remaining.ready.len());
+        for (slot, key) in remaining.ready.drain(..) {
+            self.leave_ready(slot);
+            ready.extend(self.remove_idle(slot).or(key));
+        }
         self.compact();
         ready.append(&mut self.kept);
-        let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
-        for slot in slots {
-            self.keys[slot].flags &= !RERUN;
+        ready.append(&mut remaining.reruns);
+        for slot in self.holds.slots() {
+            self.keys[slot].set_flags(HELD);
         }
         ready
     }
 
     /// Checks all invariants.
     #[cfg(test)]
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         self.keys.check();
-        let count = |flag| self.keys.iter().filter(|(_, _, work)| work.flags & flag != 0).count();
-        assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
-        for (_, _, work) in self.keys.iter() {
-            assert!(matches!(work.flags, READY | HELD) || work.flags == HELD | RERUN);
+        let count = |flag| self.keys.iter().filter(|(.., entry)| entry.flags() & flag != 0).count();
+        assert_eq!((count(READY), count(HELD)), (self.ready, self.holds.len()));
+        assert!(self.holds.slots().all(|slot| self.keys[slot].flags() & HELD != 0));
+        for (_, _, entry) in self.keys.iter() {
+            let flags = entry.flags();
+            assert!(matches!(flags, READY | HELD) || flags == HELD | RERUN || entry.is_needed());
         }
         if let Ready::Fifo(slots) = &self.order {
-            let mut ready: Vec<u32> = slots.iter().copied().collect();
-            ready.sort_unstable();
-            ready.dedup();
-            assert_eq!(ready.len(), slots.len(), "a slot is in the order once");
-            let (live, cancelled_slots): (Vec<u32>, Vec<u32>) =
-                ready.into_iter().partition(|&slot| self.keys.key(slot).is_some());
-            assert!(live.iter().all(|&slot| self.keys[slot].flags == READY));
-            assert!(cancelled_slots.iter().all(|&slot| self.keys[slot].flags == CANCELLED));
-            assert_eq!((live.len(), cancelled_slots.len()), (self.ready, self.cancelled_slots));
+            let mut times = self.cancelled.clone();
+            assert_eq!(times.values().sum::<u32>() as usize, self.cancelled_slots);
+            for (slot, _, entry) in self.keys.iter().filter(|(.., e)| e.flags() == READY) {
+                assert_eq!(entry.flags(), READY);
+                *times.entry(slot).or_insert(0) += 1;
+            }
+            for slot in slots {
+                *times.get_mut(slot).expect("a slot in the order is ready or cancelled") -= 1;
+            }
+            assert!(times.values().all(|&times| times == 0));
         }
     }
+}
+
+/// Returns `true` if the next occurrence of `slot` in the FIFO was cancelled, and frees the slot
+/// with its last one.
+fn leave_order<K, E>(cancelled: &mut HashMap<u32, u32>, keys: &mut Keys<K, E>, slot: u32) -> bool {
+    let Some(times) = cancelled.get_mut(&slot) else { return false };
+    *times -= 1;
+    if *times == 0 {
+        cancelled.remove(&slot);
+        if keys.key(slot).is_none() {
+            keys.release(slot);
+        }
+    }
+    true
 }

@@ -159,17 +159,14 @@ fn a_key_that_panics_as_its_run_begins_stays_ready() {
     }
 }
 
-/// The key is compared with others when it is delayed, but not when it becomes ready.
+/// Above an injected queue, the key is compared with others when it is delayed, but not when it
+/// becomes ready.
 #[test]
 fn a_key_that_panics_as_its_holder_delays_it_is_ready_again() {
     let options = || Options::new().clock(ManualClock::new());
     let paced = || options().min_interval(SECOND);
-    let queues = [
-        (DelayingQueue::with(options()), false),
-        (DelayingQueue::with(paced()), false),
-        (DelayingQueue::with(paced()), true),
-        (DelayingQueue::over(Arc::new(Queue::new()), paced()), true),
-    ];
+    let over = |options| DelayingQueue::over(Arc::new(Queue::new()), options);
+    let queues = [(over(options()), false), (over(paced()), false), (over(paced()), true)];
     for (queue, at_once) in queues {
         queue.add_after(key_named("first"), SECOND);
         let key = key_named("a");
@@ -181,6 +178,19 @@ fn a_key_that_panics_as_its_holder_delays_it_is_ready_again() {
         on_eq.store(false, SeqCst);
         assert_eq!((queue.len(), queue.waiting()), (1, 1));
     }
+}
+
+#[test]
+fn a_key_is_not_compared_as_its_holder_delays_it() {
+    let queue = DelayingQueue::with(Options::new().clock(ManualClock::new()));
+    queue.add_after(key_named("first"), SECOND);
+    let key = key_named("a");
+    let on_eq = Arc::clone(&key.on_eq);
+    queue.add(key);
+    let held = queue.try_get().unwrap();
+    on_eq.store(true, SeqCst);
+    assert_eq!(held.requeue_after(SECOND), Added::Waiting);
+    assert_eq!((queue.len(), queue.waiting()), (0, 2));
 }
 
 struct PanickingWaker(fn() -> !);
@@ -212,18 +222,25 @@ fn if_a_waker_panics_the_next_waiter_is_woken() {
 #[test]
 fn a_key_that_panics_as_it_falls_due_harms_no_other() {
     let clock = ManualClock::new();
-    let queue = DelayingQueue::with(Options::new().clock(&clock));
-    let other = DelayingQueue::with(Options::new().clock(&clock));
-    let key = key_named("a");
-    let on_eq = Arc::clone(&key.on_eq);
-    queue.add(key_named("ready"));
-    queue.add_after(key, SECOND);
-    queue.add_after(key_named("b"), SECOND);
-    other.add_after("other", SECOND);
-    on_eq.store(true, SeqCst);
-    clock.advance(SECOND);
-    on_eq.store(false, SeqCst);
-    assert_eq!((queue.len(), queue.waiting(), other.len()), (2, 0, 1));
+    let options = || Options::new().clock(&clock);
+    let other = DelayingQueue::with(options());
+    // Only an injected queue compares a key that falls due. The key is then lost.
+    let queues = [
+        (DelayingQueue::with(options()), 3),
+        (DelayingQueue::over(Arc::new(Queue::new()), options()), 2),
+    ];
+    for (queue, ready) in queues {
+        let key = key_named("a");
+        let on_eq = Arc::clone(&key.on_eq);
+        queue.add(key_named("ready"));
+        queue.add_after(key, SECOND);
+        queue.add_after(key_named("b"), SECOND);
+        other.add_after("other", SECOND);
+        on_eq.store(true, SeqCst);
+        clock.advance(SECOND);
+        on_eq.store(false, SeqCst);
+        assert_eq!((queue.len(), queue.waiting(), other.len()), (ready, 0, 1));
+    }
 }
 
 /// An inner queue that panics on every add.
