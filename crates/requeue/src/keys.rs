@@ -55,11 +55,53 @@ fn count_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
+/// Finds slots by the hash of their keys.
+pub(crate) trait SlotTable: Default {
+    /// Returns the slot with this hash for which `is_key` returns `true`.
+    fn find(&self, hash: u32, is_key: impl FnMut(u32) -> bool) -> Option<u32>;
+
+    /// Stores a slot that is not in the table.
+    fn insert(&mut self, hash: u32, slot: u32);
+
+    /// Removes a slot. Returns `false` if it is not in the table.
+    fn remove(&mut self, hash: u32, slot: u32) -> bool;
+
+    /// Returns every hash with its slot.
+    #[cfg(test)]
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)>;
+}
+
+/// The table of queues whose keys are mostly in the cache.
+pub(crate) type HashedSlots = HashTable<(u32, u32)>;
+
+impl SlotTable for HashedSlots {
+    #[inline(always)]
+    fn find(&self, hash: u32, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        let same = |&(other, slot): &(u32, u32)| other == hash && is_key(slot);
+        HashTable::find(self, spread(hash), same).map(|&(_, slot)| slot)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, hash: u32, slot: u32) {
+        self.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, hash: u32, slot: u32) -> bool {
+        let found = self.find_entry(spread(hash), |&(_, other)| other == slot);
+        found.map(|found| found.remove()).is_ok()
+    }
+
+    #[cfg(test)]
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.iter().copied()
+    }
+}
+
 /// Keys in slots, each with a value.
-pub(crate) struct Keys<K, V> {
-    /// (hash, slot) of every key that can be found.
+pub(crate) struct Keys<K, V, T = HashedSlots> {
     /// Invariant: exactly the slots whose `key` is present.
-    table: HashTable<(u32, u32)>,
+    table: T,
     slots: Vec<Slot<K, V>>,
     /// The first free slot, or `NIL`. Free slots have no key and are linked by `link`.
     free: u32,
@@ -73,13 +115,13 @@ struct Slot<K, V> {
     value: V,
 }
 
-impl<K, V> Default for Keys<K, V> {
+impl<K, V, T: SlotTable> Default for Keys<K, V, T> {
     fn default() -> Self {
-        Keys { table: HashTable::new(), slots: Vec::new(), free: NIL, free_len: 0 }
+        Keys { table: T::default(), slots: Vec::new(), free: NIL, free_len: 0 }
     }
 }
 
-impl<K, V> Keys<K, V> {
+impl<K, V, T: SlotTable> Keys<K, V, T> {
     #[inline(always)]
     pub(crate) fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
     where
@@ -88,10 +130,9 @@ impl<K, V> Keys<K, V> {
     {
         count_lookup();
         let slots = &self.slots;
-        let same = |&(other, slot): &(u32, u32)| {
-            other == hash && slots[slot as usize].key.as_ref().is_some_and(|k| k.borrow() == key)
-        };
-        self.table.find(spread(hash), same).map(|&(_, slot)| slot)
+        let is_key =
+            |slot: u32| slots[slot as usize].key.as_ref().is_some_and(|k| k.borrow() == key);
+        self.table.find(hash, is_key)
     }
 
     /// Stores a key that is not present yet.
@@ -113,7 +154,7 @@ impl<K, V> Keys<K, V> {
             None => self.grow(entry),
         };
         count_lookup();
-        self.table.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
+        self.table.insert(hash, slot);
         slot
     }
 
@@ -160,11 +201,8 @@ impl<K, V> Keys<K, V> {
         let entry = &mut self.slots[slot as usize];
         let key = entry.key.take()?;
         count_lookup();
-        let found = self.table.find_entry(spread(entry.link), |&(_, other)| other == slot);
-        debug_assert!(found.is_ok(), "a present key is in the table");
-        if let Ok(found) = found {
-            found.remove();
-        }
+        let found = self.table.remove(entry.link, slot);
+        debug_assert!(found, "a present key is in the table");
         Some(key)
     }
 
@@ -196,8 +234,8 @@ impl<K, V> Keys<K, V> {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let present = self.slots.iter().filter(|s| s.key.is_some()).count();
-        assert_eq!(present, self.table.len());
-        for &(hash, slot) in &self.table {
+        assert_eq!(present, self.table.entries().count());
+        for (hash, slot) in self.table.entries() {
             assert!(self.slots[slot as usize].key.is_some());
             assert_eq!(self.slots[slot as usize].link, hash);
         }
@@ -211,7 +249,7 @@ impl<K, V> Keys<K, V> {
     }
 }
 
-impl<K, V> Index<u32> for Keys<K, V> {
+impl<K, V, T> Index<u32> for Keys<K, V, T> {
     type Output = V;
 
     #[inline]
@@ -220,7 +258,7 @@ impl<K, V> Index<u32> for Keys<K, V> {
     }
 }
 
-impl<K, V> IndexMut<u32> for Keys<K, V> {
+impl<K, V, T> IndexMut<u32> for Keys<K, V, T> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut V {
         &mut self.slots[slot as usize].value

@@ -78,6 +78,7 @@ mod priority;
 mod queue;
 mod retry;
 mod shell;
+mod slot_index;
 mod snapshot;
 mod sync;
 mod waiters;

@@ -14,6 +14,7 @@ use crate::options::{FailureBounds, Merge};
 use crate::order::Ready;
 use crate::queue::state::{self as queue, Entry};
 use crate::shell::{AddRules, Finished, Rules};
+use crate::slot_index::SlotIndex;
 use crate::snapshot::{Added, WaitingKey};
 use crate::wheel::{Node, Nodes, Packed, Wheel};
 use crate::work_queue::{Key, StopMode, Taken};
@@ -70,6 +71,8 @@ impl Timer {
 }
 
 impl Entry for Timer {
+    type Table = SlotIndex;
+
     #[inline(always)]
     fn flags(&self) -> u8 {
         (self.tally >> FLAGS_AT) as u8 & 7
@@ -86,7 +89,7 @@ impl Entry for Timer {
     }
 }
 
-impl<K> Nodes for Keys<K, Timer> {
+impl<K> Nodes for Keys<K, Timer, SlotIndex> {
     #[inline]
     fn node(&self, index: u32) -> Option<&Node> {
         self.get(index).map(|timer| &timer.node)

@@ -7,7 +7,7 @@ use super::holds::Holds;
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
-use crate::keys::Keys;
+use crate::keys::{HashedSlots, Keys, SlotTable};
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
 use crate::shell::{AddRules, Finished, Rules};
@@ -31,6 +31,9 @@ const GONE_ALLOWED: usize = 32;
 
 /// What a queue stores with each key.
 pub(crate) trait Entry: Default + Send + 'static {
+    /// The table that finds the entries.
+    type Table: SlotTable + Send + 'static;
+
     /// The state of the key, three bits. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or 0
     /// if the key is neither ready nor held.
     fn flags(&self) -> u8;
@@ -46,6 +49,8 @@ pub(crate) trait Entry: Default + Send + 'static {
 pub(crate) struct Work(u8);
 
 impl Entry for Work {
+    type Table = HashedSlots;
+
     #[inline(always)]
     fn flags(&self) -> u8 {
         self.0
@@ -62,8 +67,8 @@ impl Entry for Work {
     }
 }
 
-pub(crate) struct State<K, E = Work> {
-    pub(crate) keys: Keys<K, E>,
+pub(crate) struct State<K, E: Entry = Work> {
+    pub(crate) keys: Keys<K, E, E::Table>,
     /// Invariant: every `READY` slot once. In a FIFO, before that, each slot in `cancelled` as
     /// often as it is counted there.
     order: Ready<K>,
@@ -547,7 +552,11 @@ impl<K: Key, E: Entry> State<K, E> {
 
 /// Returns `true` if the next occurrence of `slot` in the FIFO was cancelled, and frees the slot
 /// with its last one.
-fn leave_order<K, E>(cancelled: &mut HashMap<u32, u32>, keys: &mut Keys<K, E>, slot: u32) -> bool {
+fn leave_order<K, E: Entry>(
+    cancelled: &mut HashMap<u32, u32>,
+    keys: &mut Keys<K, E, E::Table>,
+    slot: u32,
+) -> bool {
     let Some(times) = cancelled.get_mut(&slot) else { return false };
     *times -= 1;
     if *times == 0 {
