@@ -30,7 +30,7 @@ use workloads::{http, redis};
 
 const USAGE: &str = "usage:
   requeue-bench run --suite core|wheel|jobs|disk|redis|http --out FILE [--quick]
-                    [--machine NAME] [--commit ID] [--scratch DIR]
+                    [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
@@ -155,12 +155,14 @@ struct Options {
     quick: bool,
     machine: String,
     commit: String,
+    profile: String,
     programs: Programs,
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
     let (mut suite, mut out, mut quick) = (None, None, false);
     let (mut machine, mut commit) = ("unknown".to_owned(), "unknown".to_owned());
+    let mut profile = "unknown".to_owned();
     let mut programs = Programs::default();
     let mut args = args.iter();
     while let Some(&name) = args.next() {
@@ -178,6 +180,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--out" => out = Some(PathBuf::from(value)),
             "--machine" => machine = (*value).to_owned(),
             "--commit" => commit = (*value).to_owned(),
+            "--profile" => profile = (*value).to_owned(),
             "--go" => programs.go = Some(PathBuf::from(value)),
             "--kube" => programs.kube = Some(PathBuf::from(value)),
             "--scratch" => programs.scratch = Some(PathBuf::from(value)),
@@ -191,11 +194,11 @@ fn options(args: &[&str]) -> Result<Options, String> {
         }
     }
     let (suite, out) = suite.zip(out).ok_or(USAGE)?;
-    Ok(Options { suite, out, quick, machine, commit, programs })
+    Ok(Options { suite, out, quick, machine, commit, profile, programs })
 }
 
 fn run(args: &[&str]) -> Result<(), String> {
-    let Options { suite, out, quick, machine, commit, mut programs } = options(args)?;
+    let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
     let workloads = suite::workloads(&suite, quick).ok_or_else(|| {
         format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis and http")
     })?;
@@ -209,7 +212,7 @@ fn run(args: &[&str]) -> Result<(), String> {
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("{suite} on {machine}, {cores} cores, commit {commit}");
+    println!("{suite} on {machine}, {cores} cores, commit {commit}, profile {profile}");
     // Lives until all measurements are done.
     let mut _server = None;
     let mut versions = BTreeMap::new();
@@ -225,7 +228,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     let series =
         driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;
     report::print(&suite, &series);
-    let origin = Origin { suite, machine, cores, commit, quick, versions };
+    let origin = Origin { suite, machine, cores, commit, profile, quick, versions };
     report::write(&out, &origin, &series)
         .map_err(|error| format!("could not write {}: {error}", out.display()))
 }

@@ -16,6 +16,8 @@ pub(crate) struct Origin {
     pub(crate) machine: String,
     pub(crate) cores: usize,
     pub(crate) commit: String,
+    /// The Cargo profile with which requeue was built.
+    pub(crate) profile: String,
     pub(crate) quick: bool,
     /// The versions of the systems that are not built here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
