@@ -30,6 +30,16 @@ impl Place {
         Fresh(dir)
     }
 
+    /// Leaves a number for later measurements.
+    pub(super) fn note(&self, name: &str, number: f64) {
+        fs::write(self.dir.join(name), number.to_string()).expect("there is space for a number");
+    }
+
+    /// The number that an earlier measurement left under this name.
+    pub(super) fn noted(&self, name: &str) -> Option<f64> {
+        fs::read_to_string(self.dir.join(name)).ok()?.parse().ok()
+    }
+
     /// A queue with this many jobs that are due tomorrow. It is created the first time, by another
     /// process, so that the memory and background work for it do not affect the measurement.
     pub(super) fn with_pending(&self, system: System, pending: usize) -> PathBuf {
