@@ -22,6 +22,8 @@ pub(crate) enum Notice {
     Merged,
     /// Something was wrong a while ago: it may work now.
     Remind,
+    /// A caller ran an operation itself, and something has to be done before the next one.
+    Prepare,
     /// A caller wants a list of the files, to copy them.
     Snapshot(Sender<Snapshot>),
 }
@@ -111,6 +113,17 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
+    /// Whether operations are queued.
+    pub(crate) fn has_operations(&self) -> bool {
+        !self.lock().operations.is_empty()
+    }
+
+    /// Whether nothing is queued, and the store is not closed.
+    pub(crate) fn is_idle(&self) -> bool {
+        let queues = self.lock();
+        queues.operations.is_empty() && queues.notices.is_empty() && !queues.closed
+    }
+
     /// The writer is gone. Operations that it did not run are dropped, which reports an unknown
     /// outcome to their callers.
     pub(crate) fn end(&self) {
@@ -118,20 +131,23 @@ impl Inbox {
         (queues.closed, queues.ended) = (true, true);
         let rest = (std::mem::take(&mut queues.operations), std::mem::take(&mut queues.notices));
         drop(queues);
+        self.arrived.notify_one();
         drop(rest);
     }
 
-    /// Waits for work. Returns notices, and operations for about one group, unless `only_notices`
-    /// is set.
-    pub(crate) fn wait(&self, max_entries: usize, only_notices: bool) -> Work {
-        let mut queues = self.lock();
-        loop {
+    /// Waits until there is something to [take](Self::take).
+    pub(crate) fn wait(&self, only_notices: bool) {
+        let waits = |queues: &mut Queues| {
             let has_operations = !only_notices && !queues.operations.is_empty();
-            if has_operations || !queues.notices.is_empty() || (queues.closed && !only_notices) {
-                break;
-            }
-            queues = self.arrived.wait(queues).unwrap_or_else(PoisonError::into_inner);
-        }
+            let is_over = queues.ended || (queues.closed && !only_notices);
+            !has_operations && queues.notices.is_empty() && !is_over
+        };
+        drop(self.arrived.wait_while(self.lock(), waits));
+    }
+
+    /// Takes the notices, and operations for about one group, unless `only_notices` is set.
+    pub(crate) fn take(&self, max_entries: usize, only_notices: bool) -> Work {
+        let mut queues = self.lock();
         let (mut operations, mut entries) = (VecDeque::new(), 0_usize);
         while !only_notices && entries < max_entries {
             let Some(operation) = queues.operations.pop_front() else { break };
@@ -178,13 +194,13 @@ mod tests {
         let (settle, _) = submit(ReadNextClaims(vec![]));
         inbox.send(settle);
         while inbox.lock().operations.len() > 1 {
-            inbox.wait(10, false);
+            inbox.take(10, false);
         }
-        assert_eq!(inbox.wait(10, false).operations.len(), 1);
+        assert_eq!(inbox.take(10, false).operations.len(), 1);
         assert_eq!(inbox.lock().bytes, 0);
         let (operation, _) = puts();
         inbox.send(operation);
-        assert_eq!(inbox.wait(10, false).operations.len(), 1);
+        assert_eq!(inbox.take(10, false).operations.len(), 1);
     }
 
     #[test]

@@ -102,6 +102,7 @@ mod read_ahead;
 mod ready;
 mod reply;
 mod salvage;
+mod shared_writer;
 #[cfg(test)]
 #[path = "../tests/it/support/simulated_disk.rs"]
 mod simulated_disk;

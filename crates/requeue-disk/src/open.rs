@@ -7,7 +7,9 @@ use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::lock::Lock;
 use crate::log::{Group, Log, LogOptions};
+use crate::operations::QueuedOperation;
 use crate::options::Options;
+use crate::shared_writer::{LoneCaller, SharedWriter};
 use crate::space::Space;
 use crate::state::{Replay, State};
 use crate::tables::{self, Tables};
@@ -23,6 +25,7 @@ use std::thread::{self, JoinHandle};
 /// queued by then are finished first.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
+    writer: Arc<SharedWriter>,
     /// Reads of one job or one kind, and reads of many jobs. They have a thread each, so that
     /// short reads do not queue up behind long ones. `None` once the store is closing.
     reads: Option<Sender<ReadTask>>,
@@ -80,12 +83,15 @@ impl Threads {
             segment: options.segment,
             logged,
             group: Vec::new(),
+            lone_caller: LoneCaller::new(),
             _lock: lock,
         };
+        let writer = Arc::new(SharedWriter::new(writer));
         let (reads, read_tasks) = mpsc::channel();
         let (scans, scan_tasks) = mpsc::channel();
         let mut threads = Threads {
             shared: shared.clone(),
+            writer: writer.clone(),
             reads: Some(reads),
             scans: Some(scans),
             repaired: opened.notes,
@@ -96,6 +102,11 @@ impl Threads {
         threads.handles.push(spawn("requeue-read", move || run_all(read_tasks))?);
         threads.handles.push(spawn("requeue-scan", move || run_all(scan_tasks))?);
         Ok((shared, threads))
+    }
+
+    /// Runs an operation on this thread or on the writer thread.
+    pub(crate) fn submit(&self, operation: Box<dyn QueuedOperation>) {
+        self.writer.submit(operation);
     }
 
     /// Runs a read of one job or one kind on a thread of the store.

@@ -259,6 +259,11 @@ impl Upkeep {
         }
     }
 
+    /// Whether [`fill`](Self::fill) has something to do.
+    pub(crate) fn wants_spares(&self) -> bool {
+        self.spares.wanted()
+    }
+
     /// Creates spare segments if there are too few.
     pub(crate) fn fill(&self) {
         if !self.spares.wanted() {

@@ -1,8 +1,10 @@
-//! The writer: the one thread that changes the store.
+//! The writer changes the store. One thread uses it at a time, see [`shared_writer`].
 //!
 //! It takes the operations that are queued, applies them to the state, writes the changes to the
 //! log as one group, syncs it, and then delivers the results. Operations that arrive meanwhile form
 //! the next group. So groups grow with the load, and no operation waits for a timer.
+//!
+//! [`shared_writer`]: crate::shared_writer
 
 use crate::backup::Snapshot;
 use crate::error::{DiskError, chain, unavailable, unknown};
@@ -12,6 +14,7 @@ use crate::lock::Lock;
 use crate::log::{AppendError, Log, Purpose};
 use crate::next_claims::NextClaims;
 use crate::operations::{LogSpace, QueuedOperation};
+use crate::shared_writer::LoneCaller;
 use crate::space::Space;
 use crate::state::State;
 use crate::tables::Version;
@@ -56,38 +59,118 @@ pub(crate) struct Writer {
     /// The group that is being built. It is empty between two groups, unless the log refused the
     /// last one: then that one is written together with the next.
     pub(crate) group: Vec<u8>,
+    pub(crate) lone_caller: LoneCaller,
     /// Released last, after the threads of the upkeep have ended: the next process to open the
     /// directory finds nobody who writes, even if this thread panics.
     pub(crate) _lock: Option<Lock>,
 }
 
+/// What remains to be done for a group that was written: its callers get their results.
+pub(crate) struct Results {
+    shared: Arc<Shared>,
+    operations: Vec<Box<dyn QueuedOperation>>,
+    synced: Result<(), StoreError>,
+    /// Whether callers that wait have to be woken.
+    sooner: bool,
+    reads: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Results {
+    pub(crate) fn deliver(self) {
+        // Before results are delivered: when a put returns, callers that wait have been woken.
+        if self.sooner {
+            self.shared.changes.notify();
+        }
+        for operation in self.operations {
+            operation.finish(self.synced.clone());
+        }
+        self.reads.into_iter().for_each(|deliver| deliver());
+    }
+}
+
 impl Writer {
-    pub(crate) fn run(mut self) {
+    /// To be called first. Returns whether only notices can be handled.
+    pub(crate) fn begin(&mut self) -> bool {
         self.space.measure(&self.shared.health);
-        loop {
-            self.upkeep.set_short(self.space.is_short());
-            self.upkeep.fill();
-            self.flush_if_due();
-            let Work { mut operations, notices, is_last } =
-                self.shared.inbox.wait(GROUP_ENTRIES, self.is_full());
-            notices.into_iter().for_each(|notice| self.handle(notice));
-            let had_operations = !operations.is_empty();
-            while !operations.is_empty() {
-                self.run_group(&mut operations);
+        self.prepare();
+        self.is_full()
+    }
+
+    /// Does all that is queued. Returns whether the store is closed, and nothing is left to do.
+    pub(crate) fn work(&mut self) -> bool {
+        let Work { mut operations, notices, is_last } =
+            self.shared.inbox.take(GROUP_ENTRIES, self.is_full());
+        notices.into_iter().for_each(|notice| self.handle(notice));
+        let (begun, count) = (Instant::now(), operations.len());
+        let entries = operations.front().map_or(0, |operation| operation.entries());
+        while !operations.is_empty() {
+            let (results, needed) = self.run_group(&mut operations);
+            if operations.is_empty() {
+                // Before the caller gets its result: it may have the next operation.
+                let alone = count == 1 && !self.shared.inbox.has_operations();
+                self.lone_caller.ran(entries, alone, begun.elapsed());
             }
-            if self.log.in_doubt() {
-                // Immediately, even if no other operation comes: a failed write may have destroyed
-                // groups that share a block with it. If it fails, the next operation tries again.
-                drop(self.log.retry());
-            }
-            if had_operations {
-                // Only then: on a full disk an idle store would retry without end.
-                self.upkeep.flush_again();
-            }
-            if is_last {
-                break;
+            results.deliver();
+            // For the next group. Not before: reads must not wait for the disk.
+            if let Some(space) = needed {
+                self.make_space(space, &mut operations);
             }
         }
+        if self.log.in_doubt() {
+            // Immediately, even if no other operation comes: a failed write may have destroyed
+            // groups that share a block with it. If it fails, the next operation tries again.
+            drop(self.log.retry());
+        }
+        if count > 0 {
+            // Only then: on a full disk an idle store would retry without end.
+            self.upkeep.flush_again();
+        }
+        if !is_last {
+            self.prepare();
+        }
+        is_last
+    }
+
+    /// Prepares for the next operations.
+    fn prepare(&mut self) {
+        self.upkeep.set_short(self.space.is_short());
+        self.upkeep.fill();
+        self.flush_if_due();
+    }
+
+    /// Whether this operation may run on its caller's thread: it is [alone](LoneCaller), nothing has
+    /// to be done before, the log has space, and no lock has to be waited for.
+    pub(crate) fn may_run_here(&self, operation: &dyn QueuedOperation) -> bool {
+        if !self.lone_caller.may_run_here()
+            || !self.shared.inbox.is_idle()
+            || self.shared.health.has_any()
+            || !self.group.is_empty()
+            || self.is_full()
+        {
+            return false;
+        }
+        let Ok(state) = self.shared.state.try_lock() else { return false };
+        let LogSpace { purpose, bytes, .. } = operation.log_space(&state);
+        bytes > 0 && matches!(self.log.has_space(purpose, bytes), Ok(true))
+    }
+
+    /// Runs an operation on its caller's thread. Returns the results, which are to be delivered
+    /// when the writer is released.
+    pub(crate) fn run_here(&mut self, operation: Box<dyn QueuedOperation>) -> Results {
+        let (begun, entries) = (Instant::now(), operation.entries());
+        let (results, _) = self.run_group(&mut VecDeque::from([operation]));
+        let alone = !self.shared.inbox.has_operations();
+        self.lone_caller.ran(entries, alone, begun.elapsed());
+        let has_more = self.log.in_doubt() || self.space.is_short() || self.upkeep.wants_spares();
+        if has_more || self.is_flush_due() {
+            // Before the next operation, and not on this thread.
+            self.shared.inbox.notify(Notice::Prepare);
+        }
+        results
+    }
+
+    /// To be called last.
+    pub(crate) fn finish(&mut self) {
         self.upkeep.stop();
         // There is no caller left for an error. Every operation that returned is synced already.
         if !self.group.is_empty() {
@@ -100,8 +183,12 @@ impl Writer {
         }
     }
 
-    /// Runs operations for one group, writes and syncs it, and delivers the results.
-    fn run_group(&mut self, operations: &mut VecDeque<Box<dyn QueuedOperation>>) {
+    /// Runs operations for one group, writes it and syncs it. Also returns the space in the log
+    /// that the next operation lacks.
+    fn run_group(
+        &mut self,
+        operations: &mut VecDeque<Box<dyn QueuedOperation>>,
+    ) -> (Results, Option<LogSpace>) {
         let now = self.shared.wall_clock.now();
         let unsynced = self.retry().err().map(|error| chain(&error));
         let (mut done, mut refused, mut needed) = (Vec::new(), Vec::new(), None);
@@ -132,18 +219,17 @@ impl Writer {
         drop(state);
         refused.into_iter().for_each(|(operation, error)| operation.finish(Err(error)));
         let synced = self.write();
-        let reads = State::lock(&self.shared.state).synced();
-        // Before results are delivered: when a put returns, callers that wait have been woken.
-        if sooner {
-            self.shared.changes.notify();
-        }
-        for operation in done {
-            operation.finish(synced.clone());
-        }
-        reads.into_iter().for_each(|deliver| deliver());
-        // For the next group. Not before: reads must not wait for the disk.
-        if let Some(LogSpace { purpose, bytes, .. }) = needed
-            && !self.log.in_doubt()
+        let reads = State::lock(&shared.state).synced();
+        (Results { shared, operations: done, synced, sooner, reads }, needed)
+    }
+
+    /// Makes space in the log for the next operation, or refuses it.
+    fn make_space(
+        &mut self,
+        LogSpace { purpose, bytes, .. }: LogSpace,
+        operations: &mut VecDeque<Box<dyn QueuedOperation>>,
+    ) {
+        if !self.log.in_doubt()
             && let Err(error) = self.log.reserve(purpose, self.group.len() + bytes)
             && let Some(operation) = operations.pop_front()
         {
@@ -210,7 +296,7 @@ impl Writer {
     // Flushing.
 
     /// Whether operations have to wait until the frozen layer is flushed.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.upkeep.is_busy() && self.is_past_limit(&State::lock(&self.shared.state))
     }
 
@@ -221,6 +307,17 @@ impl Writer {
     }
 
     fn flush_if_due(&mut self) {
+        if self.is_flush_due() {
+            self.log.roll();
+            self.logged = 0;
+            self.space.flushed();
+            let frozen = State::lock(&self.shared.state).freeze(self.log.last_group());
+            self.shared.health.measured.memory_bytes.store(0, Ordering::Relaxed);
+            self.upkeep.flush(frozen);
+        }
+    }
+
+    fn is_flush_due(&mut self) -> bool {
         // Also if jobs come and go and memory does not fill: the log must not grow without end, nor
         // take long to replay. A little less than two segments, because the next layer begins a
         // new one.
@@ -232,19 +329,13 @@ impl Writer {
         let due = is_past || logged_enough || self.space.should_flush(gain, &self.shared.health);
         // A layer is frozen only if all its groups are in the log.
         let written = !self.log.in_doubt() && self.group.is_empty();
-        if due && written && !self.upkeep.is_busy() && self.upkeep.flush_error().is_none() {
-            self.log.roll();
-            self.logged = 0;
-            self.space.flushed();
-            let frozen = State::lock(&self.shared.state).freeze(self.log.last_group());
-            self.shared.health.measured.memory_bytes.store(0, Ordering::Relaxed);
-            self.upkeep.flush(frozen);
-        }
+        due && written && !self.upkeep.is_busy() && self.upkeep.flush_error().is_none()
     }
 
     fn handle(&mut self, notice: Notice) {
         let version = self.upkeep.tables().version();
         match notice {
+            Notice::Prepare => self.prepare(),
             // The newest version may contain the flush that is under way, before its notice comes.
             // Together with the frozen layer, its jobs would be there twice.
             Notice::Merged if self.upkeep.is_flushing() => {}

@@ -15,6 +15,7 @@ mod format;
 mod histories;
 mod job_table;
 mod layers;
+mod lone_caller;
 mod lost_groups;
 mod power_cut;
 mod process;
