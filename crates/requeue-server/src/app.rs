@@ -7,10 +7,9 @@ use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
 use crate::metrics::DEFAULT_LIMIT;
 use crate::reaper::Reaper;
-use crate::requests;
+use crate::requests::Endpoint;
 use crate::response_memory::ResponseMemory;
-use crate::routes::{self, BackupFn};
-use axum::Router;
+use crate::routes::BackupFn;
 use requeue::Clock;
 use requeue_http::wire::ParseContext;
 use requeue_http::{Problem, ProblemType};
@@ -127,8 +126,8 @@ impl App {
     }
 
     /// Returns the routes behind the access checks.
-    pub(crate) fn router(&self, access: &Access) -> Router {
-        requests::instrument(self, access.protect(routes::router(self.clone())))
+    pub(crate) fn endpoint(&self, access: &Access) -> Endpoint {
+        Endpoint::new(self.clone(), access.clone())
     }
 
     /// Returns the handle that stops the service: after [`Shutdown::request`],
@@ -163,7 +162,7 @@ impl App {
         };
         let health = Arc::clone(self.health());
         tokio::spawn(health.watch(Arc::clone(self.store()), self.shutdown().clone()));
-        let serving = listener.serve(self.router(access), self.shutdown().clone());
+        let serving = listener.serve(self.endpoint(access), self.shutdown().clone());
         let ((), requested_at) = tokio::join!(serving, requested);
         self.tasks().close();
         // Even if the connections used up the time, their jobs are released.

@@ -13,10 +13,8 @@ pub use tokens::{InvalidToken, Right, TokenError, Tokens};
 
 use crate::cross_site;
 use crate::response::ProblemResponse;
-use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use std::net::SocketAddr;
@@ -84,9 +82,24 @@ impl Access {
         !self.tokens().is_empty()
     }
 
-    /// Returns the router behind the access checks.
-    pub(crate) fn protect(&self, router: Router) -> Router {
-        router.layer(from_fn_with_state(self.clone(), check))
+    /// Returns the response to a request that is not allowed.
+    pub(crate) fn rejection(&self, request: &Request) -> Option<Response> {
+        if let Some(response) = cross_site::rejection(request, self.local_names) {
+            return Some(response);
+        }
+        let tokens = self.tokens();
+        if tokens.is_empty() || OPEN.contains(&request.uri().path()) {
+            return None;
+        }
+        let Some(right) = bearer(request.headers()).and_then(|token| tokens.right(token)) else {
+            return Some(unauthorized());
+        };
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if right == Right::Full || reads {
+            return None;
+        }
+        let detail = "this token allows only GET and HEAD; this request needs a full token";
+        Some(ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response())
     }
 
     fn tokens(&self) -> Arc<Tokens> {
@@ -100,26 +113,6 @@ fn all(given: &Tokens, file: &Option<PathBuf>) -> Result<Tokens, TokenError> {
         tokens.extend(Tokens::read(path)?);
     }
     Ok(tokens)
-}
-
-async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
-    // Not in a separate layer: each layer costs a kilobyte per waiting request.
-    if let Some(response) = cross_site::rejection(&request, access.local_names) {
-        return response;
-    }
-    let tokens = access.tokens();
-    if tokens.is_empty() || OPEN.contains(&request.uri().path()) {
-        return next.run(request).await;
-    }
-    let Some(right) = bearer(request.headers()).and_then(|token| tokens.right(token)) else {
-        return unauthorized();
-    };
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if right == Right::Read && !reads {
-        let detail = "this token allows only GET and HEAD; this request needs a full token";
-        return ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response();
-    }
-    next.run(request).await
 }
 
 fn unauthorized() -> Response {

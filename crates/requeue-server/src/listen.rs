@@ -34,7 +34,7 @@ pub use shutdown::Shutdown;
 pub use tls::{Tls, TlsError};
 
 use crate::metrics::ServerMetrics;
-use axum::Router;
+use crate::requests::Endpoint;
 use body_memory::BodyMemory;
 use connection::ConnectionContext;
 use connection_state::{ConnectionState, IdlePhase};
@@ -84,12 +84,12 @@ impl Listener {
     /// returns, each response was written, or the callback passed to [`Delivery::on_lost`] has run.
     ///
     /// Dropping the future cuts all connections without waiting for them.
-    pub(crate) async fn serve(self, router: Router, shutdown: Shutdown) {
+    pub(crate) async fn serve(self, endpoint: Endpoint, shutdown: Shutdown) {
         let cut = CancellationToken::new();
         let _cut_if_dropped = cut.clone().drop_guard();
         let drain = self.options.drain;
         let context = Arc::new(ConnectionContext {
-            router,
+            endpoint,
             body_memory: BodyMemory::new(&self.options),
             options: Arc::new(self.options),
             tls: self.tls,

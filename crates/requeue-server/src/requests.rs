@@ -1,33 +1,116 @@
-//! Metrics, tracing and logs of every request.
+//! What happens to every request: access checks, metrics, tracing and logs.
+//!
+//! Plain calls around the router, not layers of it: axum boxes the future of each layer, and clones
+//! the services of all layers for each request.
 
 use crate::app::App;
+use crate::auth::Access;
+use crate::routes;
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::Method;
 use axum::response::Response;
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Instant;
+use tower::Service;
 use tracing::field::Empty;
-use tracing::{Instrument, info_span};
+use tracing::{Instrument, Span, info_span};
 
-pub(crate) fn instrument(app: &App, router: Router) -> Router {
-    router.layer(from_fn_with_state(app.clone(), observe))
+/// The routes behind the access checks.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    router: Router,
+    gate: Option<Arc<Gate>>,
 }
 
-async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or("", MatchedPath::as_str);
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let span = info_span!("request", %method, route, status = Empty);
-    let response = next.run(request).instrument(span.clone()).await;
-    let (status, took) = (response.status().as_u16(), began.elapsed());
-    span.record("status", status);
-    app.instrumented().metrics().request_finished(route, method.as_str(), status, took);
-    if response.status().is_server_error() {
-        tracing::warn!(%method, path, status, ?took, "request failed");
-    } else {
-        tracing::debug!(%method, path, status, ?took, "request finished");
+struct Gate {
+    app: App,
+    access: Access,
+    /// Finds the template of a path, such as `/v1/kinds/{kind}`, for the metrics.
+    templates: matchit::Router<Box<str>>,
+}
+
+/// Routes without checks, metrics and logs, for tests of the listener.
+impl From<Router> for Endpoint {
+    fn from(router: Router) -> Self {
+        Endpoint { router, gate: None }
     }
-    response
+}
+
+impl Endpoint {
+    pub(crate) fn new(app: App, access: Access) -> Self {
+        let (router, paths) = routes::router(app.clone());
+        let mut templates = matchit::Router::new();
+        for path in paths {
+            let template = path.clone().into_boxed_str();
+            templates.insert(path, template).expect("the router has accepted these paths");
+        }
+        Endpoint { router, gate: Some(Arc::new(Gate { app, access, templates })) }
+    }
+
+    /// Returns the record of a request that begins now.
+    pub(crate) fn begin(&self, request: &Request) -> RequestRecord {
+        let record = self.gate.as_ref().map(|gate| {
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let span = info_span!("request", %method, route = gate.template(&path), status = Empty);
+            Record { gate: Arc::clone(gate), began: Instant::now(), method, path, span }
+        });
+        RequestRecord(record)
+    }
+
+    /// Returns the response to a request: of its route, or a rejection.
+    pub(crate) async fn call(&self, request: Request) -> Response {
+        let rejection = |gate: &Arc<Gate>| gate.access.rejection(&request);
+        if let Some(rejection) = self.gate.as_ref().and_then(rejection) {
+            return rejection;
+        }
+        let result: Result<Response, Infallible> = self.router.clone().call(request).await;
+        result.unwrap_or_else(|never| match never {})
+    }
+}
+
+impl Gate {
+    /// Returns the template of a path, or an empty text if it has no route.
+    fn template(&self, path: &str) -> &str {
+        self.templates.at(path).map_or("", |found| found.value)
+    }
+}
+
+/// A request in flight, for metrics and logs.
+pub(crate) struct RequestRecord(Option<Record>);
+
+struct Record {
+    gate: Arc<Gate>,
+    began: Instant,
+    method: Method,
+    /// A copy: a clone of the URI would keep the read buffer of hyper while a claim waits.
+    path: String,
+    span: Span,
+}
+
+impl RequestRecord {
+    /// Runs `work` in the span of the request.
+    pub(crate) fn instrument<F: Future>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        let span = self.0.as_ref().map_or_else(Span::none, |record| record.span.clone());
+        work.instrument(span)
+    }
+
+    /// Records the response.
+    pub(crate) fn finish(self, response: &Response<Body>) {
+        let Some(Record { gate, began, method, path, span }) = self.0 else { return };
+        let (status, took) = (response.status().as_u16(), began.elapsed());
+        span.record("status", status);
+        let metrics = gate.app.instrumented().metrics();
+        metrics.request_finished(gate.template(&path), method.as_str(), status, took);
+        if response.status().is_server_error() {
+            tracing::warn!(%method, path, status, ?took, "request failed");
+        } else {
+            tracing::debug!(%method, path, status, ?took, "request finished");
+        }
+    }
 }

@@ -17,7 +17,6 @@ pub use backups::{BackedUp, BackupFn};
 use crate::app::App;
 use crate::response::ProblemResponse;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use requeue_http::{Problem, ProblemType};
 use utoipa::OpenApi;
@@ -97,12 +96,17 @@ fn documented_routes() -> OpenApiRouter<App> {
         .routes(routes!(service::ready))
 }
 
-pub(crate) fn router(app: App) -> Router {
+/// Returns the router, and the paths of its routes.
+pub(crate) fn router(app: App) -> (Router, Vec<String>) {
+    const OPENAPI: &str = "/v1/openapi.json";
+    const ABOUT: &str = "/";
     let (router, document) = documented_routes().split_for_parts();
+    let undocumented = [OPENAPI, ABOUT].map(str::to_owned);
+    let paths = document.paths.paths.keys().cloned().chain(undocumented).collect();
     let document = document::text(&document);
-    router
-        .route("/v1/openapi.json", get(move || service::document(document.clone())))
-        .route("/", get(service::about))
+    let router = router
+        .route(OPENAPI, get(move || service::document(document.clone())))
+        .route(ABOUT, get(service::about))
         .method_not_allowed_fallback(async || {
             ProblemResponse(Problem::new(
                 ProblemType::WrongMethod,
@@ -113,7 +117,6 @@ pub(crate) fn router(app: App) -> Router {
             let detail = format!("there is no endpoint at {}", uri.path());
             ProblemResponse(Problem::new(ProblemType::NoSuchPath, detail))
         })
-        // The listener has its own limit, which responds with a problem document.
-        .layer(DefaultBodyLimit::disable())
-        .with_state(app)
+        .with_state(app);
+    (router, paths)
 }

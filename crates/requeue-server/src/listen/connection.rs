@@ -4,7 +4,7 @@ use super::body_memory::BodyMemory;
 use super::connection_state::{ConnectionState, IdlePhase, TimeoutReason, TrackedStream};
 use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
-use axum::Router;
+use crate::requests::Endpoint;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
@@ -26,7 +26,7 @@ const CONTENTION_CHECK: Duration = Duration::from_secs(1);
 
 /// What all connections of a server share.
 pub(super) struct ConnectionContext {
-    pub(super) router: Router,
+    pub(super) endpoint: Endpoint,
     pub(super) options: Arc<Options>,
     pub(super) body_memory: BodyMemory,
     pub(super) tls: Option<Tls>,
@@ -83,11 +83,10 @@ impl ConnectionContext {
         state: &Arc<ConnectionState>,
     ) {
         let service = RequestService {
-            router: self.router.clone(),
+            endpoint: self.endpoint.clone(),
             state: state.clone(),
             options: self.options.clone(),
             body_memory: self.body_memory.clone(),
-            peer,
         };
         let stream = TrackedStream::new(stream, state.clone());
         let mut connection = http1::Builder::new()

@@ -4,10 +4,9 @@ use super::body_memory::BodyMemory;
 use super::connection_state::ConnectionState;
 use super::request_body::{BodyHandle, BodyRest, LimitedBody};
 use super::{Delivery, Options, host};
+use crate::requests::Endpoint;
 use crate::response::ProblemResponse;
-use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -16,20 +15,17 @@ use hyper::body::Incoming;
 use requeue_http::{Problem, ProblemType};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tower::Service;
 
 /// The hyper service of one connection: passes its requests to the router.
 pub(crate) struct RequestService {
-    pub(crate) router: Router,
+    pub(crate) endpoint: Endpoint,
     pub(crate) state: Arc<ConnectionState>,
     pub(crate) options: Arc<Options>,
     pub(crate) body_memory: BodyMemory,
-    pub(crate) peer: SocketAddr,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -51,17 +47,21 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         );
         parts.extensions.insert(delivery.clone());
         parts.extensions.insert(body_handle.clone());
-        parts.extensions.insert(ConnectInfo(self.peer));
         let request = Request::from_parts(parts, Body::new(body));
-        let mut router = self.router.clone();
+        let endpoint = self.endpoint.clone();
+        let record = endpoint.begin(&request);
         Box::pin(async move {
             let mut response = match invalid_host {
                 Some(problem) => {
                     drop(request);
                     ProblemResponse(problem).into_response()
                 }
-                None => handle(router.call(request), &delivery).await,
+                None => {
+                    let handler = record.instrument(endpoint.call(request));
+                    handle(handler, &delivery).await
+                }
             };
+            record.finish(&response);
             if response.status().is_client_error() || response.status().is_server_error() {
                 if let Some(error) = body_handle.error() {
                     response = error.response();
@@ -91,14 +91,14 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
 
 /// Returns the response of the handler, or a 500 if it panics.
 async fn handle(
-    handler: impl Future<Output = Result<Response<Body>, Infallible>>,
+    handler: impl Future<Output = Response<Body>>,
     delivery: &Delivery,
 ) -> Response<Body> {
     let mut handler = pin!(handler);
     // The handler is not polled again after a panic, so its broken state is not observed.
     let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(Ok(response))) => Poll::Ready(Some(response)),
+        Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
         Err(_) => Poll::Ready(None),
     });
     match polled.await {

@@ -185,7 +185,6 @@ mod tests {
     use requeue_jobs::{MemoryStore, Store, WallClock};
     use requeue_testkit::{Fault, Faulty};
     use std::sync::Arc;
-    use tower::ServiceExt;
 
     fn app(store: impl Store) -> App {
         App::new(Arc::new(store), WallClock::system(), Limits::default())
@@ -195,7 +194,11 @@ mod tests {
     async fn get(app: &App, path: &str) -> Response {
         let access = Access::new([], None).expect("there is no token file");
         let request = Request::get(path).body(Body::empty()).expect("a valid request");
-        app.router(&access).oneshot(request).await.expect("a router does not fail")
+        let endpoint = app.endpoint(&access);
+        let record = endpoint.begin(&request);
+        let response = endpoint.call(request).await;
+        record.finish(&response);
+        response
     }
 
     #[tokio::test]

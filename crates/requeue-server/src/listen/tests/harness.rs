@@ -36,7 +36,7 @@ pub(crate) async fn start_with(router: Router, options: Options, tls: Option<Tls
         listener = listener.with_tls(tls);
     }
     let shutdown = Shutdown::new();
-    let task = tokio::spawn(listener.serve(router, shutdown.clone()));
+    let task = tokio::spawn(listener.serve(router.into(), shutdown.clone()));
     Server { address, shutdown, task }
 }
 
