@@ -16,38 +16,51 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::warn;
 
-/// Claims jobs. If there are none, waits for some, at most for `wait`.
+/// The result of the first store call of a claim.
+pub(crate) enum FirstClaim {
+    /// The response contains this.
+    Claimed(Claimed),
+    /// There are no jobs, and the claim waits: see [`wait`]. With errors, if a kind failed.
+    Waits(Option<Box<UndeliveredClaim>>),
+}
+
+/// Claims jobs. If there are none, and the claim specifies a time to wait, it has to wait.
 ///
 /// A call of the store that has begun is awaited to its end, even if the time is over or the server
 /// shuts down: a response without jobs means that no job was leased for this claim, and none will be.
 pub(crate) async fn claim(
     app: &App,
-    claim: Claim,
+    claim: &Claim,
     wait: Duration,
     delivery: &Delivery,
-) -> Result<Claimed, Problem> {
+) -> Result<FirstClaim, Problem> {
     let undelivered = claim_now(app, claim.clone()).await?;
     if wait.is_zero() || !undelivered.claimed.jobs.is_empty() || claim.max == 0 {
-        return Ok(undelivered.deliver_with(delivery));
+        return Ok(FirstClaim::Claimed(undelivered.deliver_with(delivery)));
     }
+    let failed = (!undelivered.is_empty()).then(|| Box::new(undelivered));
+    Ok(FirstClaim::Waits(failed))
+}
+
+/// Waits for jobs and claims them, at most for `wait`. `failed` is the result of the first call if
+/// a kind failed.
+///
+/// Ten thousand of these may wait. What is rare or short is boxed, so that it takes no memory while
+/// the claim waits.
+pub(crate) async fn wait(
+    app: &App,
+    claim: Claim,
+    wait: Duration,
+    failed: Option<Box<UndeliveredClaim>>,
+    delivery: &Delivery,
+) -> Result<Claimed, Problem> {
     let _slot = app.wait_slot(claim.kinds.len())?;
     let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
     let end = Instant::now() + wait;
-    if !undelivered.is_empty() {
-        // If one kind fails, an immediate response would make all clients retry immediately.
-        let shuts_down = tokio::select! {
-            () = tokio::time::sleep(wait.min(WAIT_SLICE)) => false,
-            () = app.shutdown().requested() => true,
-        };
-        // If the outcome is unknown, jobs may be leased to this worker. Another claim would hide
-        // that from the client.
-        if shuts_down || undelivered.is_unknown() {
-            return Ok(undelivered.deliver_with(delivery));
-        }
-        let undelivered = claim_now(app, claim.clone()).await?;
-        if !undelivered.is_empty() {
-            return Ok(undelivered.deliver_with(delivery));
-        }
+    if let Some(undelivered) = failed
+        && let Some(undelivered) = Box::pin(claim_again(app, &claim, wait, *undelivered)).await?
+    {
+        return Ok(undelivered.deliver_with(delivery));
     }
     loop {
         let turn = tokio::select! {
@@ -56,12 +69,33 @@ pub(crate) async fn claim(
             () = tokio::time::sleep_until(end) => return Ok(Claimed::default()),
             turn = app.claim_queues().turn(app.store(), &claim.kinds) => turn?,
         };
-        let undelivered = claim_now(app, claim.clone()).await?;
+        let undelivered = Box::pin(claim_now(app, claim.clone())).await?;
         if !undelivered.is_empty() {
             return Ok(undelivered.deliver_with(delivery));
         }
         turn.got_nothing();
     }
+}
+
+/// Claims again after a pause, because a kind failed. Returns `None` if there is nothing to report.
+async fn claim_again(
+    app: &App,
+    claim: &Claim,
+    wait: Duration,
+    undelivered: UndeliveredClaim,
+) -> Result<Option<UndeliveredClaim>, Problem> {
+    // An immediate response would make all clients retry immediately.
+    let shuts_down = tokio::select! {
+        () = tokio::time::sleep(wait.min(WAIT_SLICE)) => false,
+        () = app.shutdown().requested() => true,
+    };
+    // If the outcome is unknown, jobs may be leased to this worker. Another claim would hide that
+    // from the client.
+    if shuts_down || undelivered.is_unknown() {
+        return Ok(Some(undelivered));
+    }
+    let undelivered = claim_now(app, claim.clone()).await?;
+    Ok((!undelivered.is_empty()).then_some(undelivered))
 }
 
 /// Claims in a separate task, because the client may disconnect in the meantime.
@@ -86,7 +120,7 @@ async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, Problem>
 }
 
 /// Claimed jobs that are released on drop unless they are passed to a response.
-struct UndeliveredClaim {
+pub(crate) struct UndeliveredClaim {
     app: App,
     claimed: Claimed,
     /// The memory that the jobs take.
@@ -192,6 +226,19 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::yield_now;
 
+    /// Claims jobs, and waits for some.
+    async fn claim(
+        app: &App,
+        claim: Claim,
+        wait: Duration,
+        delivery: &Delivery,
+    ) -> Result<Claimed, Problem> {
+        match super::claim(app, &claim, wait, delivery).await? {
+            FirstClaim::Claimed(claimed) => Ok(claimed),
+            FirstClaim::Waits(failed) => super::wait(app, claim, wait, failed, delivery).await,
+        }
+    }
+
     /// A store that reports an error for the first claimed kind in its first `failing_claims`
     /// claims, does not change jobs whose id begins with an x, and panics when waiting for the kind
     /// `panic`.
@@ -258,6 +305,15 @@ pub(crate) mod tests {
         let claimed = claim(&app, request, wait, &delivery).await.expect("the store works");
         delivery.delivered();
         (claimed, store.claims.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_waiting_claim_takes_little_memory() {
+        let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
+        let delivery = Delivery::new();
+        let waiting = wait(&app, request(), Duration::from_secs(1), None, &delivery);
+        let bytes = size_of_val(&waiting);
+        assert!(bytes <= 800, "{bytes}");
     }
 
     #[tokio::test]

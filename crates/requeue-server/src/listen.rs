@@ -21,6 +21,7 @@ mod connection;
 mod connection_state;
 mod delivery;
 mod host;
+mod later;
 mod options;
 mod request_body;
 mod service;
@@ -28,6 +29,7 @@ mod shutdown;
 mod tls;
 
 pub(crate) use delivery::Delivery;
+pub(crate) use later::LaterResponse;
 pub use options::Options;
 pub(crate) use request_body::BodyHandle;
 pub use shutdown::Shutdown;

@@ -2,11 +2,14 @@
 
 use super::body_memory::BodyMemory;
 use super::connection_state::{ConnectionState, IdlePhase, TimeoutReason, TrackedStream};
-use super::service::RequestService;
+use super::later::{ParkingSlot, WaitingRequest};
+use super::service::{RequestService, ResponseBody};
 use super::{Options, Shutdown, Tls};
 use crate::requests::Endpoint;
+use axum::http::{HeaderValue, Response, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -82,13 +85,43 @@ impl ConnectionContext {
         peer: SocketAddr,
         state: &Arc<ConnectionState>,
     ) {
-        let service = RequestService {
-            endpoint: self.endpoint.clone(),
-            state: state.clone(),
-            options: self.options.clone(),
-            body_memory: self.body_memory.clone(),
-        };
-        let stream = TrackedStream::new(stream, state.clone());
+        let mut stream = TrackedStream::new(stream, state.clone());
+        let mut resumed = None;
+        loop {
+            let parking = ParkingSlot::default();
+            let service = RequestService {
+                endpoint: self.endpoint.clone(),
+                state: state.clone(),
+                options: self.options.clone(),
+                body_memory: self.body_memory.clone(),
+                parking: parking.clone(),
+                resumed: Cell::new(resumed.take()),
+            };
+            // Boxed, so that a connection whose request is parked does not hold its memory.
+            let serving = Box::pin(self.serve_requests(stream, service, parking, peer, state));
+            let Some((rest, parked)) = serving.await else { return };
+            stream = rest;
+            let Some(request) = parked else { break };
+            let Some(response) = self.wait_parked(request, &mut stream).await else { break };
+            stream.resume();
+            resumed = Some(response);
+        }
+        state.lost();
+        if state.is_unread() {
+            self.linger(stream.into_inner()).await;
+        }
+    }
+
+    /// Serves the requests of a connection until it ends or until a request is parked. Returns the
+    /// stream and the parked request; `None` if the stream is to be closed immediately.
+    async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: TrackedStream<S>,
+        service: RequestService,
+        parking: ParkingSlot,
+        peer: SocketAddr,
+        state: &ConnectionState,
+    ) -> Option<(TrackedStream<S>, Option<WaitingRequest>)> {
         let mut connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
@@ -109,9 +142,15 @@ impl ConnectionContext {
                 biased;
                 () = cut.cancelled() => {
                     tracing::debug!(%peer, "connection closed: the server stops");
-                    return;
+                    return None;
                 }
                 result = &mut connection => break result,
+                parked = poll_fn(|_| parked(state, &parking)), if !stopping => {
+                    let parts = connection.into_parts();
+                    let mut stream = parts.io.into_inner();
+                    stream.unread(&parts.read_buf);
+                    return Some((stream, Some(parked)));
+                }
                 () = shutdown.requested(), if !stopping => {
                     stopping = true;
                     state.closing();
@@ -120,7 +159,7 @@ impl ConnectionContext {
                 () = state.evicted(), if !stopping => {
                     tracing::debug!(%peer, "connection closed: a new one needs its place");
                     if let Some((IdlePhase::Silent | IdlePhase::Head, _)) = state.idle_since() {
-                        return;
+                        return None;
                     }
                     stopping = true;
                     state.closing();
@@ -129,7 +168,7 @@ impl ConnectionContext {
                 reason = timeouts.expired() => {
                     tracing::debug!(%peer, ?reason, "connection timed out");
                     if reason != TimeoutReason::Idle {
-                        return;
+                        return None;
                     }
                     state.closing();
                     Pin::new(&mut connection).graceful_shutdown();
@@ -140,11 +179,28 @@ impl ConnectionContext {
             tracing::debug!(%peer, %error, "connection failed");
         }
         // This drops the handler, if it still runs.
-        let stream = connection.into_parts().io.into_inner().into_inner();
-        state.lost();
-        if state.is_unread() {
-            self.linger(stream).await;
+        Some((connection.into_parts().io.into_inner(), None))
+    }
+
+    /// Waits for the response to a parked request. Returns `None` if the client disconnects, or if
+    /// the connection is cut.
+    async fn wait_parked<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut request: WaitingRequest,
+        stream: &mut TrackedStream<S>,
+    ) -> Option<Response<ResponseBody>> {
+        let response = tokio::select! {
+            biased;
+            () = self.cut.cancelled() => return None,
+            () = poll_fn(|cx| stream.poll_disconnect(cx)) => return None,
+            response = &mut request => response,
+        };
+        let mut response = request.exchange.finish(response);
+        if self.shutdown.is_requested() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
+        Some(response)
     }
 
     /// Reads and discards the rest of the request for a while, so that the client gets the
@@ -159,6 +215,14 @@ impl ConnectionContext {
             () = self.cut.cancelled() => {}
             _ = timeout(self.options.linger, drain) => {}
         }
+    }
+}
+
+/// Returns the waiting request of a connection, if hyper has read and written everything else.
+fn parked(state: &ConnectionState, parking: &ParkingSlot) -> Poll<WaitingRequest> {
+    match parking.is_waiting() && state.is_quiet() {
+        true => parking.take().map_or(Poll::Pending, Poll::Ready),
+        false => Poll::Pending,
     }
 }
 

@@ -17,7 +17,9 @@
 
 use super::Delivery;
 use super::Options;
+use super::later::STAND_IN;
 use crate::response_memory::{CONTENDED_GRACE, CONTENDED_RATE};
+use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -187,6 +189,13 @@ impl ConnectionState {
         self.lock().pending.iter().any(|response| response.delivery.holds_memory())
     }
 
+    /// Returns whether all responses but that of the current request are written.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let state = self.lock();
+        // hyper flushes whenever it has something to write: otherwise the stream is stalled.
+        state.pending.len() == 1 && state.stalled.is_none()
+    }
+
     /// Records that the connection is being closed. If it is idle, closing may take as long as the
     /// head of a request.
     pub(crate) fn closing(&self) {
@@ -234,21 +243,22 @@ impl ConnectionState {
     }
 
     fn flushed(&self) {
-        let delivered: Vec<PendingResponse> = {
-            let mut state = self.lock();
-            if state.pending.is_empty() {
-                return;
-            }
-            let delivered = state.pending.extract_if(.., |response| response.complete).collect();
-            if state.pending.is_empty() {
-                state.phase = Phase::Idle(Instant::now());
-                (state.stalled_before, state.written) = (Duration::ZERO, 0);
-            }
-            delivered
-        };
-        for response in delivered {
-            response.delivery.delivered();
+        // One after the other, because almost always there is one.
+        while let Some(delivery) = self.next_delivered() {
+            delivery.delivered();
         }
+    }
+
+    /// Removes a response that is written completely.
+    fn next_delivered(&self) -> Option<Delivery> {
+        let mut state = self.lock();
+        let at = state.pending.iter().position(|response| response.complete)?;
+        let response = state.pending.remove(at);
+        if state.pending.is_empty() {
+            state.phase = Phase::Idle(Instant::now());
+            (state.stalled_before, state.written) = (Duration::ZERO, 0);
+        }
+        Some(response.delivery)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -278,15 +288,49 @@ impl State {
 pub(crate) struct TrackedStream<S> {
     inner: S,
     state: Arc<ConnectionState>,
+    /// Bytes that were read from `inner` and are to be read again.
+    unread: Bytes,
 }
 
 impl<S> TrackedStream<S> {
     pub(crate) fn new(inner: S, state: Arc<ConnectionState>) -> Self {
-        Self { inner, state }
+        Self { inner, state, unread: Bytes::new() }
     }
 
     pub(crate) fn into_inner(self) -> S {
         self.inner
+    }
+
+    /// Puts back what was read after the current request. Copies it: its buffer may be large.
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        self.unread = Bytes::from([bytes, &self.unread].concat());
+    }
+
+    /// Lets the next request stand in for the one that was parked.
+    pub(crate) fn resume(&mut self) {
+        self.unread(STAND_IN);
+    }
+}
+
+/// How much of a next request is read while a request is parked.
+const PARKED_READ: usize = 64;
+
+impl<S: AsyncRead + Unpin> TrackedStream<S> {
+    /// Waits until the client disconnects; forever if it has sent more, as hyper does.
+    pub(crate) fn poll_disconnect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.unread.is_empty() {
+            return Poll::Pending;
+        }
+        let mut bytes = [0; PARKED_READ];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut *self).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.unread(buffer.filled());
+                Poll::Pending
+            }
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -296,6 +340,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let next = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread.split_to(next));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if let Poll::Ready(Ok(())) = result {

@@ -2,9 +2,10 @@
 
 use super::body_memory::BodyMemory;
 use super::connection_state::ConnectionState;
+use super::later::{self, LaterResponse, ParkingSlot, WaitingRequest};
 use super::request_body::{BodyHandle, BodyRest, LimitedBody};
 use super::{Delivery, Options, host};
-use crate::requests::Endpoint;
+use crate::requests::{Endpoint, RequestRecord};
 use crate::response::ProblemResponse;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
@@ -13,8 +14,9 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use requeue_http::{Problem, ProblemType};
+use std::cell::Cell;
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,6 +28,9 @@ pub(crate) struct RequestService {
     pub(crate) state: Arc<ConnectionState>,
     pub(crate) options: Arc<Options>,
     pub(crate) body_memory: BodyMemory,
+    pub(crate) parking: ParkingSlot,
+    /// The response to a request that was parked. The next request stands in for that one.
+    pub(crate) resumed: Cell<Option<Response<ResponseBody>>>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -34,11 +39,15 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if let Some(response) = self.resumed.take() {
+            return Box::pin(ready(Ok(response)));
+        }
         let state = self.state.clone();
         let (number, delivery) = state.begin();
         let body_handle = BodyHandle::new();
         let (mut parts, body) = request.into_parts();
         let invalid_host = host::problem(&parts);
+        let can_park = later::can_park(&parts);
         let body = LimitedBody::new(
             body,
             body_handle.clone(),
@@ -48,51 +57,83 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         parts.extensions.insert(delivery.clone());
         parts.extensions.insert(body_handle.clone());
         let request = Request::from_parts(parts, Body::new(body));
-        let endpoint = self.endpoint.clone();
+        let (endpoint, parking) = (self.endpoint.clone(), self.parking.clone());
         let record = endpoint.begin(&request);
+        let exchange = Exchange { state, number, delivery, record };
         Box::pin(async move {
             let mut response = match invalid_host {
                 Some(problem) => {
                     drop(request);
                     ProblemResponse(problem).into_response()
                 }
-                None => {
-                    let handler = record.instrument(endpoint.call(request));
-                    handle(handler, &delivery).await
-                }
+                None => exchange.handle(endpoint.call(request)).await,
             };
-            record.finish(&response);
+            let rest = body_handle.rest();
+            if let Some(later) = LaterResponse::of(&mut response) {
+                let later = Box::pin(exchange.handle(later));
+                if can_park && rest == BodyRest::Nothing {
+                    let waiting = WaitingRequest { exchange, response: later };
+                    return Ok(parking.wait(waiting).await);
+                }
+                response = later.await;
+            }
             if response.status().is_client_error() || response.status().is_server_error() {
                 if let Some(error) = body_handle.error() {
                     response = error.response();
                 }
-                // An error response carries no jobs to the client.
-                delivery.lost();
             }
-            let rest = body_handle.rest();
             if rest == BodyRest::Failed {
                 // hyper closes the connection, but decides so after it has written the head.
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
             if rest != BodyRest::Nothing {
-                state.leave_unread();
+                exchange.state.leave_unread();
             }
-            // hyper does not poll the body if it is empty or not allowed. (For HEAD, axum removes
-            // the body.)
-            let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-            if response.body().is_end_stream() || bodiless.contains(&response.status()) {
-                state.complete(number);
-            }
-            Ok(response.map(|inner| ResponseBody { inner, state, number }))
+            Ok(exchange.finish(response))
         })
+    }
+}
+
+/// A request whose response is not made yet.
+pub(super) struct Exchange {
+    state: Arc<ConnectionState>,
+    number: u64,
+    delivery: Delivery,
+    record: RequestRecord,
+}
+
+impl Exchange {
+    /// Returns the response of the handler, or a 500 if it panics.
+    fn handle<F: Future<Output = Response<Body>>>(
+        &self,
+        handler: F,
+    ) -> impl Future<Output = Response<Body>> + use<F> {
+        handle(self.record.instrument(handler), self.delivery.clone())
+    }
+
+    /// Records the response, and returns it with a body that records when it is complete.
+    pub(super) fn finish(self, response: Response<Body>) -> Response<ResponseBody> {
+        let Exchange { state, number, delivery, record } = self;
+        record.finish(&response);
+        if response.status().is_client_error() || response.status().is_server_error() {
+            // An error response carries no jobs to the client.
+            delivery.lost();
+        }
+        // hyper does not poll the body if it is empty or not allowed. (For HEAD, axum removes the
+        // body.)
+        let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+        if response.body().is_end_stream() || bodiless.contains(&response.status()) {
+            state.complete(number);
+        }
+        response.map(|inner| ResponseBody { inner, state, number })
     }
 }
 
 /// Returns the response of the handler, or a 500 if it panics.
 async fn handle(
     handler: impl Future<Output = Response<Body>>,
-    delivery: &Delivery,
+    delivery: Delivery,
 ) -> Response<Body> {
     let mut handler = pin!(handler);
     // The handler is not polled again after a panic, so its broken state is not observed.

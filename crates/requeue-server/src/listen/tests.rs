@@ -2,6 +2,7 @@
 
 mod delivery;
 pub(crate) mod harness;
+mod later;
 mod limits;
 mod shutdown;
 mod tls;

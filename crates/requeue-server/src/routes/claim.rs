@@ -2,15 +2,15 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::claims;
+use crate::claims::{self, FirstClaim};
 use crate::extract::Json;
-use crate::listen::{BodyHandle, Delivery};
+use crate::listen::{BodyHandle, Delivery, LaterResponse};
 use crate::response::{ApiResult, json};
 use crate::response_memory::list_response;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use requeue_http::Problem;
 use requeue_http::wire::{ClaimRequest, ClaimResponse, ClaimedView, WaitRequest};
 use requeue_jobs::{Claimed, Invalid, StoreError};
@@ -35,14 +35,26 @@ pub(super) async fn claim(
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
-    let claimed = claims::claim(&app, claim, wait, &delivery).await?;
+    match claims::claim(&app, &claim, wait, &delivery).await? {
+        FirstClaim::Claimed(claimed) => Ok(claim_response(claimed, delivery)),
+        FirstClaim::Waits(failed) => {
+            let later = LaterResponse::new(async move {
+                let claimed = claims::wait(&app, claim, wait, failed, &delivery).await?;
+                ApiResult::Ok(claim_response(claimed, delivery))
+            });
+            Ok(later.into_response())
+        }
+    }
+}
+
+fn claim_response(claimed: Claimed, delivery: Delivery) -> Response {
     let Claimed { jobs, errors, .. } = claimed;
     let ClaimResponse { errors, .. } = Claimed { errors, ..Claimed::default() }.into();
     let rest = match errors.as_slice() {
         [] => String::new(),
         errors => format!(",\"errors\":{}", json(errors)),
     };
-    Ok(list_response("jobs", jobs, ClaimedView::from, rest, delivery))
+    list_response("jobs", jobs, ClaimedView::from, rest, delivery)
 }
 
 /// Wait until there may be jobs to claim.
@@ -58,16 +70,18 @@ pub(super) async fn wait(
     State(app): State<App>,
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<WaitRequest>,
-) -> ApiResult<StatusCode> {
+) -> ApiResult<LaterResponse> {
     let (kinds, wait) = request.read(&app.reading())?;
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
-    let _slot = app.wait_slot(kinds.len())?;
-    tokio::select! {
-        waited = app.store().wait(kinds, wait) => waited?,
-        () = app.shutdown().requested() => {}
-    }
-    Ok(StatusCode::NO_CONTENT)
+    Ok(LaterResponse::new(async move {
+        let _slot = app.wait_slot(kinds.len())?;
+        tokio::select! {
+            waited = app.store().wait(kinds, wait) => waited?,
+            () = app.shutdown().requested() => {}
+        }
+        ApiResult::Ok(StatusCode::NO_CONTENT)
+    }))
 }
 
 fn check_wait(app: &App, value: Duration) -> Result<(), Problem> {
