@@ -77,10 +77,10 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
                 }
                 response = later.await;
             }
-            if response.status().is_client_error() || response.status().is_server_error() {
-                if let Some(error) = body_handle.error() {
-                    response = error.response();
-                }
+            if is_error(&response)
+                && let Some(error) = body_handle.error()
+            {
+                response = error.response();
             }
             if rest == BodyRest::Failed {
                 // hyper closes the connection, but decides so after it has written the head.
@@ -93,6 +93,10 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             Ok(exchange.finish(response))
         })
     }
+}
+
+fn is_error(response: &Response<Body>) -> bool {
+    response.status().is_client_error() || response.status().is_server_error()
 }
 
 /// A request whose response is not made yet.
@@ -116,7 +120,7 @@ impl Exchange {
     pub(super) fn finish(self, response: Response<Body>) -> Response<ResponseBody> {
         let Exchange { state, number, delivery, record } = self;
         record.finish(&response);
-        if response.status().is_client_error() || response.status().is_server_error() {
+        if is_error(&response) {
             // An error response carries no jobs to the client.
             delivery.lost();
         }
