@@ -299,15 +299,29 @@ impl Jobs {
         receipt: &Receipt,
         action: Settlement,
     ) -> Result<Settled, SettleError> {
-        // The store truncates errors, so the rest need not be sent.
-        let kept = |error: String| kept_error(&error).to_string();
-        let action = match action {
-            Settlement::Retry { delay, error } => Settlement::Retry { delay, error: kept(error) },
-            Settlement::Bury { error } => Settlement::Bury { error: kept(error) },
-            action => action,
-        };
-        self.shared.settlements.call(Settle { receipt: receipt.clone(), action }).await
+        self.shared.settlements.call(settlement(receipt, action)).await
     }
+
+    /// Settles a lease as [`settle`](Self::settle) does, and waits for others that are about to do the
+    /// same. The executor has to poll the future whenever it is woken.
+    pub(crate) async fn settle_gathering(
+        &self,
+        receipt: &Receipt,
+        action: Settlement,
+    ) -> Result<Settled, SettleError> {
+        self.shared.settlements.gathering_call(settlement(receipt, action)).await
+    }
+}
+
+fn settlement(receipt: &Receipt, action: Settlement) -> Settle {
+    // The store truncates errors, so the rest need not be sent.
+    let kept = |error: String| kept_error(&error).to_string();
+    let action = match action {
+        Settlement::Retry { delay, error } => Settlement::Retry { delay, error: kept(error) },
+        Settlement::Bury { error } => Settlement::Bury { error: kept(error) },
+        action => action,
+    };
+    Settle { receipt: receipt.clone(), action }
 }
 
 impl fmt::Debug for Jobs {

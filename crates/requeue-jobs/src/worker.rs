@@ -16,7 +16,8 @@
 //! ```
 //!
 //! One task claims as many jobs as there are free slots, and starts a task for each. That task calls
-//! the handler, extends the lease whenever a third of it has passed, and settles it. Guarantees:
+//! the handler, extends the lease whenever a third of it has passed, and settles it. Jobs that end
+//! together are settled in one call, and their slots are filled by one claim. Guarantees:
 //!
 //! - **A handler stops when its lease is lost**, as far as a future can be stopped: it is dropped
 //!   when the store reports that the lease is lost or the job cancelled, and when the lease has

@@ -17,6 +17,10 @@
 //! - When all members are dropped, the batch is dropped too, and the next one is sent. A batch that
 //!   never completes, and whose results nobody waits for, blocks no other call.
 //! - If the store panics, only the members of the batch fail.
+//!
+//! If no batch is in flight, a call is sent by its first poll. A caller that knows of others that are
+//! about to call can make a *gathering* call instead: it is sent together with the next call, or by
+//! its own second poll, for which it wakes itself. Other gathering calls depend on that poll.
 
 use crate::error::StoreError;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -56,6 +60,9 @@ struct State<E, T, X> {
     in_flight: InFlight<T, X>,
     /// Whether the store has woken the batch since it was last polled.
     woken: bool,
+    /// Whether a gathering call has woken itself to send what is queued.
+    /// Invariant: if so, that call is queued, and no batch is in flight.
+    gathering: bool,
     /// All calls that are not dropped and have not returned their result yet.
     calls: BTreeMap<u64, CallState<T, X>>,
     numbered: u64,
@@ -102,6 +109,7 @@ where
             awaited: 0,
             in_flight: InFlight::None,
             woken: false,
+            gathering: false,
             calls: BTreeMap::new(),
             numbered: 0,
         };
@@ -115,7 +123,13 @@ where
 
     /// Returns a call that does nothing before it is polled.
     pub(super) fn call(self: &Arc<Self>, entry: E) -> Call<E, T, X> {
-        Call { batcher: Arc::clone(self), stage: Stage::New(entry) }
+        Call { batcher: Arc::clone(self), stage: Stage::New(entry), gathers: false }
+    }
+
+    /// Returns a call that is not sent by its first poll. The executor has to poll it whenever it is
+    /// woken.
+    pub(super) fn gathering_call(self: &Arc<Self>, entry: E) -> Call<E, T, X> {
+        Call { batcher: Arc::clone(self), stage: Stage::New(entry), gathers: true }
     }
 
     fn poll(self: &Arc<Self>, number: u64, waker: &Waker) -> Poll<Result<T, X>> {
@@ -195,7 +209,11 @@ where
         if entry.is_none() && matches!(call, Some(CallState::Waiting(_))) {
             state.awaited -= 1;
         }
-        let (abandoned, wakers) = state.abandon();
+        let (abandoned, mut wakers) = state.abandon();
+        if mem::take(&mut state.gathering) {
+            // The call may be the one that was to send the others.
+            wakers.extend(state.take_wakers());
+        }
         drop(state);
         drop(guarded(|| drop((call, entry, abandoned))));
         wake_all(wakers);
@@ -211,10 +229,10 @@ impl<E, T, X> Batcher<E, T, X> {
 
 impl<E, T, X> State<E, T, X> {
     /// Queues a call and returns its number.
-    fn enqueue(&mut self, entry: E) -> u64 {
+    fn enqueue(&mut self, entry: E, waker: Option<Waker>) -> u64 {
         self.numbered += 1;
         self.queued.push_back((self.numbered, entry));
-        self.calls.insert(self.numbered, CallState::Waiting(None));
+        self.calls.insert(self.numbered, CallState::Waiting(waker));
         self.numbered
     }
 
@@ -251,6 +269,7 @@ impl<E, T, X> State<E, T, X> {
     /// Takes as many queued entries as a batch may contain, and at least one.
     fn take_batch(&mut self, weigh: fn(&E) -> usize) -> Vec<E> {
         debug_assert!(self.members.is_empty());
+        self.gathering = false;
         let mut bytes = 0;
         let fits = self.queued.iter().take(MAX_BATCH).take_while(|(_, entry)| {
             bytes += weigh(entry);
@@ -360,6 +379,8 @@ where
 {
     batcher: Arc<Batcher<E, T, X>>,
     stage: Stage<E>,
+    /// Whether its first poll only queues it.
+    gathers: bool,
 }
 
 enum Stage<E> {
@@ -381,7 +402,18 @@ where
         if let Stage::New(_) = call.stage
             && let Stage::New(entry) = mem::replace(&mut call.stage, Stage::Over)
         {
-            call.stage = Stage::Queued(call.batcher.lock().enqueue(entry));
+            // Cloned before the lock is taken: see `Batcher::poll`.
+            let waker = call.gathers.then(|| cx.waker().clone());
+            let mut state = call.batcher.lock();
+            call.stage = Stage::Queued(state.enqueue(entry, waker));
+            if call.gathers && matches!(state.in_flight, InFlight::None) {
+                let is_first = !mem::replace(&mut state.gathering, true);
+                drop(state);
+                if is_first {
+                    cx.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
         }
         let Stage::Queued(number) = call.stage else {
             panic!("polled after completion");

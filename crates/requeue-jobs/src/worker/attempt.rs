@@ -70,6 +70,7 @@ impl Fault {
 #[derive(Clone, Copy)]
 struct Attempt<'a> {
     job: &'a ClaimedJob,
+    slot: &'a JobSlot,
     lease: Lease,
     took: Duration,
 }
@@ -86,9 +87,10 @@ pub(super) async fn work<F, Fut, T>(
     Fut: Future<Output = Result<T, BoxError>>,
     T: Into<Outcome>,
 {
-    if lease.is_over(worker.jobs.clock()) || slot.is_stopped() {
+    let may_start = slot.start();
+    if lease.is_over(worker.jobs.clock()) || !may_start {
         // The executor was busy for too long, or the worker was stopped.
-        return worker.settle_or_report(&job, Settlement::Release).await;
+        return worker.settle_or_report(&job, Settlement::Release, Some(&slot)).await;
     }
     let started_at = worker.jobs.clock().now();
     let limit = worker.timeout.map(|timeout| started_at.saturating_add(timeout));
@@ -101,11 +103,14 @@ pub(super) async fn work<F, Fut, T>(
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
     let took = worker.jobs.clock().now().saturating_since(started_at);
-    let attempt = Attempt { job: &job, lease, took };
+    let attempt = Attempt { job: &job, slot: &slot, lease, took };
     match ended {
-        Ended::Returned(Outcome::Done) => worker.settle_or_report(&job, Settlement::Ack).await,
+        Ended::Returned(Outcome::Done) => {
+            worker.settle_or_report(&job, Settlement::Ack, Some(&slot)).await
+        }
         Ended::Returned(Outcome::RequeueAfter(delay)) => {
-            worker.settle_or_report(&job, Settlement::RequeueAfter(delay.min(MAX_DELAY))).await;
+            let action = Settlement::RequeueAfter(delay.min(MAX_DELAY));
+            worker.settle_or_report(&job, action, Some(&slot)).await;
         }
         Ended::Returned(Outcome::GiveUp { reason }) => {
             let fault = Fault::GaveUp(reason);
@@ -120,7 +125,7 @@ pub(super) async fn work<F, Fut, T>(
         Ended::Stopped(LeaseEnd::Lost(error)) => worker.report_lost(&job, &error),
         // Removes the job immediately instead of when its lease expires.
         Ended::Stopped(LeaseEnd::Cancelled) => {
-            worker.settle_or_report(&job, Settlement::Ack).await;
+            worker.settle_or_report(&job, Settlement::Ack, Some(&slot)).await;
         }
     }
     drop(slot);
@@ -177,8 +182,14 @@ impl JobWorker {
         }
     }
 
-    pub(super) async fn settle_or_report(&self, job: &ClaimedJob, action: Settlement) {
-        if let Err(error) = self.settle(&job.receipt, action).await {
+    /// Settles a lease; `slot` is that of the job, if it was started.
+    pub(super) async fn settle_or_report(
+        &self,
+        job: &ClaimedJob,
+        action: Settlement,
+        slot: Option<&JobSlot>,
+    ) {
+        if let Err(error) = self.settle(&job.receipt, action, slot).await {
             self.report_lost(job, &error);
         }
     }
@@ -189,8 +200,8 @@ impl JobWorker {
     }
 
     async fn fail(&self, attempt: Attempt<'_>, fault: &Fault, action: Settlement) {
-        let Attempt { job, lease, took } = attempt;
-        let next = match self.settle(&job.receipt, action).await {
+        let Attempt { job, slot, lease, took } = attempt;
+        let next = match self.settle(&job.receipt, action, Some(slot)).await {
             Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
             Ok(Some(Settled::Dead)) => Next::Dead,
             // Cancelled, or settled by an earlier try whose result was lost.

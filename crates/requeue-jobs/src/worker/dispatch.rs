@@ -8,7 +8,10 @@ use crate::client::nonce;
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
 use crate::panics::{guarded, guarded_call};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// How long the worker pauses after an error of the store.
@@ -23,6 +26,10 @@ pub(super) async fn dispatch(
     claims: Claims,
     start: impl Fn(JobSlot, ClaimedJob, Lease),
 ) {
+    // Settlements set timers. The clock's thread ends with the last timer, and would be started again
+    // for every batch: it lives as long as this one.
+    let mut timer = pin!(worker.jobs.clock().sleep(Duration::MAX));
+    poll_fn(|cx| Poll::Ready(timer.as_mut().poll(cx).is_ready())).await;
     while let Some(free) = claims.free_slots().await {
         // A claim is awaited to its end, even if the worker is stopped: nobody else would know of
         // the jobs it leased.
@@ -78,7 +85,7 @@ impl JobWorker {
         }
         // The release is repeated on errors: an expired lease would count as a failure.
         for job in not_started {
-            self.settle_or_report(&job, Settlement::Release).await;
+            self.settle_or_report(&job, Settlement::Release, None).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
         // If no job was found, the caller reports the last error and pauses.

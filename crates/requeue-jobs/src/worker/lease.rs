@@ -1,6 +1,7 @@
 //! Extending and settling a lease.
 
 use super::JobWorker;
+use super::slots::JobSlot;
 use crate::claim::{ClaimedJob, Settled, Settlement};
 use crate::error::{SettleError, StoreError};
 use crate::panics::guarded;
@@ -8,6 +9,7 @@ use crate::receipt::Receipt;
 use crate::time::Timestamp;
 use requeue::{Clock, Moment};
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -66,7 +68,8 @@ impl JobWorker {
         }
     }
 
-    /// Settles a lease. Repeats the call on errors, for the length of a lease.
+    /// Settles a lease. Repeats the call on errors, for the length of a lease. `slot` is that of the
+    /// job, if it was started.
     ///
     /// Returns `None` if the lease is settled but the result is not known: an earlier try has most
     /// likely succeeded, and the store reports a lost lease to the next.
@@ -74,17 +77,24 @@ impl JobWorker {
         &self,
         receipt: &Receipt,
         action: Settlement,
+        slot: Option<&JobSlot>,
     ) -> Result<Option<Settled>, SettleError> {
         let clock = self.jobs.clock();
         let end = clock.now().saturating_add(self.lease);
         let (mut pause, mut maybe_settled) = (FIRST_PAUSE, false);
+        let mut gathers = slot.is_some_and(JobSlot::begin_settling);
         loop {
-            let settle = self.jobs.settle(receipt, action.clone());
-            match by(clock, end, settle).await.unwrap_or_else(no_response) {
+            let settled = if mem::take(&mut gathers) {
+                by(clock, end, self.jobs.settle_gathering(receipt, action.clone())).await
+            } else {
+                by(clock, end, self.jobs.settle(receipt, action.clone())).await
+            };
+            match settled.unwrap_or_else(no_response) {
                 Ok(settled) => return Ok(Some(settled)),
                 Err(SettleError::LeaseLost { .. }) if maybe_settled => return Ok(None),
                 Err(SettleError::Store(error)) if is_temporary(&error) && clock.now() < end => {
                     maybe_settled |= matches!(error, StoreError::Unknown { .. });
+                    slot.inspect(|slot| slot.delay_settling());
                     self.report_store_error(&error);
                     clock.sleep(pause.min(end.saturating_since(clock.now()))).await;
                     pause = pause.saturating_mul(2);

@@ -6,6 +6,7 @@ use requeue::{Clock, Moment};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,11 +29,27 @@ struct SlotState {
     /// The running jobs, by the number of their slot.
     running: BTreeMap<u64, Current>,
     numbered: u64,
+    /// How many of the running jobs have not been polled yet.
+    starting: usize,
+    /// How many of the running jobs the next claim waits for: they were being settled when it could
+    /// have been sent. `None` if no claim waits.
+    awaited: Option<usize>,
 }
 
 struct Current {
     job: ClaimedJob,
     started_at: Moment,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Starting,
+    Running,
+    /// Being settled: the slot is free when the store responds.
+    Settling,
+    /// Being settled, and counted in `awaited`.
+    Awaited,
 }
 
 impl Slots {
@@ -43,6 +60,8 @@ impl Slots {
             claiming: false,
             running: BTreeMap::new(),
             numbered: 0,
+            starting: 0,
+            awaited: None,
         };
         Arc::new(Slots { clock, state: Mutex::new(state), changes: ChangeNotifier::default() })
     }
@@ -87,21 +106,55 @@ impl SlotState {
     fn free(&self) -> usize {
         if self.stopped { 0 } else { self.concurrency.saturating_sub(self.running.len()) }
     }
+
+    /// Returns how many jobs to claim now, or `None` if the claim has to wait. If a slot is free, it
+    /// waits for the settlements that are in progress, and for no later ones: a claim of one job
+    /// costs as much as a claim of ten, and the store is about to respond.
+    fn to_claim(&mut self) -> Option<usize> {
+        let free = self.free();
+        if free == 0 {
+            return None;
+        }
+        let awaited = *self.awaited.get_or_insert_with(|| {
+            let settling = self.running.values_mut().filter(|it| it.stage == Stage::Settling);
+            settling.map(|current| current.stage = Stage::Awaited).count()
+        });
+        (awaited == 0).then(|| {
+            self.awaited = None;
+            free
+        })
+    }
+
+    fn set_stage(&mut self, number: u64, stage: Stage) {
+        if let Some(current) = self.running.get_mut(&number) {
+            let before = mem::replace(&mut current.stage, stage);
+            self.leave(before);
+        }
+    }
+
+    /// Takes a job out of the count of its stage.
+    fn leave(&mut self, stage: Stage) {
+        match stage {
+            Stage::Starting => self.starting -= 1,
+            Stage::Awaited => self.awaited = self.awaited.map(|awaited| awaited - 1),
+            Stage::Running | Stage::Settling => {}
+        }
+    }
 }
 
 /// The claiming task's handle to the slots. Dropping it reports that the task has ended.
 pub(super) struct Claims(Arc<Slots>);
 
 impl Claims {
-    /// Waits until there are free slots, and returns their number. Returns `None` if the worker was
-    /// shut down.
+    /// Waits until there are free slots to claim jobs for, and returns their number. Returns `None` if
+    /// the worker was shut down.
     pub(super) async fn free_slots(&self) -> Option<usize> {
         let free = || {
-            let state = self.0.lock();
+            let mut state = self.0.lock();
             if state.stopped {
                 return Some(None);
             }
-            (state.free() > 0).then(|| Some(state.free()))
+            state.to_claim().map(Some)
         };
         self.0.changes.until(free).await
     }
@@ -120,7 +173,9 @@ impl Claims {
         }
         state.numbered += 1;
         let number = state.numbered;
-        state.running.insert(number, Current { job: job.clone(), started_at });
+        let current = Current { job: job.clone(), started_at, stage: Stage::Starting };
+        state.running.insert(number, current);
+        state.starting += 1;
         Some(JobSlot { slots: Arc::clone(&self.0), number })
     }
 }
@@ -138,16 +193,40 @@ pub(super) struct JobSlot {
 }
 
 impl JobSlot {
-    /// Returns `true` if the worker was shut down, so that no more jobs may start.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.slots.lock().stopped
+    /// Records that the job's task runs. Returns `false` if the worker was shut down, so that no more
+    /// jobs may start.
+    pub(super) fn start(&self) -> bool {
+        let mut state = self.slots.lock();
+        state.set_stage(self.number, Stage::Running);
+        !state.stopped
+    }
+
+    /// Records that the job is being settled. Returns `true` if other jobs are about to start, which
+    /// may be settled as soon.
+    pub(super) fn begin_settling(&self) -> bool {
+        let mut state = self.slots.lock();
+        state.set_stage(self.number, Stage::Settling);
+        state.starting > 0
+    }
+
+    /// Records that it is not known when the job will be settled.
+    pub(super) fn delay_settling(&self) {
+        self.slots.change(|state| state.set_stage(self.number, Stage::Running));
     }
 }
 
 impl Drop for JobSlot {
     fn drop(&mut self) {
-        let current = self.slots.change(|state| state.running.remove(&self.number));
+        let mut state = self.slots.lock();
+        let current = state.running.remove(&self.number);
+        current.iter().for_each(|current| state.leave(current.stage));
+        // The claiming task is not woken while it has to wait for more.
+        let notifies = state.awaited.is_none_or(|awaited| awaited == 0) || state.running.is_empty();
+        drop(state);
         drop(current);
+        if notifies {
+            self.slots.changes.notify();
+        }
     }
 }
 
@@ -245,4 +324,61 @@ pub struct RunningJob {
     pub job: ClaimedJob,
     /// How long the handler has been running.
     pub running_for: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Body;
+    use crate::names::{JobId, Kind};
+    use crate::receipt::{Fence, Generation, Receipt};
+
+    fn taken(slots: &Arc<Slots>, count: usize) -> Vec<JobSlot> {
+        let (kind, id) = (Kind::new("k").expect("valid"), JobId::new("i").expect("valid"));
+        let receipt = Receipt::new(kind, id, Fence(1), 1);
+        let job = ClaimedJob::new(receipt, Body::default(), Generation(1));
+        let claims = slots.claims();
+        (0..count).map(|_| claims.slot(&job).expect("a free slot")).collect()
+    }
+
+    #[test]
+    fn a_claim_waits_for_the_settlements_in_progress_but_not_for_later_ones() {
+        let slots = Slots::new(Clock::system(), 4);
+        let mut jobs = taken(&slots, 4);
+        assert!(jobs.iter().all(JobSlot::start));
+        assert_eq!(slots.lock().to_claim(), None, "no slot is free");
+        jobs[0].begin_settling();
+        jobs[1].begin_settling();
+        drop(jobs.remove(0));
+        assert_eq!(slots.lock().to_claim(), None);
+        jobs[1].begin_settling();
+        drop(jobs.remove(0));
+        assert_eq!(slots.lock().to_claim(), Some(2));
+        assert_eq!(slots.lock().to_claim(), None, "the third is being settled now");
+        drop(jobs);
+        assert_eq!(slots.lock().to_claim(), Some(4));
+    }
+
+    #[test]
+    fn a_claim_does_not_wait_for_a_settlement_that_is_repeated_later() {
+        let slots = Slots::new(Clock::system(), 2);
+        let mut jobs = taken(&slots, 2);
+        for job in &jobs {
+            job.begin_settling();
+        }
+        drop(jobs.pop());
+        assert_eq!(slots.lock().to_claim(), None);
+        jobs[0].delay_settling();
+        assert_eq!(slots.lock().to_claim(), Some(1));
+    }
+
+    #[test]
+    fn a_settlement_gathers_others_only_while_jobs_are_about_to_start() {
+        let slots = Slots::new(Clock::system(), 3);
+        let jobs = taken(&slots, 3);
+        assert!(jobs[0].start() && jobs[1].start());
+        assert!(jobs[0].begin_settling());
+        assert!(jobs[2].start());
+        assert!(!jobs[2].begin_settling());
+    }
 }

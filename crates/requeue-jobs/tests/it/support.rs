@@ -88,6 +88,8 @@ pub(crate) struct FaultyStore {
     pub(crate) claim: Arc<Mutex<VecDeque<Option<Fault>>>>,
     /// The maximum number of jobs of each claim.
     pub(crate) claim_sizes: Arc<Mutex<Vec<usize>>>,
+    /// The number of settlements in each call.
+    pub(crate) settle_sizes: Arc<Mutex<Vec<usize>>>,
 }
 
 impl FaultyStore {
@@ -98,6 +100,7 @@ impl FaultyStore {
             settle: Arc::default(),
             claim: Arc::default(),
             claim_sizes: Arc::default(),
+            settle_sizes: Arc::default(),
         }
     }
 
@@ -152,6 +155,8 @@ impl Layered for FaultyStore {
         &self,
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
+        let size = settlements.len();
+        self.settle_sizes.lock().expect("no panic while it is locked").push(size);
         self.fail(&self.settle, self.inner.settle(settlements))
     }
 }

@@ -805,3 +805,17 @@ fn a_worker_of_too_many_kinds_is_rejected() {
     let error = worker.expect_err("there are too many kinds");
     assert_eq!(error.to_string(), "1001 kinds of a worker are too many; the limit is 1000");
 }
+
+fn sizes(calls: &Mutex<Vec<usize>>) -> Vec<usize> {
+    std::mem::take(&mut calls.lock().expect("no panic while it is locked"))
+}
+
+#[test]
+fn jobs_that_end_together_are_settled_in_one_call_and_replaced_in_one_call() {
+    let env = TestEnv::new();
+    (0..500).for_each(|n| env.put(&n.to_string()));
+    let worker = env.worker(&Log::default()).concurrency(50);
+    let _running = env.spawn(worker, |_| async { Ok(Outcome::Done) });
+    assert_eq!(sizes(&env.store.settle_sizes), [50; 10]);
+    assert_eq!(sizes(&env.store.claim_sizes), [50; 11], "the last one finds no job");
+}

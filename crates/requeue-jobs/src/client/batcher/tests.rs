@@ -138,6 +138,48 @@ fn a_single_call_is_sent_immediately() {
 }
 
 #[test]
+fn gathering_calls_are_sent_together_by_the_next_call_or_by_the_second_poll_of_the_first() {
+    for next in [None, Some(4)] {
+        let store = ManualStore::default();
+        let batcher = store.batcher();
+        let mut callers: Vec<Caller> =
+            [1, 2, 3].map(|entry| (Box::pin(batcher.gathering_call(entry)), Arc::default())).into();
+        for (call, task) in &mut callers {
+            assert!(poll_as(call, task).is_pending());
+        }
+        assert!(store.batches().is_empty());
+        let woken: Vec<bool> = callers.iter().map(|(_, task)| task.was_woken()).collect();
+        assert_eq!(woken, [true, false, false], "one of them is enough");
+        let _next = waiting(&batcher, next);
+        let (first, task) = &mut callers[0];
+        assert!(poll_as(first, task).is_pending());
+        let all: Vec<u32> = [1, 2, 3].into_iter().chain(next).collect();
+        assert_eq!(store.batches(), [all]);
+        store.complete_one();
+        for ((call, task), result) in callers.iter_mut().zip([10, 20, 30]) {
+            assert!(task.was_woken());
+            assert_eq!(poll_as(call, task), Poll::Ready(Ok(result)));
+        }
+    }
+}
+
+#[test]
+fn a_gathering_call_that_is_dropped_leaves_the_others_to_send() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
+    let mut callers: Vec<Caller> =
+        [1, 2].map(|entry| (Box::pin(batcher.gathering_call(entry)), Arc::default())).into();
+    for (call, task) in &mut callers {
+        assert!(poll_as(call, task).is_pending());
+    }
+    drop(callers.remove(0));
+    let (call, task) = &mut callers[0];
+    assert!(task.was_woken());
+    assert!(poll_as(call, task).is_pending());
+    assert_eq!(store.batches(), [[2]]);
+}
+
+#[test]
 fn nothing_is_sent_before_a_call_is_polled() {
     let store = ManualStore::default();
     let batcher = store.batcher();
@@ -567,8 +609,12 @@ fn whatever_is_dropped_the_other_calls_complete() {
         };
         for entry in 0..60 {
             match below(4) {
-                0 | 1 => {
-                    calls.push((entry, new_call(&batcher, entry), Arc::default()));
+                way @ (0 | 1) => {
+                    let call = match way {
+                        0 => batcher.call(entry),
+                        _ => batcher.gathering_call(entry),
+                    };
+                    calls.push((entry, Box::pin(call), Arc::default()));
                     let last = calls.len() - 1;
                     polled(&mut calls, last);
                 }
