@@ -110,7 +110,7 @@ impl SlotState {
     /// Returns how many jobs to claim now, or `None` if the claim has to wait. If a slot is free, it
     /// waits for the settlements that are in progress, and for no later ones: a claim of one job
     /// costs as much as a claim of ten, and the store is about to respond.
-    fn to_claim(&mut self) -> Option<usize> {
+    fn claimable(&mut self) -> Option<usize> {
         let free = self.free();
         if free == 0 {
             return None;
@@ -154,7 +154,7 @@ impl Claims {
             if state.stopped {
                 return Some(None);
             }
-            state.to_claim().map(Some)
+            state.claimable().map(Some)
         };
         self.0.changes.until(free).await
     }
@@ -346,17 +346,17 @@ mod tests {
         let slots = Slots::new(Clock::system(), 4);
         let mut jobs = taken(&slots, 4);
         assert!(jobs.iter().all(JobSlot::start));
-        assert_eq!(slots.lock().to_claim(), None, "no slot is free");
+        assert_eq!(slots.lock().claimable(), None, "no slot is free");
         jobs[0].begin_settling();
         jobs[1].begin_settling();
         drop(jobs.remove(0));
-        assert_eq!(slots.lock().to_claim(), None);
+        assert_eq!(slots.lock().claimable(), None);
         jobs[1].begin_settling();
         drop(jobs.remove(0));
-        assert_eq!(slots.lock().to_claim(), Some(2));
-        assert_eq!(slots.lock().to_claim(), None, "the third is being settled now");
+        assert_eq!(slots.lock().claimable(), Some(2));
+        assert_eq!(slots.lock().claimable(), None, "the third is being settled now");
         drop(jobs);
-        assert_eq!(slots.lock().to_claim(), Some(4));
+        assert_eq!(slots.lock().claimable(), Some(4));
     }
 
     #[test]
@@ -367,9 +367,9 @@ mod tests {
             job.begin_settling();
         }
         drop(jobs.pop());
-        assert_eq!(slots.lock().to_claim(), None);
+        assert_eq!(slots.lock().claimable(), None);
         jobs[0].delay_settling();
-        assert_eq!(slots.lock().to_claim(), Some(1));
+        assert_eq!(slots.lock().claimable(), Some(1));
     }
 
     #[test]
