@@ -10,7 +10,7 @@
 //!
 //! [`State`] contains the rules. [`Shell`] contains the lock and the waiters.
 
-mod holds;
+pub(crate) mod holds;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 pub(crate) mod state;

@@ -12,6 +12,7 @@ use crate::limiter::RateLimiter;
 use crate::metrics::{QueueMetrics, Recorder, Tens};
 use crate::options::{FailureBounds, Merge};
 use crate::order::Ready;
+use crate::queue::holds::HoldList;
 use crate::queue::state::{self as queue, Entry};
 use crate::shell::{AddRules, Finished, Rules};
 use crate::slot_index::SlotIndex;
@@ -72,6 +73,7 @@ impl Timer {
 
 impl Entry for Timer {
     type Table = SlotIndex;
+    type Holds = HoldList;
 
     #[inline(always)]
     fn flags(&self) -> u8 {

@@ -3,7 +3,7 @@
 //! A delaying queue keeps its timers in the same entries. An entry then stays while it is needed
 //! there, also if its key is neither ready nor held.
 
-use super::holds::Holds;
+use super::holds::{Holds, HoldsInEntries, NumberedEntry};
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
@@ -23,7 +23,7 @@ const READY: u8 = 1;
 /// The key was added while held and becomes ready when the hold ends.
 const RERUN: u8 = 2;
 /// The key was handed out and is not done.
-const HELD: u8 = 4;
+pub(super) const HELD: u8 = 4;
 
 /// The number of cancelled slots that the order may contain before it is compacted, so that
 /// small queues are never compacted.
@@ -33,6 +33,7 @@ const GONE_ALLOWED: usize = 32;
 pub(crate) trait Entry: Default + Send + 'static {
     /// The table that finds the entries.
     type Table: SlotTable + Send + 'static;
+    type Holds: Holds<Self>;
 
     /// The state of the key, three bits. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or 0
     /// if the key is neither ready nor held.
@@ -46,24 +47,40 @@ pub(crate) trait Entry: Default + Send + 'static {
 
 /// The entry of a plain queue.
 #[derive(Default)]
-pub(crate) struct Work(u8);
+pub(crate) struct Work {
+    flags: u8,
+    hold: u32,
+}
 
 impl Entry for Work {
     type Table = HashedSlots;
+    type Holds = HoldsInEntries;
 
     #[inline(always)]
     fn flags(&self) -> u8 {
-        self.0
+        self.flags
     }
 
     #[inline(always)]
     fn set_flags(&mut self, flags: u8) {
-        self.0 = flags;
+        self.flags = flags;
     }
 
     #[inline(always)]
     fn is_needed(&self) -> bool {
         false
+    }
+}
+
+impl NumberedEntry for Work {
+    #[inline(always)]
+    fn hold(&self) -> u32 {
+        self.hold
+    }
+
+    #[inline(always)]
+    fn set_hold(&mut self, number: u32) {
+        self.hold = number;
     }
 }
 
@@ -74,8 +91,10 @@ pub(crate) struct State<K, E: Entry = Work> {
     order: Ready<K>,
     /// The number of `READY` keys.
     ready: usize,
+    /// The number of `HELD` keys.
+    held: usize,
     /// Invariant: exactly the `HELD` keys.
-    holds: Holds,
+    holds: E::Holds,
     /// The slots in the FIFO whose keys were cancelled, and how often each. They are skipped.
     cancelled: HashMap<u32, u32>,
     /// The sum of the counts in `cancelled`.
@@ -101,7 +120,7 @@ impl<K: Key, E: Entry> Rules for State<K, E> {
 
     #[inline]
     fn load(&self) -> Load {
-        Load { ready: self.ready, held: self.holds.len() }
+        Load { ready: self.ready, held: self.held }
     }
 
     #[inline]
@@ -137,8 +156,9 @@ impl<K: Key, E: Entry> Rules for State<K, E> {
             },
         };
         entry.set_flags(HELD);
-        let token = self.holds.begin(slot);
+        let token = self.holds.begin(slot, entry);
         self.ready -= 1;
+        self.held += 1;
         if let Some(recorder) = &mut self.recorder {
             recorder.taken(slot, now);
         }
@@ -181,7 +201,8 @@ impl<K: Key, E: Entry> State<K, E> {
             keys: Keys::default(),
             order,
             ready: 0,
-            holds: Holds::default(),
+            held: 0,
+            holds: E::Holds::default(),
             cancelled: HashMap::new(),
             cancelled_slots: 0,
             kept: Vec::new(),
@@ -218,7 +239,7 @@ impl<K: Key, E: Entry> State<K, E> {
     /// Returns the slot of a held key, or `None` if `token` identifies no hold.
     #[inline]
     pub(crate) fn held_slot(&self, token: u64) -> Option<u32> {
-        self.holds.slot(token)
+        self.holds.slot(token, &self.keys)
     }
 
     /// Removes and returns a key that is neither ready nor held, unless its entry is needed.
@@ -239,9 +260,11 @@ impl<K: Key, E: Entry> State<K, E> {
     fn end_hold(&mut self, token: u64, again: bool, now: Moment) -> Finished<K> {
         // Accepting a token that identifies no hold would put a ready key into the order twice,
         // and two workers would hold it.
-        let Some(slot) = self.holds.end(token) else {
+        let Some(slot) = self.held_slot(token) else {
             return Finished { added: Added::Refused, came_back: false, key: None };
         };
+        self.holds.end(token);
+        self.held -= 1;
         if let Some(recorder) = &mut self.recorder {
             recorder.done(slot, now);
         }
@@ -446,7 +469,7 @@ impl<K: Key, E: Entry> State<K, E> {
             let added_for = recorder.map(|recorder| recorder.since_added(slot, now));
             ReadyKey { key, added_for, priority: 0 }
         });
-        let held = self.holds.slots().filter_map(|slot| {
+        let held = self.holds.slots(&self.keys).filter_map(|slot| {
             Some(HeldKey {
                 key: self.keys.key(slot)?.clone(),
                 held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
@@ -466,7 +489,7 @@ impl<K: Key, E: Entry> State<K, E> {
             let age = recorder.since_added(slot, now);
             metrics.oldest_ready = metrics.oldest_ready.max(Some(age));
         }
-        for slot in self.holds.slots() {
+        for slot in self.holds.slots(&self.keys) {
             metrics.depth += u64::from(self.keys[slot].flags() & RERUN != 0);
             let age = recorder.since_taken(slot, now);
             metrics.unfinished_work += age;
@@ -499,11 +522,11 @@ impl<K: Key, E: Entry> State<K, E> {
     /// so this happens before anything changes.
     pub(crate) fn remaining(&self) -> Remaining<K> {
         let key = |slot| self.keys.key(slot).cloned();
-        let reruns = self.holds.slots().filter(|&slot| self.keys[slot].flags() & RERUN != 0);
+        let reruns = self.holds.slots(&self.keys).filter(|&slot| self.keys[slot].flags() & RERUN != 0);
         let stays = |slot| if self.keys[slot].is_needed() { key(slot) } else { None };
         Remaining {
             reruns: reruns.filter_map(key).collect(),
-            held: self.holds.slots().filter_map(key).collect(),
+            held: self.holds.slots(&self.keys).filter_map(key).collect(),
             ready: self.ready_slots().map(|slot| (slot, stays(slot))).collect(),
         }
     }
@@ -518,7 +541,8 @@ impl<K: Key, E: Entry> State<K, E> {
         self.compact();
         ready.append(&mut self.kept);
         ready.append(&mut remaining.reruns);
-        for slot in self.holds.slots() {
+        let held: Vec<u32> = self.holds.slots(&self.keys).collect();
+        for slot in held {
             self.keys[slot].set_flags(HELD);
         }
         ready
@@ -529,8 +553,8 @@ impl<K: Key, E: Entry> State<K, E> {
     pub(crate) fn check(&self) {
         self.keys.check();
         let count = |flag| self.keys.iter().filter(|(.., entry)| entry.flags() & flag != 0).count();
-        assert_eq!((count(READY), count(HELD)), (self.ready, self.holds.len()));
-        assert!(self.holds.slots().all(|slot| self.keys[slot].flags() & HELD != 0));
+        assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
+        assert!(self.holds.slots(&self.keys).all(|slot| self.keys[slot].flags() & HELD != 0));
         for (_, _, entry) in self.keys.iter() {
             let flags = entry.flags();
             assert!(matches!(flags, READY | HELD) || flags == HELD | RERUN || entry.is_needed());
