@@ -5,8 +5,8 @@
 //! hash beside the slot number: a lookup compares hashes before it reads a key, and growing the
 //! table reads no key at all.
 
+use crate::slot_index::SlotIndex;
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
@@ -36,13 +36,6 @@ impl Hasher {
     }
 }
 
-/// Spreads 32 bits of hash over the 64 that the table uses: it takes the position from the low
-/// bits and the tag from the high bits.
-#[inline]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
 #[cfg(test)]
 thread_local! {
     /// How often this thread searched a table, or changed it. Tests count it.
@@ -55,53 +48,10 @@ fn count_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
-/// Finds slots by the hash of their keys.
-pub(crate) trait SlotTable: Default {
-    /// Returns the slot with this hash for which `is_key` returns `true`.
-    fn find(&self, hash: u32, is_key: impl FnMut(u32) -> bool) -> Option<u32>;
-
-    /// Stores a slot that is not in the table.
-    fn insert(&mut self, hash: u32, slot: u32);
-
-    /// Removes a slot. Returns `false` if it is not in the table.
-    fn remove(&mut self, hash: u32, slot: u32) -> bool;
-
-    /// Returns every hash with its slot.
-    #[cfg(test)]
-    fn entries(&self) -> impl Iterator<Item = (u32, u32)>;
-}
-
-/// The table of queues whose keys are mostly in the cache.
-pub(crate) type HashedSlots = HashTable<(u32, u32)>;
-
-impl SlotTable for HashedSlots {
-    #[inline(always)]
-    fn find(&self, hash: u32, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
-        let same = |&(other, slot): &(u32, u32)| other == hash && is_key(slot);
-        HashTable::find(self, spread(hash), same).map(|&(_, slot)| slot)
-    }
-
-    #[inline(always)]
-    fn insert(&mut self, hash: u32, slot: u32) {
-        self.insert_unique(spread(hash), (hash, slot), |&(hash, _)| spread(hash));
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, hash: u32, slot: u32) -> bool {
-        let found = self.find_entry(spread(hash), |&(_, other)| other == slot);
-        found.map(|found| found.remove()).is_ok()
-    }
-
-    #[cfg(test)]
-    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.iter().copied()
-    }
-}
-
 /// Keys in slots, each with a value.
-pub(crate) struct Keys<K, V, T = HashedSlots> {
+pub(crate) struct Keys<K, V> {
     /// Invariant: exactly the slots whose `key` is present.
-    table: T,
+    table: SlotIndex,
     slots: Vec<Slot<K, V>>,
     /// The first free slot, or `NIL`. Free slots have no key and are linked by `link`.
     free: u32,
@@ -115,13 +65,13 @@ struct Slot<K, V> {
     value: V,
 }
 
-impl<K, V, T: SlotTable> Default for Keys<K, V, T> {
+impl<K, V> Default for Keys<K, V> {
     fn default() -> Self {
-        Keys { table: T::default(), slots: Vec::new(), free: NIL, free_len: 0 }
+        Keys { table: SlotIndex::default(), slots: Vec::new(), free: NIL, free_len: 0 }
     }
 }
 
-impl<K, V, T: SlotTable> Keys<K, V, T> {
+impl<K, V> Keys<K, V> {
     #[inline(always)]
     pub(crate) fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
     where
@@ -249,7 +199,7 @@ impl<K, V, T: SlotTable> Keys<K, V, T> {
     }
 }
 
-impl<K, V, T> Index<u32> for Keys<K, V, T> {
+impl<K, V> Index<u32> for Keys<K, V> {
     type Output = V;
 
     #[inline]
@@ -258,7 +208,7 @@ impl<K, V, T> Index<u32> for Keys<K, V, T> {
     }
 }
 
-impl<K, V, T> IndexMut<u32> for Keys<K, V, T> {
+impl<K, V> IndexMut<u32> for Keys<K, V> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut V {
         &mut self.slots[slot as usize].value
@@ -323,6 +273,7 @@ mod tests {
             keys.remove(slot);
         }
         assert!(keys.slots.capacity() <= KEPT_CAPACITY);
-        assert!(keys.table.capacity() <= 2 * KEPT_CAPACITY);
+        assert_eq!(keys.table.entries().count(), 0);
+        assert!(keys.table.cells() <= 2 * KEPT_CAPACITY);
     }
 }

@@ -15,7 +15,6 @@ use crate::order::Ready;
 use crate::queue::holds::HoldList;
 use crate::queue::state::{self as queue, Entry};
 use crate::shell::{AddRules, Finished, Rules};
-use crate::slot_index::SlotIndex;
 use crate::snapshot::{Added, WaitingKey};
 use crate::wheel::{Node, Nodes, Packed, Wheel};
 use crate::work_queue::{Key, StopMode, Taken};
@@ -72,7 +71,6 @@ impl Timer {
 }
 
 impl Entry for Timer {
-    type Table = SlotIndex;
     type Holds = HoldList;
 
     #[inline(always)]
@@ -91,7 +89,7 @@ impl Entry for Timer {
     }
 }
 
-impl<K> Nodes for Keys<K, Timer, SlotIndex> {
+impl<K> Nodes for Keys<K, Timer> {
     #[inline]
     fn node(&self, index: u32) -> Option<&Node> {
         self.get(index).map(|timer| &timer.node)

@@ -12,13 +12,13 @@ pub(crate) trait Holds<E: Entry>: Default + Send + 'static {
     fn begin(&mut self, slot: u32, entry: &mut E) -> u64;
 
     /// Returns the slot of the held key, or `None` if `token` identifies no hold.
-    fn slot<K>(&self, token: u64, keys: &Keys<K, E, E::Table>) -> Option<u32>;
+    fn slot<K>(&self, token: u64, keys: &Keys<K, E>) -> Option<u32>;
 
     /// Ends the hold that `token` identifies.
     fn end(&mut self, token: u64);
 
     /// Returns the slots of all held keys, in no particular order.
-    fn slots<K>(&self, keys: &Keys<K, E, E::Table>) -> impl Iterator<Item = u32>;
+    fn slots<K>(&self, keys: &Keys<K, E>) -> impl Iterator<Item = u32>;
 }
 
 /// Entries that store the number of their hold.
@@ -45,7 +45,7 @@ impl<E: NumberedEntry> Holds<E> for HoldsInEntries {
     }
 
     #[inline(always)]
-    fn slot<K>(&self, token: u64, keys: &Keys<K, E, E::Table>) -> Option<u32> {
+    fn slot<K>(&self, token: u64, keys: &Keys<K, E>) -> Option<u32> {
         let (slot, number) = (token as u32, (token >> 32) as u32);
         let entry = keys.get(slot)?;
         (entry.flags() & HELD != 0 && entry.hold() == number).then_some(slot)
@@ -54,7 +54,7 @@ impl<E: NumberedEntry> Holds<E> for HoldsInEntries {
     #[inline(always)]
     fn end(&mut self, _: u64) {}
 
-    fn slots<K>(&self, keys: &Keys<K, E, E::Table>) -> impl Iterator<Item = u32> {
+    fn slots<K>(&self, keys: &Keys<K, E>) -> impl Iterator<Item = u32> {
         keys.iter().filter(|(.., entry)| entry.flags() & HELD != 0).map(|(slot, ..)| slot)
     }
 }
@@ -90,7 +90,7 @@ impl<E: Entry> Holds<E> for HoldList {
     }
 
     #[inline(always)]
-    fn slot<K>(&self, token: u64, _: &Keys<K, E, E::Table>) -> Option<u32> {
+    fn slot<K>(&self, token: u64, _: &Keys<K, E>) -> Option<u32> {
         self.slot(token)
     }
 
@@ -99,7 +99,7 @@ impl<E: Entry> Holds<E> for HoldList {
         self.end(token);
     }
 
-    fn slots<K>(&self, _: &Keys<K, E, E::Table>) -> impl Iterator<Item = u32> {
+    fn slots<K>(&self, _: &Keys<K, E>) -> impl Iterator<Item = u32> {
         self.slots()
     }
 }

@@ -7,7 +7,7 @@ use super::holds::{Holds, HoldsInEntries, NumberedEntry};
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
-use crate::keys::{HashedSlots, Keys, SlotTable};
+use crate::keys::Keys;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::order::{Ready, Slot};
 use crate::shell::{AddRules, Finished, Rules};
@@ -31,8 +31,6 @@ const GONE_ALLOWED: usize = 32;
 
 /// What a queue stores with each key.
 pub(crate) trait Entry: Default + Send + 'static {
-    /// The table that finds the entries.
-    type Table: SlotTable + Send + 'static;
     type Holds: Holds<Self>;
 
     /// The state of the key, three bits. Invariant: `READY`, or `HELD`, or `HELD | RERUN`, or 0
@@ -53,7 +51,6 @@ pub(crate) struct Work {
 }
 
 impl Entry for Work {
-    type Table = HashedSlots;
     type Holds = HoldsInEntries;
 
     #[inline(always)]
@@ -85,7 +82,7 @@ impl NumberedEntry for Work {
 }
 
 pub(crate) struct State<K, E: Entry = Work> {
-    pub(crate) keys: Keys<K, E, E::Table>,
+    pub(crate) keys: Keys<K, E>,
     /// Invariant: every `READY` slot once. In a FIFO, before that, each slot in `cancelled` as
     /// often as it is counted there.
     order: Ready<K>,
@@ -578,7 +575,7 @@ impl<K: Key, E: Entry> State<K, E> {
 /// with its last one.
 fn leave_order<K, E: Entry>(
     cancelled: &mut HashMap<u32, u32>,
-    keys: &mut Keys<K, E, E::Table>,
+    keys: &mut Keys<K, E>,
     slot: u32,
 ) -> bool {
     let Some(times) = cancelled.get_mut(&slot) else { return false };
