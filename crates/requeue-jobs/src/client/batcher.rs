@@ -138,7 +138,7 @@ where
             let mut waker = Some(waker.clone());
             let result = self.lock().take_result(number, &mut waker);
             drop(guarded(|| drop(waker)));
-            let completed = self.advance();
+            let completed = self.advance(number);
             if let Some(result) = result {
                 // This call ends here, so another one has to send the next batch.
                 if completed {
@@ -152,8 +152,10 @@ where
         }
     }
 
-    /// Polls the batch in flight, or sends the next one. Returns `true` if it completed.
-    fn advance(self: &Arc<Self>) -> bool {
+    /// Polls the batch in flight, or sends the next one, for the call with this number. Returns
+    /// `true` if it completed. The call has to look for its result then: it is not woken, because
+    /// an executor would poll it once more, and might start another thread for that.
+    fn advance(self: &Arc<Self>, number: u64) -> bool {
         let Some(step) = self.lock().step(self.weigh) else {
             return false;
         };
@@ -177,7 +179,8 @@ where
                 Err(StoreError::Unknown { reason: format!("the store panicked: {message}") })
             }
         };
-        let wakers = self.lock().complete(results);
+        let (wakers, own) = self.lock().complete(results, number);
+        drop(guarded(|| drop(own)));
         wake_all(wakers);
         true
     }
@@ -294,8 +297,13 @@ impl<E, T, X> State<E, T, X> {
         }
     }
 
-    /// Gives each member its result, and returns the wakers of the members.
-    fn complete(&mut self, results: Result<BatchResults<T, X>, StoreError>) -> Vec<Waker>
+    /// Gives each member its result. Returns the wakers of the members, that of the call `polling`
+    /// separately.
+    fn complete(
+        &mut self,
+        results: Result<BatchResults<T, X>, StoreError>,
+        polling: u64,
+    ) -> (Vec<Waker>, Option<Waker>)
     where
         X: From<StoreError>,
     {
@@ -313,16 +321,19 @@ impl<E, T, X> State<E, T, X> {
         });
         let to_all = |error: StoreError| (0..count).map(|_| Err(error.clone().into())).collect();
         let results: BatchResults<T, X> = results.unwrap_or_else(to_all);
-        let mut wakers = Vec::with_capacity(count);
+        let (mut wakers, mut own) = (Vec::with_capacity(count.saturating_sub(1)), None);
         for (number, result) in members.into_iter().zip(results) {
             // A call that was dropped is no longer listed.
             if let Some(call) = self.calls.get_mut(&number)
                 && let CallState::Waiting(waker) = mem::replace(call, CallState::Completed(result))
             {
-                wakers.extend(waker);
+                match number == polling {
+                    true => own = waker,
+                    false => wakers.extend(waker),
+                }
             }
         }
-        wakers
+        (wakers, own)
     }
 
     fn take_wakers(&mut self) -> Vec<Waker> {

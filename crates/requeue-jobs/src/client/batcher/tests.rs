@@ -180,6 +180,33 @@ fn a_gathering_call_that_is_dropped_leaves_the_others_to_send() {
 }
 
 #[test]
+fn the_call_that_completes_its_batch_wakes_the_other_members_but_not_itself() {
+    let store = ManualStore::default();
+    let batcher = store.batcher();
+    let mut first = waiting(&batcher, [1]);
+    let tasks: [Arc<Task>; 2] = Default::default();
+    let mut calls = [2, 3].map(|entry| new_call(&batcher, entry));
+    for (call, task) in calls.iter_mut().zip(&tasks) {
+        assert!(poll_as(call, task).is_pending());
+    }
+    store.complete_one();
+    assert_eq!(poll(&mut first[0]), Poll::Ready(Ok(10)));
+    assert_eq!(store.batches(), [vec![1], vec![2, 3]]);
+    store.complete_one();
+    assert!(tasks.iter().all(|task| task.was_woken()), "any of them may complete the batch");
+    assert_eq!(poll_as(&mut calls[0], &tasks[0]), Poll::Ready(Ok(20)));
+    // The store has woken the second call already.
+    assert_eq!(tasks.each_ref().map(|task| task.was_woken()), [false, false]);
+    assert_eq!(poll_as(&mut calls[1], &tasks[1]), Poll::Ready(Ok(30)));
+
+    // A batch that completes while it is sent: an executor would poll the call again for nothing.
+    store.complete_one();
+    let mut call = new_call(&batcher, 4);
+    assert_eq!(poll_as(&mut call, &tasks[0]), Poll::Ready(Ok(40)));
+    assert!(!tasks[0].was_woken());
+}
+
+#[test]
 fn nothing_is_sent_before_a_call_is_polled() {
     let store = ManualStore::default();
     let batcher = store.batcher();
