@@ -24,6 +24,7 @@ mod host;
 mod later;
 mod options;
 mod request_body;
+mod self_wake;
 mod service;
 mod shutdown;
 mod tls;

@@ -3,6 +3,7 @@
 use super::body_memory::BodyMemory;
 use super::connection_state::{ConnectionState, IdlePhase, TimeoutReason, TrackedStream};
 use super::later::{ParkingSlot, WaitingRequest};
+use super::self_wake::SelfWaking;
 use super::service::{RequestService, ResponseBody};
 use super::{Options, Shutdown, Tls};
 use crate::requests::Endpoint;
@@ -122,7 +123,7 @@ impl ConnectionContext {
         peer: SocketAddr,
         state: &ConnectionState,
     ) -> Option<(TrackedStream<S>, Option<WaitingRequest>)> {
-        let mut connection = http1::Builder::new()
+        let connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
             // hyper would start this timeout too late: `TimeoutTimer` replaces it.
@@ -131,6 +132,7 @@ impl ConnectionContext {
             // What is read ahead of the handler does not count as its memory.
             .max_buf_size(READ_AHEAD.max(self.options.max_head))
             .serve_connection(TokioIo::new(stream), service);
+        let mut connection = SelfWaking::new(connection);
         let mut timeouts = TimeoutTimer::new(state, &self.options);
         // Child tokens, because polling a token takes its lock on every wake-up.
         let (shutdown, cut) = (self.shutdown.child(), self.cut.child_token());
@@ -146,7 +148,7 @@ impl ConnectionContext {
                 }
                 result = &mut connection => break result,
                 parked = poll_fn(|_| parked(state, &parking)), if !stopping => {
-                    let parts = connection.into_parts();
+                    let parts = connection.future.into_parts();
                     let mut stream = parts.io.into_inner();
                     stream.unread(&parts.read_buf);
                     return Some((stream, Some(parked)));
@@ -154,7 +156,7 @@ impl ConnectionContext {
                 () = shutdown.requested(), if !stopping => {
                     stopping = true;
                     state.closing();
-                    Pin::new(&mut connection).graceful_shutdown();
+                    Pin::new(&mut connection.future).graceful_shutdown();
                 }
                 () = state.evicted(), if !stopping => {
                     tracing::debug!(%peer, "connection closed: a new one needs its place");
@@ -163,7 +165,7 @@ impl ConnectionContext {
                     }
                     stopping = true;
                     state.closing();
-                    Pin::new(&mut connection).graceful_shutdown();
+                    Pin::new(&mut connection.future).graceful_shutdown();
                 }
                 reason = timeouts.expired() => {
                     tracing::debug!(%peer, ?reason, "connection timed out");
@@ -171,7 +173,7 @@ impl ConnectionContext {
                         return None;
                     }
                     state.closing();
-                    Pin::new(&mut connection).graceful_shutdown();
+                    Pin::new(&mut connection.future).graceful_shutdown();
                 }
             }
         };
@@ -179,7 +181,7 @@ impl ConnectionContext {
             tracing::debug!(%peer, %error, "connection failed");
         }
         // This drops the handler, if it still runs.
-        Some((connection.into_parts().io.into_inner(), None))
+        Some((connection.future.into_parts().io.into_inner(), None))
     }
 
     /// Waits for the response to a parked request. Returns `None` if the client disconnects, or if
