@@ -4,6 +4,8 @@ use crate::error::{CliError, Result};
 use crate::output::{json_printable, printable, printable_except};
 use clap::ValueEnum;
 use std::io::{self, IsTerminal};
+use tracing::Metadata;
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
@@ -60,6 +62,10 @@ pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
             Box::new(fmt::layer().with_ansi(false).with_writer(|| EscapedStderr(printable)))
         }
     };
+    // The span of a request is a seventh of its work in user mode. Below the level debug, a request
+    // has a line only if it fails, and that line names the method and the path.
+    let has_requests = filter.max_level_hint().is_none_or(|level| level >= LevelFilter::DEBUG);
+    let filter = filter.and(filter_fn(move |what| has_requests || !is_request(what)));
     let layers = vec![lines.with_filter(filter).boxed()];
     #[cfg(feature = "otel")]
     let (layers, provider) = with_spans(args, layers)?;
@@ -68,6 +74,11 @@ pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
         #[cfg(feature = "otel")]
         provider,
     })
+}
+
+/// Returns whether this is the span of a request to the server.
+fn is_request(what: &Metadata<'_>) -> bool {
+    what.is_span() && what.name() == "request" && what.target().starts_with("requeue_server")
 }
 
 /// Writes log lines to stderr, and escapes what a terminal would interpret. The formatter writes each
