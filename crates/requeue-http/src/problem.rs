@@ -328,6 +328,20 @@ impl Problem {
         self
     }
 
+    /// Puts `path`, such as `jobs[3].`, in front of the name of the field, if the problem is about
+    /// one. So the names of valid fields need not be formatted.
+    #[must_use]
+    pub fn within(mut self, path: &str) -> Self {
+        if let Some(field) = self.field.take() {
+            let field = format!("{path}{field}");
+            if let Some(rest) = self.detail.strip_prefix(&field[path.len()..]) {
+                self.detail = format!("{field}{rest}");
+            }
+            self.field = Some(cut(field));
+        }
+        self
+    }
+
     fn limited(mut self, what: &str, value: impl Into<Value>, limit: impl Into<Value>) -> Self {
         self.field = field_of(what).map(str::to_owned);
         self.what = Some(what.to_owned());
@@ -469,6 +483,15 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_put_in_front_of_the_field() {
+        let problem = |detail| Problem::new(ProblemType::Invalid, detail);
+        let expected = problem("too long").at("jobs[3].id");
+        assert_eq!(problem("too long").at("id").within("jobs[3]."), expected);
+        assert_eq!(problem("too long").within("jobs[3]."), problem("too long"));
+        assert_eq!(problem("too long").at("id").within(""), problem("too long").at("id"));
+    }
 
     #[test]
     fn the_table_has_the_order_of_the_enum() {

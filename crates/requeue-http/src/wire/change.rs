@@ -74,8 +74,9 @@ pub struct ChangeEntry {
 impl ChangeEntry {
     /// Converts this entry to a change. `path` is the prefix of field names in errors.
     pub fn read(self, path: &str) -> Result<Change, Problem> {
-        let kind = parse(&format!("{path}kind"), &self.kind, |text| Kind::new(text))?;
-        let id = parse(&format!("{path}id"), &self.id, |text| JobId::new(text))?;
+        let within = |problem: Problem| problem.within(path);
+        let kind = parse("kind", &self.kind, |text| Kind::new(text)).map_err(within)?;
+        let id = parse("id", &self.id, |text| JobId::new(text)).map_err(within)?;
         Ok(Change { kind, id, action: self.what.into() })
     }
 }

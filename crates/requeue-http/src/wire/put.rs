@@ -149,32 +149,36 @@ impl PutRequest {
         id: Option<&JobId>,
         context: &ParseContext,
     ) -> Result<Put, Problem> {
-        let at = |field: &str| format!("{path}{field}");
+        self.read_fields(kind, id, context).map_err(|problem| problem.within(path))
+    }
+
+    fn read_fields(
+        self,
+        kind: Option<&Kind>,
+        id: Option<&JobId>,
+        context: &ParseContext,
+    ) -> Result<Put, Problem> {
         let kind =
-            from_path_or_request(&at("kind"), kind, self.kind.as_deref(), |text| Kind::new(text))?;
-        let id = from_path_or_request(&at("id"), id, self.id.as_deref(), |text| JobId::new(text))?;
+            from_path_or_request("kind", kind, self.kind.as_deref(), |text| Kind::new(text))?;
+        let id = from_path_or_request("id", id, self.id.as_deref(), |text| JobId::new(text))?;
         let due = match (&self.due, &self.delay) {
             (None, None) => Due::Now,
-            (Some(due), None) => {
-                let field = at("due");
-                context.due(&field, Due::At(context.time(&field, due)?))?
-            }
+            (Some(due), None) => context.due("due", Due::At(context.time("due", due)?))?,
             (None, Some(delay)) => {
-                let field = at("delay");
-                context.due(&field, Due::After(context.duration(&field, delay)?))?
+                context.due("delay", Due::After(context.duration("delay", delay)?))?
             }
-            (Some(_), Some(_)) => return Err(both(&at("due"), "due and delay")),
+            (Some(_), Some(_)) => return Err(both("due", "due and delay")),
         };
-        let max_wait = context.optional_duration(&at("max_wait"), self.max_wait.as_deref())?;
+        let max_wait = context.optional_duration("max_wait", self.max_wait.as_deref())?;
         let mode = match (self.mode.unwrap_or(PutMode::Replace), max_wait) {
             (PutMode::Debounce, Some(max_wait)) => Mode::Debounce { max_wait },
             (PutMode::Debounce, None) => {
                 let detail = "mode debounce requires max_wait, such as \"1h\"";
-                return Err(Problem::new(ProblemType::Invalid, detail).at(at("max_wait")));
+                return Err(Problem::new(ProblemType::Invalid, detail).at("max_wait"));
             }
             (_, Some(_)) => {
                 let detail = "max_wait is only allowed with mode debounce";
-                return Err(Problem::new(ProblemType::Invalid, detail).at(at("max_wait")));
+                return Err(Problem::new(ProblemType::Invalid, detail).at("max_wait"));
             }
             (PutMode::Replace, None) => Mode::Replace,
             (PutMode::Earliest, None) => Mode::Earliest,
@@ -184,10 +188,10 @@ impl PutRequest {
             (false, None) => None,
             (true, None) => Some(Condition::IfAbsent),
             (false, Some(number)) => Some(Condition::IfGeneration(Generation(number))),
-            (true, Some(_)) => return Err(both(&at("if_absent"), "if_absent and if_generation")),
+            (true, Some(_)) => return Err(both("if_absent", "if_absent and if_generation")),
         };
         let PutRequest { body, body_text, body_base64, content_type, .. } = self;
-        let body = read_new_body(path, BodyJson { body, body_text, body_base64, content_type })?;
+        let body = read_new_body("", BodyJson { body, body_text, body_base64, content_type })?;
         Ok(Put { kind, id, body, due, mode, condition })
     }
 }

@@ -88,10 +88,17 @@ impl SettleLease {
         verb: Option<SettleVerb>,
         context: &ParseContext,
     ) -> Result<Settle, Problem> {
-        let at = |field: &str| format!("{path}{field}");
+        self.read_fields(verb, context).map_err(|problem| problem.within(path))
+    }
+
+    fn read_fields(
+        self,
+        verb: Option<SettleVerb>,
+        context: &ParseContext,
+    ) -> Result<Settle, Problem> {
         let wrong =
-            |field: &str, detail: String| Problem::new(ProblemType::Invalid, detail).at(at(field));
-        let receipt = parse(&at("receipt"), &self.receipt, str::parse::<Receipt>)?;
+            |field: &str, detail: String| Problem::new(ProblemType::Invalid, detail).at(field);
+        let receipt = parse("receipt", &self.receipt, str::parse::<Receipt>)?;
         let verb = match (verb, self.how) {
             (Some(verb), None) | (None, Some(verb)) => verb,
             (Some(_), Some(_)) => {
@@ -109,9 +116,9 @@ impl SettleLease {
                 return Err(wrong(field, format!("not allowed with {}", verb.name())));
             }
         }
-        let delay = context.optional_duration(&at("delay"), self.delay.as_deref())?;
+        let delay = context.optional_duration("delay", self.delay.as_deref())?;
         if let Some(delay) = delay {
-            context.due(&at("delay"), Due::After(delay))?;
+            context.due("delay", Due::After(delay))?;
         }
         let error = self.error.unwrap_or_default();
         let action = match verb {
@@ -125,7 +132,7 @@ impl SettleLease {
                 }
             },
             Release => Settlement::Release,
-            Extend => Settlement::Extend(context.lease(&at("lease"), self.lease.as_deref())?),
+            Extend => Settlement::Extend(context.lease("lease", self.lease.as_deref())?),
         };
         Ok(Settle { receipt, action })
     }

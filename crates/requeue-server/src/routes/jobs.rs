@@ -110,7 +110,8 @@ async fn put_all(
     let (puts, errors) = off_runtime(body_bytes, move || {
         let jobs = batch.jobs.into_iter().enumerate();
         let read = |(n, job): (usize, PutRequest)| {
-            job.read(&format!("jobs[{n}]."), kind.as_ref(), None, &reading)
+            let read = job.read("", kind.as_ref(), None, &reading);
+            read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
         };
         BatchErrors::split(jobs.map(read))
     })
@@ -174,7 +175,9 @@ pub(super) async fn change_any(
 ) -> ApiResult<Json<Results<ChangeDone>>> {
     check_entries("jobs", batch.jobs.len())?;
     let jobs = batch.jobs.into_iter().enumerate();
-    change_all(&app, jobs.map(|(n, job)| job.read(&format!("jobs[{n}].")))).await
+    let read =
+        jobs.map(|(n, job)| job.read("").map_err(|problem| problem.within(&format!("jobs[{n}]."))));
+    change_all(&app, read).await
 }
 
 async fn change_all(

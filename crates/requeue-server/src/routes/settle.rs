@@ -92,7 +92,10 @@ async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> 
     check_entries("leases", batch.leases.len())?;
     let reading = app.reading();
     let leases = batch.leases.into_iter().enumerate();
-    let read = leases.map(|(n, lease)| lease.read(&format!("leases[{n}]."), verb, &reading));
+    let read = leases.map(|(n, lease)| {
+        let read = lease.read("", verb, &reading);
+        read.map_err(|problem| problem.within(&format!("leases[{n}].")))
+    });
     let (mut settlements, errors) = BatchErrors::split(read);
     let settled = match settlements.len() {
         0 => Vec::new(),
