@@ -20,6 +20,7 @@ use crate::store::Store;
 use batcher::Batcher;
 use requeue::Clock;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -302,14 +303,17 @@ impl Jobs {
         self.shared.settlements.call(settlement(receipt, action)).await
     }
 
-    /// Settles a lease as [`settle`](Self::settle) does, and waits for others that are about to do the
-    /// same. The executor has to poll the future whenever it is woken.
+    /// Settles a lease as [`settle`](Self::settle) does, together with others: the settlement is not
+    /// sent while `expects_others` returns `true`. The executor has to poll the future whenever it is
+    /// woken.
     pub(crate) async fn settle_gathering(
         &self,
         receipt: &Receipt,
         action: Settlement,
+        mut expects_others: impl FnMut() -> bool,
     ) -> Result<Settled, SettleError> {
-        self.shared.settlements.gathering_call(settlement(receipt, action)).await
+        let mut call = self.shared.settlements.call(settlement(receipt, action));
+        poll_fn(|cx| call.poll_gathering(cx, &mut expects_others)).await
     }
 }
 

@@ -19,8 +19,9 @@
 //! - If the store panics, only the members of the batch fail.
 //!
 //! If no batch is in flight, a call is sent by its first poll. A caller that knows of others that are
-//! about to call can make a *gathering* call instead: it is sent together with the next call, or by
-//! its own second poll, for which it wakes itself. Other gathering calls depend on that poll.
+//! about to call can make a *gathering* call instead: it is sent together with the next call. The first
+//! of several gathering calls wakes itself until no more calls are expected, and then sends all of
+//! them. The others depend on its polls.
 
 use crate::error::StoreError;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -60,9 +61,9 @@ struct State<E, T, X> {
     in_flight: InFlight<T, X>,
     /// Whether the store has woken the batch since it was last polled.
     woken: bool,
-    /// Whether a gathering call has woken itself to send what is queued.
-    /// Invariant: if so, that call is queued, and no batch is in flight.
-    gathering: bool,
+    /// The gathering call that wakes itself to send what is queued.
+    /// Invariant: if there is one, it is queued, and no batch is in flight.
+    gathering: Option<u64>,
     /// All calls that are not dropped and have not returned their result yet.
     calls: BTreeMap<u64, CallState<T, X>>,
     numbered: u64,
@@ -109,7 +110,7 @@ where
             awaited: 0,
             in_flight: InFlight::None,
             woken: false,
-            gathering: false,
+            gathering: None,
             calls: BTreeMap::new(),
             numbered: 0,
         };
@@ -123,13 +124,7 @@ where
 
     /// Returns a call that does nothing before it is polled.
     pub(super) fn call(self: &Arc<Self>, entry: E) -> Call<E, T, X> {
-        Call { batcher: Arc::clone(self), stage: Stage::New(entry), gathers: false }
-    }
-
-    /// Returns a call that is not sent by its first poll. The executor has to poll it whenever it is
-    /// woken.
-    pub(super) fn gathering_call(self: &Arc<Self>, entry: E) -> Call<E, T, X> {
-        Call { batcher: Arc::clone(self), stage: Stage::New(entry), gathers: true }
+        Call { batcher: Arc::clone(self), stage: Stage::New(entry) }
     }
 
     fn poll(self: &Arc<Self>, number: u64, waker: &Waker) -> Poll<Result<T, X>> {
@@ -213,8 +208,8 @@ where
             state.awaited -= 1;
         }
         let (abandoned, mut wakers) = state.abandon();
-        if mem::take(&mut state.gathering) {
-            // The call may be the one that was to send the others.
+        if state.gathering == Some(number) {
+            state.gathering = None;
             wakers.extend(state.take_wakers());
         }
         drop(state);
@@ -272,7 +267,7 @@ impl<E, T, X> State<E, T, X> {
     /// Takes as many queued entries as a batch may contain, and at least one.
     fn take_batch(&mut self, weigh: fn(&E) -> usize) -> Vec<E> {
         debug_assert!(self.members.is_empty());
-        self.gathering = false;
+        self.gathering = None;
         let mut bytes = 0;
         let fits = self.queued.iter().take(MAX_BATCH).take_while(|(_, entry)| {
             bytes += weigh(entry);
@@ -390,14 +385,63 @@ where
 {
     batcher: Arc<Batcher<E, T, X>>,
     stage: Stage<E>,
-    /// Whether its first poll only queues it.
-    gathers: bool,
 }
 
 enum Stage<E> {
     New(E),
     Queued(u64),
     Over,
+}
+
+impl<E, T, X> Call<E, T, X>
+where
+    E: Send + Unpin + 'static,
+    T: Send + 'static,
+    X: From<StoreError> + Send + 'static,
+{
+    /// Polls it as a gathering call, which is not sent while `expects_others` returns `true`. The
+    /// executor has to poll it whenever it is woken.
+    pub(super) fn poll_gathering(
+        &mut self,
+        cx: &mut Context<'_>,
+        expects_others: impl FnOnce() -> bool,
+    ) -> Poll<Result<T, X>> {
+        let number = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::New(entry) => {
+                let is_idle = matches!(self.batcher.lock().in_flight, InFlight::None);
+                let gathers = is_idle && expects_others();
+                // Cloned before the lock is taken: see `Batcher::poll`.
+                let waker = gathers.then(|| cx.waker().clone());
+                let mut state = self.batcher.lock();
+                let number = state.enqueue(entry, waker);
+                self.stage = Stage::Queued(number);
+                if gathers && matches!(state.in_flight, InFlight::None) {
+                    let is_first = *state.gathering.get_or_insert(number) == number;
+                    drop(state);
+                    if is_first {
+                        cx.waker().wake_by_ref();
+                    }
+                    return Poll::Pending;
+                }
+                number
+            }
+            Stage::Queued(number) => {
+                self.stage = Stage::Queued(number);
+                let is_first = self.batcher.lock().gathering == Some(number);
+                if is_first && expects_others() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                number
+            }
+            Stage::Over => panic!("polled after completion"),
+        };
+        let result = self.batcher.poll(number, cx.waker());
+        if result.is_ready() {
+            self.stage = Stage::Over;
+        }
+        result
+    }
 }
 
 impl<E, T, X> Future for Call<E, T, X>
@@ -409,31 +453,7 @@ where
     type Output = Result<T, X>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let call = self.get_mut();
-        if let Stage::New(_) = call.stage
-            && let Stage::New(entry) = mem::replace(&mut call.stage, Stage::Over)
-        {
-            // Cloned before the lock is taken: see `Batcher::poll`.
-            let waker = call.gathers.then(|| cx.waker().clone());
-            let mut state = call.batcher.lock();
-            call.stage = Stage::Queued(state.enqueue(entry, waker));
-            if call.gathers && matches!(state.in_flight, InFlight::None) {
-                let is_first = !mem::replace(&mut state.gathering, true);
-                drop(state);
-                if is_first {
-                    cx.waker().wake_by_ref();
-                }
-                return Poll::Pending;
-            }
-        }
-        let Stage::Queued(number) = call.stage else {
-            panic!("polled after completion");
-        };
-        let result = call.batcher.poll(number, cx.waker());
-        if result.is_ready() {
-            call.stage = Stage::Over;
-        }
-        result
+        self.get_mut().poll_gathering(cx, || false)
     }
 }
 

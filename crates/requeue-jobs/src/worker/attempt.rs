@@ -99,7 +99,7 @@ pub(super) async fn work<F, Fut, T>(
         run = run.until(worker.jobs.clock(), at);
     }
     let ended = match guarded(|| handler(run)) {
-        Ok(future) => worker.run_handler(future, &job, lease, limit).await,
+        Ok(future) => worker.run_handler(future, &job, &slot, lease, limit).await,
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
     let took = worker.jobs.clock().now().saturating_since(started_at);
@@ -137,6 +137,7 @@ impl JobWorker {
         &self,
         future: Fut,
         job: &ClaimedJob,
+        slot: &JobSlot,
         lease: Lease,
         limit: Option<Moment>,
     ) -> Ended
@@ -149,6 +150,7 @@ impl JobWorker {
         let mut future = pin!(Some(future));
         let mut alarm = pin!(limit.map(|limit| clock.sleep(limit.saturating_since(clock.now()))));
         let mut keep = pin!(self.keep(&job.receipt, lease));
+        let mut has_started = false;
         let ended = poll_fn(|cx| {
             if is_late() {
                 return Poll::Ready(Ended::Failed(Fault::TimedOut));
@@ -162,6 +164,10 @@ impl JobWorker {
                 Ok(Poll::Ready(Ok(outcome))) => return Poll::Ready(Ended::Returned(outcome)),
                 Ok(Poll::Ready(Err(error))) => {
                     return Poll::Ready(Ended::Failed(Fault::Error(error)));
+                }
+                Ok(Poll::Pending) if !has_started => {
+                    has_started = true;
+                    slot.run();
                 }
                 Ok(Poll::Pending) => {}
             }

@@ -1,7 +1,7 @@
 //! Claims as many jobs as there are free slots, and starts them.
 
 use super::JobWorker;
-use super::lease::{Lease, first, yield_now};
+use super::lease::{Lease, by, first, yield_now};
 use super::slots::{Claims, JobSlot};
 use crate::claim::{Claim, ClaimedJob, Settlement};
 use crate::client::nonce;
@@ -70,21 +70,28 @@ impl JobWorker {
         };
         let claimed = guarded_call(|| self.jobs.store().claim(claim)).await?;
         let found = !claimed.jobs.is_empty();
-        let mut not_started = Vec::new();
-        for job in claimed.jobs {
-            match claims.slot(&job) {
-                Some(slot) => {
-                    if let Err(message) = guarded(|| start(slot, job, lease)) {
-                        // The job is delivered again when its lease expires.
-                        let reason = format!("the executor panicked: {message}");
-                        self.report_store_error(&StoreError::Unavailable { reason });
-                    }
+        let mut jobs = claimed.jobs.into_iter();
+        // Some of the slots may become free when the store responds to settlements.
+        let end = lease.third(self.lease);
+        while jobs.len() > 0 && by(self.jobs.clock(), end, claims.room(jobs.len())).await.is_some()
+        {
+            let before = jobs.len();
+            while let Some(job) = jobs.as_slice().first()
+                && let Some(slot) = claims.slot(job)
+                && let Some(job) = jobs.next()
+            {
+                if let Err(message) = guarded(|| start(slot, job, lease)) {
+                    // The job is delivered again when its lease expires.
+                    let reason = format!("the executor panicked: {message}");
+                    self.report_store_error(&StoreError::Unavailable { reason });
                 }
-                None => not_started.push(job),
+            }
+            if jobs.len() == before {
+                break;
             }
         }
         // The release is repeated on errors: an expired lease would count as a failure.
-        for job in not_started {
+        for job in jobs {
             self.settle_or_report(&job, Settlement::Release, None).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);

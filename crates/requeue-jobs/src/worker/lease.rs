@@ -9,13 +9,17 @@ use crate::receipt::Receipt;
 use crate::time::Timestamp;
 use requeue::{Clock, Moment};
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 /// The pause before a failed settlement is repeated. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long, and for how many polls, a settlement waits for those of other jobs. Handlers that end
+/// immediately have ended by then, unless another one blocks the executor.
+const MAX_GATHERING: Duration = Duration::from_micros(200);
+const MAX_GATHERING_POLLS: u32 = 1000;
 
 /// The time until which a lease is certainly valid. It is measured on this machine's clock, from
 /// before the request was sent, so it never ends later than the store's.
@@ -29,6 +33,11 @@ impl Lease {
     pub(super) fn from_now(clock: &Clock, length: Duration) -> Self {
         let requested_at = clock.now();
         Lease { requested_at, until: requested_at.saturating_add(length) }
+    }
+
+    /// Returns when a third of a lease of this length has passed: it should be extended then.
+    pub(super) fn third(&self, length: Duration) -> Moment {
+        self.requested_at.saturating_add(length / 3)
     }
 
     pub(super) fn is_over(&self, clock: &Clock) -> bool {
@@ -46,10 +55,7 @@ impl JobWorker {
     /// Extends a lease whenever a third of it has passed. Returns when that is no longer possible.
     pub(super) async fn keep(&self, receipt: &Receipt, mut lease: Lease) -> LeaseEnd {
         let clock = self.jobs.clock();
-        let third = |lease: Lease| {
-            let next = lease.requested_at.saturating_add(self.lease / 3);
-            next.saturating_since(clock.now())
-        };
+        let third = |lease: Lease| lease.third(self.lease).saturating_since(clock.now());
         let mut pause = third(lease);
         loop {
             clock.sleep(pause).await;
@@ -81,14 +87,13 @@ impl JobWorker {
     ) -> Result<Option<Settled>, SettleError> {
         let clock = self.jobs.clock();
         let end = clock.now().saturating_add(self.lease);
-        let (mut pause, mut maybe_settled) = (FIRST_PAUSE, false);
-        let mut gathers = slot.is_some_and(JobSlot::begin_settling);
+        let (mut pause, mut maybe_settled, mut is_first) = (FIRST_PAUSE, false, true);
+        slot.inspect(|slot| slot.begin_settling());
         loop {
-            let settled = if mem::take(&mut gathers) {
-                by(clock, end, self.jobs.settle_gathering(receipt, action.clone())).await
-            } else {
-                by(clock, end, self.jobs.settle(receipt, action.clone())).await
-            };
+            let settle = self.settle_once(receipt, action.clone(), slot.filter(|_| is_first));
+            is_first = false;
+            let settled = by(clock, end, settle).await;
+            slot.inspect(|slot| slot.end_settling());
             match settled.unwrap_or_else(no_response) {
                 Ok(settled) => return Ok(Some(settled)),
                 Err(SettleError::LeaseLost { .. }) if maybe_settled => return Ok(None),
@@ -102,6 +107,33 @@ impl JobWorker {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Settles a lease. If the job has a slot, together with others that end now, and with the next claim.
+    async fn settle_once(
+        &self,
+        receipt: &Receipt,
+        action: Settlement,
+        slot: Option<&JobSlot>,
+    ) -> Result<Settled, SettleError> {
+        let Some(slot) = slot else {
+            return self.jobs.settle(receipt, action).await;
+        };
+        let clock = self.jobs.clock();
+        let (mut polls, until) = (0, clock.now().saturating_add(MAX_GATHERING));
+        let expects_others = || {
+            polls += 1;
+            slot.expects_others(polls <= MAX_GATHERING_POLLS && clock.now() < until)
+        };
+        let mut settling = pin!(self.jobs.settle_gathering(receipt, action, expects_others));
+        poll_fn(|cx| {
+            let settled = settling.as_mut().poll(cx);
+            if settled.is_pending() {
+                slot.sent_if_not_gathering();
+            }
+            settled
+        })
+        .await
     }
 
     pub(super) fn report_store_error(&self, error: &StoreError) {

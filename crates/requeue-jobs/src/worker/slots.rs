@@ -29,11 +29,13 @@ struct SlotState {
     /// The running jobs, by the number of their slot.
     running: BTreeMap<u64, Current>,
     numbered: u64,
-    /// How many of the running jobs have not been polled yet.
-    starting: usize,
-    /// How many of the running jobs the next claim waits for: they were being settled when it could
-    /// have been sent. `None` if no claim waits.
-    awaited: Option<usize>,
+    /// How many of the running jobs are in each stage.
+    stages: [usize; STAGES],
+    /// Whether settlements wait for others that are expected.
+    /// Invariant: if so, at least one job is settling.
+    gathering: bool,
+    /// For how many claimed jobs the claiming task needs slots.
+    wanted: usize,
 }
 
 struct Current {
@@ -42,15 +44,28 @@ struct Current {
     stage: Stage,
 }
 
+/// ```text
+///   New --> Starting --> Running <--------------+ the settlement failed, and is repeated later
+///               |           |                   |
+///               +-----------+--> Settling --> Replaced --> Settled
+///                                   |      a job is claimed     ^
+///                                   +---------------------------+
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// Its task was not polled yet.
+    New,
+    /// Its handler's future is polled for the first time.
     Starting,
     Running,
-    /// Being settled: the slot is free when the store responds.
     Settling,
-    /// Being settled, and counted in `awaited`.
-    Awaited,
+    /// Settling, and another job was claimed for its slot.
+    Replaced,
+    /// Settled: the slot is about to become free.
+    Settled,
 }
+
+const STAGES: usize = 6;
 
 impl Slots {
     pub(super) fn new(clock: Clock, concurrency: usize) -> Arc<Self> {
@@ -60,8 +75,9 @@ impl Slots {
             claiming: false,
             running: BTreeMap::new(),
             numbered: 0,
-            starting: 0,
-            awaited: None,
+            stages: [0; STAGES],
+            gathering: false,
+            wanted: 0,
         };
         Arc::new(Slots { clock, state: Mutex::new(state), changes: ChangeNotifier::default() })
     }
@@ -107,38 +123,63 @@ impl SlotState {
         if self.stopped { 0 } else { self.concurrency.saturating_sub(self.running.len()) }
     }
 
-    /// Returns how many jobs to claim now, or `None` if the claim has to wait. If a slot is free, it
-    /// waits for the settlements that are in progress, and for no later ones: a claim of one job
-    /// costs as much as a claim of ten, and the store is about to respond.
-    fn claimable(&mut self) -> Option<usize> {
-        let free = self.free();
-        if free == 0 {
-            return None;
+    fn count(&self, stage: Stage) -> usize {
+        self.stages[stage as usize]
+    }
+
+    /// Returns how many jobs to claim now: one for each free slot, and for each that becomes free when
+    /// the store responds. 0 as long as jobs have to start first, or settlements are gathered: the claim
+    /// and the settlements are then sent together, and a claim of one job costs as much as one of ten.
+    fn claimable(&self) -> usize {
+        if self.stopped || self.gathering || self.count(Stage::New) > 0 {
+            return 0;
         }
-        let awaited = *self.awaited.get_or_insert_with(|| {
-            let settling = self.running.values_mut().filter(|it| it.stage == Stage::Settling);
-            settling.map(|current| current.stage = Stage::Awaited).count()
-        });
-        (awaited == 0).then(|| {
-            self.awaited = None;
-            free
-        })
+        let staying = self.running.len() - self.count(Stage::Settling);
+        self.concurrency.saturating_sub(staying)
+    }
+
+    /// Returns how many jobs to claim, and expects that this is done; `None` if the claim has to wait.
+    fn claim(&mut self) -> Option<usize> {
+        let count = self.claimable();
+        if count > 0 && self.count(Stage::Settling) > 0 {
+            for current in self.running.values_mut().filter(|it| it.stage == Stage::Settling) {
+                current.stage = Stage::Replaced;
+            }
+            self.stages[Stage::Replaced as usize] +=
+                mem::take(&mut self.stages[Stage::Settling as usize]);
+        }
+        (count > 0).then_some(count)
+    }
+
+    /// Whether the claiming task need not wait longer for `wanted` slots: they are free, or no more
+    /// slots will be free soon.
+    fn has_room(&self) -> bool {
+        let free = self.free();
+        let settles = self.count(Stage::Replaced) > 0;
+        let is_last = free > 0 || self.count(Stage::Settled) == 0;
+        self.stopped || free >= self.wanted || !settles && is_last
     }
 
     fn set_stage(&mut self, number: u64, stage: Stage) {
         if let Some(current) = self.running.get_mut(&number) {
             let before = mem::replace(&mut current.stage, stage);
+            self.stages[stage as usize] += 1;
             self.leave(before);
         }
     }
 
     /// Takes a job out of the count of its stage.
     fn leave(&mut self, stage: Stage) {
-        match stage {
-            Stage::Starting => self.starting -= 1,
-            Stage::Awaited => self.awaited = self.awaited.map(|awaited| awaited - 1),
-            Stage::Running | Stage::Settling => {}
+        self.stages[stage as usize] -= 1;
+        if self.count(Stage::Settling) == 0 {
+            self.gathering = false;
         }
+    }
+
+    /// Whether the claiming task, or whoever waits for the end, has something to do.
+    fn is_notable(&self) -> bool {
+        let claims = if self.wanted > 0 { self.has_room() } else { self.claimable() > 0 };
+        claims || self.running.is_empty()
     }
 }
 
@@ -146,17 +187,27 @@ impl SlotState {
 pub(super) struct Claims(Arc<Slots>);
 
 impl Claims {
-    /// Waits until there are free slots to claim jobs for, and returns their number. Returns `None` if
-    /// the worker was shut down.
+    /// Waits until there are slots to claim jobs for, and returns their number. Returns `None` if the
+    /// worker was shut down.
     pub(super) async fn free_slots(&self) -> Option<usize> {
         let free = || {
             let mut state = self.0.lock();
             if state.stopped {
                 return Some(None);
             }
-            state.claimable().map(Some)
+            state.claim().map(Some)
         };
         self.0.changes.until(free).await
+    }
+
+    /// Waits until there are slots for `jobs` jobs, or no more slots become free soon.
+    pub(super) async fn room(&self, jobs: usize) {
+        let has_room = || {
+            let mut state = self.0.lock();
+            state.wanted = jobs;
+            state.has_room().then(|| state.wanted = 0)
+        };
+        self.0.changes.until(has_room).await;
     }
 
     /// Waits until there is no free slot.
@@ -173,9 +224,9 @@ impl Claims {
         }
         state.numbered += 1;
         let number = state.numbered;
-        let current = Current { job: job.clone(), started_at, stage: Stage::Starting };
+        let current = Current { job: job.clone(), started_at, stage: Stage::New };
         state.running.insert(number, current);
-        state.starting += 1;
+        state.stages[Stage::New as usize] += 1;
         Some(JobSlot { slots: Arc::clone(&self.0), number })
     }
 }
@@ -197,21 +248,58 @@ impl JobSlot {
     /// jobs may start.
     pub(super) fn start(&self) -> bool {
         let mut state = self.slots.lock();
-        state.set_stage(self.number, Stage::Running);
+        state.set_stage(self.number, Stage::Starting);
         !state.stopped
     }
 
-    /// Records that the job is being settled. Returns `true` if other jobs are about to start, which
-    /// may be settled as soon.
-    pub(super) fn begin_settling(&self) -> bool {
+    /// Records that the handler did not end when it was polled for the first time.
+    pub(super) fn run(&self) {
+        self.set_stage(Stage::Running);
+    }
+
+    /// Records that the job is about to be settled.
+    pub(super) fn begin_settling(&self) {
+        self.slots.lock().set_stage(self.number, Stage::Settling);
+    }
+
+    /// Returns whether other jobs may be settled together with this one: those that have not started,
+    /// and those whose handlers may end immediately. `waits` is whether this one would wait for them.
+    pub(super) fn expects_others(&self, waits: bool) -> bool {
         let mut state = self.slots.lock();
-        state.set_stage(self.number, Stage::Settling);
-        state.starting > 0
+        let others = state.count(Stage::New) + state.count(Stage::Starting);
+        state.gathering = waits && others > 0;
+        state.gathering
+    }
+
+    /// Lets the next claim be sent, without waiting for the response to the settlement, unless that is
+    /// gathering others and was not sent yet.
+    pub(super) fn sent_if_not_gathering(&self) {
+        self.notify_if(self.slots.lock());
     }
 
     /// Records that it is not known when the job will be settled.
     pub(super) fn delay_settling(&self) {
-        self.slots.change(|state| state.set_stage(self.number, Stage::Running));
+        self.set_stage(Stage::Running);
+    }
+
+    /// Records that the job is settled.
+    pub(super) fn end_settling(&self) {
+        self.slots.lock().set_stage(self.number, Stage::Settled);
+    }
+
+    fn set_stage(&self, stage: Stage) {
+        let mut state = self.slots.lock();
+        state.set_stage(self.number, stage);
+        self.notify_if(state);
+    }
+
+    /// Notifies those that wait, unless they would have to wait on.
+    fn notify_if(&self, state: MutexGuard<'_, SlotState>) {
+        let is_notable = state.is_notable();
+        drop(state);
+        if is_notable {
+            self.slots.changes.notify();
+        }
     }
 }
 
@@ -220,13 +308,8 @@ impl Drop for JobSlot {
         let mut state = self.slots.lock();
         let current = state.running.remove(&self.number);
         current.iter().for_each(|current| state.leave(current.stage));
-        // The claiming task is not woken while it has to wait for more.
-        let notifies = state.awaited.is_none_or(|awaited| awaited == 0) || state.running.is_empty();
-        drop(state);
+        self.notify_if(state);
         drop(current);
-        if notifies {
-            self.slots.changes.notify();
-        }
     }
 }
 
@@ -341,44 +424,73 @@ mod tests {
         (0..count).map(|_| claims.slot(&job).expect("a free slot")).collect()
     }
 
+    fn claim(slots: &Slots) -> Option<usize> {
+        slots.lock().claim()
+    }
+
     #[test]
-    fn a_claim_waits_for_the_settlements_in_progress_but_not_for_later_ones() {
+    fn a_claim_is_for_the_free_slots_and_for_those_of_settlements_that_were_sent() {
         let slots = Slots::new(Clock::system(), 4);
-        let mut jobs = taken(&slots, 4);
+        assert_eq!(claim(&slots), Some(4));
+        let mut jobs = taken(&slots, 3);
+        assert_eq!(claim(&slots), None, "they have not started");
         assert!(jobs.iter().all(JobSlot::start));
-        assert_eq!(slots.lock().claimable(), None, "no slot is free");
+        assert_eq!(claim(&slots), Some(1));
+        jobs.push(taken(&slots, 1).remove(0));
+        assert!(jobs[3].start());
+        jobs.iter().for_each(JobSlot::run);
+        assert_eq!(claim(&slots), None);
         jobs[0].begin_settling();
         jobs[1].begin_settling();
-        drop(jobs.remove(0));
-        assert_eq!(slots.lock().claimable(), None);
-        jobs[1].begin_settling();
-        drop(jobs.remove(0));
-        assert_eq!(slots.lock().claimable(), Some(2));
-        assert_eq!(slots.lock().claimable(), None, "the third is being settled now");
-        drop(jobs);
-        assert_eq!(slots.lock().claimable(), Some(4));
+        assert_eq!(claim(&slots), Some(2));
+        assert_eq!(claim(&slots), None, "they are replaced already");
+        jobs[2].begin_settling();
+        assert_eq!(claim(&slots), Some(1));
+        slots.lock().concurrency = 2;
+        jobs[3].begin_settling();
+        assert_eq!(claim(&slots), None);
     }
 
     #[test]
-    fn a_claim_does_not_wait_for_a_settlement_that_is_repeated_later() {
-        let slots = Slots::new(Clock::system(), 2);
-        let mut jobs = taken(&slots, 2);
-        for job in &jobs {
-            job.begin_settling();
-        }
-        drop(jobs.pop());
-        assert_eq!(slots.lock().claimable(), None);
-        jobs[0].delay_settling();
-        assert_eq!(slots.lock().claimable(), Some(1));
-    }
-
-    #[test]
-    fn a_settlement_gathers_others_only_while_jobs_are_about_to_start() {
+    fn claimed_jobs_wait_for_the_slots_of_settlements_in_progress_and_for_no_others() {
         let slots = Slots::new(Clock::system(), 3);
-        let jobs = taken(&slots, 3);
+        let mut jobs = taken(&slots, 3);
+        jobs.iter().for_each(|job| assert!(job.start()));
+        jobs.iter().for_each(JobSlot::begin_settling);
+        assert_eq!(claim(&slots), Some(3));
+        slots.lock().wanted = 3;
+        assert!(!slots.lock().has_room());
+        jobs[0].delay_settling();
+        jobs[1].end_settling();
+        drop(jobs.remove(1));
+        assert!(!slots.lock().has_room(), "one is still being settled");
+        jobs[1].end_settling();
+        assert!(slots.lock().has_room(), "a slot is free, and no settlement is in progress");
+        let job = taken(&slots, 1);
+        slots.lock().wanted = 2;
+        assert!(!slots.lock().has_room(), "another slot is about to become free");
+        drop((jobs.remove(1), job));
+        assert!(slots.lock().has_room());
+    }
+
+    #[test]
+    fn settlements_are_gathered_while_jobs_are_about_to_start_and_no_claim_is_made_meanwhile() {
+        let slots = Slots::new(Clock::system(), 4);
+        let mut jobs = taken(&slots, 3);
         assert!(jobs[0].start() && jobs[1].start());
-        assert!(jobs[0].begin_settling());
+        jobs[0].begin_settling();
+        assert!(jobs[0].expects_others(true));
         assert!(jobs[2].start());
-        assert!(!jobs[2].begin_settling());
+        assert!(jobs[0].expects_others(true), "the first polls have not ended");
+        assert_eq!(claim(&slots), None);
+        jobs[1].run();
+        assert!(!jobs[0].expects_others(false), "it does not wait any longer");
+        assert_eq!(claim(&slots), Some(2));
+        jobs[1].begin_settling();
+        assert!(jobs[1].expects_others(true));
+        drop(jobs.remove(1));
+        assert_eq!(claim(&slots), Some(2), "nobody gathers any more");
+        jobs[1].begin_settling();
+        assert!(!jobs[1].expects_others(true));
     }
 }

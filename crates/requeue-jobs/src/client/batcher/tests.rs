@@ -114,6 +114,11 @@ fn poll_as(call: &mut TestCall, task: &Arc<Task>) -> Poll<Result<u32, StoreError
     call.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 
+/// Polls it as a gathering call that expects others.
+fn gather_as(call: &mut TestCall, task: &Arc<Task>) -> Poll<Result<u32, StoreError>> {
+    call.poll_gathering(&mut Context::from_waker(&Waker::from(Arc::clone(task))), || true)
+}
+
 fn new_call(batcher: &Arc<Numbers>, entry: u32) -> TestCall {
     Box::pin(batcher.call(entry))
 }
@@ -138,21 +143,25 @@ fn a_single_call_is_sent_immediately() {
 }
 
 #[test]
-fn gathering_calls_are_sent_together_by_the_next_call_or_by_the_second_poll_of_the_first() {
+fn gathering_calls_are_sent_together_by_the_next_call_or_when_no_others_are_expected() {
     for next in [None, Some(4)] {
         let store = ManualStore::default();
         let batcher = store.batcher();
         let mut callers: Vec<Caller> =
-            [1, 2, 3].map(|entry| (Box::pin(batcher.gathering_call(entry)), Arc::default())).into();
+            [1, 2, 3].map(|entry| (new_call(&batcher, entry), Arc::default())).into();
         for (call, task) in &mut callers {
-            assert!(poll_as(call, task).is_pending());
+            assert!(gather_as(call, task).is_pending());
         }
-        assert!(store.batches().is_empty());
         let woken: Vec<bool> = callers.iter().map(|(_, task)| task.was_woken()).collect();
         assert_eq!(woken, [true, false, false], "one of them is enough");
+        let (first, task) = &mut callers[0];
+        assert!(gather_as(first, task).is_pending());
+        assert!(task.was_woken(), "it expects others");
+        assert!(store.batches().is_empty());
         let _next = waiting(&batcher, next);
         let (first, task) = &mut callers[0];
         assert!(poll_as(first, task).is_pending());
+        assert!(!task.was_woken());
         let all: Vec<u32> = [1, 2, 3].into_iter().chain(next).collect();
         assert_eq!(store.batches(), [all]);
         store.complete_one();
@@ -168,10 +177,12 @@ fn a_gathering_call_that_is_dropped_leaves_the_others_to_send() {
     let store = ManualStore::default();
     let batcher = store.batcher();
     let mut callers: Vec<Caller> =
-        [1, 2].map(|entry| (Box::pin(batcher.gathering_call(entry)), Arc::default())).into();
+        [1, 2, 3].map(|entry| (new_call(&batcher, entry), Arc::default())).into();
     for (call, task) in &mut callers {
-        assert!(poll_as(call, task).is_pending());
+        assert!(gather_as(call, task).is_pending());
     }
+    drop(callers.remove(2));
+    assert!(!callers[1].1.was_woken(), "the first one still gathers");
     drop(callers.remove(0));
     let (call, task) = &mut callers[0];
     assert!(task.was_woken());
@@ -626,10 +637,11 @@ fn whatever_is_dropped_the_other_calls_complete() {
         let store = ManualStore::default();
         let batcher = store.batcher();
         let mut calls: Vec<(u32, TestCall, Arc<Task>)> = Vec::new();
-        let polled = |calls: &mut Vec<(u32, TestCall, Arc<Task>)>, at: usize| {
+        let polled = |calls: &mut Vec<(u32, TestCall, Arc<Task>)>, at: usize, gathers: bool| {
             let (entry, call, task) = &mut calls[at];
             task.was_woken();
-            if let Poll::Ready(result) = poll_as(call, task) {
+            let poll = if gathers { gather_as } else { poll_as };
+            if let Poll::Ready(result) = poll(call, task) {
                 assert_eq!(result, Ok(*entry * 10), "seed {seed}");
                 drop(calls.swap_remove(at));
             }
@@ -637,13 +649,9 @@ fn whatever_is_dropped_the_other_calls_complete() {
         for entry in 0..60 {
             match below(4) {
                 way @ (0 | 1) => {
-                    let call = match way {
-                        0 => batcher.call(entry),
-                        _ => batcher.gathering_call(entry),
-                    };
-                    calls.push((entry, Box::pin(call), Arc::default()));
+                    calls.push((entry, new_call(&batcher, entry), Arc::default()));
                     let last = calls.len() - 1;
-                    polled(&mut calls, last);
+                    polled(&mut calls, last, way == 1);
                 }
                 2 if !calls.is_empty() => drop(calls.swap_remove(below(calls.len()))),
                 2 => {}
@@ -652,7 +660,7 @@ fn whatever_is_dropped_the_other_calls_complete() {
             check(&batcher, seed);
             let woken = calls.iter().position(|(.., task)| task.0.load(Ordering::Relaxed));
             if let (Some(at), 0) = (woken, below(2)) {
-                polled(&mut calls, at);
+                polled(&mut calls, at, false);
             }
         }
         // Only calls that were woken are polled.
@@ -661,7 +669,7 @@ fn whatever_is_dropped_the_other_calls_complete() {
             let woken: Vec<usize> =
                 (0..calls.len()).rev().filter(|&at| calls[at].2.was_woken()).collect();
             assert!(!woken.is_empty(), "seed {seed}: all calls wait, and none was woken");
-            woken.into_iter().for_each(|at| polled(&mut calls, at));
+            woken.into_iter().for_each(|at| polled(&mut calls, at, false));
         }
         let sent = store.batches().concat();
         assert!(sent.is_sorted(), "seed {seed}: {sent:?}");
