@@ -101,25 +101,50 @@ for i = #found - 1, 2 * #records + 1, -2 do
   found[i], found[i + 1] = nil, nil
 end
 
-local ids, leases, places = {}, {}, {}
-local nonce, rest, upto = ARGV[4], pack('>I6I6B', now, now, 0) .. ARGV[5], text(ends_at)
+-- Redis keeps small sets and hashes as lists and searches them from the start, once per entry. An entry of
+-- more than 64 bytes makes them tables, and they stay tables when it is removed. No id is empty or has
+-- bytes that are not UTF-8.
+local MANY = 16
+local long = #records >= MANY and string.rep('\255', 65)
+
+local ids, leases, places, n = {}, {}, {}, 0
+local from, upto = pack('>I6I6B', now, now, 0) .. ARGV[5], text(ends_at)
+if long then leases, places = { '', long }, { upto, long } end
+-- Many jobs have the same due time, and the same upper bytes of the fence: format them once.
+local char, at = string.char, #places
+local upper, upper_bytes, due, rest
 for i = 1, #found, 2 do
-  local id = found[i]
-  ids[#ids + 1] = id
-  leases[i], leases[i + 1] = id, pack('>I7c8I6', first + #ids - 1, nonce, found[i + 1]) .. rest
-  places[i], places[i + 1] = upto, id
+  local id, fence = found[i], first + n
+  local last = fence % 256
+  if fence - last ~= upper then
+    upper = fence - last
+    upper_bytes = pack('>I6', upper / 256)
+  end
+  if found[i + 1] ~= due then
+    due = found[i + 1]
+    rest = ARGV[4] .. pack('>I6', due) .. from
+  end
+  n = n + 1
+  ids[n] = id
+  leases[at + 1], leases[at + 2] = id, upper_bytes .. char(last) .. rest
+  places[at + 1], places[at + 2] = upto, id
+  at = at + 2
 end
 local pasts = {}
-if ids[1] then
+if n > 0 then
   call('ZREM', DUE, unpack(ids))
   call('ZADD', LEASED, unpack(places))
   call('HSET', LEASE, unpack(leases))
-  call('HSET', META, 'fence', text(first + #ids - 1))
+  if long then
+    call('ZREM', LEASED, long)
+    call('HDEL', LEASE, '')
+  end
+  call('HSET', META, 'fence', text(first + n - 1))
   if call('EXISTS', PAST) == 1 then
     pasts = call('HMGET', PAST, unpack(ids))
-    for i = 1, #ids do pasts[i] = pasts[i] and string.sub(pasts[i], 1, 4) end
+    for i = 1, n do pasts[i] = pasts[i] and string.sub(pasts[i], 1, 4) end
   end
 end
 local more = full and -3 or -2
-if not full and #ids < max then more = soonest(paused, room(set[2])) end
+if not full and n < max then more = soonest(paused, room(set[2])) end
 return { now, ends_at, first, more, ended, found, records, pasts, reports }
