@@ -42,14 +42,28 @@ impl RedisStore {
         let reply = self.make(&kind, &keys, |registered| {
             let mut cmd = self.begin(script, &keys);
             cmd.arg(registered);
+            let like_all = like_all(&puts);
+            match like_all {
+                Some(put) => cmd.arg(due(put.due)).arg(action(put)),
+                None => cmd.arg("").arg(""),
+            };
             for put in &puts {
-                let (id, due, action) = (put.id.as_str(), due(put.due), action(put));
-                cmd.arg(id).arg(due).arg(action).arg(content(&put.body));
+                cmd.arg(put.id.as_str());
+                if like_all.is_none() {
+                    cmd.arg(due(put.due)).arg(action(put));
+                }
+                cmd.arg(content(&put.body));
             }
             (script, cmd)
         });
         placed(&mut Reply::of(reply.await?)?, &puts)
     }
+}
+
+/// Returns a put whose due time, mode and condition all others have as well.
+fn like_all(puts: &[Put]) -> Option<&Put> {
+    let how = |put: &Put| (put.due, put.mode, put.condition);
+    puts.first().filter(|first| puts.iter().all(|put| how(put) == how(first)))
 }
 
 /// The due time as `put.lua` takes it: a delay is negated.

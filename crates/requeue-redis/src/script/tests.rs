@@ -62,7 +62,7 @@ impl ScriptRunner {
     /// Puts jobs that are due now.
     fn put(&mut self, now: u64, ids: &[&str]) -> String {
         let puts: Vec<_> = ids.iter().map(|id| (*id, 0, "", of("body"))).collect();
-        self.call(&SCRIPTS.put, (now, "1", puts))
+        self.call(&SCRIPTS.put, (now, "1", "", "", puts))
     }
 
     /// Claims up to `max` jobs for a second, and returns the fence of the first.

@@ -6,14 +6,14 @@ use super::*;
 fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
     let mut runner = ScriptRunner::of("put");
     let put = |runner: &mut ScriptRunner, id: &str, due: i64, action: &str| {
-        runner.call(&SCRIPTS.put, (NOW, "1", id, due, action, of(action)))
+        runner.call(&SCRIPTS.put, (NOW, "1", "", "", id, due, action, of(action)))
     };
-    let unknown = runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "", of("body")));
+    let unknown = runner.call(&SCRIPTS.put, (NOW, "", "", "", "a", 0, "", of("body")));
     assert_eq!((unknown, runner.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
     // A put that can only fail does not need a registered kind.
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "a", 0, "rg7", of("body"))), "[0 G 0]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "", "", "a", 0, "rg7", of("body"))), "[0 G 0]");
     assert_eq!(put(&mut runner, "a", 0, ""), "[0 C]");
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "b", -5, "", of(""))), "[1 C]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "", "", "b", -5, "", of(""))), "[1 C]");
     assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 5).to_string());
     assert_eq!(put(&mut runner, "b", NOW as i64 + 9, ""), "[2 U]");
     assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 9).to_string());
@@ -45,8 +45,13 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 
     // A batch: the numbers belong, in order, to the letters that have one.
     let more = ("c", 0, "", of(""), "b", 0, "ra", of(""), "d", 0, "rg1", of(""));
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", more)), "[9 CEG 7 0]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", "", "", more)), "[9 CEG 7 0]");
     assert_eq!(runner.ask("HGET", "meta", &["generation"]), "10");
+
+    // Jobs that share due time, mode and condition.
+    let shared = (NOW, "1", -5, "ra", "c", of(""), "e", of("body"));
+    assert_eq!(runner.call(&SCRIPTS.put, shared), "[10 EC 10]");
+    assert_eq!(runner.ask("ZSCORE", "due", &["e"]), (NOW + 5).to_string());
 }
 
 #[test]
@@ -166,7 +171,7 @@ fn change_returns_the_result_for_each_job() {
     runner.put(NOW, &["b"]);
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
-    let later = (NOW, "1", "e", -100, "", of(""), "f", -100, "", of(""));
+    let later = (NOW, "1", -100, "", "e", of(""), "f", of(""));
     runner.call(&SCRIPTS.put, later);
     let changes = ["a", "n", "b", "n", "c", "c", "d", "v", "e", "c", "f", "n"];
     assert_eq!(runner.call(&SCRIPTS.change, (NOW, &changes)), "lYEVRY");
@@ -201,7 +206,7 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
     let mut runner = ScriptRunner::of("reap");
     let leases = runner.lease(NOW, &["a", "b", "c", "d", "e"]);
     runner.call(&SCRIPTS.change, (NOW, "b", "c"));
-    runner.call(&SCRIPTS.put, (NOW, "1", "c", -5000, "", of("")));
+    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "c", -5000, "", of("")));
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
@@ -226,7 +231,7 @@ fn read_only_scripts_return_the_current_state() {
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     runner.put(NOW - 7, &["c"]);
-    runner.call(&SCRIPTS.put, (NOW, "1", "d", -300, "", of("later")));
+    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "d", -300, "", of("later")));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "0");
     let fence = format!("{NOW}001");
     assert_eq!(runner.call(&SCRIPTS.facts, NOW), format!("[2 1 1 1 {} 4 {fence} 0 0]", NOW - 7));
