@@ -126,7 +126,20 @@ fn tokio_util(workload: &str, budget: Duration) -> Option<f64> {
 }
 
 fn tokio() -> tokio::runtime::Runtime {
+    build(tokio_builder().enable_time())
+}
+
+/// A runtime for sockets, too.
+fn tokio_with_io() -> tokio::runtime::Runtime {
+    build(tokio_builder().enable_all())
+}
+
+fn tokio_builder() -> tokio::runtime::Builder {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(TOKIO_WORKERS).enable_time();
+    builder.worker_threads(TOKIO_WORKERS);
+    builder
+}
+
+fn build(builder: &mut tokio::runtime::Builder) -> tokio::runtime::Runtime {
     builder.build().expect("the system has two threads to spare")
 }

@@ -1,7 +1,7 @@
 //! The connections to Redis: they reconnect automatically and report the outcome of each command.
 //!
 //! All connections run on one thread with its own tokio runtime, so they can be used from any
-//! executor and from plain threads. All callers share one connection per server; pub/sub messages
+//! executor and from plain threads, unless the options choose the caller's runtime. All callers share one connection per server; pub/sub messages
 //! use another one. A command is sent again only if the server has said that it did not run it.
 
 mod check;
@@ -37,6 +37,7 @@ use std::time::Duration;
 use stream::{Endpoint, Tls};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 /// An event of the pub/sub connection.
 pub(crate) enum Signal<'a> {
@@ -92,7 +93,7 @@ pub(crate) struct Connections {
     shared: Arc<Shared>,
 }
 
-/// Invariant: no task of the runtime holds this, or the thread would never end.
+/// Invariant: no task of the runtime holds this, or the connections would never be closed.
 struct Shared {
     handle: Handle,
     target: Arc<Target>,
@@ -100,8 +101,16 @@ struct Shared {
     /// All channels that were ever subscribed to.
     wanted: Mutex<HashSet<String>>,
     subscribe: mpsc::UnboundedSender<String>,
-    /// Dropping it ends the thread.
-    _end: oneshot::Sender<()>,
+    /// The task that receives messages. It holds the target, which closes the connections.
+    listener: AbortHandle,
+    /// Dropping it ends the thread, if the connections have their own.
+    _end: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
 }
 
 /// Address, options and TLS configuration.
@@ -133,20 +142,29 @@ impl Connections {
             Arc::new(Settings { address, options: options.clone(), tls, health })
         };
         let health = settings.health.clone();
-        let (handle, end) = start().map_err(|error| {
-            let reason = format!("cannot start the connection thread: {error}");
-            connection::unavailable(&settings.address, reason)
-        })?;
+        let (handle, end) = if options.use_current_runtime {
+            let handle = Handle::try_current().map_err(|error| no_runtime(&error.to_string()))?;
+            (handle, None)
+        } else {
+            let (handle, end) = start().map_err(|error| {
+                let reason = format!("cannot start the connection thread: {error}");
+                connection::unavailable(&settings.address, reason)
+            })?;
+            (handle, Some(end))
+        };
         let (subscribe, wanted) = mpsc::unbounded_channel();
         let opening = handle.spawn(async move {
             let target = Arc::new(Target::open(&settings).await?);
-            tokio::spawn(signals::listen(settings, target.clone(), wanted, signals));
-            Ok(target)
+            let listener = signals::listen(settings, target.clone(), wanted, signals);
+            Ok((target, tokio::spawn(listener).abort_handle()))
         });
-        let target = opening.await.expect("the task neither panics nor is aborted")?;
-        let wanted = Mutex::default();
+        // On a thread of its own, the task neither panics nor is aborted. Tokio panics if a runtime
+        // lacks a driver.
+        let opened = opening.await.map_err(|_| no_runtime("it has ended or lacks a driver"))?;
+        let ((target, listener), wanted) = (opened?, Mutex::default());
+        let _end = end;
         Ok(Connections {
-            shared: Arc::new(Shared { handle, target, health, wanted, subscribe, _end: end }),
+            shared: Arc::new(Shared { handle, target, health, wanted, subscribe, listener, _end }),
         })
     }
 
@@ -184,6 +202,11 @@ impl Connections {
             drop(self.shared.subscribe.send(channel.to_owned()));
         }
     }
+}
+
+fn no_runtime(why: &str) -> RedisConnectError {
+    let reason = format!("use_current_runtime needs a tokio runtime with I/O and time: {why}");
+    RedisConnectError::Options { reason }
 }
 
 /// The number of bytes in the arguments of a command.

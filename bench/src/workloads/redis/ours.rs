@@ -2,7 +2,7 @@
 
 use super::job::{self, Job};
 use requeue_jobs::{Body, Due, JobId, JobWorker, Jobs, Kind, Put, RunningJobs, Store, Timestamp};
-use requeue_redis::RedisStore;
+use requeue_redis::{Options, RedisStore};
 use std::io::BufRead;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +15,14 @@ const BATCH: usize = 1000;
 const GRACE: Duration = Duration::from_secs(10);
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    Arc::new(RedisStore::connect(url).await.expect("the server is supported"))
+    let mut options = Options::default();
+    options.use_current_runtime = true;
+    Arc::new(RedisStore::connect_with(url, options).await.expect("the server is supported"))
 }
 
 /// Executes commands until the input ends.
 pub(crate) fn obey(url: &str) {
-    let runtime = crate::workloads::tokio();
+    let runtime = crate::workloads::tokio_with_io();
     let url = url.to_owned();
     // Spawned, because the thread that blocks on a runtime is not one of its workers.
     let store = runtime.spawn(async move { open(&url).await });

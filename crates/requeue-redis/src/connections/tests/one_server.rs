@@ -386,3 +386,27 @@ fn the_number_of_subscribed_channels_is_limited() {
     let channels = server.command(&["PUBSUB", "CHANNELS"]);
     assert_eq!(channels.lines().count(), MAX_KINDS);
 }
+
+#[test]
+fn the_connections_can_run_on_the_runtime_of_the_caller() {
+    let server = RedisServer::start();
+    let options = Options { use_current_runtime: true, ..quick() };
+    let error = open(&server.url(), &options).map(drop).expect_err("this thread has no runtime");
+    assert!(error.to_string().contains("use_current_runtime needs a tokio runtime"), "{error}");
+
+    let (runtime, end) = crate::connections::start().unwrap();
+    let _entered = runtime.enter();
+    let (link, signals) = open(&server.url(), &options).unwrap();
+    call(&link, &["SET", "{t}:a", "1"]).unwrap();
+    link.subscribe("{t}:wake");
+    assert_eq!(next(&signals), "resumed");
+    let clients = || server.command(&["CLIENT", "LIST"]).lines().count();
+    // The server may still count clients that have gone.
+    until("connections for calls, for messages, and this one", || clients() == 3);
+    drop(link);
+    until("the connections are closed", || clients() == 1);
+
+    let (link, _signals) = open(&server.url(), &options).unwrap();
+    drop(end);
+    until("the runtime has ended", || call(&link, &["GET", "{t}:a"]).is_err());
+}
