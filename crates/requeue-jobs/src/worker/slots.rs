@@ -192,6 +192,8 @@ impl Claims {
     pub(super) async fn free_slots(&self) -> Option<usize> {
         let free = || {
             let mut state = self.0.lock();
+            // If the claiming task has given up waiting for slots, it needs none any more.
+            state.wanted = 0;
             if state.stopped {
                 return Some(None);
             }
