@@ -519,7 +519,8 @@ impl<K: Key, E: Entry> State<K, E> {
     /// so this happens before anything changes.
     pub(crate) fn remaining(&self) -> Remaining<K> {
         let key = |slot| self.keys.key(slot).cloned();
-        let reruns = self.holds.slots(&self.keys).filter(|&slot| self.keys[slot].flags() & RERUN != 0);
+        let reruns =
+            self.holds.slots(&self.keys).filter(|&slot| self.keys[slot].flags() & RERUN != 0);
         let stays = |slot| if self.keys[slot].is_needed() { key(slot) } else { None };
         Remaining {
             reruns: reruns.filter_map(key).collect(),
