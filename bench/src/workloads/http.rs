@@ -20,7 +20,7 @@ use requeue_bench::Measurement;
 use server::Server;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 use std::time::Duration;
 use waiting::Words;
 
@@ -44,8 +44,8 @@ pub(crate) fn measure(
         let dir = place.fresh("store");
         let jobs = in_process::open(&dir);
         let callers = (0..shape.callers).map(|number| InProcess::new(&jobs, number)).collect();
-        let cpu_time = || usage::cpu_time(process::id());
-        return Some(shape.measure(workload, callers, budget, cpu_time));
+        // Also that of callers, which commit on their own threads, and whose threads end.
+        return Some(shape.measure(workload, callers, budget, usage::own_cpu_time));
     }
     let server = start(system, &place, program)?;
     let callers = (0..shape.callers).map(|number| connect(system, &server, number)).collect();

@@ -1,5 +1,6 @@
-//! The resources that another process has used so far, as reported by Linux.
+//! The resources that a process has used so far, as reported by Linux.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::Duration;
 
@@ -10,6 +11,12 @@ pub(super) fn cpu_time(process: u32) -> Duration {
     let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     let ns = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
     Duration::from_nanos(ns.sum())
+}
+
+/// CPU time of this process, including threads that have ended.
+pub(super) fn own_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.try_into().expect("it has not run backwards")
 }
 
 /// Its memory in bytes.

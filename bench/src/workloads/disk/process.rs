@@ -1,17 +1,12 @@
 //! The resources that this process has used so far, as reported by Linux.
 
-use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// CPU time of all threads.
-pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.try_into().expect("it has not run backwards")
-}
+pub(super) use crate::workloads::usage::own_cpu_time as cpu_time;
 
 /// Waits until background work has ended, so that it does not affect the measurement.
 pub(super) fn rest() {
