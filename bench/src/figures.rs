@@ -8,6 +8,7 @@
 //!   <!--core cycle-1k requeue/client-go bold-->**2.7**<!--/-->      bold if it is better
 //!   <!--core cycle-1k requeue/client-go range-->**2.7** (2.6–3.4)<!--/-->
 //!   <!--core commit-->425b617244df<!--/-->                    where the results come from
+//!   <!--core machine-->AMD EPYC<!--/-->
 //! ```
 //!
 //! `bench/run` ends with an update of the documents, and a test compares them with the files.
@@ -32,7 +33,7 @@ const LAST: &str = "<!--/-->";
 enum Line {
     Measurement { workload: String, system: String, unit: Unit, median: f64 },
     Comparison { workload: String, system: String, peer: String, ratio: f64, low: f64, high: f64 },
-    Origin { commit: String },
+    Origin { commit: String, machine: String },
 }
 
 /// All figures, by the text of their comments.
@@ -72,7 +73,10 @@ impl Figures {
                     self.0.insert(format!("{name} range"), range);
                     self.0.insert(name, shown);
                 }
-                Line::Origin { commit } => drop(self.0.insert(format!("{suite} commit"), commit)),
+                Line::Origin { commit, machine } => {
+                    self.0.insert(format!("{suite} commit"), commit);
+                    self.0.insert(format!("{suite} machine"), machine);
+                }
             }
         }
         Ok(())
@@ -139,6 +143,7 @@ mod tests {
     fn figures_are_replaced_and_all_else_stays() {
         for (name, figure) in [
             ("core commit", "c0ffee"),
+            ("core machine", "m"),
             ("core cycle requeue", "57 ns"),
             ("core cycle requeue/a", "2.7"),
             ("core cycle requeue/a bold", "**2.7**"),
