@@ -3,7 +3,7 @@
 //! A token is a number of a hold and a place where that number is stored while the hold lasts.
 //! A token with another number is stale or forged.
 
-use super::state::{Entry, HELD};
+use super::state::{Entry, HELD, Work};
 use crate::keys::{KEPT_CAPACITY, Keys, NIL};
 
 /// Where the queue stores the numbers of its holds.
@@ -21,13 +21,6 @@ pub(crate) trait Holds<E: Entry>: Default + Send + 'static {
     fn slots<K>(&self, keys: &Keys<K, E>) -> impl Iterator<Item = u32>;
 }
 
-/// Entries that store the number of their hold.
-pub(crate) trait NumberedEntry: Entry {
-    fn hold(&self) -> u32;
-
-    fn set_hold(&mut self, number: u32);
-}
-
 /// The numbers are in the entries, which ending a hold reads and changes anyway: another place
 /// would be one more cache line that the cores send each other.
 #[derive(Default)]
@@ -36,25 +29,25 @@ pub(crate) struct HoldsInEntries {
     latest: u32,
 }
 
-impl<E: NumberedEntry> Holds<E> for HoldsInEntries {
+impl Holds<Work> for HoldsInEntries {
     #[inline(always)]
-    fn begin(&mut self, slot: u32, entry: &mut E) -> u64 {
+    fn begin(&mut self, slot: u32, entry: &mut Work) -> u64 {
         self.latest = self.latest.wrapping_add(1);
-        entry.set_hold(self.latest);
+        entry.hold = self.latest;
         (u64::from(self.latest) << 32) | u64::from(slot)
     }
 
     #[inline(always)]
-    fn slot<K>(&self, token: u64, keys: &Keys<K, E>) -> Option<u32> {
+    fn slot<K>(&self, token: u64, keys: &Keys<K, Work>) -> Option<u32> {
         let (slot, number) = (token as u32, (token >> 32) as u32);
         let entry = keys.get(slot)?;
-        (entry.flags() & HELD != 0 && entry.hold() == number).then_some(slot)
+        (entry.flags() & HELD != 0 && entry.hold == number).then_some(slot)
     }
 
     #[inline(always)]
     fn end(&mut self, _: u64) {}
 
-    fn slots<K>(&self, keys: &Keys<K, E>) -> impl Iterator<Item = u32> {
+    fn slots<K>(&self, keys: &Keys<K, Work>) -> impl Iterator<Item = u32> {
         keys.iter().filter(|(.., entry)| entry.flags() & HELD != 0).map(|(slot, ..)| slot)
     }
 }

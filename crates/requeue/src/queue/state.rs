@@ -3,7 +3,7 @@
 //! A delaying queue keeps its timers in the same entries. An entry then stays while it is needed
 //! there, also if its key is neither ready nor held.
 
-use super::holds::{Holds, HoldsInEntries, NumberedEntry};
+use super::holds::{Holds, HoldsInEntries};
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
@@ -47,7 +47,8 @@ pub(crate) trait Entry: Default + Send + 'static {
 #[derive(Default)]
 pub(crate) struct Work {
     flags: u8,
-    hold: u32,
+    /// The number of the current hold, if the key is held.
+    pub(super) hold: u32,
 }
 
 impl Entry for Work {
@@ -66,18 +67,6 @@ impl Entry for Work {
     #[inline(always)]
     fn is_needed(&self) -> bool {
         false
-    }
-}
-
-impl NumberedEntry for Work {
-    #[inline(always)]
-    fn hold(&self) -> u32 {
-        self.hold
-    }
-
-    #[inline(always)]
-    fn set_hold(&mut self, number: u32) {
-        self.hold = number;
     }
 }
 
