@@ -176,7 +176,7 @@ impl SlotState {
         }
     }
 
-    /// Whether the claiming task, or whoever waits for the end, has something to do.
+    /// Whether the claiming task, or a caller that waits for the end, has something to do.
     fn is_notable(&self) -> bool {
         let claims = if self.wanted > 0 { self.has_room() } else { self.claimable() > 0 };
         claims || self.running.is_empty()

@@ -142,16 +142,22 @@ fn a_single_call_is_sent_immediately() {
     assert_eq!(poll(&mut calls[0]), Poll::Ready(Ok(10)));
 }
 
+/// Makes three gathering calls that expect others.
+fn gathering(batcher: &Arc<Numbers>) -> Vec<Caller> {
+    let mut callers: Vec<Caller> =
+        [1, 2, 3].map(|entry| (new_call(batcher, entry), Arc::default())).into();
+    for (call, task) in &mut callers {
+        assert!(gather_as(call, task).is_pending());
+    }
+    callers
+}
+
 #[test]
 fn gathering_calls_are_sent_together_by_the_next_call_or_when_no_others_are_expected() {
     for next in [None, Some(4)] {
         let store = ManualStore::default();
         let batcher = store.batcher();
-        let mut callers: Vec<Caller> =
-            [1, 2, 3].map(|entry| (new_call(&batcher, entry), Arc::default())).into();
-        for (call, task) in &mut callers {
-            assert!(gather_as(call, task).is_pending());
-        }
+        let mut callers = gathering(&batcher);
         let woken: Vec<bool> = callers.iter().map(|(_, task)| task.was_woken()).collect();
         assert_eq!(woken, [true, false, false], "one of them is enough");
         let (first, task) = &mut callers[0];
@@ -176,11 +182,7 @@ fn gathering_calls_are_sent_together_by_the_next_call_or_when_no_others_are_expe
 fn a_gathering_call_that_is_dropped_leaves_the_others_to_send() {
     let store = ManualStore::default();
     let batcher = store.batcher();
-    let mut callers: Vec<Caller> =
-        [1, 2, 3].map(|entry| (new_call(&batcher, entry), Arc::default())).into();
-    for (call, task) in &mut callers {
-        assert!(gather_as(call, task).is_pending());
-    }
+    let mut callers = gathering(&batcher);
     drop(callers.remove(2));
     assert!(!callers[1].1.was_woken(), "the first one still gathers");
     drop(callers.remove(0));
