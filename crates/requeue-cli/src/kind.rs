@@ -6,8 +6,10 @@ use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use requeue_http::Problem;
 use requeue_http::client::path;
-use requeue_http::wire::{BackoffPatch, ParseContext, RetentionPatch, SettingsJson, SettingsPatch};
-use requeue_jobs::{Kind, Settings};
+use requeue_http::wire::{
+    BackoffPatch, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
+};
+use requeue_jobs::{Kind, Rate, Settings};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -36,7 +38,8 @@ Existing jobs keep their due times and leases.
 Examples:
   requeue kind mail
   requeue kind mail --max-attempts 5 --backoff 10s --backoff-max 1h
-  requeue kind mail --concurrency none")]
+  requeue kind mail --concurrency none
+  requeue kind sms --rate 100/1m")]
 pub(crate) struct Args {
     /// Name of the kind
     kind: String,
@@ -58,6 +61,12 @@ pub(crate) struct Args {
     /// Maximum number of leased jobs; `none` for no limit
     #[arg(long, value_name = "N", value_parser = concurrency)]
     concurrency: Option<Concurrency>,
+    /// Maximum number of jobs per time, such as 100/1m; `none` for any number
+    #[arg(long, value_name = "JOBS/TIME", value_parser = rate)]
+    rate: Option<RateArg>,
+    /// How many jobs at once after a pause [default: as many as --rate allows in a second]
+    #[arg(long, value_name = "N", requires = "rate")]
+    burst: Option<u32>,
     /// How long to keep dead jobs
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     keep_dead: Option<Duration>,
@@ -78,6 +87,20 @@ fn concurrency(text: &str) -> Result<Concurrency, String> {
     Ok(Concurrency(Some(number)))
 }
 
+/// A value of `--rate`. `None` means any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RateArg(Option<(u32, Duration)>);
+
+fn rate(text: &str) -> Result<RateArg, String> {
+    if text == "none" {
+        return Ok(RateArg(None));
+    }
+    let expected = "expected jobs per time, such as 100/1m, or `none`";
+    let (jobs, per) = text.split_once('/').ok_or(expected)?;
+    let jobs = jobs.parse().map_err(|_| expected.to_owned())?;
+    Ok(RateArg(Some((jobs, times::duration(per).map_err(|error| error.to_string())?))))
+}
+
 impl Args {
     /// The settings to change, as the HTTP API has them. `None` if there are no options.
     fn patch(&self) -> Option<SettingsPatch> {
@@ -93,6 +116,13 @@ impl Args {
             backoff: (backoff != BackoffPatch::default()).then_some(backoff),
             max_attempts: self.max_attempts,
             concurrency: self.concurrency.map(|set| set.0),
+            rate: self.rate.map(|RateArg(rate)| {
+                rate.map(|(jobs, per)| RateJson {
+                    jobs,
+                    per: times::show_duration(per),
+                    burst: self.burst,
+                })
+            }),
             paused: None,
             retention: (retention != RetentionPatch::default()).then_some(retention),
         };
@@ -152,6 +182,10 @@ struct KindSettings<'a> {
     settings: SettingsJson,
 }
 
+fn show_rate(Rate { jobs, per, burst }: Rate) -> String {
+    format!("{jobs}/{}, {burst} at once", times::show_duration(per))
+}
+
 fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
     out.print(
         || KindSettings { kind: kind.as_str(), settings: settings.into() },
@@ -168,6 +202,7 @@ fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
                     "concurrency",
                     settings.concurrency.map_or_else(|| "no limit".to_owned(), |n| n.to_string()),
                 ),
+                ("rate", settings.rate.map_or_else(|| "no limit".to_owned(), show_rate)),
                 ("paused", if settings.paused { "yes" } else { "no" }.to_owned()),
                 (
                     "keep dead",

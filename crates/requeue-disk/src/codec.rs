@@ -4,10 +4,10 @@
 //! body that did not change is not written again, nor are failures that were there before.
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
-use requeue_jobs::rules::{Lease, Record, Status, Successor};
+use requeue_jobs::rules::{Lease, RateUse, Record, Status, Successor};
 use requeue_jobs::{
-    Backoff, Body, FailedAttempt, Fence, Generation, JobId, Missed, Retention, Schedule, Settings,
-    Timestamp, WorkerName,
+    Backoff, Body, DoneView, FailedAttempt, Fence, Generation, JobId, Missed, Priority, Rate,
+    Retention, Schedule, Settings, Timestamp, WorkerName,
 };
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Parts {
     pub(crate) fn of(record: &Record) -> Self {
         let next = match &record.status {
             Status::Leased(lease) => lease.next.as_ref().map(|next| next.body.clone()),
-            Status::Pending | Status::Dead { .. } => None,
+            Status::Pending | Status::Dead { .. } | Status::Done(_) => None,
         };
         Parts { body: record.body.clone(), next, failures: record.failures.clone() }
     }
@@ -33,6 +33,7 @@ impl Parts {
 const PENDING: u64 = 0;
 const LEASED: u64 = 1;
 const DEAD: u64 = 2;
+const DONE: u64 = 3;
 const STATUS: u64 = 3;
 /// The body follows, is unchanged, or is the previous body of the successor.
 const BODY_SAME: u64 = 1 << 2;
@@ -53,14 +54,18 @@ const HAS_DEATHS: u64 = 1 << 11;
 const HAS_FIRST_PUT: u64 = 1 << 12;
 /// The first put was at the time of creation.
 const FIRST_PUT_CREATED: u64 = 1 << 13;
+const HAS_PRIORITY: u64 = 1 << 14;
+const HAS_NEXT_PRIORITY: u64 = 1 << 15;
+const HAS_RESULT: u64 = 1 << 16;
 /// All other bits are invalid.
-const KNOWN: u64 = (1 << 14) - 1;
+const KNOWN: u64 = (1 << 17) - 1;
 
 pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Parts>) {
     let mut flags = match &record.status {
         Status::Pending => PENDING,
         Status::Leased(_) => LEASED,
         Status::Dead { .. } => DEAD,
+        Status::Done(_) => DONE,
     };
     if let Some(before) = before {
         flags |= match () {
@@ -75,8 +80,13 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
             flags |= HAS_NEXT;
             let before = before.and_then(|before| before.next.as_ref());
             flags |= if before.is_some_and(|body| same(body, &next.body)) { NEXT_SAME } else { 0 };
+            flags |= if next.priority > Priority::default() { HAS_NEXT_PRIORITY } else { 0 };
         }
     }
+    if let Status::Done(done) = &record.status {
+        flags |= if done.result.is_some() { HAS_RESULT } else { 0 };
+    }
+    flags |= if record.priority > Priority::default() { HAS_PRIORITY } else { 0 };
     flags |= failures_flag(record, before);
     flags |= if record.attempts > 0 { HAS_ATTEMPTS } else { 0 };
     flags |= if record.floor > Timestamp::default() { HAS_FLOOR } else { 0 };
@@ -105,8 +115,12 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
     if let Some(at) = record.first_put_at.filter(|_| flags & FIRST_PUT_CREATED == 0) {
         put_step(out, created, at.as_millis());
     }
+    if flags & HAS_PRIORITY != 0 {
+        out.push(record.priority.get());
+    }
     match &record.status {
         Status::Pending => {}
+        Status::Done(done) => put_done(out, done, created),
         Status::Dead { died_at } => put_step(out, created, died_at.as_millis()),
         Status::Leased(lease) => put_lease(out, lease, created, flags),
     }
@@ -153,9 +167,21 @@ fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
         put_number(out, next.generation.0);
         put_step(out, created, next.due.as_millis());
         put_step(out, created, next.put_at.as_millis());
+        if flags & HAS_NEXT_PRIORITY != 0 {
+            out.push(next.priority.get());
+        }
         if flags & NEXT_SAME == 0 {
             put_body(out, &next.body);
         }
+    }
+}
+
+fn put_done(out: &mut Vec<u8>, done: &DoneView, created: u64) {
+    put_bytes(out, done.worker.as_str().as_bytes());
+    put_step(out, created, done.started_at.as_millis());
+    put_step(out, created, done.done_at.as_millis());
+    if let Some(result) = &done.result {
+        put_body(out, result);
     }
 }
 
@@ -236,11 +262,13 @@ impl Draft {
             HAS_FIRST_PUT => Some(time(bytes.step(created)?)),
             _ => Some(time(created)),
         };
+        let record_priority =
+            if flags & HAS_PRIORITY != 0 { priority(bytes)? } else { Priority::default() };
         let status = match flags & STATUS {
             PENDING => Status::Pending,
             DEAD => Status::Dead { died_at: time(bytes.step(created)?) },
             LEASED => Status::Leased(Box::new(lease(bytes, created, flags)?)),
-            _ => return Err(Malformed("a record has an unknown state")),
+            _ => Status::Done(Box::new(done(bytes, created, flags)?)),
         };
         let body = match flags & BODY {
             0 => body(bytes)?,
@@ -256,6 +284,7 @@ impl Draft {
             _ => Vec::new(),
         };
         let mut record = Record::new(body, due, generation, seq, time(created));
+        record.priority = record_priority;
         record.attempts = attempts;
         record.floor = time(floor);
         record.first_put_at = first_put_at;
@@ -349,11 +378,24 @@ fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malfo
         let generation = Generation(bytes.counter()?);
         let due = time(bytes.step(created)?);
         let put_at = time(bytes.step(created)?);
+        let priority =
+            if flags & HAS_NEXT_PRIORITY != 0 { priority(bytes)? } else { Priority::default() };
         let body = if flags & NEXT_SAME == 0 { body(bytes)? } else { Body::default() };
-        next = Some(Successor { body, due, generation, put_at });
+        next = Some(Successor { body, due, priority, generation, put_at });
     }
     let cancelled = flags & CANCELLED != 0;
     Ok(Lease { fence, nonce, worker, claimed_at, ends_at, cancelled, next })
+}
+
+fn priority(bytes: &mut Bytes<'_>) -> Result<Priority, Malformed> {
+    Priority::new(bytes.byte()?).map_err(|_| Malformed("a priority is too high"))
+}
+
+fn done(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<DoneView, Malformed> {
+    let worker = worker(bytes)?;
+    let (started_at, done_at) = (time(bytes.step(created)?), time(bytes.step(created)?));
+    let result = if flags & HAS_RESULT != 0 { Some(body(bytes)?) } else { None };
+    Ok(DoneView { worker, started_at, done_at, result })
 }
 
 fn failure(bytes: &mut Bytes<'_>) -> Result<FailedAttempt, Malformed> {
@@ -418,6 +460,80 @@ pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &Settings) {
     put_number(out, settings.retention.count as u64);
 }
 
+// The flags of what settings of format 3 have besides, from the lowest bit.
+const HAS_RATE: u64 = 1;
+const HAS_AGEING: u64 = 2;
+const NO_AGEING: u64 = 4;
+const KEEPS_DONE: u64 = 8;
+
+/// Writes the settings that formats before 3 do not have.
+pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
+    let mut flags = 0;
+    flags |= if settings.rate.is_some() { HAS_RATE } else { 0 };
+    flags |= match settings.ageing {
+        ageing if ageing == Settings::default().ageing => 0,
+        Some(_) => HAS_AGEING,
+        None => NO_AGEING,
+    };
+    flags |= if settings.keep_done.is_some() { KEEPS_DONE } else { 0 };
+    put_number(out, flags);
+    if let Some(rate) = settings.rate {
+        put_number(out, rate.jobs.into());
+        put_duration(out, rate.per);
+        put_number(out, rate.burst.into());
+    }
+    if let Some(ageing) = settings.ageing.filter(|_| flags & HAS_AGEING != 0) {
+        put_duration(out, ageing);
+    }
+    if let Some(keep) = settings.keep_done {
+        put_duration(out, keep.age);
+        put_number(out, keep.count as u64);
+    }
+}
+
+/// Reads the settings that formats before 3 do not have.
+pub(crate) fn more_settings(
+    bytes: &mut Bytes<'_>,
+    settings: &mut Settings,
+) -> Result<(), Malformed> {
+    let flags = bytes.number()?;
+    if flags >= 2 * KEEPS_DONE {
+        return Err(Malformed("settings have unknown flags"));
+    }
+    // Only these are checked: the others may come from an earlier version, which accepted more.
+    let mut new = Settings::default();
+    if flags & HAS_RATE != 0 {
+        let jobs = bytes.number32()?;
+        let (per, burst) = (duration(bytes)?, bytes.number32()?);
+        new.rate = Some(Rate { jobs, per, burst });
+    }
+    if flags & NO_AGEING != 0 {
+        new.ageing = None;
+    } else if flags & HAS_AGEING != 0 {
+        new.ageing = Some(duration(bytes)?);
+    }
+    if flags & KEEPS_DONE != 0 {
+        let age = duration(bytes)?;
+        let count = usize::try_from(bytes.number()?);
+        let count = count.map_err(|_| Malformed("a number is too large"))?;
+        new.keep_done = Some(Retention { age, count });
+    }
+    new.check().map_err(|_| Malformed("settings are out of range"))?;
+    (settings.rate, settings.ageing, settings.keep_done) = (new.rate, new.ageing, new.keep_done);
+    Ok(())
+}
+
+/// Writes how much of a rate limit is used.
+pub(crate) fn put_rate_use(out: &mut Vec<u8>, rate_use: &RateUse) {
+    put_number(out, rate_use.parts);
+    put_number(out, rate_use.at.as_millis());
+}
+
+/// Reads how much of a rate limit is used.
+pub(crate) fn rate_use(bytes: &mut Bytes<'_>) -> Result<RateUse, Malformed> {
+    Ok(RateUse { parts: bytes.number()?, at: time(bytes.number()?) })
+}
+
 pub(crate) fn settings(bytes: &mut Bytes<'_>) -> Result<Settings, Malformed> {
     let mut settings = Settings::default();
     settings.lease = duration(bytes)?;
@@ -475,6 +591,10 @@ fn duration(bytes: &mut Bytes<'_>) -> Result<Duration, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job_table::LayerEntry;
+    use crate::simulated_disk::SimulatedDisk;
+    use crate::state::SCHEDULES;
+    use crate::tables::{self, Entry, Tables, Tree};
 
     /// Earlier versions accepted such settings, and directories contain them.
     #[test]
@@ -488,5 +608,45 @@ mod tests {
         assert!(old.check().is_err());
         assert_eq!(read, old.clamped());
         assert_eq!(read.check(), Ok(()));
+    }
+
+    /// A job that uses nothing new takes as many bytes as before.
+    #[test]
+    fn jobs_of_format_2_are_written_with_the_same_bytes() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-2");
+        let disk = SimulatedDisk::new();
+        for file in std::fs::read_dir(directory).unwrap() {
+            let file = file.unwrap();
+            disk.put(file.file_name().to_str().unwrap(), &std::fs::read(file.path()).unwrap());
+        }
+        let (tables, _) =
+            Tables::open(Arc::new(disk), tables::Options::for_memory(1 << 20)).unwrap();
+        let mut count = 0;
+        tables
+            .version()
+            .walk(Tree::Due, |entry, _, _| {
+                let Entry::Due { position, value: Some(value), .. } = entry else { return };
+                if position.list == SCHEDULES {
+                    return;
+                }
+                let Ok(Some((id, record))) = job_unless(value, |_| false) else {
+                    panic!("it can be read")
+                };
+                let mut written = Vec::new();
+                put_bytes(&mut written, id.as_str().as_bytes());
+                put_record(&mut written, &record, None);
+                assert_eq!(written, value, "{id}");
+                count += 1;
+            })
+            .unwrap();
+        assert!(count > 50, "{count}");
+    }
+
+    /// An allocator that rounds up to multiples of 16 bytes takes 160 for a record.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn records_in_memory_are_small() {
+        assert_eq!(size_of::<Record>(), 152);
+        assert_eq!(size_of::<LayerEntry>(), 32);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::DiskError;
 use crate::job_table::{LayerEntry, ListAndKey, position_of};
 use crate::state::{Frozen, FrozenKind, SCHEDULES};
 use crate::tables::{Batch, Flush, ListPosition, Tables};
-use requeue_jobs::rules::Record;
+use requeue_jobs::rules::{List, Record};
 use requeue_jobs::{JobId, Schedule};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -19,9 +19,10 @@ pub(crate) fn flush(tables: &Tables, frozen: &Frozen) -> Result<(), DiskError> {
     for kind in &frozen.kinds {
         write_due(&mut flush, kind, &mut value)?;
         write_ids(&mut flush, kind)?;
-        let tombstone = |(list, at)| (kind.number, list as u8, at);
-        range_tombstones
-            .extend(kind.consumed_below.into_iter().filter(|(_, at)| *at > (0, 0)).map(tombstone));
+        let tombstone = |(list, at): (List, ListKey)| (kind.number, list.index() as u8, at);
+        range_tombstones.extend(
+            kind.consumed_below.iter().copied().filter(|(_, at)| *at > (0, 0)).map(tombstone),
+        );
     }
     let (flushed_through, blob) = (frozen.through, frozen.blob.clone());
     flush.commit(Batch { range_tombstones, flushed_through, live: frozen.live, blob })
@@ -43,11 +44,11 @@ fn write_due(
     for (id, entry) in &*kind.jobs {
         let now = entry.record.as_deref().map(|record| (position_of(record), record));
         if let Some(((list, at), record)) = now {
-            entries.push((list as u8, at, Entry::Job(id, record)));
+            entries.push((list.index() as u8, at, Entry::Job(id, record)));
         }
         let moved = entry.below.filter(|below| now.is_none_or(|(position, _)| position != *below));
         if let Some((list, at)) = moved.filter(|below| !is_consumed(kind, below)) {
-            entries.push((list as u8, at, Entry::Nothing));
+            entries.push((list.index() as u8, at, Entry::Nothing));
         }
     }
     for (id, schedule) in &kind.schedules {
@@ -102,7 +103,7 @@ fn write_ids(flush: &mut Flush<'_>, kind: &FrozenKind) -> Result<(), DiskError> 
     for (_, id, entry) in ids {
         let position = entry.record.as_deref().map(|record| {
             let (list, (at, seq)) = position_of(record);
-            ListPosition { list: list as u8, at, seq }
+            ListPosition { list: list.index() as u8, at, seq }
         });
         flush.id(kind.number, id.as_str(), position)?;
     }

@@ -13,13 +13,14 @@ use crate::bytes::{Bytes, Malformed, put_bytes};
 use crate::codec::{self, Parts};
 use crate::due_buckets::{BUCKET_ENTRY_BYTES, DueBuckets, ListKey};
 use crate::error::{Corrupt, DiskError, unavailable};
+use crate::per_list::PerList;
 use crate::read_ahead::{ReadAhead, TableList};
 use crate::ready::{DueCount, KeysToRead, ReadFor, ReadyStep, TableKeys, before};
 use crate::tables::{JobLocation, Version};
 use foldhash::{HashMap, HashSet};
 use requeue_jobs::limits::READY_COUNT_CAP;
-use requeue_jobs::rules::{JobTable, List, Position, Record};
-use requeue_jobs::{JobId, StoreError, Timestamp};
+use requeue_jobs::rules::{JobTable, List, Position, RateUse, Record, Status};
+use requeue_jobs::{Body, Counts, JobId, Priorities, Priority, StoreError, Timestamp};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
@@ -43,9 +44,12 @@ pub(crate) type Jobs = HashMap<JobId, LayerEntry>;
 #[derive(Default)]
 struct Layer<J> {
     jobs: J,
-    pending: DueBuckets,
-    dead: DueBuckets,
+    /// By time, except leased jobs.
+    buckets: PerList<DueBuckets>,
 }
+
+/// The number of jobs in each list, by the [number](List::index) of the list.
+pub(crate) type ListCounts = [u64; List::END];
 
 /// The job table of one kind on disk.
 pub(crate) struct DiskJobTable {
@@ -55,13 +59,16 @@ pub(crate) struct DiskJobTable {
     version: Arc<Version>,
     /// The number of kinds, which share the memory for reading ahead.
     kinds: Arc<AtomicU32>,
-    /// The next jobs in the tables.
-    pending: ReadAhead,
-    dead: ReadAhead,
+    /// The next jobs in the tables, except leased ones.
+    read_ahead: PerList<ReadAhead>,
     /// All leased jobs by the expiry of their leases. They are few: a worker has each of them.
-    leases: BTreeMap<ListKey, JobId>,
-    counts: [u64; 3],
-    due: DueCount,
+    leases: PerList<BTreeMap<ListKey, JobId>>,
+    counts: ListCounts,
+    /// Invariant: contains the priorities of all pending and leased jobs.
+    priorities: Priorities,
+    due: PerList<DueCount>,
+    /// How much of the rate limit is used, according to the log.
+    pub(crate) logged_rate_use: RateUse,
     /// The job that was taken last. If it is not kept by the end of the operation, it is removed.
     taken: Option<Taken>,
     /// A job that was read from the tables, and may be taken next by the same operation.
@@ -103,6 +110,9 @@ pub(crate) mod entry {
     pub(crate) const SCHEDULE: u8 = 3;
     pub(crate) const NO_SCHEDULE: u8 = 4;
     pub(crate) const COUNTERS: u8 = 5;
+    /// From format 3 on, instead of `SETTINGS`.
+    pub(crate) const ALL_SETTINGS: u8 = 6;
+    pub(crate) const RATE_USE: u8 = 7;
 }
 
 /// Memory of a job besides its id and body: record, entry, bucket entry and allocations.
@@ -115,14 +125,28 @@ const KEEP_CHANGES: usize = 32 << 10;
 
 fn weight(id: &JobId, record: &Record) -> usize {
     let next = match &record.status {
-        requeue_jobs::rules::Status::Leased(lease) => {
-            150 + lease.next.as_ref().map_or(0, |next| next.body.len())
-        }
-        _ => 0,
+        Status::Leased(lease) => 150 + lease.next.as_ref().map_or(0, |next| next.body.len()),
+        Status::Done(done) => 150 + done.result.as_ref().map_or(0, Body::len),
+        Status::Pending | Status::Dead { .. } => 0,
     };
     let failures = record.failures.iter();
     let failures = failures.map(|failure| 100 + failure.error.as_ref().map_or(0, |e| e.len()));
     OVERHEAD + id.as_str().len() + record.body.len() + next + failures.sum::<usize>()
+}
+
+/// The number of jobs by state, except ready ones.
+pub(crate) fn totals(counts: &ListCounts) -> Counts {
+    let mut totals = Counts::default();
+    for list in List::all() {
+        let total = match list {
+            List::Pending(_) => &mut totals.pending,
+            List::Leased(_) => &mut totals.leased,
+            List::Dead => &mut totals.dead,
+            List::Done => &mut totals.done,
+        };
+        *total = total.saturating_add(counts[list.index()]);
+    }
+    totals
 }
 
 pub(crate) fn position_of(record: &Record) -> ListAndKey {
@@ -136,19 +160,20 @@ impl DiskJobTable {
         number: u32,
         kinds: Arc<AtomicU32>,
         version: Arc<Version>,
-        counts: [u64; 3],
+        counts: ListCounts,
     ) -> Self {
-        DiskJobTable {
+        let mut table = DiskJobTable {
             number,
             active: Layer::default(),
             frozen: Layer::default(),
             version,
             kinds,
-            pending: ReadAhead::default(),
-            dead: ReadAhead::default(),
-            leases: BTreeMap::new(),
+            read_ahead: PerList::default(),
+            leases: PerList::default(),
             counts,
-            due: DueCount::default(),
+            priorities: Priorities::default(),
+            due: PerList::default(),
+            logged_rate_use: RateUse::default(),
             taken: None,
             peeked: None,
             changes: Vec::new(),
@@ -156,19 +181,35 @@ impl DiskJobTable {
             weight: 0,
             weighed: 0,
             hidden: 0,
+        };
+        // Also if the count says that there are none: damage that no checksum detects can make a
+        // count too low.
+        table.priorities.insert(Priority::default());
+        let used = List::all().filter(|list| counts[list.index()] > 0);
+        used.for_each(|list| table.note_priority(list));
+        table
+    }
+
+    /// Notes that there is, or was, a job in this list.
+    fn note_priority(&mut self, list: List) {
+        if let List::Pending(priority) | List::Leased(priority) = list {
+            self.priorities.insert(priority);
         }
     }
 
     /// Reads from the tables which jobs are leased.
     pub(crate) fn load_leases(&mut self) -> Result<(), DiskError> {
-        if self.counts[List::Leased as usize] == 0 {
-            return Ok(());
-        }
-        let mut cursor = self.version.scan(self.number, List::Leased as u8, (0, 0));
-        while let Some((at, value)) = cursor.next()? {
-            let id = codec::id(&mut Bytes::new(value));
-            let id = id.map_err(|Malformed(what)| cursor.damage(what))?;
-            self.leases.insert(at, id);
+        for priority in self.priorities.iter() {
+            let list = List::Leased(priority);
+            if self.counts[list.index()] == 0 {
+                continue;
+            }
+            let mut cursor = self.version.scan(self.number, list.index() as u8, (0, 0));
+            while let Some((at, value)) = cursor.next()? {
+                let id = codec::id(&mut Bytes::new(value));
+                let id = id.map_err(|Malformed(what)| cursor.damage(what))?;
+                self.leases.of(list).insert(at, id);
+            }
         }
         Ok(())
     }
@@ -177,7 +218,7 @@ impl DiskJobTable {
         self.number
     }
 
-    pub(crate) fn counts(&self) -> [u64; 3] {
+    pub(crate) fn counts(&self) -> ListCounts {
         self.counts
     }
 
@@ -237,23 +278,25 @@ impl DiskJobTable {
     pub(crate) fn freeze(&mut self) -> Arc<Jobs> {
         self.finish();
         debug_assert!(self.frozen.jobs.is_empty());
-        let Layer { jobs, pending, dead } = mem::take(&mut self.active);
+        let Layer { jobs, buckets } = mem::take(&mut self.active);
         // The next layer probably gets as large, and growing is the most expensive part of a put.
         self.active.jobs.reserve(jobs.len());
         let jobs = Arc::new(jobs);
-        self.frozen = Layer { jobs: jobs.clone(), pending, dead };
+        self.frozen = Layer { jobs: jobs.clone(), buckets };
         (self.weight, self.weighed) = (0, 0);
         jobs
     }
 
     /// All entries of the list below this key in the tables are consumed.
     pub(crate) fn consumed_below(&self, list: List) -> ListKey {
-        match list {
-            List::Pending => self.pending.consumed_below(),
-            List::Dead => self.dead.consumed_below(),
-            // Leased jobs are not read ahead.
-            List::Leased => (0, 0),
-        }
+        // Leased jobs are not read ahead.
+        self.read_ahead.get(list).map_or((0, 0), ReadAhead::consumed_below)
+    }
+
+    /// For each list that was read, the key below which the tables are consumed.
+    pub(crate) fn all_consumed_below(&self) -> Vec<(List, ListKey)> {
+        let lists = self.read_ahead.iter();
+        lists.map(|(list, read_ahead)| (list, read_ahead.consumed_below())).collect()
     }
 
     /// The frozen layer is in the tables of this version now.
@@ -262,17 +305,16 @@ impl DiskJobTable {
     pub(crate) fn flushed(&mut self, version: Arc<Version>) -> impl Send + use<> {
         let active = &self.active.jobs;
         let frozen = &mut self.frozen;
-        for (list, buckets, read_ahead) in [
-            (List::Pending, &mut frozen.pending, &mut self.pending),
-            (List::Dead, &mut frozen.dead, &mut self.dead),
-        ] {
+        for (list, buckets) in frozen.buckets.iter_mut() {
             if let Some((at, _)) = buckets.first(in_frozen(active, &frozen.jobs, list)) {
-                read_ahead.back_to(at);
+                self.read_ahead.of(list).back_to(at);
             }
         }
         if !frozen.jobs.is_empty() {
-            self.due.next_in_tables = self.due.through;
-            self.due.first_in_tables = None;
+            for (_, due) in self.due.iter_mut() {
+                due.next_in_tables = due.through;
+                (due.first_in_tables, due.none_in_tables) = (None, (0, 0));
+            }
         }
         self.version = version;
         mem::take(&mut self.frozen)
@@ -286,14 +328,6 @@ impl DiskJobTable {
     /// The entry of a job in memory, in the newest layer that has one.
     fn in_memory(&self, id: &JobId) -> Option<&LayerEntry> {
         self.active.jobs.get(id).or_else(|| self.frozen.jobs.get(id))
-    }
-
-    fn read_ahead(&mut self, list: List) -> Option<&mut ReadAhead> {
-        match list {
-            List::Pending => Some(&mut self.pending),
-            List::Dead => Some(&mut self.dead),
-            List::Leased => None,
-        }
     }
 
     fn find(&mut self, id: &JobId) -> Result<Option<Box<Record>>, DiskError> {
@@ -330,13 +364,17 @@ impl DiskJobTable {
     fn took(&mut self, id: &JobId, record: &Record, in_bucket: bool) {
         let position = position_of(record);
         // Damage that no checksum detects can make a count too low.
-        let count = &mut self.counts[position.0 as usize];
+        let (list, at) = position;
+        let count = &mut self.counts[list.index()];
         *count = count.saturating_sub(1);
-        let due = u64::from(self.due.includes(position));
-        self.due.jobs = self.due.jobs.saturating_sub(due);
-        self.due.first_in_tables.take_if(|first| (List::Pending, *first) == position);
-        if position.0 == List::Leased {
-            self.leases.remove(&position.1);
+        match list {
+            List::Pending(_) => {
+                let due = self.due.of(list);
+                due.jobs = due.jobs.saturating_sub(u64::from(due.includes(at)));
+                due.first_in_tables.take_if(|first| *first == at);
+            }
+            List::Leased(_) => drop(self.leases.of(list).remove(&at)),
+            List::Dead | List::Done => {}
         }
         let (parts, weight) = (Parts::of(record), if in_bucket { weight(id, record) } else { 0 });
         self.taken = Some(Taken { id: id.clone(), position, parts, in_bucket, weight });
@@ -345,8 +383,8 @@ impl DiskJobTable {
     /// Takes a job out of a lower layer: the active layer gets an entry that hides it.
     fn took_from_below(&mut self, id: &JobId, record: &Record) {
         let below = position_of(record);
-        if let Some(read_ahead) = self.read_ahead(below.0) {
-            read_ahead.taken(below.1);
+        if !matches!(below.0, List::Leased(_)) {
+            self.read_ahead.of(below.0).taken(below.1);
         }
         self.active.jobs.insert(id.clone(), LayerEntry { record: None, below: Some(below) });
         self.weight += GONE + id.as_str().len();
@@ -357,18 +395,21 @@ impl DiskJobTable {
     /// Inserts a job into the active layer, in place of the one that was taken out.
     fn insert(&mut self, id: JobId, record: Box<Record>, taken: Option<Taken>) {
         let (list, at) = position_of(&record);
-        self.counts[list as usize] += 1;
-        self.due.jobs += u64::from(self.due.includes((list, at)));
+        self.counts[list.index()] += 1;
+        self.note_priority(list);
+        if let List::Pending(_) = list {
+            let due = self.due.of(list);
+            due.jobs += u64::from(due.includes(at));
+        }
         self.weight += weight(&id, &record);
         self.weight -= taken.as_ref().map_or(0, |taken| taken.weight);
         let in_bucket = taken.is_some_and(|taken| taken.in_bucket && taken.position == (list, at));
         // Bucket entries are freed only together with the layer, though jobs come and go.
         self.weight += if in_bucket { 0 } else { BUCKET_ENTRY_BYTES };
         match list {
-            List::Leased => drop(self.leases.insert(at, id.clone())),
-            List::Pending if !in_bucket => self.active.pending.push(at, id.clone()),
-            List::Dead if !in_bucket => self.active.dead.push(at, id.clone()),
-            List::Pending | List::Dead => {}
+            List::Leased(_) => drop(self.leases.of(list).insert(at, id.clone())),
+            _ if !in_bucket => self.active.buckets.of(list).push(at, id.clone()),
+            List::Pending(_) | List::Dead | List::Done => {}
         }
         self.active.jobs.entry(id).or_default().record = Some(record);
     }
@@ -376,15 +417,13 @@ impl DiskJobTable {
     /// The first of a list.
     fn front(&mut self, list: List) -> Result<Option<(ListKey, JobId, FrontSource)>, StoreError> {
         self.finish();
+        if let List::Leased(_) = list {
+            let first = self.leases.of(list).first_key_value();
+            return Ok(first.map(|(at, id)| (*at, id.clone(), FrontSource::Memory)));
+        }
         let (active, frozen) = (&mut self.active, &mut self.frozen);
-        let (buckets, frozen_buckets, read_ahead) = match list {
-            List::Leased => {
-                let first = self.leases.first_key_value();
-                return Ok(first.map(|(at, id)| (*at, id.clone(), FrontSource::Memory)));
-            }
-            List::Pending => (&mut active.pending, &mut frozen.pending, &mut self.pending),
-            List::Dead => (&mut active.dead, &mut frozen.dead, &mut self.dead),
-        };
+        let (buckets, frozen_buckets) = (active.buckets.of(list), frozen.buckets.of(list));
+        let read_ahead = self.read_ahead.of(list);
         let here = |id: &JobId| active.jobs.contains_key(id) || frozen.jobs.contains_key(id);
         let piece = TableList { version: &self.version, kind: self.number, list };
         let kinds = self.kinds.load(Ordering::Relaxed) as usize;
@@ -415,26 +454,30 @@ impl DiskJobTable {
     ) -> ReadyStep {
         self.finish();
         let read = read.filter(|read| read.is_of(&self.version));
-        if let Some(step) = self.count_due(now, read.as_ref(), budget) {
-            return step;
-        }
-        let count = self.due.jobs.min(READY_COUNT_CAP);
-        if count == 0 {
-            return ReadyStep::Done(0, None);
-        }
-        match self.oldest(now, read.as_ref()) {
-            Ok(oldest) => {
-                let oldest = oldest.map(|(at, _)| Timestamp::from_millis(at));
-                ReadyStep::Done(count, oldest.filter(|at| *at <= now))
+        let (mut count, mut oldest) = (0, None);
+        for list in self.priorities.iter().map(List::Pending) {
+            let read = read.as_ref().filter(|read| read.list == list);
+            if let Some(step) = self.count_due(list, now, read, budget) {
+                return step;
             }
-            Err(step) => step,
+            let jobs = self.due.of(list).jobs;
+            count += jobs;
+            if jobs > 0 {
+                match self.oldest(list, now, read) {
+                    Ok(first) => oldest = first.into_iter().chain(oldest).min(),
+                    Err(step) => return step,
+                }
+            }
         }
+        let oldest = oldest.map(|(at, _)| Timestamp::from_millis(at));
+        ReadyStep::Done(count.min(READY_COUNT_CAP), oldest.filter(|at| *at <= now))
     }
 
     /// Counts pending jobs until all that are due are counted, or so many that no more count.
     /// Returns `None` when that is done.
     fn count_due(
         &mut self,
+        list: List,
         now: Timestamp,
         read: Option<&TableKeys>,
         budget: &mut usize,
@@ -442,7 +485,8 @@ impl DiskJobTable {
         let end = (now.as_millis(), u64::MAX);
         let mut read = read.filter(|read| read.reason == ReadFor::Counting);
         loop {
-            let (due, all) = (&self.due, self.counts[List::Pending as usize]);
+            let all = self.counts[list.index()];
+            let due = self.due.of(list);
             if due.jobs >= READY_COUNT_CAP.min(all) || due.through >= end {
                 return None;
             }
@@ -453,29 +497,40 @@ impl DiskJobTable {
             let known = match read {
                 Some(read) => read.through,
                 None if before(due.next_in_tables) > due.through => before(due.next_in_tables),
-                None => return Some(self.read_keys(ReadFor::Counting, due.through)),
+                None => {
+                    let through = due.through;
+                    return Some(self.read_keys(list, ReadFor::Counting, through));
+                }
             };
-            let (mut jobs, through) = self.count_in_memory(known.min(end), budget);
+            let (mut jobs, through) = self.count_in_memory(list, known.min(end), budget);
             let keys = read.map_or(&[][..], |read| &read.keys);
             let counted = keys.partition_point(|(at, _)| *at <= through);
             let in_tables = keys[..counted].iter();
             jobs += in_tables.filter(|(_, id)| self.in_memory(id).is_none()).count() as u64;
-            self.due.jobs += jobs;
-            self.due.through = through;
+            let due = self.due.of(list);
+            due.jobs += jobs;
+            due.through = through;
             if let Some(read) = read {
-                self.due.next_in_tables = keys.get(counted).map_or(read.next, |(at, _)| *at);
+                due.next_in_tables = keys.get(counted).map_or(read.next, |(at, _)| *at);
             }
         }
     }
 
     /// Counts the pending jobs in memory after those that are counted, up to a key. There may be
     /// too many at a time: returns the key up to which they are counted.
-    fn count_in_memory(&mut self, through: ListKey, budget: &mut usize) -> (u64, ListKey) {
-        let after = self.due.through;
-        let Layer { jobs: active, pending: active_pending, .. } = &mut self.active;
-        let Layer { jobs: frozen, pending: frozen_pending, .. } = &mut self.frozen;
-        let here = |at, id: &JobId| is_at(active, List::Pending, at, id);
-        let there = in_frozen(active, frozen, List::Pending);
+    fn count_in_memory(
+        &mut self,
+        list: List,
+        through: ListKey,
+        budget: &mut usize,
+    ) -> (u64, ListKey) {
+        let after = self.due.of(list).through;
+        let Layer { jobs: active, buckets } = &mut self.active;
+        let active_pending = buckets.of(list);
+        let Layer { jobs: frozen, buckets } = &mut self.frozen;
+        let frozen_pending = buckets.of(list);
+        let here = |at, id: &JobId| is_at(active, list, at, id);
+        let there = in_frozen(active, frozen, list);
         let active = active_pending.range(after, through).map(|(at, id)| (at, here(at, id)));
         let frozen = frozen_pending.range(after, through).map(|(at, id)| (at, there(at, id)));
         let (mut end, mut found, limit) = (through, Vec::new(), *budget);
@@ -498,38 +553,49 @@ impl DiskJobTable {
         (found.iter().filter(|at| **at <= end).count() as u64, end)
     }
 
-    /// The key of the first pending job.
+    /// The key of the first job of a list of pending jobs.
     fn oldest(
         &mut self,
+        list: List,
         now: Timestamp,
         read: Option<&TableKeys>,
     ) -> Result<Option<ListKey>, ReadyStep> {
         let (active, frozen) = (&mut self.active, &mut self.frozen);
-        let first = active.pending.first(|at, id| is_at(&active.jobs, List::Pending, at, id));
-        let second = frozen.pending.first(in_frozen(&active.jobs, &frozen.jobs, List::Pending));
+        let buckets = active.buckets.of(list);
+        let first = buckets.first(|at, id| is_at(&active.jobs, list, at, id));
+        let buckets = frozen.buckets.of(list);
+        let second = buckets.first(in_frozen(&active.jobs, &frozen.jobs, list));
         let in_memory = first.into_iter().chain(second).map(|(at, _)| at).min();
-        let in_tables = if self.pending.is_read() {
-            self.pending.first().map(|(at, _)| at)
-        } else if self.due.first_in_tables.is_some() {
-            self.due.first_in_tables
+        let read_ahead = self.read_ahead.of(list);
+        let (due, end) = (self.due.of(list), (now.as_millis(), u64::MAX));
+        let none = due.none_in_tables;
+        let in_tables = if read_ahead.is_read() {
+            read_ahead.first().map(|(at, _)| at)
+        } else if due.first_in_tables.is_some() || none >= end {
+            due.first_in_tables
         } else {
-            let Some(read) = read.filter(|read| read.reason == ReadFor::Oldest) else {
-                return Err(self.read_keys(ReadFor::Oldest, (0, 0)));
+            let is_next = |read: &&TableKeys| read.reason == ReadFor::Oldest && read.after <= none;
+            let Some(read) = read.filter(is_next) else {
+                return Err(self.read_keys(list, ReadFor::Oldest, none));
             };
             let first = read.keys.iter().find(|(_, id)| self.in_memory(id).is_none());
-            self.due.first_in_tables = first.map(|(at, _)| *at);
-            if first.is_none() && read.through < (now.as_millis(), u64::MAX) {
-                return Err(self.read_keys(ReadFor::Oldest, read.through));
+            let first = first.map(|(at, _)| *at);
+            // Also that there is none: the other lists are read before this one is asked again.
+            let none = if first.is_none() { none.max(read.through) } else { none };
+            let due = self.due.of(list);
+            (due.first_in_tables, due.none_in_tables) = (first, none);
+            if first.is_none() && none < end {
+                return Err(self.read_keys(list, ReadFor::Oldest, none));
             }
-            self.due.first_in_tables
+            first
         };
         Ok(in_memory.into_iter().chain(in_tables).min())
     }
 
-    fn read_keys(&self, reason: ReadFor, after: ListKey) -> ReadyStep {
+    fn read_keys(&self, list: List, reason: ReadFor, after: ListKey) -> ReadyStep {
         let (version, kind) = (self.version.clone(), self.number);
-        let from = self.consumed_below(List::Pending);
-        ReadyStep::Read(KeysToRead { version, kind, reason, after, from })
+        let from = self.consumed_below(list);
+        ReadyStep::Read(KeysToRead { version, kind, list, reason, after, from })
     }
 
     // Reads.
@@ -557,16 +623,21 @@ impl DiskJobTable {
 
     /// Checks that the lists contain as many jobs as are counted. For tests.
     pub(crate) fn check(&self) {
-        assert_eq!(self.counts[List::Leased as usize], self.leases.len() as u64);
-        for list in [List::Pending, List::Dead] {
+        for list in List::all() {
+            if let List::Leased(_) = list {
+                let leases = self.leases.get(list).map_or(0, BTreeMap::len);
+                assert_eq!(self.counts[list.index()], leases as u64);
+                continue;
+            }
             let moved: HashSet<ListKey> = self.moved_from(list).collect();
             let records = self.all_in_memory().filter_map(|(_, entry)| entry.record.as_deref());
             let keys = records.map(position_of).filter(|position| position.0 == list);
             let keys: Vec<ListKey> = keys.map(|position| position.1).collect();
             let mut count = keys.len() as u64;
-            let is_due = |at: &ListKey| *at <= self.due.through;
+            let counted = self.due.get(list).map_or((0, 0), |due| due.through);
+            let is_due = |at: &ListKey| *at <= counted;
             let mut due = keys.iter().filter(|at| is_due(at)).count() as u64;
-            let mut cursor = self.version.scan(self.number, list as u8, (0, 0));
+            let mut cursor = self.version.scan(self.number, list.index() as u8, (0, 0));
             while let Some((at, _)) = cursor.next().expect("tables can be read") {
                 assert!(
                     moved.contains(&at) || at >= self.consumed_below(list),
@@ -575,9 +646,9 @@ impl DiskJobTable {
                 count += u64::from(!moved.contains(&at));
                 due += u64::from(!moved.contains(&at) && is_due(&at));
             }
-            assert_eq!(self.counts[list as usize], count, "jobs in {list:?}, by time");
-            if list == List::Pending {
-                assert_eq!(self.due.jobs, due, "jobs up to {:?}", self.due.through);
+            assert_eq!(self.counts[list.index()], count, "jobs in {list:?}, by time");
+            if let Some(counted) = self.due.get(list) {
+                assert_eq!(counted.jobs, due, "jobs up to {:?}", counted.through);
             }
         }
     }
@@ -637,9 +708,7 @@ impl JobTable for DiskJobTable {
         let Some((at, id, from)) = self.front(list)? else { return Ok(None) };
         let read = match from {
             FrontSource::Memory => None,
-            FrontSource::ReadAhead => {
-                self.read_ahead(list).and_then(|read_ahead| read_ahead.take(at))
-            }
+            FrontSource::ReadAhead => self.read_ahead.of(list).take(at),
         };
         if let Some(record) = read {
             self.took_from_below(&id, &record);
@@ -678,15 +747,30 @@ impl JobTable for DiskJobTable {
     }
 
     fn count(&self, list: List) -> u64 {
-        self.counts[list as usize]
+        self.counts[list.index()]
     }
 
-    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        Ok(self.leases.range((now.as_millis(), u64::MAX)..).take(limit).count())
+    fn priorities(&self) -> Priorities {
+        self.priorities
     }
 
-    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        let first = self.leases.range((now.as_millis(), u64::MAX)..).next();
+    fn unexpired(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let leases = self.leases.of(List::Leased(priority));
+        Ok(leases.range((now.as_millis(), u64::MAX)..).take(limit).count())
+    }
+
+    fn first_to_end(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let leases = self.leases.of(List::Leased(priority));
+        let first = leases.range((now.as_millis(), u64::MAX)..).next();
         Ok(first.map(|(at, _)| Timestamp::from_millis(at.0)))
     }
 }

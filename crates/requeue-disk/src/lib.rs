@@ -97,6 +97,7 @@ mod next_claims;
 mod open;
 mod operations;
 mod options;
+mod per_list;
 mod progress;
 mod read_ahead;
 mod ready;
@@ -109,6 +110,7 @@ mod simulated_disk;
 mod space;
 mod state;
 mod store;
+mod stored_kinds;
 #[cfg_attr(not(test), expect(dead_code, reason = "some accessors are for tests only"))]
 mod tables;
 mod upkeep;

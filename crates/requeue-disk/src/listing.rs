@@ -4,12 +4,12 @@
 //! read without the lock, because they do not change.
 
 use crate::error::unavailable;
-use crate::job_table::{DiskJobTable, LayerEntry, position_of, read};
+use crate::job_table::{DiskJobTable, LayerEntry, position_of, read, totals};
 use crate::ready::{ReadyStep, STEP};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::rules::{KindState, List, PageBuilder, Record, Status};
+use requeue_jobs::rules::{JobTable, KindState, List, PageBuilder, Record, Status};
 use requeue_jobs::{
     Counts, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Page, Query, Spans,
     StoreError, Timestamp,
@@ -83,7 +83,7 @@ impl MemorySnapshot {
         }
         let fits = |record: &Record| {
             let (list, (at, _)) = position_of(record);
-            query.state.is_none_or(|asked| asked == state_of(list as u8, at, now))
+            query.state.is_none_or(|asked| asked == state_of(list.index() as u8, at, now))
         };
         let shown =
             |entry: &LayerEntry| entry.record.as_ref().filter(|record| fits(record)).cloned();
@@ -153,9 +153,10 @@ impl MemorySnapshot {
 }
 
 fn state_of(list: u8, at: u64, now: Timestamp) -> JobState {
-    match list {
-        list if list == List::Dead as u8 => JobState::Dead,
-        list if list == List::Leased as u8 => JobState::Leased,
+    match List::by_index(list.into()) {
+        Some(List::Dead) => JobState::Dead,
+        Some(List::Done) => JobState::Done,
+        Some(List::Leased(_)) => JobState::Leased,
         _ if at <= now.as_millis() => JobState::Ready,
         _ => JobState::Waiting,
     }
@@ -199,7 +200,7 @@ fn views(
                 let Some(kind) = state.kinds.kind_mut(name) else { return Ok(views) };
                 match kind.table.ready(now, read.take(), &mut budget) {
                     ReadyStep::Done(ready, oldest_ready) => {
-                        views.push(view(kind, ready, oldest_ready));
+                        views.push(view(kind, ready, oldest_ready, now));
                         at += 1;
                     }
                     ReadyStep::Again => break None,
@@ -213,13 +214,18 @@ fn views(
     Ok(views)
 }
 
-fn view(kind: &KindState<DiskJobTable>, ready: u64, oldest_ready: Option<Timestamp>) -> KindView {
-    let [pending, leased, dead] = kind.table.counts();
+fn view(
+    kind: &KindState<DiskJobTable>,
+    ready: u64,
+    oldest_ready: Option<Timestamp>,
+    now: Timestamp,
+) -> KindView {
     KindView {
         kind: kind.name().clone(),
-        counts: Counts { pending, leased, dead, ready },
+        counts: Counts { ready, ..totals(&kind.table.counts()) },
         oldest_ready,
         paused: kind.settings.paused,
+        throttled_until: kind.throttled_until(now),
         generation: Generation(kind.counters.generation),
         fence: Fence(kind.counters.fence),
     }
@@ -236,7 +242,7 @@ pub(crate) fn upcoming(
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
     let mut counts = vec![0; count];
     let span = |due: u64| usize::try_from(due.checked_sub(from)? / length).ok();
-    let (version, number, moved) = {
+    let (version, number, lists) = {
         let mut state = State::lock(state);
         let Some(kind) = state.kinds.kind_mut(kind) else { return Ok(counts) };
         for (_, entry) in kind.table.all_in_memory() {
@@ -248,14 +254,17 @@ pub(crate) fn upcoming(
                 *count += 1;
             }
         }
-        let moved: HashSet<_> = kind.table.moved_from(List::Pending).collect();
-        (kind.table.version().clone(), kind.table.number(), moved)
+        let lists = kind.table.priorities().iter().map(List::Pending);
+        let lists = lists.map(|list| (list, kind.table.moved_from(list).collect::<HashSet<_>>()));
+        (kind.table.version().clone(), kind.table.number(), lists.collect::<Vec<_>>())
     };
-    let mut cursor = version.scan(number, List::Pending as u8, (from, 0));
-    while let Some((at, _)) = cursor.next().map_err(unavailable)? {
-        match span(at.0).and_then(|span| counts.get_mut(span)) {
-            Some(count) => *count += u64::from(!moved.contains(&at)),
-            None => break,
+    for (list, moved) in lists {
+        let mut cursor = version.scan(number, list.index() as u8, (from, 0));
+        while let Some((at, _)) = cursor.next().map_err(unavailable)? {
+            match span(at.0).and_then(|span| counts.get_mut(span)) {
+                Some(count) => *count += u64::from(!moved.contains(&at)),
+                None => break,
+            }
         }
     }
     Ok(counts)
@@ -287,16 +296,18 @@ pub(crate) fn check(state: &Mutex<State>) {
     let names: Vec<Kind> =
         State::lock(state).kinds.iter().map(|kind| kind.name().clone()).collect();
     for name in names {
-        let (now, mut found) = (Timestamp::from_millis(u64::MAX), [0; 3]);
+        let (now, mut found) = (Timestamp::from_millis(u64::MAX), [0; List::END]);
         let mut query = Query { limit: MAX_BATCH, ..Query::new(name.clone()) };
         loop {
             let page = list(state, &query, now).expect("tables can be read");
             for job in &page.jobs {
-                found[match job.state {
-                    JobState::Leased => List::Leased,
+                let list = match job.state {
+                    JobState::Leased => List::Leased(job.priority),
                     JobState::Dead => List::Dead,
-                    JobState::Waiting | JobState::Ready => List::Pending,
-                } as usize] += 1;
+                    JobState::Done => List::Done,
+                    JobState::Waiting | JobState::Ready => List::Pending(job.priority),
+                };
+                found[list.index()] += 1;
             }
             query.after = page.cursor;
             if query.after.is_none() {

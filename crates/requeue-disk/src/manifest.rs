@@ -26,7 +26,7 @@ use crate::tables::table::{self, take, take_counted, take_varint};
 use std::sync::Arc;
 
 /// The newest format of manifests that this version can read.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"rqmanif\n";
 

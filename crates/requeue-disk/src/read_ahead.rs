@@ -53,7 +53,7 @@ impl ReadAhead {
         if self.is_read() {
             return Ok(());
         }
-        let mut cursor = version.scan(kind, list as u8, self.next);
+        let mut cursor = version.scan(kind, list.index() as u8, self.next);
         let mut bytes = 0;
         let share = ALL_BYTES / (2 * kinds.max(1));
         while self.jobs.len() < MAX_JOBS && bytes < MAX_BYTES.min(share) {
@@ -140,7 +140,8 @@ mod tests {
         let (tables, _) = Tables::open(disk, Options::for_memory(64 << 10)).unwrap();
         let kept = |kinds| {
             let (mut read_ahead, version) = (ReadAhead::default(), tables.version());
-            let list = TableList { version: &version, kind: 0, list: List::Pending };
+            let list =
+                TableList { version: &version, kind: 0, list: List::Pending(Default::default()) };
             read_ahead.fill(list, kinds, |_| false).unwrap();
             let jobs = read_ahead.jobs.values();
             let bodies = jobs.flat_map(|(_, record)| record).map(|record| record.body.len());

@@ -17,7 +17,6 @@ use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::due_buckets::ListKey;
 use crate::error::DiskError;
-use crate::job_table::ListAndKey;
 use crate::tables::Version;
 use requeue_jobs::rules::List;
 use requeue_jobs::{JobId, Timestamp};
@@ -27,7 +26,7 @@ use std::sync::Arc;
 /// operation looks at, so that the writer does not wait longer than for itself.
 pub(crate) const STEP: usize = 512;
 
-/// The number of pending jobs of a kind up to a key.
+/// The number of pending jobs of a kind and priority up to a key.
 #[derive(Default)]
 pub(crate) struct DueCount {
     /// Invariant: the number of pending jobs, in memory or in tables, with a key of at most
@@ -39,12 +38,14 @@ pub(crate) struct DueCount {
     pub(crate) next_in_tables: ListKey,
     /// The first pending job in the tables that the memory does not hide, if it was looked up.
     pub(crate) first_in_tables: Option<ListKey>,
+    /// Invariant: no job in the tables that the memory does not hide has a key of at most this.
+    pub(crate) none_in_tables: ListKey,
 }
 
 impl DueCount {
-    /// Whether the job at this position is one of those that are counted.
-    pub(crate) fn includes(&self, (list, at): ListAndKey) -> bool {
-        list == List::Pending && at <= self.through
+    /// Whether the job at this key is one of those that are counted.
+    pub(crate) fn includes(&self, at: ListKey) -> bool {
+        at <= self.through
     }
 }
 
@@ -64,10 +65,11 @@ pub(crate) enum ReadFor {
     Oldest,
 }
 
-/// The pending jobs of a kind in the tables after the key `after`. There is none before `from`.
+/// The jobs of a list in the tables after the key `after`. There is none before `from`.
 pub(crate) struct KeysToRead {
     pub(crate) version: Arc<Version>,
     pub(crate) kind: u32,
+    pub(crate) list: List,
     pub(crate) reason: ReadFor,
     pub(crate) after: ListKey,
     pub(crate) from: ListKey,
@@ -76,6 +78,7 @@ pub(crate) struct KeysToRead {
 /// Pending jobs in the tables that are due, and were read without the lock.
 pub(crate) struct TableKeys {
     flushes: u64,
+    pub(crate) list: List,
     pub(crate) reason: ReadFor,
     /// `keys` has all jobs with a key after this …
     pub(crate) after: ListKey,
@@ -89,9 +92,9 @@ pub(crate) struct TableKeys {
 impl KeysToRead {
     /// Reads the next few jobs that are due.
     pub(crate) fn read(self, now: Timestamp) -> Result<TableKeys, DiskError> {
-        let KeysToRead { version, kind, reason, after, from } = self;
+        let KeysToRead { version, kind, list, reason, after, from } = self;
         let from = from.max((after.0, after.1.saturating_add(1)));
-        let mut scan = version.scan(kind, List::Pending as u8, from);
+        let mut scan = version.scan(kind, list.index() as u8, from);
         let end = (now.as_millis(), u64::MAX);
         let (mut keys, mut through, mut next) = (Vec::new(), end, (u64::MAX, u64::MAX));
         while let Some((at, value)) = scan.next()? {
@@ -107,7 +110,7 @@ impl KeysToRead {
                 break;
             }
         }
-        Ok(TableKeys { flushes: version.next_flush, reason, after, through, keys, next })
+        Ok(TableKeys { flushes: version.next_flush, list, reason, after, through, keys, next })
     }
 }
 

@@ -25,6 +25,7 @@ pub use loss::Loss;
 
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
+use crate::job_table::totals;
 use crate::lock;
 use crate::log::SalvagedLog;
 use crate::manifest::{self, Manifest};
@@ -33,12 +34,11 @@ use crate::verify::ReadOnly;
 use list::UnindexedIds;
 use replay::KindJobs;
 use requeue_jobs::limits::MAX_COUNTER;
-use requeue_jobs::rules::Status;
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, Changed, Claim, Claimed, Counts, Fence, Generation, JobId,
-    JobView, Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored,
-    Schedule, Settings, Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick,
-    Ticked, WallClock,
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, Fence, Generation, JobId, JobView,
+    Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
+    Settings, Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
+    WallClock,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -288,12 +288,13 @@ impl Inner {
         let raise = |counter: u64| counter.saturating_add(self.raised).min(MAX_COUNTER);
         let view = |number: &u32| {
             let kind = &self.kinds[number];
-            let [pending, leased, dead] = kind.counts();
+            let totals = totals(&kind.counts());
             KindView {
                 kind: kind.name.clone(),
-                counts: Counts { pending, leased, dead, ready: 0 },
+                counts: totals,
                 oldest_ready: None,
                 paused: kind.settings.paused,
+                throttled_until: None,
                 generation: Generation(raise(kind.generation)),
                 fence: Fence(raise(kind.fence)),
             }
@@ -393,14 +394,5 @@ impl Store for Salvage {
 impl fmt::Debug for Salvage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Salvage").field("losses", &self.losses()).finish_non_exhaustive()
-    }
-}
-
-/// The list of a record, as in the counts of a kind.
-fn list_of(status: &Status) -> usize {
-    match status {
-        Status::Pending => 0,
-        Status::Leased(_) => 1,
-        Status::Dead { .. } => 2,
     }
 }

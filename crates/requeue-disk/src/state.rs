@@ -5,8 +5,9 @@ use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::codec::{self, Parts};
 use crate::due_buckets::ListKey;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskJobTable, Jobs, entry};
+use crate::job_table::{DiskJobTable, Jobs, entry, totals};
 use crate::next_claims::{NextClaim, NextClaims};
+use crate::stored_kinds::{self, StoredKind};
 use crate::tables::Version;
 use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
 use requeue_jobs::{JobId, Kind, Schedule, Timestamp};
@@ -67,8 +68,8 @@ pub(crate) struct Frozen {
 pub(crate) struct FrozenKind {
     pub(crate) number: u32,
     pub(crate) jobs: Arc<Jobs>,
-    /// For the pending and the dead list, the key below which the tables are consumed.
-    pub(crate) consumed_below: [(List, ListKey); 2],
+    /// For each list that was read, the key below which the tables are consumed.
+    pub(crate) consumed_below: Vec<(List, ListKey)>,
     pub(crate) schedules: Vec<(JobId, Option<Schedule>)>,
 }
 
@@ -86,7 +87,7 @@ impl State {
             move |_: &Kind| {
                 let version = version.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let number = numbered.fetch_add(1, Ordering::Relaxed);
-                DiskJobTable::new(number, numbered.clone(), version, [0; 3])
+                DiskJobTable::new(number, numbered.clone(), version, [0; List::END])
             }
         };
         let mut state = State {
@@ -108,17 +109,21 @@ impl State {
             unsynced: false,
             after_sync: Vec::new(),
         };
-        let malformed = |Malformed(what)| Corrupt::new("the manifest", 0, what);
-        let mut blob = Bytes::new(blob);
-        while !blob.is_empty() {
-            let kind = state.read_kind(&mut blob, &version).map_err(malformed)?;
-            state.add(kind)?;
-        }
+        stored_kinds::read(blob, |kind| Ok(state.add(kind, &version)?)).map_err(|replay| {
+            match replay {
+                Replay::Malformed(Malformed(what)) => Corrupt::new("the manifest", 0, what).into(),
+                Replay::Disk(error) => error,
+            }
+        })?;
         Ok(state)
     }
 
-    fn add(&mut self, mut kind: KindState<DiskJobTable>) -> Result<(), DiskError> {
-        let number = kind.table.number();
+    fn add(&mut self, stored: StoredKind, version: &Arc<Version>) -> Result<(), DiskError> {
+        let StoredKind { number, name, counters, counts, settings, rate_use } = stored;
+        let mut table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
+        table.logged_rate_use = rate_use;
+        let mut kind = KindState::new(name, table);
+        (kind.counters, kind.settings, kind.rate_use) = (counters, settings, rate_use);
         kind.table.load_leases()?;
         let mut cursor = kind.table.version().scan(number, SCHEDULES, (0, 0));
         while let Some((_, value)) = cursor.next()? {
@@ -133,23 +138,6 @@ impl State {
         Ok(())
     }
 
-    fn read_kind(
-        &self,
-        bytes: &mut Bytes<'_>,
-        version: &Arc<Version>,
-    ) -> Result<KindState<DiskJobTable>, Malformed> {
-        let number = bytes.number32()?;
-        let name = Kind::new(bytes.text()?);
-        let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
-        let [generation, fence, seq] = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
-        let counts = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
-        let table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
-        let mut kind = KindState::new(name, table);
-        kind.counters = Counters { generation, fence, seq };
-        kind.settings = codec::settings(bytes)?;
-        Ok(kind)
-    }
-
     pub(crate) fn next_claims(&self) -> &Arc<NextClaims> {
         &self.next_claims
     }
@@ -160,8 +148,8 @@ impl State {
         for kind in self.kinds.iter() {
             // To know when the next claim is due, tables would have to be read. The first claim of
             // each kind does that.
-            let [pending, leased, _] = kind.table.counts();
-            if pending + leased > 0 {
+            let totals = totals(&kind.table.counts());
+            if totals.pending + totals.leased > 0 {
                 self.unread.insert(kind.table.number());
                 self.next_claims.publish(kind.name(), Some(NextClaim::Unread));
             }
@@ -188,8 +176,9 @@ impl State {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let settings = &kind.settings;
             kind.table.note(|out| {
-                out.push(entry::SETTINGS);
+                out.push(entry::ALL_SETTINGS);
                 codec::put_settings(out, settings);
+                codec::put_more_settings(out, settings);
             });
         }
         self.touch(kind);
@@ -232,6 +221,14 @@ impl State {
     pub(crate) fn end(&mut self) -> usize {
         for name in self.touched.drain(..) {
             let Some(kind) = self.kinds.kind_mut(&name) else { continue };
+            if kind.rate_use != kind.table.logged_rate_use {
+                let rate_use = kind.rate_use;
+                kind.table.logged_rate_use = rate_use;
+                kind.table.note(|out| {
+                    out.push(entry::RATE_USE);
+                    codec::put_rate_use(out, &rate_use);
+                });
+            }
             let (len, grown) = kind.table.end();
             self.changed_len += grown;
             if grown > 0 && grown == len {
@@ -334,7 +331,7 @@ impl State {
         self.names.insert(number, name.clone());
         self.kinds.insert(KindState::new(
             name,
-            DiskJobTable::new(number, self.numbered.clone(), version, [0; 3]),
+            DiskJobTable::new(number, self.numbered.clone(), version, [0; List::END]),
         ));
         Ok(())
     }
@@ -369,10 +366,10 @@ impl State {
         (self.weight, self.hidden) = (0, 0);
         let mut frozen = Vec::new();
         let (mut blob, mut live) = (Vec::new(), 0);
+        stored_kinds::begin(&mut blob);
         for name in self.names.values() {
             let Some(kind) = self.kinds.kind_mut(name) else { continue };
-            let consumed_below =
-                [List::Pending, List::Dead].map(|list| (list, kind.table.consumed_below(list)));
+            let consumed_below = kind.table.all_consumed_below();
             let jobs = kind.table.freeze();
             let schedules = schedules.remove(name).unwrap_or_default();
             if !jobs.is_empty() || !schedules.is_empty() {
@@ -383,7 +380,17 @@ impl State {
                     schedules,
                 });
             }
-            put_kind(&mut blob, kind);
+            stored_kinds::put(
+                &mut blob,
+                &StoredKind {
+                    number: kind.table.number(),
+                    name: name.clone(),
+                    counters: kind.counters,
+                    counts: kind.table.counts(),
+                    settings: kind.settings.clone(),
+                    rate_use: kind.rate_use,
+                },
+            );
             live = kind.table.counts().into_iter().fold(live, u64::saturating_add);
         }
         Frozen { kinds: frozen, blob, through, live }
@@ -444,6 +451,15 @@ fn replay_entry(
             kind.table.finish();
         }
         entry::SETTINGS => kind.settings = codec::settings(changes)?,
+        entry::ALL_SETTINGS => {
+            let mut settings = codec::settings(changes)?;
+            codec::more_settings(changes, &mut settings)?;
+            kind.settings = settings;
+        }
+        entry::RATE_USE => {
+            kind.rate_use = codec::rate_use(changes)?;
+            kind.table.logged_rate_use = kind.rate_use;
+        }
         entry::SCHEDULE => {
             let schedule = codec::schedule(changes)?;
             let id = schedule.id.clone();
@@ -473,13 +489,4 @@ fn count(kind: &mut KindState<DiskJobTable>, record: &Record) {
     if let Status::Leased(lease) = &record.status {
         counters.fence = counters.fence.max(lease.fence.0);
     }
-}
-
-fn put_kind(out: &mut Vec<u8>, kind: &KindState<DiskJobTable>) {
-    put_number(out, kind.table.number().into());
-    put_bytes(out, kind.name().as_str().as_bytes());
-    let counters = kind.counters;
-    let counters = [counters.generation, counters.fence, counters.seq];
-    counters.into_iter().chain(kind.table.counts()).for_each(|number| put_number(out, number));
-    codec::put_settings(out, &kind.settings);
 }

@@ -79,7 +79,7 @@ pub enum ProblemType {
     WrongMethod,
     /// The job, schedule or backup does not exist.
     Absent,
-    /// `if_absent`: the job exists.
+    /// `if_absent` or `if_new`: the job exists.
     Exists,
     /// `if_generation`: the job has another generation, or does not exist.
     OtherGeneration,
@@ -87,6 +87,8 @@ pub enum ProblemType {
     LeaseLost,
     /// The job is leased and has no successor.
     Leased,
+    /// The job is done, so it cannot run.
+    Done,
     /// The job is not dead, so it cannot be revived.
     NotDead,
     /// The operator has not enabled this operation.
@@ -112,7 +114,7 @@ pub enum ProblemType {
 use ProblemType::*;
 
 /// Type, name, status, title, and what the caller can do.
-const TYPES: [(ProblemType, &str, u16, &str, &str); 21] = [
+const TYPES: [(ProblemType, &str, u16, &str, &str); 22] = [
     (
         Malformed,
         "malformed",
@@ -167,7 +169,7 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 21] = [
         "exists",
         409,
         "job already exists",
-        "The put has `if_absent`, and a job with this kind and id exists. `generation` is the generation of that job.",
+        "The put has `if_absent` or `if_new`, and a job with this kind and id exists; with `if_new`, it may be done. `generation` is the generation of that job.",
     ),
     (
         OtherGeneration,
@@ -189,6 +191,13 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 21] = [
         409,
         "job is leased",
         "A worker is running the job, and the job has no successor that could be made due.",
+    ),
+    (
+        Done,
+        "done",
+        409,
+        "job is done",
+        "The job is done, and its body is no longer there. Put it again to run it again.",
     ),
     (
         NotDead,
@@ -466,6 +475,7 @@ impl From<ChangeError> for Problem {
             ChangeError::Store(error) => return error.into(),
             ChangeError::Absent { .. } => ProblemType::Absent,
             ChangeError::Leased { .. } => ProblemType::Leased,
+            ChangeError::Done { .. } => ProblemType::Done,
             ChangeError::NotDead { .. } => ProblemType::NotDead,
             _ => ProblemType::Bug,
         };

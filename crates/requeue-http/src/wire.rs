@@ -30,10 +30,12 @@ pub use change::{
 };
 pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
 pub use entry::{BatchErrors, EntryResult, Results};
-pub use job::{FailureJson, JobJson, JobPage, LeaseJson, StateJson, SuccessorJson};
+pub use job::{
+    DoneJson, FailureJson, JobJson, JobPage, LeaseJson, ResultJson, StateJson, SuccessorJson,
+};
 pub use kind::{
-    BackoffJson, BackoffPatch, KindDeleted, KindList, KindStats, RetentionJson, RetentionPatch,
-    SettingsJson, SettingsPatch,
+    BackoffJson, BackoffPatch, KeepDoneJson, KindDeleted, KindList, KindStats, RateJson,
+    RetentionJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;

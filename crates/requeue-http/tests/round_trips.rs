@@ -6,12 +6,12 @@ use requeue_http::wire::{
     RestoreRequest, ScheduleJson, SettingsJson, SettleDone, SettleLease, TickRequest, TickResult,
 };
 use requeue_jobs::json::BodyJson;
-use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MIN_LEASE};
+use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MAX_RATE_PERIOD, MIN_LEASE};
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, Due, FailedAttempt, Fence,
-    Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, Placed, Put, PutOutcome,
-    Receipt, Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, SuccessorView,
-    Tick, Ticked, Timestamp, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, DoneView, Due, FailedAttempt,
+    Fence, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, Placed, Priority,
+    Put, PutOutcome, Rate, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled,
+    Settlement, SuccessorView, Tick, Ticked, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -163,6 +163,10 @@ fn generation(random: &mut Random) -> Generation {
     Generation(random.number() >> 11)
 }
 
+fn priority(random: &mut Random) -> Priority {
+    Priority::new(random.below(10) as u8).expect("at most 9")
+}
+
 fn put(random: &mut Random) -> Put {
     let due = match random.below(3) {
         0 => Due::Now,
@@ -175,12 +179,14 @@ fn put(random: &mut Random) -> Put {
         2 => Mode::Keep,
         _ => Mode::Debounce { max_wait: duration(random) },
     };
-    let condition = match random.below(3) {
+    let condition = match random.below(4) {
         0 => None,
+        3 => Some(Condition::IfNew),
         1 => Some(Condition::IfAbsent),
         _ => Some(Condition::IfGeneration(generation(random))),
     };
-    Put { kind: kind(random), id: id(random), body: body(random), due, mode, condition }
+    let (kind, id, body, priority) = (kind(random), id(random), body(random), priority(random));
+    Put { kind, id, body, due, priority, mode, condition }
 }
 
 fn placed(random: &mut Random) -> Placed {
@@ -202,12 +208,13 @@ fn receipt(random: &mut Random) -> Receipt {
 fn claimed(random: &mut Random) -> ClaimedJob {
     let mut job = ClaimedJob::new(receipt(random), body(random), generation(random));
     (job.due, job.lease_ends_at, job.created_at) = (time(random), time(random), time(random));
-    job.attempt = random.number() as u32;
+    (job.priority, job.attempt) = (priority(random), random.number() as u32);
     job
 }
 
 fn settle(random: &mut Random) -> Settle {
-    let action = match random.below(6) {
+    let action = match random.below(7) {
+        6 => Settlement::AckWith(body(random)),
         0 => Settlement::Ack,
         1 => Settlement::Retry { delay: maybe(random, delay), error: text(random) },
         2 => Settlement::Bury { error: text(random) },
@@ -233,8 +240,15 @@ fn settled(random: &mut Random) -> Settled {
 fn view(random: &mut Random) -> JobView {
     let mut job =
         JobView::new(kind(random), id(random), body(random), time(random), generation(random));
-    use JobState::{Dead, Leased, Ready, Waiting};
-    job.state = *random.pick(&[Waiting, Ready, Leased, Dead]);
+    use JobState::{Dead, Done, Leased, Ready, Waiting};
+    job.state = *random.pick(&[Waiting, Ready, Leased, Dead, Done]);
+    job.priority = priority(random);
+    job.done = maybe(random, |random| DoneView {
+        worker: worker(random),
+        started_at: time(random),
+        done_at: time(random),
+        result: maybe(random, body),
+    });
     (job.attempts, job.deaths) = (random.number() as u32, random.number() as u32);
     job.lease = maybe(random, |random| LeaseView {
         worker: worker(random),
@@ -245,6 +259,7 @@ fn view(random: &mut Random) -> JobView {
     job.next = maybe(random, |random| SuccessorView {
         body: body(random),
         due: time(random),
+        priority: priority(random),
         generation: generation(random),
     });
     let failure = |random: &mut Random| FailedAttempt {
@@ -267,6 +282,14 @@ fn settings(random: &mut Random) -> Settings {
     settings.backoff = Backoff { base: one.min(other), max: one.max(other), jitter_percent };
     settings.max_attempts = random.number() as u32;
     settings.concurrency = maybe(random, |random| (random.number() as u32).max(1));
+    settings.rate = maybe(random, |random| Rate {
+        jobs: random.below(1_000_000) as u32 + 1,
+        per: duration(random).clamp(Duration::from_millis(1), MAX_RATE_PERIOD),
+        burst: random.below(1_000_000) as u32 + 1,
+    });
+    settings.ageing = maybe(random, |random| delay(random).max(Duration::from_millis(1)));
+    settings.keep_done =
+        maybe(random, |random| Retention { age: duration(random), count: random.below(1 << 40) });
     settings.paused = random.chance(50);
     settings.retention = Retention { age: duration(random), count: random.below(1 << 40) };
     settings

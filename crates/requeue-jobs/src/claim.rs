@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::job::Body;
 use crate::names::{JobId, Kind, WorkerName};
+use crate::priority::Priority;
 use crate::receipt::{Generation, Receipt};
 use crate::time::Timestamp;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct Claim {
 /// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claimed {
-    /// The jobs, grouped by kind, each kind in due order.
+    /// The jobs, grouped by kind, each kind in the order of priority and due time.
     pub jobs: Vec<ClaimedJob>,
     /// The kinds that could not be read, for example because their Redis node is down. The jobs of
     /// the other kinds are claimed nevertheless.
@@ -99,6 +100,8 @@ pub struct ClaimedJob {
     pub body: Body,
     /// When the job became due.
     pub due: Timestamp,
+    /// The priority.
+    pub priority: Priority,
     /// The generation of the put that this job comes from.
     pub generation: Generation,
     /// The number of this attempt: 1 for the first, and one more for every failure since the
@@ -118,6 +121,7 @@ impl ClaimedJob {
             receipt,
             body,
             due: Timestamp::default(),
+            priority: Priority::default(),
             generation,
             attempt: 1,
             lease_ends_at: Timestamp::default(),
@@ -159,6 +163,10 @@ pub enum Settlement {
         /// [`MAX_ERROR_LEN`](crate::limits::MAX_ERROR_LEN) bytes are kept.
         error: String,
     },
+    /// The job is done, as with [`Ack`](Settlement::Ack), and this is its result, of at most
+    /// [`MAX_ACK_RESULT_LEN`](crate::limits::MAX_ACK_RESULT_LEN) bytes. It is kept with the done job
+    /// if the kind [keeps done jobs](crate::Settings::keep_done), and otherwise discarded.
+    AckWith(Body),
     /// The attempt failed and further attempts are useless: makes the job dead, even if attempts
     /// are left. If the job has a successor, the store then applies it as a put on the dead job,
     /// which revives it.
@@ -213,7 +221,7 @@ pub struct Change {
 /// What a [`Change`] does to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// Removes the job, also if it is dead. If it is leased, it is removed when the lease ends,
+    /// Removes the job, also if it is dead or done. If it is leased, it is removed when the lease ends,
     /// and its successor is removed immediately.
     Cancel,
     /// Makes a pending job due now, even if its backoff is not over. Makes the successor of a leased

@@ -4,23 +4,29 @@ mod batcher;
 mod claim;
 #[cfg(feature = "serde")]
 mod json;
+mod list;
 mod put;
 
 pub use claim::ClaimJobs;
 pub(crate) use claim::nonce;
+pub use list::ListJobs;
 pub use put::{PutFuture, PutJob};
 
 use crate::claim::{Change, ChangeKind, Changed, Settle, Settled, Settlement};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
-use crate::job::{JobView, kept_error};
+use crate::job::{Body, JobView, kept_error};
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
+use crate::query::KindView;
 use crate::receipt::Receipt;
+use crate::settings::Settings;
 use crate::store::Store;
 use batcher::Batcher;
 use requeue::Clock;
 use std::fmt;
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,8 +118,7 @@ impl Jobs {
         Jobs { shared: Arc::new(Shared { store, clock, puts, settlements, changes }) }
     }
 
-    /// Returns the store, for operations that this handle does not offer: settings, lists,
-    /// schedules.
+    /// Returns the store, for operations that this handle does not offer, such as schedules.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
@@ -163,6 +168,75 @@ impl Jobs {
         PutFuture::new(&self.shared.puts, put)
     }
 
+    /// Puts many jobs, in as few calls of the store as its [limits](crate::limits) allow. Each has a
+    /// result of its own, in the same order.
+    ///
+    /// ```
+    /// use requeue_jobs::{Jobs, MemoryStore};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// let orders = ["order-1", "order-2"];
+    /// let after = Duration::from_secs(300);
+    /// let puts = orders.map(|order| jobs.put("order.remind", order, "unpaid").after(after));
+    /// for placed in jobs.put_all(puts).await {
+    ///     placed?;
+    /// }
+    /// assert_eq!(jobs.kind("order.remind").await?.counts.pending, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn put_all(
+        &self,
+        puts: impl IntoIterator<Item = PutJob>,
+    ) -> Vec<Result<Placed, PutError>> {
+        let mut results: Vec<Option<Result<Placed, PutError>>> = Vec::new();
+        let (mut batch, mut positions, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for put in puts {
+            match put.into_put() {
+                Err(invalid) => results.push(Some(Err(invalid.into()))),
+                Ok(put) => {
+                    let len = put.body.len();
+                    if batch.len() == MAX_BATCH || bytes + len > MAX_BATCH_BYTES {
+                        self.put_batch(&mut batch, &mut positions, &mut results).await;
+                        bytes = 0;
+                    }
+                    bytes += len;
+                    batch.push(put);
+                    positions.push(results.len());
+                    results.push(None);
+                }
+            }
+        }
+        self.put_batch(&mut batch, &mut positions, &mut results).await;
+        results.into_iter().flatten().collect()
+    }
+
+    /// Puts a batch. Its results belong to these positions of `results`.
+    async fn put_batch(
+        &self,
+        batch: &mut Vec<Put>,
+        positions: &mut Vec<usize>,
+        results: &mut [Option<Result<Placed, PutError>>],
+    ) {
+        if batch.is_empty() {
+            return;
+        }
+        let placed = self.shared.store.put(mem::take(batch)).await;
+        match placed {
+            Ok(placed) => {
+                let positions = positions.drain(..).zip(placed);
+                positions.for_each(|(position, placed)| results[position] = Some(placed));
+            }
+            Err(error) => {
+                let failed = || Some(Err(PutError::Store(error.clone())));
+                positions.drain(..).for_each(|position| results[position] = failed());
+            }
+        }
+    }
+
     /// Claims jobs of these kinds for a worker of this name. Other systems call it receive, reserve
     /// or dequeue.
     ///
@@ -175,6 +249,57 @@ impl Jobs {
     /// Returns a job, or `None` if there is no such job.
     pub async fn get(&self, kind: &str, id: &str) -> Result<Option<JobView>, StoreError> {
         self.shared.store.get(Kind::new(kind)?, JobId::new(id)?).await
+    }
+
+    /// Lists jobs of a kind, ordered by id, one page at a time.
+    pub fn list(&self, kind: &str) -> ListJobs {
+        ListJobs::new(self, kind)
+    }
+
+    /// Returns a kind: the counts of its jobs, and whether it is paused or throttled.
+    pub async fn kind(&self, kind: &str) -> Result<KindView, StoreError> {
+        self.shared.store.kind(Kind::new(kind)?).await
+    }
+
+    /// Returns all kinds, ordered by name.
+    pub async fn kinds(&self) -> Result<Vec<KindView>, StoreError> {
+        self.shared.store.kinds().await
+    }
+
+    /// Returns the settings of a kind.
+    pub async fn settings(&self, kind: &str) -> Result<Settings, StoreError> {
+        self.shared.store.settings(Kind::new(kind)?).await
+    }
+
+    /// Changes the settings of a kind. Returns the new ones.
+    ///
+    /// It reads them, calls `change` and writes them. If someone else changes them at the same time,
+    /// the last write wins.
+    ///
+    /// ```
+    /// use requeue_jobs::{Jobs, MemoryStore, Rate};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// // The provider accepts 100 messages a minute.
+    /// let rate = Rate::new(100, Duration::from_secs(60));
+    /// jobs.change_settings("sms", |settings| settings.rate = Some(rate)).await?;
+    /// assert_eq!(jobs.settings("sms").await?.rate, Some(rate));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn change_settings(
+        &self,
+        kind: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Settings, StoreError> {
+        let kind = Kind::new(kind)?;
+        let mut settings = self.shared.store.settings(kind.clone()).await?;
+        change(&mut settings);
+        self.shared.store.set(kind, settings.clone()).await?;
+        Ok(settings)
     }
 
     /// Removes a job. A leased job is removed when its lease ends; its worker learns of it when it
@@ -233,6 +358,43 @@ impl Jobs {
     /// `LeaseLost`. Never undo finished work because of that.
     pub async fn ack(&self, receipt: &Receipt) -> Result<Settled, SettleError> {
         self.settle(receipt, Settlement::Ack).await
+    }
+
+    /// Reports that a job is done, with a result, which is kept if the kind
+    /// [keeps done jobs](Settings::keep_done).
+    ///
+    /// ```
+    /// use requeue_jobs::{Body, Jobs, MemoryStore, Retention};
+    /// use std::sync::Arc;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// let keep = Retention::default();
+    /// jobs.change_settings("order.remind", |settings| settings.keep_done = Some(keep)).await?;
+    /// jobs.put("order.remind", "order-42", "unpaid").await?;
+    /// let claimed = jobs.claim(["order.remind"], "worker-1").await?;
+    /// jobs.ack_with(&claimed.jobs[0].receipt, Body::new(*b"sent", "text/plain")?).await?;
+    ///
+    /// let job = jobs.get("order.remind", "order-42").await?.expect("it is kept");
+    /// let done = job.done.expect("it is done");
+    /// assert_eq!(done.result.expect("it has a result").bytes(), b"sent");
+    /// // A put that is repeated does not run the job again.
+    /// assert!(jobs.put("order.remind", "order-42", "unpaid").if_new().await.is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid.
+    pub async fn ack_with(&self, receipt: &Receipt, result: Body) -> Result<Settled, SettleError> {
+        self.settle(receipt, Settlement::AckWith(result)).await
+    }
+
+    /// Reports that an attempt failed and that further ones are useless: the job is dead, even if
+    /// attempts are left.
+    ///
+    /// Fails with [`SettleError::LeaseLost`] if the receipt is no longer valid.
+    pub async fn bury(&self, receipt: &Receipt, error: &str) -> Result<Settled, SettleError> {
+        self.settle(receipt, Settlement::Bury { error: error.to_owned() }).await
     }
 
     /// Reports that an attempt failed: the job is tried again after the kind's backoff, or is dead

@@ -131,7 +131,8 @@ pub enum StoreError {
 #[non_exhaustive]
 pub enum PutError {
     /// The put has [`Condition::IfAbsent`](crate::Condition::IfAbsent), and the job exists, possibly
-    /// leased or dead.
+    /// leased or dead; or it has [`Condition::IfNew`](crate::Condition::IfNew), and the job exists or
+    /// is done.
     #[error("job {id:?} of kind {kind} already exists, with generation {generation}")]
     Exists {
         /// The kind of the job.
@@ -192,6 +193,14 @@ pub enum ChangeError {
     /// *Run now* on a leased job without a successor: the job is already running.
     #[error("job {id:?} of kind {kind} is leased and has no successor")]
     Leased {
+        /// The kind of the job.
+        kind: Kind,
+        /// The id of the job.
+        id: JobId,
+    },
+    /// *Run now* on a done job, whose body is no longer there. Put it again.
+    #[error("job {id:?} of kind {kind} is done")]
+    Done {
         /// The kind of the job.
         kind: Kind,
         /// The id of the job.

@@ -3,6 +3,7 @@
 use crate::error::Invalid;
 use crate::limits::{MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_ERROR_LEN};
 use crate::names::{JobId, Kind, WorkerName};
+use crate::priority::Priority;
 use crate::receipt::Generation;
 use crate::time::Timestamp;
 use std::fmt;
@@ -94,6 +95,9 @@ pub enum JobState {
     Leased,
     /// The job's attempts are used up, or a worker has buried it. A claim never returns it.
     Dead,
+    /// The job is done, and the kind [keeps done jobs](crate::Settings::keep_done). Puts, claims and
+    /// *run now* treat it as absent, except for [`Condition::IfNew`](crate::Condition::IfNew).
+    Done,
 }
 
 /// A job as the store shows it: the result of [`Store::get`](crate::Store::get) and
@@ -107,10 +111,12 @@ pub struct JobView {
     pub id: JobId,
     /// The state of the job at the time of the call.
     pub state: JobState,
-    /// The payload.
+    /// The payload. Empty if the job is done.
     pub body: Body,
-    /// When the job is due. For a leased or dead job, when it was due.
+    /// When the job is due. For a leased, dead or done job, when it was due.
     pub due: Timestamp,
+    /// The priority.
+    pub priority: Priority,
     /// The generation of the put that the job comes from.
     pub generation: Generation,
     /// The number of failed attempts since the count was last reset.
@@ -126,6 +132,8 @@ pub struct JobView {
     pub deaths: u32,
     /// When the job became dead, if it is dead.
     pub died_at: Option<Timestamp>,
+    /// How the job was done, if it is done.
+    pub done: Option<DoneView>,
     /// When the job was first put.
     pub created_at: Timestamp,
     /// When the job was last changed, by any operation.
@@ -133,10 +141,13 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// Returns the number of bytes in the body of the job and in that of its successor. They count
+    /// Returns the number of bytes in the body of the job, in that of its successor and in its
+    /// result. They count
     /// towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
     pub fn body_bytes(&self) -> usize {
-        self.body.len() + self.next.as_ref().map_or(0, |next| next.body.len())
+        let result = self.done.as_ref().and_then(|done| done.result.as_ref());
+        let next = self.next.as_ref().map(|next| &next.body);
+        [Some(&self.body), next, result].into_iter().flatten().map(Body::len).sum()
     }
 
     /// Returns a waiting job that has not failed. For stores, which set the other fields.
@@ -147,6 +158,7 @@ impl JobView {
             state: JobState::Waiting,
             body,
             due,
+            priority: Priority::default(),
             generation,
             attempts: 0,
             lease: None,
@@ -154,6 +166,7 @@ impl JobView {
             failures: Vec::new(),
             deaths: 0,
             died_at: None,
+            done: None,
             created_at: Timestamp::default(),
             updated_at: Timestamp::default(),
         }
@@ -186,8 +199,23 @@ pub struct SuccessorView {
     pub body: Body,
     /// The earliest time at which the successor is due.
     pub due: Timestamp,
+    /// The priority.
+    pub priority: Priority,
     /// The generation of the put.
     pub generation: Generation,
+}
+
+/// How a job was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoneView {
+    /// The name of the worker.
+    pub worker: WorkerName,
+    /// When the worker claimed the job.
+    pub started_at: Timestamp,
+    /// When the worker acked the job.
+    pub done_at: Timestamp,
+    /// The result, if the ack [contained one](crate::Settlement::AckWith).
+    pub result: Option<Body>,
 }
 
 /// A failed attempt at a job.

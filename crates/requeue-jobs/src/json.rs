@@ -246,14 +246,15 @@ pub enum FieldErrorReason {
     Invalid(Invalid),
 }
 
-const STATES: [(JobState, &str); 4] = [
+const STATES: [(JobState, &str); 5] = [
     (JobState::Waiting, "waiting"),
     (JobState::Ready, "ready"),
     (JobState::Leased, "leased"),
     (JobState::Dead, "dead"),
+    (JobState::Done, "done"),
 ];
 
-/// Returns the name of a state in JSON: `waiting`, `ready`, `leased` or `dead`.
+/// Returns the name of a state in JSON: `waiting`, `ready`, `leased`, `dead` or `done`.
 pub fn state_name(state: JobState) -> &'static str {
     STATES[state as usize].1
 }

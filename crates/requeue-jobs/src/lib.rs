@@ -61,6 +61,7 @@ pub mod limits;
 mod memory;
 mod names;
 mod panics;
+mod priority;
 mod put;
 mod query;
 mod receipt;
@@ -78,18 +79,21 @@ pub use claim::{
     Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease, Reaped, Settle, Settled,
     Settlement,
 };
-pub use client::{ClaimJobs, Jobs, PutFuture, PutJob};
+pub use client::{ClaimJobs, Jobs, ListJobs, PutFuture, PutJob};
 pub use cron::{Missed, Schedule, Ticked};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
-pub use job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error};
+pub use job::{
+    Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error,
+};
 pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};
+pub use priority::{Priorities, Priority};
 pub use put::{Condition, Mode, Placed, Put, PutOutcome, check_batch};
 pub use query::{Counts, KindView, Page, Query, Spans};
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
-pub use settings::{Backoff, Retention, Settings, check_lease};
+pub use settings::{Backoff, Rate, Retention, Settings, check_lease};
 pub use status::{StoreMetric, StoreMetricKind, StoreProblem, StoreStatus};
 pub use store::{BatchResults, Store, StoreFuture, Tick};
 pub use time::{Due, Timestamp, WallClock};

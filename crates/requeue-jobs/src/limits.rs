@@ -58,6 +58,18 @@ pub const MAX_JITTER_PERCENT: u8 = 100;
 /// The lowest limit of concurrent leases of a kind. To lease no jobs, pause the kind.
 pub const MIN_CONCURRENCY: u32 = 1;
 
+/// The largest result that a job can be acked with: 64 KiB.
+pub const MAX_ACK_RESULT_LEN: usize = 64 * 1024;
+
+/// The highest priority of a job.
+pub const MAX_PRIORITY: u8 = 9;
+
+/// The highest number of jobs per period, and the largest burst, of a rate limit.
+pub const MAX_RATE_JOBS: u32 = 1_000_000;
+
+/// The longest period of a rate limit: 31 days. The shortest is a millisecond.
+pub const MAX_RATE_PERIOD: Duration = Duration::from_secs(31 * 86_400);
+
 /// The largest number of kinds in a store. Each has settings and counters in memory.
 pub const MAX_KINDS: usize = 10_000;
 

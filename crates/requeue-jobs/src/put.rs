@@ -4,6 +4,7 @@ use crate::error::Invalid;
 use crate::job::Body;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
+use crate::priority::Priority;
 use crate::receipt::Generation;
 use crate::time::Due;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct Put {
     pub body: Body,
     /// When the job becomes due.
     pub due: Due,
+    /// The priority of the job (default 0).
+    pub priority: Priority,
     /// How the put changes a job that is already pending, or the successor of a leased one.
     pub mode: Mode,
     /// A condition. If it does not hold, the put fails and changes nothing.
@@ -28,7 +31,8 @@ pub struct Put {
 impl Put {
     /// Returns a put that is due now and replaces an existing job.
     pub fn new(kind: Kind, id: JobId, body: Body) -> Self {
-        Put { kind, id, body, due: Due::Now, mode: Mode::Replace, condition: None }
+        let (due, priority, mode, condition) = Default::default();
+        Put { kind, id, body, due, priority, mode, condition }
     }
 }
 
@@ -39,14 +43,14 @@ impl Put {
 /// ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Replaces body and due time: the last write wins.
+    /// Replaces body, due time and priority: the last write wins.
     #[default]
     Replace,
-    /// Replaces the body and keeps the earlier due time, as client-go does.
+    /// Replaces the body and keeps the earlier due time, as client-go does, and the higher priority.
     Earliest,
     /// Changes nothing. A dead job stays dead. A leased job without a successor gets one.
     Keep,
-    /// Replaces the body and moves the due time, but never past `max_wait` after the first put
+    /// Replaces body and priority and moves the due time, but never past `max_wait` after the first put
     /// since the job was created or last acked.
     Debounce {
         /// The longest delay, counted from that first put.
@@ -57,8 +61,11 @@ pub enum Mode {
 /// A condition for a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such job, not even a leased or a dead one.
+    /// There is no such job, not even a leased or a dead one. A done job does not count.
     IfAbsent,
+    /// There is no such job, and none that is done and [kept](crate::Settings::keep_done) either. So a
+    /// put that is repeated after its job was done does not run the job again.
+    IfNew,
     /// The newest generation of the job is this one. If the job has a successor, the successor's
     /// generation counts.
     IfGeneration(Generation),

@@ -49,6 +49,8 @@ pub struct Counts {
     pub leased: u64,
     /// Dead jobs. Exact.
     pub dead: u64,
+    /// Done jobs that are kept. Exact.
+    pub done: u64,
     /// Pending jobs that are due. Counted only up to
     /// [`READY_COUNT_CAP`](crate::limits::READY_COUNT_CAP).
     pub ready: u64,
@@ -65,6 +67,9 @@ pub struct KindView {
     pub oldest_ready: Option<Timestamp>,
     /// Whether the kind is paused: claims return none of its jobs.
     pub paused: bool,
+    /// Until when the [rate limit](crate::Settings::rate) allows no job to be leased. `None` if it
+    /// allows one now.
+    pub throttled_until: Option<Timestamp>,
     /// The latest generation that the kind has assigned; 0 if none.
     pub generation: Generation,
     /// The latest fence that the kind has assigned; 0 if none.
@@ -75,7 +80,8 @@ impl KindView {
     /// Returns the view of a kind that was never used. For stores, which set the other fields.
     pub fn new(kind: Kind) -> Self {
         let (counts, generation, fence) = Default::default();
-        KindView { kind, counts, oldest_ready: None, paused: false, generation, fence }
+        let (oldest_ready, paused, throttled_until) = (None, false, None);
+        KindView { kind, counts, oldest_ready, paused, throttled_until, generation, fence }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::job::{JobState, JobView, kept_error};
 use crate::limits::{KEPT_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_COUNTER, MAX_DELAY};
 use crate::names::Kind;
 use crate::receipt::{Fence, Generation};
+use crate::rules::check_result;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ impl Arrival {
         }
         let mut floor = Timestamp::default();
         // A view does not contain the end of the backoff. The due time is never before it.
-        if job.attempts > 0 && job.state != JobState::Dead {
+        if job.attempts > 0 && !matches!(job.state, JobState::Dead | JobState::Done) {
             floor = job.due;
         }
         if let Some(lease) = job.lease.take() {
@@ -106,17 +107,19 @@ impl Arrival {
                         // A new job, created when it was put.
                         let updated_at = job.updated_at;
                         job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
+                        job.priority = next.priority;
                         (job.created_at, job.updated_at) = (updated_at, updated_at);
                     } else {
                         (job.body, job.due, job.generation) =
                             (next.body, next.due, next.generation);
+                        job.priority = next.priority;
                     }
                 }
             }
             // Its worker may still be running, and this store cannot know.
             (floor, job.due) = (lease.ends_at, job.due.max(lease.ends_at));
         }
-        if job.state != JobState::Dead {
+        if !matches!(job.state, JobState::Dead | JobState::Done) {
             job.state = if job.due <= now { JobState::Ready } else { JobState::Waiting };
         }
         Ok(Some(Arrival { job, floor }))
@@ -131,6 +134,10 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
         "only a leased job has a successor"
     } else if dead != job.died_at.is_some() {
         "a dead job has a time of death, and no other has"
+    } else if (job.state == JobState::Done) != job.done.is_some() {
+        "a done job was done by a worker at some time, and no other was"
+    } else if job.done.is_some() && !(job.body.is_empty() && job.failures.is_empty()) {
+        "a done job has no body and no failures"
     } else {
         ""
     };
@@ -141,6 +148,9 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     let (what, count) = ("failed attempts of a job", job.failures.len());
     if count > KEPT_ATTEMPTS {
         return Err(Invalid::TooMany { what, count, limit: KEPT_ATTEMPTS });
+    }
+    if let Some(result) = job.done.as_ref().and_then(|done| done.result.as_ref()) {
+        check_result(result)?;
     }
     check_times(job, now)
 }
@@ -153,6 +163,9 @@ fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     let failures = job.failures.iter().flat_map(|failure| {
         [("the start of an attempt", failure.started_at), ("its end", failure.ended_at)]
     });
+    let done = job.done.iter().flat_map(|done| {
+        [("the start of the attempt", done.started_at), ("the time when it was done", done.done_at)]
+    });
     let next = job.next.iter().map(|next| ("the successor's due time", next.due));
     let times = [
         ("the due time", job.due),
@@ -160,7 +173,7 @@ fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
         ("the time of the last change", job.updated_at),
         ("the time of death", job.died_at.unwrap_or_default()),
     ];
-    for (field, at) in times.into_iter().chain(lease).chain(failures).chain(next) {
+    for (field, at) in times.into_iter().chain(lease).chain(failures).chain(done).chain(next) {
         let (value, min, max) = (at.saturating_since(now), Duration::ZERO, MAX_DELAY);
         if value > max {
             return Err(Invalid::OutOfRange { field, value, min, max });

@@ -11,7 +11,8 @@
 //!
 //! let (now, due) = (Timestamp::from_millis(1000), Timestamp::from_millis(5000));
 //! let record = Record::new(Body::default(), due, Generation(1), 7, now);
-//! assert_eq!(record.position(), (List::Pending, Position { at: due, seq: 7 }));
+//! let list = List::Pending(record.priority);
+//! assert_eq!(record.position(), (list, Position { at: due, seq: 7 }));
 //! ```
 
 mod claim;
@@ -19,6 +20,7 @@ mod job_table;
 mod kind;
 mod kinds;
 mod page;
+mod rate;
 mod record;
 mod restore;
 mod result_size;
@@ -33,8 +35,10 @@ pub use job_table::{JobTable, List, Position};
 pub use kind::{Counters, KindState};
 pub use kinds::Kinds;
 pub use page::PageBuilder;
+pub use rate::RateUse;
 pub use record::{Lease, Record, Status, Successor};
 pub use result_size::ResultSize;
+pub use settle::check_result;
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};

@@ -1,7 +1,10 @@
 //! The settings of a kind. The store keeps them, and enforces them inside a claim.
 
 use crate::error::Invalid;
-use crate::limits::{MAX_DELAY, MAX_JITTER_PERCENT, MAX_LEASE, MIN_CONCURRENCY, MIN_LEASE};
+use crate::limits::{
+    MAX_DELAY, MAX_JITTER_PERCENT, MAX_LEASE, MAX_RATE_JOBS, MAX_RATE_PERIOD, MIN_CONCURRENCY,
+    MIN_LEASE,
+};
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -19,10 +22,18 @@ pub struct Settings {
     /// The largest number of jobs of this kind that are leased concurrently, over all workers: at
     /// least 1. `None` means no limit (default). Expired leases do not count.
     pub concurrency: Option<u32>,
+    /// How many jobs of this kind may be leased per time, over all workers. `None` means any number
+    /// (default).
+    pub rate: Option<Rate>,
+    /// The time after which a ready job gains a level of [priority](crate::Priority): at least a
+    /// millisecond (default 10 minutes). `None` means that jobs do not gain any.
+    pub ageing: Option<Duration>,
     /// Whether the kind is paused: claims return none of its jobs (default `false`).
     pub paused: bool,
     /// How long, and how many, dead jobs are kept.
     pub retention: Retention,
+    /// How long, and how many, done jobs are kept, without their bodies. `None` (default) keeps none.
+    pub keep_done: Option<Retention>,
 }
 
 impl Default for Settings {
@@ -32,14 +43,19 @@ impl Default for Settings {
             backoff: Backoff::default(),
             max_attempts: 20,
             concurrency: None,
+            rate: None,
+            ageing: Some(Duration::from_secs(600)),
             paused: false,
             retention: Retention::default(),
+            keep_done: None,
         }
     }
 }
 
 impl Settings {
-    /// Fails if the lease, the backoff, the jitter or the concurrency is out of range. For stores.
+    /// Fails if the lease, the backoff, the jitter, the concurrency, the
+    /// ageing or the rate is out of range. For
+    /// stores.
     ///
     /// ```
     /// use requeue_jobs::Settings;
@@ -64,14 +80,19 @@ impl Settings {
             let (value, limit) = (jitter_percent.into(), MAX_JITTER_PERCENT.into());
             return Err(Invalid::TooHigh { field: "the jitter in percent", value, limit });
         }
-        match self.concurrency {
-            Some(value) if value < MIN_CONCURRENCY => {
-                let (field, value, limit) =
-                    ("the concurrency", value.into(), MIN_CONCURRENCY.into());
-                Err(Invalid::TooLow { field, value, limit })
-            }
-            _ => Ok(()),
+        if let Some(value) = self.concurrency
+            && value < MIN_CONCURRENCY
+        {
+            let (field, value, limit) = ("the concurrency", value.into(), MIN_CONCURRENCY.into());
+            return Err(Invalid::TooLow { field, value, limit });
         }
+        let (field, min, max) = ("the ageing", Duration::from_millis(1), MAX_DELAY);
+        if let Some(value) = self.ageing
+            && !(min..=max).contains(&value)
+        {
+            return Err(Invalid::OutOfRange { field, value, min, max });
+        }
+        self.rate.as_ref().map_or(Ok(()), Rate::check)
     }
 
     /// Returns these settings with the values that earlier versions accepted, and that
@@ -106,6 +127,67 @@ pub fn check_lease(value: Duration) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::OutOfRange { field: "the lease", value, min: MIN_LEASE, max: MAX_LEASE })
+}
+
+/// A rate limit: of a bucket of `burst` tokens each claimed job takes one, and `jobs` tokens are
+/// refilled per `per`. So in any span of time, at most `burst` jobs more than the rate are leased.
+///
+/// ```
+/// use requeue_jobs::Rate;
+/// use std::time::Duration;
+///
+/// let rate = Rate::new(100, Duration::from_secs(60));
+/// assert_eq!(rate.burst, 2, "as many as a second allows, rounded up");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many jobs per `per`: 1 to a million.
+    pub jobs: u32,
+    /// The period, in whole milliseconds: at most 31 days.
+    pub per: Duration,
+    /// How many jobs at once if none were leased for a while: 1 to a million.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// Returns a rate with a burst of as many jobs as a second allows, at least 1.
+    pub fn new(jobs: u32, per: Duration) -> Self {
+        let per_second = (u128::from(jobs) * 1000).div_ceil(per.as_millis().max(1));
+        let burst = u32::try_from(per_second).unwrap_or(u32::MAX).clamp(1, MAX_RATE_JOBS);
+        Rate { jobs, per, burst }
+    }
+
+    /// Fails if a number is out of range. For stores.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (field, value) in
+            [("the jobs of the rate", self.jobs), ("the burst of the rate", self.burst)]
+        {
+            let value = value.into();
+            if value < 1 {
+                return Err(Invalid::TooLow { field, value, limit: 1 });
+            }
+            let limit = MAX_RATE_JOBS.into();
+            if value > limit {
+                return Err(Invalid::TooHigh { field, value, limit });
+            }
+        }
+        let (field, value) = ("the period of the rate", self.per);
+        let (min, max) = (Duration::from_millis(1), MAX_RATE_PERIOD);
+        if !(min..=max).contains(&value) {
+            return Err(Invalid::OutOfRange { field, value, min, max });
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of a token: one for each millisecond of the period.
+    pub(crate) fn parts(&self) -> u64 {
+        u64::try_from(self.per.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Returns the parts of a full bucket.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.parts().saturating_mul(self.burst.into())
+    }
 }
 
 /// Exponential backoff with jitter: the random part prevents jobs that failed together from being
@@ -164,12 +246,12 @@ fn mixed(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How long, and how many, dead jobs are kept.
+/// How long, and how many, dead or done jobs are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Dead jobs are deleted this long after they became dead.
+    /// Jobs are deleted this long after they became dead or done.
     pub age: Duration,
-    /// The largest number of dead jobs of a kind. The oldest ones are deleted first.
+    /// The largest number of such jobs of a kind. The oldest ones are deleted first.
     pub count: usize,
 }
 
@@ -181,7 +263,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Returns the earliest time of death that is kept. Jobs that died before it are deleted.
+    /// Returns the earliest time that is kept. Jobs that became dead or done before it are deleted.
     pub fn oldest(&self, now: Timestamp) -> Timestamp {
         let age = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(now.as_millis().saturating_sub(age))

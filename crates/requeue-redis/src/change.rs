@@ -39,15 +39,16 @@ impl RedisStore {
         changes: Vec<Change>,
     ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
         let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
-        let mut cmd = self.begin(script, &keys);
-        for change in &changes {
-            cmd.arg(change.id.as_str()).arg(match change.action {
-                ChangeKind::Cancel => "c",
-                ChangeKind::RunNow => "n",
-                ChangeKind::Revive => "v",
-            });
-        }
-        let letters = bytes(self.end(script, &keys, cmd).await?)?;
+        let reply = self.run(script, &kind, |cmd| {
+            for change in &changes {
+                cmd.arg(change.id.as_str()).arg(match change.action {
+                    ChangeKind::Cancel => "c",
+                    ChangeKind::RunNow => "n",
+                    ChangeKind::Revive => "v",
+                });
+            }
+        });
+        let letters = bytes(reply.await?)?;
         let changed = |(change, letter): (Change, u8)| {
             let Change { kind, id, .. } = change;
             Ok(match letter {
@@ -58,6 +59,7 @@ impl RedisStore {
                 b'a' => Err(ChangeError::Absent { kind, id }),
                 b'l' => Err(ChangeError::Leased { kind, id }),
                 b'd' => Err(ChangeError::NotDead { kind, id }),
+                b'o' => Err(ChangeError::Done { kind, id }),
                 b'b' => Err(NO_RECORD.of(keys.job(), id.as_str()).into()),
                 _ => return Err(unexpected("unknown letter in the reply to a change")),
             })

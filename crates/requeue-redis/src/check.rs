@@ -28,22 +28,25 @@ impl RedisStore {
 
     async fn check_kind(&self, kind: &Kind) -> Result<Vec<String>, StoreError> {
         let keys = self.keys(kind);
-        let [due, leased, dead, job, lease, next, past, ..] = &keys.all;
-        let lists = [due, leased, dead].map(|list| range(list));
-        let hashes = [job, lease, next, past].map(|hash| hash_keys(hash));
-        let all = join_all(lists.into_iter().chain(hashes).map(|cmd| self.texts(&keys, cmd))).await;
-        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let [due, leased, dead, job, lease, next, past] = &all[..] else { return Ok(Vec::new()) };
-
-        let mut problems = Vec::new();
-        let mut listed = BTreeSet::new();
-        for id in due.iter().chain(leased).chain(dead) {
-            if !listed.insert(id) {
-                problems.push(format!("job {id:?} of kind {kind} is in two lists"));
+        let lists = keys.lists(self.levels(&keys).await?.as_deref());
+        let (mut problems, mut listed) = (Vec::new(), BTreeSet::new());
+        let mut by_state = [(); 4].map(|()| BTreeSet::new());
+        for (lists, ids) in lists.iter().zip(&mut by_state) {
+            for list in lists {
+                for id in self.texts(&keys, range(list)).await? {
+                    if !listed.insert(id.clone()) {
+                        problems.push(format!("job {id:?} of kind {kind} is in two lists"));
+                    }
+                    ids.insert(id);
+                }
             }
         }
-        let recorded: BTreeSet<_> = job.iter().collect();
-        for id in listed.symmetric_difference(&recorded) {
+        let [_, leased, dead, done] = &by_state;
+        let hashes = [keys.job(), keys.lease(), keys.next(), keys.past()].map(hash_keys);
+        let all = join_all(hashes.into_iter().map(|cmd| self.texts(&keys, cmd))).await;
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let [job, lease, next, past] = &all[..] else { return Ok(problems) };
+        for id in listed.symmetric_difference(job) {
             problems.push(format!("job {id:?} of kind {kind} is not both listed and recorded"));
         }
         if lease != leased {
@@ -52,9 +55,10 @@ impl RedisStore {
         if !next.is_subset(leased) {
             problems.push(format!("kind {kind} has a successor of what is not leased"));
         }
-        if !past.is_subset(job) || !dead.is_subset(past) {
-            problems
-                .push(format!("kind {kind} has a past without a job, or a death without a past"));
+        if !past.is_subset(job) || !dead.is_subset(past) || !done.is_subset(past) {
+            problems.push(format!(
+                "kind {kind} has a past without a job, or a dead or done job without a past"
+            ));
         }
         Ok(problems)
     }

@@ -107,19 +107,21 @@ impl RedisStore {
         let keys = self.keys(kind);
         let request = self.shared.watch.request(kind);
         let call = async |script: &'static Script| {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(max);
-            match claim.lease {
-                Some(lease) => cmd.arg(millis(lease)),
-                None => cmd.arg(""),
-            };
-            cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(room.ends);
-            cmd.arg(room.bytes.min(MAX_BYTES));
-            Reply::of(self.end(script, &keys, cmd).await?)
+            let reply = self.run(script, kind, |cmd| {
+                cmd.arg(max);
+                match claim.lease {
+                    Some(lease) => cmd.arg(millis(lease)),
+                    None => cmd.arg(""),
+                };
+                cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(room.ends);
+                cmd.arg(room.bytes.min(MAX_BYTES));
+            });
+            Reply::of(reply.await?)
         };
-        let mut reply = call(&SCRIPTS.claim).await?;
+        let first = if self.hints(kind).has_layout_2 { &SCRIPTS.claim_any } else { &SCRIPTS.claim };
+        let mut reply = call(first).await?;
         if reply.is_empty() {
-            reply = call(&SCRIPTS.claim_expired).await?;
+            reply = call(&SCRIPTS.claim_any).await?;
         }
 
         reply.number()?;
@@ -148,7 +150,7 @@ impl RedisStore {
                     let record = job.record;
                     room.bytes = room.bytes.saturating_sub(record.body.len());
                     let mut claimed_job = ClaimedJob::new(receipt, record.body, record.generation);
-                    claimed_job.due = job.due;
+                    (claimed_job.due, claimed_job.priority) = (job.due, record.priority);
                     claimed_job.attempt = job.attempt;
                     claimed_job.lease_ends_at = ends_at;
                     claimed_job.created_at = record.created_at;
@@ -197,7 +199,7 @@ fn read_job(
             return Err(StoreError::Unavailable { reason });
         }
         Value::Int(length) => return Err(Damage::too_long(keys.job(), name, length)),
-        record => Record::read(&reply::bytes(record)?),
+        record => Record::read(&reply::bytes(record)?, false),
     };
     let record = record.map_err(|damage| damage.of(keys.job(), name))?;
     let failures = match past {

@@ -2,8 +2,8 @@
 
 use crate::keys::Keys;
 use requeue_jobs::{
-    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Receipt,
-    Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
+    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed,
+    Priority, Receipt, Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 
@@ -35,17 +35,22 @@ impl Damage {
 
 /// Content types that are stored as one byte: their index here.
 const CONTENT_TYPES: [&str; 3] = ["application/octet-stream", "application/json", "text/plain"];
-/// The byte for any other content type: its length and text follow.
+/// The number for any other content type: its length and text follow.
 const OTHER: u8 = 3;
+/// Where the priority begins in the flags. The content type has the bits below.
+const PRIORITY_SHIFT: u8 = 2;
+/// In the flags of a done job: the content is its result.
+const HAS_RESULT: u8 = 64;
 
 /// Encodes flags, content type and body.
-pub(crate) fn content(body: &Body) -> Vec<u8> {
+pub(crate) fn content(body: &Body, priority: Priority) -> Vec<u8> {
     let known = CONTENT_TYPES.iter().position(|known| *known == body.content_type());
     let mut out = Vec::with_capacity(body.len() + 1);
+    let flags = priority.get() << PRIORITY_SHIFT;
     match known {
-        Some(known) => out.push(known as u8),
+        Some(known) => out.push(flags | known as u8),
         None => {
-            out.extend([OTHER, body.content_type().len() as u8]);
+            out.extend([flags | OTHER, body.content_type().len() as u8]);
             out.extend(body.content_type().as_bytes());
         }
     }
@@ -81,23 +86,32 @@ impl<'a> Input<'a> {
     }
 
     /// Reads what [`content`] wrote, up to the end of the input.
-    pub(crate) fn content(&mut self) -> Result<Body, Damage> {
+    pub(crate) fn content(&mut self) -> Result<(Body, Priority), Damage> {
         let flags = self.take(1)?[0];
-        let content_type = match CONTENT_TYPES.get(usize::from(flags)) {
+        Ok((self.body(flags & OTHER)?, read_priority(flags)?))
+    }
+
+    /// Reads a body with this number of a content type, up to the end of the input.
+    fn body(&mut self, number: u8) -> Result<Body, Damage> {
+        let content_type = match CONTENT_TYPES.get(usize::from(number)) {
             Some(known) => known,
-            None if flags == OTHER => {
+            None => {
                 let len = self.take(1)?[0];
                 self.text(usize::from(len))?
             }
-            None => return Err(Damage("a record has flags of a newer version")),
         };
         let bytes = std::mem::take(&mut self.0);
-        let body = match flags {
+        let body = match number {
             0 => Body::octets(bytes),
             _ => Body::new(bytes, content_type),
         };
         body.map_err(|_| Damage("a body is too long, or its content type is invalid"))
     }
+}
+
+fn read_priority(flags: u8) -> Result<Priority, Damage> {
+    let priority = Priority::new(flags >> PRIORITY_SHIFT);
+    priority.map_err(|_| Damage("a record has flags of a newer version"))
 }
 
 const TIME: usize = 6;
@@ -130,15 +144,28 @@ pub(crate) struct Record {
     pub(crate) generation: Generation,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
+    pub(crate) priority: Priority,
     pub(crate) body: Body,
+    /// The result, if the job is done and has one.
+    pub(crate) result: Option<Body>,
 }
 
 impl Record {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Record, Damage> {
+    /// Reads a record. That of a done job has a result, or nothing, in place of the body.
+    pub(crate) fn read(bytes: &[u8], is_done: bool) -> Result<Record, Damage> {
         let mut input = Input(bytes);
         let generation = Generation(input.number(COUNTER)?);
         let (created_at, updated_at) = (input.time()?, input.time()?);
-        Ok(Record { generation, created_at, updated_at, body: input.content()? })
+        let (mut body, mut result) = (Body::default(), None);
+        let mut flags = input.take(1)?[0];
+        if !is_done {
+            body = input.body(flags & OTHER)?;
+        } else if flags & HAS_RESULT != 0 {
+            flags &= !HAS_RESULT;
+            result = Some(input.body(flags & OTHER)?);
+        }
+        let priority = read_priority(flags)?;
+        Ok(Record { generation, created_at, updated_at, priority, body, result })
     }
 
     pub(crate) fn write(job: &JobView) -> Vec<u8> {
@@ -146,7 +173,15 @@ impl Record {
         push_number(&mut out, job.generation.0, COUNTER);
         push_time(&mut out, job.created_at);
         push_time(&mut out, job.updated_at);
-        out.extend(content(&job.body));
+        let flags = out.len();
+        match job.done.as_ref().map(|done| done.result.as_ref()) {
+            None => out.extend(content(&job.body, job.priority)),
+            Some(None) => out.push(job.priority.get() << PRIORITY_SHIFT),
+            Some(Some(result)) => {
+                out.extend(content(result, job.priority));
+                out[flags] |= HAS_RESULT;
+            }
+        }
         out
     }
 }
@@ -160,6 +195,8 @@ pub(crate) struct Past {
     pub(crate) due: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) failures: Vec<FailedAttempt>,
+    /// What follows: of a done job, when it was claimed, and the worker.
+    rest: Vec<u8>,
 }
 
 impl Past {
@@ -170,7 +207,7 @@ impl Past {
         let (due, updated_at) = (input.time()?, input.time()?);
         let count = input.take(1)?[0];
         let failures = (0..count).map(|_| read_failure(&mut input)).collect::<Result<_, _>>()?;
-        Ok(Past { attempts, deaths, due, updated_at, failures })
+        Ok(Past { attempts, deaths, due, updated_at, failures, rest: input.0.to_vec() })
     }
 
     /// Reads only the number of failed attempts.
@@ -195,6 +232,10 @@ impl Past {
             let error = failure.error.as_deref();
             push_number(&mut out, error.map_or(0, |error| error.len() as u64 + 1), 2);
             out.extend(error.unwrap_or_default().as_bytes());
+        }
+        if let Some(done) = &job.done {
+            push_time(&mut out, done.started_at);
+            out.extend(done.worker.as_str().as_bytes());
         }
         out
     }
@@ -226,14 +267,15 @@ pub(crate) struct StoredJob {
 impl StoredJob {
     pub(crate) fn view(&self, kind: &Kind, keys: &Keys) -> Result<JobView, StoreError> {
         let in_key = |key| move |damage: Damage| damage.of(key, self.id.as_str());
-        let record = Record::read(&self.record).map_err(in_key(keys.job()))?;
-        let Record { generation, created_at, updated_at, body } = record;
+        let record = Record::read(&self.record, self.state == JobState::Done);
+        let Record { generation, created_at, updated_at, priority, body, result } =
+            record.map_err(in_key(keys.job()))?;
         let past = match self.past.is_empty() {
             true => Past::default(),
             false => Past::read(&self.past).map_err(in_key(keys.past()))?,
         };
         let mut view = JobView::new(kind.clone(), self.id.clone(), body, self.at, generation);
-        view.state = self.state;
+        (view.state, view.priority) = (self.state, priority);
         (view.attempts, view.deaths, view.failures) = (past.attempts, past.deaths, past.failures);
         (view.created_at, view.updated_at) = (created_at, updated_at.max(past.updated_at));
         match self.state {
@@ -243,6 +285,13 @@ impl StoredJob {
                 view.next = self.read_next().map_err(in_key(keys.next()))?;
             }
             JobState::Dead => (view.due, view.died_at) = (past.due, Some(self.at)),
+            JobState::Done => {
+                let mut input = Input(&past.rest);
+                let mut read = || Ok((input.time()?, input.worker(input.0.len())?));
+                let (started_at, worker) = read().map_err(in_key(keys.past()))?;
+                view.due = past.due;
+                view.done = Some(DoneView { worker, started_at, done_at: self.at, result });
+            }
         }
         Ok(view)
     }
@@ -267,7 +316,8 @@ impl StoredJob {
         let due = input.time()?;
         let generation = Generation(input.number(COUNTER)?);
         input.time()?;
-        Ok(Some(SuccessorView { body: input.content()?, due, generation }))
+        let (body, priority) = input.content()?;
+        Ok(Some(SuccessorView { body, due, priority, generation }))
     }
 }
 
@@ -287,7 +337,7 @@ pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
         push_number(&mut out, text.len() as u64, 2);
         out.extend(text);
     }
-    out.extend(content(&schedule.body));
+    out.extend(content(&schedule.body, Priority::default()));
     out
 }
 
@@ -305,7 +355,7 @@ pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, Damage>
         Ok::<_, Damage>(input.text(len as usize)?.to_owned())
     };
     let (when, time_zone) = (text()?, text()?);
-    let body = input.content()?;
+    let (body, _) = input.content()?;
     Ok(Schedule { id, when, time_zone, body, missed, next })
 }
 
@@ -345,18 +395,32 @@ mod tests {
             job.failures = vec![FailedAttempt { worker, started_at: due, ended_at: due, error }; 3];
             let mut lease = vec![0; 33];
             lease.extend([1, b'w']);
-            let next = [&[0; 19][..], &content(&body)].concat();
+            let next = [&[0; 19][..], &content(&body, Priority::MAX)].concat();
+            job.priority = Priority::MAX;
             let schedule = schedule(id.clone(), body.clone());
+            let (result, started_at, done_at) = (Some(body.clone()), due, due);
+            let mut done = job.clone();
+            let worker = WorkerName::new("w").expect("a name");
+            done.done = Some(DoneView { worker, started_at, done_at, result });
             let mut values = [
                 Record::write(&job),
                 Past::write(&job, due),
+                Record::write(&done),
+                Past::write(&done, due),
                 lease,
                 next,
                 write_schedule(&schedule),
             ];
-            assert!(Record::read(&values[0]).is_ok_and(|record| record.body == body));
+            let read = Record::read(&values[0], false);
+            assert!(
+                read.is_ok_and(|record| (record.body, record.priority) == (body, Priority::MAX))
+            );
             assert!(Past::read(&values[1]).is_ok_and(|past| past.failures == job.failures));
-            assert!(read_schedule(id.clone(), &values[4]).is_ok_and(|read| read == schedule));
+            let read = Record::read(&values[2], true);
+            assert!(
+                read.is_ok_and(|record| record.result == done.done.and_then(|done| done.result))
+            );
+            assert!(read_schedule(id.clone(), &values[6]).is_ok_and(|read| read == schedule));
             for value in &mut values {
                 match random.below(3) {
                     0 => value.truncate(random.below(value.len())),
@@ -368,10 +432,13 @@ mod tests {
                 }
             }
             let _ = Past::attempts(&values[1]);
-            drop(read_schedule(id.clone(), &values[4]));
-            let [record, past, lease, next, _] = values;
-            for state in [JobState::Ready, JobState::Leased, JobState::Dead] {
-                let (record, past) = (record.clone(), past.clone());
+            drop(read_schedule(id.clone(), &values[6]));
+            let [record, past, done, done_past, lease, next, _] = values;
+            for state in [JobState::Ready, JobState::Leased, JobState::Dead, JobState::Done] {
+                let (record, past) = match state {
+                    JobState::Done => (done.clone(), done_past.clone()),
+                    _ => (record.clone(), past.clone()),
+                };
                 let (lease, next, id) = (lease.clone(), next.clone(), id.clone());
                 let stored = StoredJob { id, state, at: due, record, lease, next, past };
                 if let Err(error) = stored.view(&kind, &keys) {

@@ -1,8 +1,9 @@
 //! The connections to Redis: they reconnect automatically and report the outcome of each command.
 //!
 //! All connections run on one thread with its own tokio runtime, so they can be used from any
-//! executor and from plain threads, unless the options choose the caller's runtime. All callers share one connection per server; pub/sub messages
-//! use another one. A command is sent again only if the server has said that it did not run it.
+//! executor and from plain threads, unless the options choose the caller's runtime. All callers share
+//! one connection per server; pub/sub messages use another one. A command is sent again only if the
+//! server has said that it did not run it.
 
 mod check;
 mod cluster;
@@ -21,6 +22,7 @@ use crate::address::{Address, Topology};
 use crate::error::RedisConnectError;
 use crate::options::Options;
 use crate::script::Script;
+pub(crate) use check::FORMAT_2;
 use cluster::Cluster;
 use connection::RedisConnection;
 use health::Health;

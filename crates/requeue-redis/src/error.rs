@@ -43,7 +43,7 @@ pub enum RedisConnectError {
     },
     /// The keys on the server have a format that this version does not support, for example
     /// because a newer version wrote them. Nothing was changed.
-    #[error("{address} has jobs in format {found:?} ({key}), but this version supports {known:?}")]
+    #[error("{address} has jobs in format {found:?} ({key}), but this version supports {known}")]
     Format {
         /// The server that was tried.
         address: String,
@@ -51,7 +51,7 @@ pub enum RedisConnectError {
         key: String,
         /// The format that the key contains.
         found: String,
-        /// The format that this version supports.
+        /// The formats that this version supports.
         known: String,
     },
 }

@@ -1,16 +1,16 @@
 //! Kinds: their counts and settings, and reaping.
 
 use crate::claim::expired_leases;
-use crate::keys::{self, Keys};
+use crate::keys;
 use crate::reply::{Reply, unexpected};
-use crate::script::SCRIPTS;
+use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
-use redis::Value;
+use redis::{Cmd, Value};
 use requeue_jobs::limits::{MAX_BATCH, MAX_SPANS, READY_COUNT_CAP};
 use requeue_jobs::{
-    Counts, Fence, Generation, Invalid, Kind, KindView, Reaped, Settings, Spans, StoreError,
-    Timestamp,
+    Counts, Fence, Generation, Invalid, Kind, KindView, Rate, Reaped, Retention, Settings, Spans,
+    StoreError, Timestamp,
 };
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const AT_ONCE: usize = 100;
 const REAPED_AT_ONCE: usize = 10;
 
 /// The settings fields in `meta`, in the order in which they are written and read.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 15] = [
     "lease",
     "backoff_base",
     "backoff_max",
@@ -31,7 +31,16 @@ const FIELDS: [&str; 9] = [
     "paused",
     "retention_age",
     "retention_count",
+    "rate_jobs",
+    "rate_per",
+    "rate_burst",
+    "ageing",
+    "keep_done_age",
+    "keep_done_count",
 ];
+
+/// The first of the [`FIELDS`] that only layout 2 has.
+const LAYOUT_2_FIELDS: usize = 9;
 
 /// A kind as `facts.lua` returns it.
 pub(crate) struct FoundKind {
@@ -68,19 +77,20 @@ impl RedisStore {
     }
 
     pub(crate) async fn view_of_kind(&self, kind: &Kind) -> Result<FoundKind, StoreError> {
-        let (keys, script) = (self.keys(kind), &SCRIPTS.facts);
-        let cmd = self.begin(script, &keys);
-        let mut facts = Reply::of(self.end(script, &keys, cmd).await?)?;
-        let (pending, leased, dead) = (facts.number()?, facts.number()?, facts.number()?);
+        let mut facts = Reply::of(self.run(&SCRIPTS.facts, kind, |_| {}).await?)?;
+        let (pending, leased) = (facts.number()?, facts.number()?);
+        let (dead, done) = (facts.number()?, facts.number()?);
         let ready = facts.number()?.min(READY_COUNT_CAP);
         let oldest = facts.signed()?;
         let (generation, fence) = (Generation(facts.number()?), Fence(facts.number()?));
-        let (paused, has_more) = (facts.number()? == 1, facts.number()? == 1);
-        let is_shown = pending + leased + dead > 0 || has_more;
-        let counts = Counts { pending, leased, dead, ready };
-        let oldest_ready = u64::try_from(oldest).ok().map(Timestamp::from_millis);
+        let (paused, throttled) = (facts.number()? == 1, facts.signed()?);
+        let is_shown = pending + leased + dead + done > 0 || facts.number()? == 1;
+        let counts = Counts { pending, leased, dead, done, ready };
+        let time = |millis| u64::try_from(millis).ok().map(Timestamp::from_millis);
+        let (oldest_ready, throttled_until) = (time(oldest), time(throttled));
         let kind = kind.clone();
-        let view = KindView { kind, counts, oldest_ready, paused, generation, fence };
+        let view =
+            KindView { kind, counts, oldest_ready, paused, throttled_until, generation, fence };
         Ok(FoundKind { view, is_shown })
     }
 
@@ -106,10 +116,10 @@ impl RedisStore {
     }
 
     async fn reap_kind(&self, kind: &Kind, max: usize) -> Result<Reaped, StoreError> {
-        let (keys, script) = (self.keys(kind), &SCRIPTS.reap);
-        let mut cmd = self.begin(script, &keys);
-        cmd.arg(max.min(MAX_BATCH));
-        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        let reply = self.run(&SCRIPTS.reap, kind, |cmd| {
+            cmd.arg(max.min(MAX_BATCH));
+        });
+        let mut reply = Reply::of(reply.await?)?;
         let count = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         Ok(Reaped { count, expired: expired_leases(kind, reply.array()?)? })
     }
@@ -123,13 +133,13 @@ impl RedisStore {
         if count > MAX_SPANS {
             return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
         }
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.upcoming);
         let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut cmd = self.begin(script, &keys);
-        for span in 0..=count as u64 {
-            cmd.arg(from.as_millis().saturating_add(length.saturating_mul(span)));
-        }
-        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        let reply = self.run(&SCRIPTS.upcoming, &kind, |cmd| {
+            for span in 0..=count as u64 {
+                cmd.arg(from.as_millis().saturating_add(length.saturating_mul(span)));
+            }
+        });
+        let mut reply = Reply::of(reply.await?)?;
         (0..count).map(|_| reply.number()).collect()
     }
 
@@ -142,31 +152,35 @@ impl RedisStore {
 
     pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
         settings.check()?;
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.set);
         let values = write_settings(&settings);
-        self.make(&kind, &keys, |registered| {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(registered);
+        let needs_layout_2 = values[LAYOUT_2_FIELDS..].iter().any(|value| !value.is_empty());
+        if needs_layout_2 {
+            self.use_layout_2(&kind).await?;
+        }
+        self.make(&SCRIPTS.set, &kind, |cmd| {
+            cmd.arg(if needs_layout_2 { "1" } else { "" });
             for (field, value) in FIELDS.iter().zip(&values) {
                 cmd.arg(field).arg(value);
             }
-            (script, cmd)
         })
         .await?;
         Ok(())
     }
 
-    /// Calls a script that creates the kind. If it returns 0, the kind is not registered: registers
-    /// it and calls again.
+    /// Calls a script that creates the kind, with `1` as its first argument if the kind is registered.
+    /// If it returns 0, the kind is not: registers it and calls again.
     pub(crate) async fn make(
         &self,
+        script: &'static Script,
         kind: &Kind,
-        keys: &Keys,
-        call: impl Fn(&str) -> (&'static crate::script::Script, redis::Cmd),
+        add: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
         for registered in ["", "1"] {
-            let (script, cmd) = call(registered);
-            let reply = self.end(script, keys, cmd).await?;
+            let reply = self.run(script, kind, |cmd| {
+                cmd.arg(registered);
+                add(cmd);
+            });
+            let reply = reply.await?;
             if reply != Value::Int(0) {
                 return Ok(reply);
             }
@@ -177,11 +191,14 @@ impl RedisStore {
 }
 
 /// The values of [`FIELDS`]; all empty if the settings are the default.
-fn write_settings(settings: &Settings) -> [String; 9] {
+fn write_settings(settings: &Settings) -> [String; FIELDS.len()] {
     if *settings == Settings::default() {
         return Default::default();
     }
     let Settings { lease, backoff, max_attempts, concurrency, paused, retention, .. } = settings;
+    let Settings { rate, ageing, keep_done, .. } = settings;
+    let of_rate = |part: fn(&Rate) -> String| rate.as_ref().map(part).unwrap_or_default();
+    let of_done = |part: fn(&Retention) -> String| keep_done.as_ref().map(part).unwrap_or_default();
     [
         write_millis(*lease),
         write_millis(backoff.base),
@@ -192,6 +209,15 @@ fn write_settings(settings: &Settings) -> [String; 9] {
         if *paused { "1".to_owned() } else { String::new() },
         write_millis(retention.age),
         retention.count.to_string(),
+        of_rate(|rate| rate.jobs.to_string()),
+        of_rate(|rate| write_millis(rate.per)),
+        of_rate(|rate| rate.burst.to_string()),
+        match ageing {
+            ageing if *ageing == Settings::default().ageing => String::new(),
+            ageing => write_millis(ageing.unwrap_or_default()),
+        },
+        of_done(|keep| write_millis(keep.age)),
+        of_done(|keep| keep.count.to_string()),
     ]
 }
 
@@ -228,6 +254,20 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
     }
     if let Some(count) = next()? {
         settings.retention.count = count.parse().map_err(|_| wrong())?;
+    }
+    if let (Some(jobs), Some(per), Some(burst)) = (next()?, next()?, next()?) {
+        let (jobs, burst) =
+            (jobs.parse().map_err(|_| wrong())?, burst.parse().map_err(|_| wrong())?);
+        settings.rate = Some(Rate { jobs, per: read_millis(&per).ok_or_else(wrong)?, burst });
+    }
+    if let Some(ageing) = next()? {
+        settings.ageing =
+            Some(read_millis(&ageing).ok_or_else(wrong)?).filter(|ageing| !ageing.is_zero());
+    }
+    if let (Some(age), Some(count)) = (next()?, next()?) {
+        let (age, count) =
+            (read_millis(&age).ok_or_else(wrong)?, count.parse().map_err(|_| wrong())?);
+        settings.keep_done = Some(Retention { age, count });
     }
     Ok(settings.clamped())
 }

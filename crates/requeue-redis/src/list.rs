@@ -8,6 +8,7 @@
 use crate::keys::Keys;
 use crate::reply::{Reply, text, unexpected};
 use crate::store::{RedisStore, lock};
+use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use requeue_jobs::{JobId, JobState, JobView, Page, Query, StoreError};
 use std::collections::{BTreeSet, VecDeque};
@@ -102,6 +103,16 @@ impl RedisStore {
         Ok(Page { jobs, cursor })
     }
 
+    /// Returns the priorities that a kind uses, as digits; `None` if it has layout 1.
+    pub(crate) async fn levels(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(keys.meta()).arg("levels");
+        match self.read(&keys.tag, cmd).await? {
+            Value::Nil => Ok(None),
+            levels => text(levels).map(Some),
+        }
+    }
+
     /// Returns the run id of the server. The cursor of a scan is valid only within one run of one
     /// server: another would skip jobs without an error.
     async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
@@ -114,15 +125,16 @@ impl RedisStore {
     /// Scans for the first ids after the cursor of the query.
     async fn scan(&self, keys: &Keys, query: Query) -> Result<ScannedIds, StoreError> {
         let (scanned, server) = (Instant::now(), self.run_id(keys).await?);
-        let [due, leased, dead, ..] = &keys.all;
+        let [due, leased, dead, done] = keys.lists(self.levels(keys).await?.as_deref());
         let lists = match query.state {
-            None => vec![due, leased, dead],
-            Some(JobState::Waiting | JobState::Ready) => vec![due],
-            Some(JobState::Leased) => vec![leased],
-            Some(JobState::Dead) => vec![dead],
+            None => [due, leased, dead, done].concat(),
+            Some(JobState::Waiting | JobState::Ready) => due,
+            Some(JobState::Leased) => leased,
+            Some(JobState::Dead) => dead,
+            Some(JobState::Done) => done,
         };
         let (mut ids, mut is_last) = (BTreeSet::new(), true);
-        for list in lists {
+        for list in &lists {
             let mut cursor = "0".to_owned();
             loop {
                 let mut cmd = redis::cmd("ZSCAN");

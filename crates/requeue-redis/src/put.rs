@@ -7,8 +7,8 @@ use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::limits::{MAX_COUNTER, MAX_DELAY};
 use requeue_jobs::{
-    BatchResults, Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutError,
-    PutOutcome, StoreError, Timestamp, check_batch,
+    BatchResults, Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Priority, Put,
+    PutError, PutOutcome, StoreError, Timestamp, check_batch,
 };
 use std::time::Duration;
 
@@ -38,23 +38,24 @@ impl RedisStore {
     }
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.put);
-        let reply = self.make(&kind, &keys, |registered| {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(registered);
+        let has_priority = puts.iter().any(|put| put.priority > Priority::default());
+        if has_priority {
+            self.use_layout_2(&kind).await?;
+        }
+        let reply = self.make(&SCRIPTS.put, &kind, |cmd| {
             let like_all = like_all(&puts);
             match like_all {
                 Some(put) => cmd.arg(due(put.due)).arg(action(put)),
                 None => cmd.arg("").arg(""),
             };
+            cmd.arg(if has_priority { "1" } else { "" });
             for put in &puts {
                 cmd.arg(put.id.as_str());
                 if like_all.is_none() {
                     cmd.arg(due(put.due)).arg(action(put));
                 }
-                cmd.arg(content(&put.body));
+                cmd.arg(content(&put.body, put.priority));
             }
-            (script, cmd)
         });
         placed(&mut Reply::of(reply.await?)?, &puts)
     }
@@ -95,6 +96,7 @@ fn action(put: &Put) -> String {
     match put.condition {
         None => mode,
         Some(Condition::IfAbsent) => mode + "a",
+        Some(Condition::IfNew) => mode + "n",
         Some(Condition::IfGeneration(generation)) => format!("{mode}g{generation}"),
     }
 }

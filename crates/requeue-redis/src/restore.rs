@@ -6,8 +6,8 @@ use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{
-    Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Restore, Restored,
-    StoreError, Timestamp,
+    Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Priority, Restore,
+    Restored, StoreError, Timestamp,
 };
 
 /// A job to restore.
@@ -74,25 +74,28 @@ impl RedisStore {
         generation: Generation,
         fence: Fence,
     ) -> Result<Vec<Result<Restored, StoreError>>, StoreError> {
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.restore);
-        let reply = self.make(&kind, &keys, |registered| {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(registered).arg(generation.0).arg(fence.0);
+        let needs_layout_2 =
+            |job: &JobView| job.priority > Priority::default() || job.done.is_some();
+        if jobs.iter().flat_map(|job| &job.arrival).any(|arrival| needs_layout_2(&arrival.job)) {
+            self.use_layout_2(&kind).await?;
+        }
+        let reply = self.make(&SCRIPTS.restore, &kind, |cmd| {
+            cmd.arg(generation.0).arg(fence.0);
             for RestoredJob { id, newest, arrival, .. } in &jobs {
                 cmd.arg(id.as_str()).arg(newest.0);
                 match arrival {
                     None => cmd.arg("").arg("").arg("").arg(""),
                     Some(Arrival { job, floor }) => {
-                        let (state, at) = match job.died_at {
-                            Some(died_at) => ("d", died_at),
-                            None => ("p", job.due),
+                        let (state, at) = match (&job.done, job.died_at) {
+                            (Some(done), _) => ("o", done.done_at),
+                            (None, Some(died_at)) => ("d", died_at),
+                            (None, None) => ("p", job.due),
                         };
                         cmd.arg(state).arg(at.as_millis()).arg(Record::write(job));
                         cmd.arg(past(job, *floor))
                     }
                 };
             }
-            (script, cmd)
         });
         let letters = bytes(reply.await?)?;
         let restored = |letter| match letter {
@@ -120,6 +123,7 @@ fn past(job: &JobView, floor: Timestamp) -> Vec<u8> {
         && job.deaths == 0
         && floor == Timestamp::default()
         && job.died_at.is_none()
+        && job.done.is_none()
         && job.failures.is_empty();
     if has_none { Vec::new() } else { Past::write(job, floor) }
 }

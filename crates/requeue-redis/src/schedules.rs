@@ -22,12 +22,9 @@ impl RedisStore {
         schedule: Schedule,
     ) -> Result<(), StoreError> {
         schedule.check()?;
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.schedule);
         let value = write_schedule(&schedule);
-        let kept = self.make(&kind, &keys, |registered| {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(registered).arg(schedule.id.as_str()).arg(&value).arg(MAX_SCHEDULES);
-            (script, cmd)
+        let kept = self.make(&SCRIPTS.schedule, &kind, |cmd| {
+            cmd.arg(schedule.id.as_str()).arg(&value).arg(MAX_SCHEDULES);
         });
         if signed(&kept.await?)? < 0 {
             let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
@@ -44,7 +41,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn schedules_of(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.schedules);
+        let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HKEYS");
         cmd.arg(keys.schedules());
         let mut names = Reply::of(self.read(&keys.tag, cmd).await?)?;
@@ -56,12 +53,13 @@ impl RedisStore {
         let mut schedules = Vec::new();
         let mut left = &ids[..];
         while !left.is_empty() {
-            let mut cmd = self.begin(script, &keys);
-            cmd.arg(MAX_BYTES);
-            for id in left.iter().take(MAX_BATCH) {
-                cmd.arg(id.as_str());
-            }
-            let mut values = Reply::of(self.end(script, &keys, cmd).await?)?;
+            let reply = self.run(&SCRIPTS.schedules, &kind, |cmd| {
+                cmd.arg(MAX_BYTES);
+                for id in left.iter().take(MAX_BATCH) {
+                    cmd.arg(id.as_str());
+                }
+            });
+            let mut values = Reply::of(reply.await?)?;
             if values.is_empty() {
                 return Err(unexpected("it contains no schedule"));
             }
@@ -84,11 +82,11 @@ impl RedisStore {
     }
 
     pub(crate) async fn tick_schedule(&self, tick: Tick) -> Result<Ticked, StoreError> {
-        let (keys, script) = (self.keys(&tick.kind), &SCRIPTS.tick);
-        let mut cmd = self.begin(script, &keys);
-        cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
-        cmd.arg(if tick.put { "1" } else { "" });
-        let mut reply = Reply::of(self.end(script, &keys, cmd).await?)?;
+        let reply = self.run(&SCRIPTS.tick, &tick.kind, |cmd| {
+            cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
+            cmd.arg(if tick.put { "1" } else { "" });
+        });
+        let mut reply = Reply::of(reply.await?)?;
         Ok(match bytes(reply.next()?)?.as_slice() {
             b"a" => Ticked::Absent,
             b"S" => Ticked::Skipped,

@@ -38,24 +38,36 @@ const ALLOWED_WHEN_FULL: &str = " flags=allow-oom";
 const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
 const BURY: &str = include_str!("lua/parts/bury.lua");
+const DONE: &str = include_str!("lua/parts/done.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
-const NOTIFY_ROOM: &str = include_str!("lua/parts/notify_room.lua");
+const FIND: &str = include_str!("lua/parts/find.lua");
+const GROW: &str = include_str!("lua/parts/grow.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
 const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
 const NO_EXPIRY: &str = include_str!("lua/parts/no_expiry.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
-const MERGE: &str = include_str!("lua/parts/merge.lua");
+const LISTS: &str = include_str!("lua/parts/lists.lua");
+const MERGE: &str = concat!(
+    include_str!("lua/parts/merge_begin.lua"),
+    include_str!("lua/parts/grow.lua"),
+    include_str!("lua/parts/past.lua"),
+    include_str!("lua/parts/merge.lua"),
+    include_str!("lua/parts/merge_end.lua"),
+);
 const NOW: &str = include_str!("lua/parts/now.lua");
 const PAST: &str = include_str!("lua/parts/past.lua");
+const OPEN_LISTS: &str = include_str!("lua/parts/open_lists.lua");
+const RATE: &str = include_str!("lua/parts/rate.lua");
 const SOONEST: &str = include_str!("lua/parts/soonest.lua");
 const WAKE: &str = include_str!("lua/parts/wake.lua");
 
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) put: Script,
-    /// Claims due jobs. If leases have expired, does nothing: `claim_expired` must be called.
+    /// Claims due jobs of a kind in layout 1. If leases have expired, or the kind has layout 2, does
+    /// nothing: `claim_any` must be called.
     pub(crate) claim: Script,
-    pub(crate) claim_expired: Script,
+    pub(crate) claim_any: Script,
     pub(crate) ack: Script,
     pub(crate) settle: Script,
     pub(crate) change: Script,
@@ -76,44 +88,65 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let new = Script::new;
     let claim = include_str!("lua/claim.lua");
     Scripts {
-        put: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/put.lua")]),
-        claim: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, NO_EXPIRY, SOONEST, claim]),
-        claim_expired: new(
+        put: new(REFUSED_WHEN_FULL, &[KEYS, NOW, LISTS, WAKE, MERGE, include_str!("lua/put.lua")]),
+        claim: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, LISTS, NO_EXPIRY, RATE, SOONEST, claim]),
+        claim_any: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, PAST, FAIL, BURY, LEASE, EXPIRY, SOONEST, claim],
+            &[KEYS, NOW, LISTS, PAST, FAIL, BURY, LEASE, EXPIRY, RATE, SOONEST, claim],
         ),
-        ack: new(ALLOWED_WHEN_FULL, &[KEYS, NOTIFY_ROOM, include_str!("lua/ack.lua")]),
+        ack: new(ALLOWED_WHEN_FULL, &[KEYS, LISTS, include_str!("lua/ack.lua")]),
         settle: new(
             ALLOWED_WHEN_FULL,
             &[
                 KEYS,
                 NOW,
+                LISTS,
                 WAKE,
-                NOTIFY_ROOM,
                 PAST,
                 FAIL,
                 BURY,
                 LEASE,
+                DONE,
+                RATE,
                 include_str!("lua/settle.lua"),
             ],
         ),
         change: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, WAKE, PAST, BURY, include_str!("lua/change.lua")],
+            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, WAKE, PAST, BURY, include_str!("lua/change.lua")],
         ),
-        restore: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/restore.lua")]),
+        restore: new(
+            REFUSED_WHEN_FULL,
+            &[KEYS, NOW, LISTS, GROW, WAKE, include_str!("lua/restore.lua")],
+        ),
         reap: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, WAKE, PAST, FAIL, BURY, LEASE, EXPIRY, include_str!("lua/reap.lua")],
+            &[
+                KEYS,
+                NOW,
+                LISTS,
+                OPEN_LISTS,
+                WAKE,
+                PAST,
+                FAIL,
+                BURY,
+                LEASE,
+                DONE,
+                EXPIRY,
+                include_str!("lua/reap.lua"),
+            ],
         ),
-        peek: new(READ_ONLY, &[KEYS, NOW, SOONEST, include_str!("lua/peek.lua")]),
-        view: new(READ_ONLY, &[KEYS, NOW, include_str!("lua/view.lua")]),
-        facts: new(READ_ONLY, &[KEYS, NOW, WAKE, include_str!("lua/facts.lua")]),
-        upcoming: new(READ_ONLY, &[KEYS, include_str!("lua/upcoming.lua")]),
-        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, WAKE, include_str!("lua/set.lua")]),
+        peek: new(READ_ONLY, &[KEYS, NOW, LISTS, RATE, SOONEST, include_str!("lua/peek.lua")]),
+        view: new(READ_ONLY, &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, include_str!("lua/view.lua")]),
+        facts: new(READ_ONLY, &[KEYS, NOW, LISTS, WAKE, RATE, include_str!("lua/facts.lua")]),
+        upcoming: new(READ_ONLY, &[KEYS, LISTS, OPEN_LISTS, include_str!("lua/upcoming.lua")]),
+        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, LISTS, GROW, WAKE, include_str!("lua/set.lua")]),
         schedule: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/schedule.lua")]),
         schedules: new(READ_ONLY, &[KEYS, include_str!("lua/schedules.lua")]),
-        tick: new(REFUSED_WHEN_FULL, &[KEYS, NOW, WAKE, PAST, MERGE, include_str!("lua/tick.lua")]),
+        tick: new(
+            REFUSED_WHEN_FULL,
+            &[KEYS, NOW, LISTS, FIND, WAKE, MERGE, include_str!("lua/tick.lua")],
+        ),
         register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
     }
 });

@@ -1,18 +1,17 @@
 //! Settlements.
 
 use crate::batch::{Entry, run_batch};
-use crate::codec::{NO_RECORD, proof};
-use crate::keys::Keys;
+use crate::codec::{NO_RECORD, content, proof};
 use crate::put::{millis, no_generation_left, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Cmd;
 use requeue_jobs::limits::MAX_DELAY;
-use requeue_jobs::rules::check_count;
+use requeue_jobs::rules::{check_count, check_result};
 use requeue_jobs::{
-    Backoff, BatchResults, Invalid, JobId, Kind, Receipt, Settle, SettleError, Settled, Settlement,
-    StoreError, Timestamp, check_lease, kept_error,
+    Backoff, BatchResults, Invalid, JobId, Kind, Priority, Receipt, Settle, SettleError, Settled,
+    Settlement, StoreError, Timestamp, check_lease, kept_error,
 };
 
 impl Entry for Settle {
@@ -27,6 +26,7 @@ impl Entry for Settle {
     fn bytes(&self) -> usize {
         match &self.action {
             Settlement::Retry { error, .. } | Settlement::Bury { error } => error.len(),
+            Settlement::AckWith(result) => result.len(),
             Settlement::Ack
             | Settlement::RequeueAfter(_)
             | Settlement::Release
@@ -56,8 +56,9 @@ impl RedisStore {
         let check =
             |settle: &Settle| check(&settle.action).err().map(|refusal| Err(refusal.into()));
         let mut results: Vec<Option<Settling>> = settlements.iter().map(check).collect();
+        let keeps_done = self.hints(&kind).keeps_done;
         let acks: Vec<usize> = (0..settlements.len())
-            .filter(|&number| settlements[number].action == Settlement::Ack)
+            .filter(|&number| !keeps_done && settlements[number].action == Settlement::Ack)
             .collect();
         self.ack(&kind, &settlements, &acks, &mut results).await;
         let others: Vec<usize> =
@@ -78,13 +79,13 @@ impl RedisStore {
         if acks.is_empty() {
             return;
         }
-        let (keys, script) = (self.keys(kind), &SCRIPTS.ack);
-        let mut cmd = self.begin(script, &keys);
-        for &number in acks {
-            let receipt = &settlements[number].receipt;
-            cmd.arg(receipt.id().as_str()).arg(proof(receipt));
-        }
-        match self.end(script, &keys, cmd).await.and_then(bytes) {
+        let reply = self.run(&SCRIPTS.ack, kind, |cmd| {
+            for &number in acks {
+                let receipt = &settlements[number].receipt;
+                cmd.arg(receipt.id().as_str()).arg(proof(receipt));
+            }
+        });
+        match reply.await.and_then(bytes) {
             Ok(letters) => {
                 for (&number, letter) in acks.iter().zip(letters) {
                     let receipt = || settlements[number].receipt.clone();
@@ -92,6 +93,10 @@ impl RedisStore {
                         b'A' => Some(Ok(Settled::Done)),
                         b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
                         b'S' => None,
+                        b'K' => {
+                            self.learn_hint(kind, |hints| hints.keeps_done = true);
+                            None
+                        }
                         _ => Some(Err(unexpected("unknown outcome of an ack").into())),
                     };
                 }
@@ -110,14 +115,14 @@ impl RedisStore {
         if these.is_empty() {
             return;
         }
-        let (keys, script) = (self.keys(kind), &SCRIPTS.settle);
-        let mut cmd = self.begin(script, &keys);
-        for &number in these {
-            push(&mut cmd, &settlements[number]);
-        }
-        let settled = self.end(script, &keys, cmd).await.and_then(|reply| {
+        let reply = self.run(&SCRIPTS.settle, kind, |cmd| {
+            these.iter().for_each(|&number| push(cmd, &settlements[number]));
+        });
+        let settled = reply.await.and_then(|reply| {
             let receipts = these.iter().map(|&number| &settlements[number].receipt);
-            read(Reply::of(reply)?, &keys, receipts)
+            read(Reply::of(reply)?, receipts, |receipt| {
+                NO_RECORD.of(self.keys(kind).job(), receipt.id().as_str())
+            })
         });
         match settled {
             Ok(settled) => {
@@ -130,28 +135,30 @@ impl RedisStore {
 
 /// Adds the arguments of `settle.lua` for one settlement.
 fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
-    let (letter, length, error) = match action {
-        Settlement::Ack => ("a", None, None),
-        Settlement::Retry { delay, error } => ("r", *delay, Some(kept_error(error))),
-        Settlement::Bury { error } => ("b", None, Some(kept_error(error))),
-        Settlement::RequeueAfter(delay) => ("q", Some(*delay), None),
-        Settlement::Release => ("l", None, None),
-        Settlement::Extend(length) => ("e", *length, None),
+    let text = |error: &str| kept_error(error).as_bytes().to_vec();
+    let (letter, length, more) = match action {
+        Settlement::Ack => ("a", None, Vec::new()),
+        Settlement::AckWith(result) => ("w", None, content(result, Priority::default())),
+        Settlement::Retry { delay, error } => ("r", *delay, text(error)),
+        Settlement::Bury { error } => ("b", None, text(error)),
+        Settlement::RequeueAfter(delay) => ("q", Some(*delay), Vec::new()),
+        Settlement::Release => ("l", None, Vec::new()),
+        Settlement::Extend(length) => ("e", *length, Vec::new()),
     };
     cmd.arg(receipt.id().as_str()).arg(proof(receipt)).arg(letter);
     match length {
         Some(length) => cmd.arg(millis(length)),
         None => cmd.arg(""),
     };
-    cmd.arg(error.as_deref().unwrap_or(""));
+    cmd.arg(more);
     cmd.arg(Backoff::part(receipt.fence().0 ^ receipt.nonce()));
 }
 
 /// Parses the reply of `settle.lua`.
 fn read<'a>(
     mut reply: Reply,
-    keys: &Keys,
     receipts: impl Iterator<Item = &'a Receipt>,
+    damaged: impl Fn(&Receipt) -> StoreError,
 ) -> Result<Vec<Settling>, StoreError> {
     let letters = reply.bytes()?;
     let settled = |(receipt, letter): (&Receipt, u8)| {
@@ -164,16 +171,17 @@ fn read<'a>(
             b'X' => Ok(Settled::Cancelled),
             b'L' => Err(SettleError::LeaseLost { receipt: receipt.clone() }),
             b'N' => Err(no_generation_left().into()),
-            b'B' => Err(NO_RECORD.of(keys.job(), receipt.id().as_str()).into()),
+            b'B' => Err(damaged(receipt).into()),
             _ => return Err(unexpected("unknown outcome of a settlement")),
         })
     };
     receipts.zip(letters).map(settled).collect()
 }
 
-/// Fails if a delay or lease is out of range.
+/// Fails if a delay or lease is out of range, or a result is too long.
 fn check(action: &Settlement) -> Result<(), Invalid> {
     match action {
+        Settlement::AckWith(result) => check_result(result),
         Settlement::Extend(Some(lease)) => check_lease(*lease),
         Settlement::Retry { delay: Some(delay), .. } | Settlement::RequeueAfter(delay) => {
             // Compare after rounding up to milliseconds.

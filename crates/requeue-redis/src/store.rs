@@ -1,6 +1,6 @@
 //! [`RedisStore`] and its implementation of [`Store`].
 
-use crate::connections::{CommandError, Connections, Signal};
+use crate::connections::{CommandError, Connections, FORMAT_2, Signal};
 use crate::error::RedisConnectError;
 use crate::keys::{self, Keys};
 use crate::list::ScanCache;
@@ -18,6 +18,8 @@ use requeue_jobs::{
     Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, StoreStatus, Tick, Ticked,
     Timestamp, WallClock,
 };
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,8 +54,22 @@ pub(crate) struct Shared {
     pub(crate) turns: Mutex<Turns>,
     /// The kind that the last reap ended with. The next reap continues after it.
     pub(crate) reaped: Mutex<Option<String>>,
+    /// What the scripts have reported about kinds.
+    hints: Mutex<HashMap<Kind, Hints>>,
+    /// Whether this process has set the format of the deployment to 2.
+    has_format_2: AtomicBool,
     /// Replaces the server's clock in tests.
     wall_clock: Option<WallClock>,
+}
+
+/// Which scripts to call for a kind. Outdated hints only cost time: the scripts for all kinds work for
+/// every kind, and the others report what they cannot do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hints {
+    /// It has or gets layout 2: scripts need more keys, and `claim` cannot claim from it.
+    pub(crate) has_layout_2: bool,
+    /// `ack` cannot ack its jobs.
+    pub(crate) keeps_done: bool,
 }
 
 /// An argument of a command, for an error message.
@@ -117,39 +133,74 @@ impl RedisStore {
             scans: ScanCache::default(),
             turns: Mutex::default(),
             reaped: Mutex::default(),
+            hints: Mutex::default(),
+            has_format_2: AtomicBool::new(false),
             wall_clock,
         };
         Ok(RedisStore { shared: Arc::new(shared) })
     }
 
     pub(crate) fn keys(&self, kind: &Kind) -> Keys {
-        Keys::of(&self.shared.prefix, kind)
+        let keys = Keys::of(&self.shared.prefix, kind);
+        if self.hints(kind).has_layout_2 { keys.with_layout_2() } else { keys }
     }
 
-    /// Builds the command for a script call on a kind, with the time as its first argument. The
-    /// caller adds the other arguments and passes it to [`end`](Self::end).
-    pub(crate) fn begin(&self, script: &Script, keys: &Keys) -> Cmd {
-        let mut cmd = script.begin(&keys.all);
-        match &self.shared.wall_clock {
-            None => cmd.arg(""),
-            Some(wall_clock) => cmd.arg(wall_clock.now().as_millis()),
-        };
-        cmd
+    pub(crate) fn hints(&self, kind: &Kind) -> Hints {
+        lock(&self.shared.hints).get(kind).copied().unwrap_or_default()
     }
 
-    /// Sends a script call that [`begin`](Self::begin) started, and returns the reply.
-    pub(crate) async fn end(
+    pub(crate) fn learn_hint(&self, kind: &Kind, learn: impl FnOnce(&mut Hints)) {
+        let mut hints = lock(&self.shared.hints);
+        if hints.len() >= MAX_KINDS && !hints.contains_key(kind) {
+            hints.clear();
+        }
+        learn(hints.entry(kind.clone()).or_default());
+    }
+
+    /// Must be called before a call that can change the kind to layout 2. Sets the format of the
+    /// deployment to 2, once per process: versions that do not know it can then no longer connect.
+    pub(crate) async fn use_layout_2(&self, kind: &Kind) -> Result<(), StoreError> {
+        self.learn_hint(kind, |hints| hints.has_layout_2 = true);
+        if self.shared.has_format_2.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let tag = &self.shared.prefix;
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(keys::format(tag)).arg(FORMAT_2);
+        // If the outcome is unknown, the caller's call was not made.
+        let set = self.shared.connections.call(tag, cmd, None).await;
+        set.map_err(CommandError::for_read)?;
+        self.shared.has_format_2.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Calls a script on a kind, and returns the reply. `add` adds the arguments that follow the time.
+    pub(crate) async fn run(
         &self,
         script: &'static Script,
-        keys: &Keys,
-        cmd: Cmd,
+        kind: &Kind,
+        add: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
-        let reply = self.shared.connections.call(&keys.tag, cmd, Some(script)).await;
-        let error = match reply {
-            Ok(value) => return Ok(value),
-            Err(error) => self.explain(keys, error).await,
-        };
-        Err(if script.only_reads { error.for_read() } else { error.for_write() })
+        let mut keys = self.keys(kind);
+        loop {
+            let mut cmd = script.begin(&keys.all);
+            match &self.shared.wall_clock {
+                None => cmd.arg(""),
+                Some(wall_clock) => cmd.arg(wall_clock.now().as_millis()),
+            };
+            add(&mut cmd);
+            let error = match self.shared.connections.call(&keys.tag, cmd, Some(script)).await {
+                // `MORE_KEYS`: it has changed nothing.
+                Ok(Value::SimpleString(_)) if !keys.has_layout_2() => {
+                    self.learn_hint(kind, |hints| hints.has_layout_2 = true);
+                    keys = keys.with_layout_2();
+                    continue;
+                }
+                Ok(value) => return Ok(value),
+                Err(error) => self.explain(&keys, error).await,
+            };
+            return Err(if script.only_reads { error.for_read() } else { error.for_write() });
+        }
     }
 
     /// Adds to an error that a script raised which keys it was about, and which of them have another

@@ -33,13 +33,13 @@ impl RedisStore {
         max: usize,
         ids: &[JobId],
     ) -> Result<(usize, Vec<JobView>), StoreError> {
-        let script = &SCRIPTS.view;
-        let mut cmd = self.begin(script, keys);
-        cmd.arg(state.map_or("", letter)).arg(max).arg(MAX_BYTES);
-        ids.iter().for_each(|id| {
-            cmd.arg(id.as_str());
+        let reply = self.run(&SCRIPTS.view, kind, |cmd| {
+            cmd.arg(state.map_or("", letter)).arg(max).arg(MAX_BYTES);
+            ids.iter().for_each(|id| {
+                cmd.arg(id.as_str());
+            });
         });
-        let mut reply = Reply::of(self.end(script, keys, cmd).await?)?;
+        let mut reply = Reply::of(reply.await?)?;
         reply.number()?;
         let seen = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         let (mut fields, mut jobs) = (reply.array()?, Vec::new());
@@ -56,6 +56,7 @@ fn letter(state: JobState) -> &'static str {
         JobState::Ready => "r",
         JobState::Leased => "l",
         JobState::Dead => "d",
+        JobState::Done => "o",
     }
 }
 
@@ -66,6 +67,7 @@ fn read(fields: &mut Reply, keys: &Keys) -> Result<StoredJob, StoreError> {
         b"r" => JobState::Ready,
         b"l" => JobState::Leased,
         b"d" => JobState::Dead,
+        b"o" => JobState::Done,
         _ => return Err(unexpected("unknown state of a job")),
     };
     let at = requeue_jobs::Timestamp::from_millis(fields.number()?);

@@ -260,10 +260,8 @@ impl RedisStore {
 
     /// Asks the server in how long a claim may return a job, if nothing changes.
     pub(crate) async fn peek(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
-        let (keys, script) = (self.keys(kind), &SCRIPTS.peek);
         let request = self.shared.watch.request(kind);
-        let cmd = self.begin(script, &keys);
-        let in_millis = signed(&self.end(script, &keys, cmd).await?)?;
+        let in_millis = signed(&self.run(&SCRIPTS.peek, kind, |_| {}).await?)?;
         self.shared.watch.learn(kind, request, in_millis);
         Ok(u64::try_from(in_millis).ok().map(Duration::from_millis))
     }

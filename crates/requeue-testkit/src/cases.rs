@@ -30,6 +30,60 @@ macro_rules! each_case {
             a_put_after_the_ack_is_a_new_job
             a_job_has_the_times_of_its_creation_and_last_change
         }
+        priority {
+            a_job_has_the_priority_of_its_put
+            higher_priorities_are_claimed_first
+            a_priority_makes_no_job_due_earlier
+            a_ready_job_gains_a_level_for_each_span_of_the_ageing
+            the_ageing_counts_from_the_due_time
+            no_job_is_overtaken_for_ever
+            without_ageing_a_higher_priority_is_always_first
+            an_ageing_out_of_range_is_rejected
+            a_put_changes_the_priority_of_a_pending_job
+            keep_does_not_change_the_priority
+            earliest_keeps_the_higher_priority
+            a_successor_has_its_own_priority
+            retry_release_and_requeue_keep_the_priority
+            an_expired_lease_keeps_the_priority
+            a_successor_after_an_expired_lease_has_its_own_priority
+            a_dead_job_has_its_priority_when_it_is_revived
+            counts_and_limits_are_those_of_all_priorities
+            the_oldest_ready_job_is_that_of_any_priority
+        }
+        done {
+            by_default_a_done_job_is_gone
+            a_done_job_shows_when_and_by_whom_it_was_done
+            a_done_job_keeps_the_result_of_its_ack
+            a_result_is_discarded_if_done_jobs_are_not_kept
+            a_result_that_is_too_long_is_rejected
+            a_done_job_is_not_claimed_or_reaped
+            done_jobs_are_listed
+            for_a_put_a_done_job_is_absent
+            if_new_fails_if_the_job_is_done
+            if_new_fails_if_the_job_exists
+            a_job_whose_successor_follows_is_not_done
+            a_cancelled_job_is_not_done
+            a_done_job_can_be_removed_but_not_run
+            a_receipt_of_a_done_job_is_lost
+            done_jobs_are_dropped_when_they_are_too_old
+            done_jobs_are_dropped_when_there_are_too_many
+            done_and_dead_jobs_have_retentions_of_their_own
+            a_done_job_is_restored
+            a_restored_job_replaces_a_done_one
+        }
+        rate {
+            a_claim_returns_no_more_than_the_rate_allows
+            no_token_is_lost_by_rounding
+            the_limit_holds_across_claims_of_several_kinds
+            a_release_gives_its_token_back
+            retries_and_expired_leases_take_a_token_again
+            a_wait_ends_with_the_next_token
+            a_release_ends_a_wait_for_a_token
+            a_higher_rate_ends_a_wait
+            a_kind_shows_until_when_it_is_throttled
+            other_settings_keep_the_tokens_and_another_rate_starts_anew
+            a_rate_out_of_range_is_rejected
+        }
         modes {
             every_mode_creates_an_absent_job
             earliest_keeps_the_sooner_time_and_replaces_the_body
@@ -265,6 +319,7 @@ macro_rules! each_case {
             a_tick_without_a_schedule_is_absent
             two_runs_never_overlap
             a_removed_schedule_leaves_its_jobs
+            a_tick_puts_a_job_again_that_is_done
         }
         wait {
             a_wait_returns_immediately_if_a_job_is_ready

@@ -299,7 +299,7 @@ impl Harness {
     pub(crate) async fn counts(&self) -> [u64; 4] {
         let views = self.kinds().await;
         let mail = views.iter().find(|view| view.kind == mail());
-        let Counts { pending, leased, dead, ready } =
+        let Counts { pending, leased, dead, ready, .. } =
             mail.map_or_else(Counts::default, |view| view.counts);
         [pending, leased, dead, ready]
     }

@@ -178,7 +178,7 @@ impl History<'_> {
                 let jobs = listed(&*self.store)?;
                 let expected = model.reap(*max, &jobs, now);
                 let ended = expected.count;
-                let (dropped, left) = model.drop_dead(&jobs, now);
+                let (dropped, left) = model.drop_old(&jobs, now);
                 if !(ended..=ended + dropped).contains(&reaped.count) {
                     let reaped = reaped.count;
                     return Err(format!("reaped {reaped} of {ended} leases and {dropped} dead"));
@@ -221,7 +221,7 @@ impl History<'_> {
             kinds.rotate_left(first);
             let mut model = self.model.clone();
             let expected = model.claim(claim, &kinds, &claimed.jobs, &jobs, now);
-            model.drop_dead(&jobs, now);
+            model.drop_old(&jobs, now);
             difference = same("claim", &claimed.jobs, &expected.jobs)
                 .and_then(|()| self.same_expired(&claimed.expired, &expected.expired))
                 .and_then(|()| same_jobs(&jobs, &jobs_of(&model, now)));
@@ -251,7 +251,7 @@ impl History<'_> {
         let now = self.fixture.now();
         let (store, model) = (&*self.store, &mut self.model);
         let jobs = listed(store)?;
-        model.drop_dead(&jobs, now);
+        model.drop_old(&jobs, now);
         same_jobs(&jobs, &jobs_of(model, now))?;
         same("kinds", &read(store.kinds())?, &model.kinds(now))?;
         for kind in kinds() {

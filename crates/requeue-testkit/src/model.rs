@@ -14,9 +14,11 @@ use job::Job;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Condition, ExpiredLease,
     Fence, Generation, JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome,
-    Reaped, Receipt, Schedule, Settings, Settle, SettleError, Settled, Settlement, Timestamp,
-    kept_error,
+    Rate, Reaped, Receipt, Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement,
+    Timestamp, kept_error,
 };
+use std::cmp::Reverse;
+use std::time::Duration;
 
 /// A model of a whole store.
 ///
@@ -49,6 +51,34 @@ struct KindFacts {
     schedules: Vec<Schedule>,
     generation: Generation,
     fence: Fence,
+    /// When jobs were leased under the present rate limit, and not released.
+    tokens: Tokens,
+}
+
+/// The tokens of a rate limit: a whole one has as many parts as its period has milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    /// The parts that are there, once some were taken. Before that the bucket is full.
+    parts: Option<u128>,
+    since: Timestamp,
+}
+
+impl Tokens {
+    /// Returns the parts that are there now.
+    fn parts(&mut self, rate: &Rate, now: Timestamp) -> u128 {
+        let full = rate.per.as_millis() * u128::from(rate.burst);
+        let elapsed = u128::from(now.as_millis().saturating_sub(self.since.as_millis()));
+        let parts = self.parts.map_or(full, |parts| parts + elapsed * u128::from(rate.jobs));
+        (self.parts, self.since) = (Some(parts.min(full)), self.since.max(now));
+        parts.min(full)
+    }
+
+    fn throttled_until(mut self, rate: &Rate, now: Timestamp) -> Option<Timestamp> {
+        let missing = rate.per.as_millis().saturating_sub(self.parts(rate, now));
+        let millis = missing.div_ceil(u128::from(rate.jobs));
+        let wait = std::time::Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+        (millis > 0).then(|| self.since.saturating_add(wait))
+    }
 }
 
 impl Model {
@@ -63,7 +93,8 @@ impl Model {
             let (settings, schedules) = (Settings::default(), Vec::new());
             let (generation, fence) = (Generation(0), Fence(0));
             let name = kind.clone();
-            self.kinds.push(KindFacts { name, settings, schedules, generation, fence });
+            let tokens = Tokens::default();
+            self.kinds.push(KindFacts { name, settings, schedules, generation, fence, tokens });
             self.kinds.len() - 1
         });
         &mut self.kinds[at]
@@ -99,6 +130,14 @@ impl Model {
         let due = put.due.at(now)?;
         let found = self.find(&put.kind, &put.id);
         self.check_condition(put, found)?;
+        // For puts, a done job is absent.
+        let found = match found {
+            Some(at) if self.jobs[at].view.done.is_some() => {
+                self.jobs.remove(at);
+                None
+            }
+            found => found,
+        };
         if put.mode == Mode::Keep
             && let Some(generation) = found.and_then(|at| self.jobs[at].kept_generation())
         {
@@ -110,13 +149,9 @@ impl Model {
             Some(at) => self.jobs[at].put(put, due, generation, place, now),
             None => {
                 let due = job::merged(put.mode, due, None, now, now);
-                let view = JobView::new(
-                    put.kind.clone(),
-                    put.id.clone(),
-                    put.body.clone(),
-                    due,
-                    generation,
-                );
+                let (kind, id) = (put.kind.clone(), put.id.clone());
+                let mut view = JobView::new(kind, id, put.body.clone(), due, generation);
+                view.priority = put.priority;
                 self.jobs.push(Job::new(view, place, now, now));
                 PutOutcome::Created
             }
@@ -125,10 +160,12 @@ impl Model {
     }
 
     fn check_condition(&self, put: &Put, found: Option<usize>) -> Result<(), PutError> {
-        let found = found.map(|at| self.jobs[at].view.newest_generation());
+        let is_new = put.condition == Some(Condition::IfNew);
+        let found = found.map(|at| &self.jobs[at].view).filter(|job| job.done.is_none() || is_new);
+        let found = found.map(JobView::newest_generation);
         let (kind, id) = (put.kind.clone(), put.id.clone());
         match put.condition {
-            Some(Condition::IfAbsent) => match found {
+            Some(Condition::IfAbsent | Condition::IfNew) => match found {
                 Some(generation) => Err(PutError::Exists { kind, id, generation }),
                 None => Ok(()),
             },
@@ -169,8 +206,11 @@ impl Model {
     fn has_room(&mut self, kind: &Kind, now: Timestamp) -> bool {
         let leases = self.of(kind).filter(|job| job.lease_ends_at().is_some_and(|end| end > now));
         let leased = leases.count();
-        let settings = &self.facts(kind).settings;
-        !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
+        let KindFacts { settings, tokens, .. } = self.facts(kind);
+        let has_token =
+            settings.rate.is_none_or(|rate| tokens.throttled_until(&rate, now).is_none());
+        let may_lease = settings.concurrency.is_none_or(|limit| leased < limit as usize);
+        !settings.paused && may_lease && has_token
     }
 
     /// Returns the first job that is due or whose lease has expired. `given` are the jobs that the
@@ -193,14 +233,27 @@ impl Model {
                 _ => Choice::Behind,
             }
         };
-        self.first_of(choice, |job| {
+        let facts = self.kinds.iter().find(|facts| facts.name == *kind);
+        let ageing = facts.and_then(|facts| facts.settings.ageing);
+        let level = |job: &Job| {
+            let (ready_since, _) = job.position()?;
+            let mut level = u64::from(job.view.priority.get());
+            if let Some(ageing) = ageing {
+                level +=
+                    (now.saturating_since(ready_since).as_millis() / ageing.as_millis()) as u64;
+            }
+            Some(level)
+        };
+        self.first_of(level, choice, |job| {
             job.view.kind == *kind && job.position().is_some_and(|(at, _)| at <= now)
         })
     }
 
-    /// Returns the first of `these`. Of jobs with the same time it is the one that the store chose.
+    /// Returns the first of `these`: of those with the highest level. Of jobs with the same time it is
+    /// the one that the store chose.
     fn first_of(
         &self,
+        level: impl Fn(&Job) -> Option<u64>,
         choice: impl Fn(&Job) -> Choice,
         these: impl Fn(&Job) -> bool,
     ) -> Option<usize> {
@@ -208,7 +261,7 @@ impl Model {
         among.min_by_key(|at| {
             let job = &self.jobs[*at];
             let choice = if self.any_of_ties { choice(job) } else { Choice::Next };
-            job.position().map(|(at, place)| (at, choice, place))
+            job.position().map(|(at, place)| (Reverse(level(job)), at, choice, place))
         })
     }
 
@@ -222,6 +275,10 @@ impl Model {
         let (kind, id) = (self.jobs[at].view.kind.clone(), self.jobs[at].view.id.clone());
         let facts = self.facts(&kind);
         let ends_at = now.saturating_add(claim.lease.unwrap_or(facts.settings.lease));
+        if let Some(rate) = &facts.settings.rate {
+            let parts = facts.tokens.parts(rate, now);
+            facts.tokens.parts = Some(parts.saturating_sub(rate.per.as_millis()));
+        }
         let last = &mut facts.fence;
         *last = fence.filter(|fence| fence > last).unwrap_or(Fence(last.0 + 1));
         let receipt = Receipt::new(kind, id, *last, claim.nonce);
@@ -242,15 +299,18 @@ impl Model {
         let next = job.fail(ended_at, None, now);
         // There is no backoff after an expiry.
         job.view.due = ended_at;
+        let priority = job.view.priority;
         if let Some(next) = next {
             let due = if next.due > now { next.due } else { ended_at };
             job.take_over(next, due, place);
         }
+        let same = job.view.priority == priority;
         if self.dies(at, now) {
             expired.last_mut().expect("it was just added").died = true;
             return false;
         }
-        self.jobs[at].view.due <= now
+        // With another priority it is no longer necessarily the first.
+        same && self.jobs[at].view.due <= now
     }
 
     /// Returns whether its attempts are used up. If so, the job is dead now.
@@ -270,7 +330,8 @@ impl Model {
         let old = self.jobs.remove(at);
         if let (Some(next), Some(put_at)) = (old.view.next, old.next_put_at) {
             let JobView { kind, id, .. } = old.view;
-            let view = JobView::new(kind, id, next.body, next.due, next.generation);
+            let mut view = JobView::new(kind, id, next.body, next.due, next.generation);
+            view.priority = next.priority;
             self.jobs.push(Job::new(view, place, put_at, now));
         }
     }
@@ -288,7 +349,12 @@ impl Model {
             return Err(SettleError::LeaseLost { receipt: receipt.clone() });
         };
         let place = self.next_place();
-        let settings = self.facts(receipt.kind()).settings.clone();
+        let KindFacts { settings, tokens, .. } = self.facts(receipt.kind());
+        if let (Settlement::Release, Some(rate)) = (&settle.action, &settings.rate) {
+            tokens.parts = Some(tokens.parts(rate, now) + rate.per.as_millis());
+            tokens.parts(rate, now);
+        }
+        let settings = settings.clone();
         let job = &mut self.jobs[at];
         if job.is_cancelled() {
             if !matches!(settle.action, Settlement::Extend(_)) {
@@ -303,16 +369,27 @@ impl Model {
                 Settled::Extended(job.extend(wanted))
             }
             Settlement::RequeueAfter(delay) if job.view.next.is_none() => {
-                let JobView { kind, id, body, .. } = job.view.clone();
+                let JobView { kind, id, body, priority, .. } = job.view.clone();
                 self.jobs.remove(at);
                 let generation = self.next_generation(&kind, None);
-                let view = JobView::new(kind, id, body, now.saturating_add(*delay), generation);
+                let mut view = JobView::new(kind, id, body, now.saturating_add(*delay), generation);
+                view.priority = priority;
                 let mut again = Job::new(view, place, now, now);
                 again.first_put_at = None;
                 self.jobs.push(again);
                 Settled::Done
             }
-            Settlement::Ack | Settlement::RequeueAfter(_) => {
+            Settlement::Ack | Settlement::AckWith(_)
+                if job.view.next.is_none() && settings.keep_done.is_some() =>
+            {
+                let result = match &settle.action {
+                    Settlement::AckWith(result) => Some(result.clone()),
+                    _ => None,
+                };
+                job.finish(result, place, now);
+                Settled::Done
+            }
+            Settlement::Ack | Settlement::AckWith(_) | Settlement::RequeueAfter(_) => {
                 let has_next = job.view.next.is_some();
                 self.end(at, place, now);
                 if has_next && let Some(next) = self.jobs.last_mut() {
@@ -323,6 +400,7 @@ impl Model {
             }
             Settlement::Release => {
                 if let Some(next) = job.unlease() {
+                    job.view.priority = next.priority;
                     job.replace(next.body, next.due, next.generation, place, now);
                 }
                 Settled::Released
@@ -336,7 +414,7 @@ impl Model {
                         job.view.deaths += 1;
                         job.revive(next.due, place, now);
                         (job.view.body, job.view.generation) = (next.body, next.generation);
-                        job.first_put_at = put_at;
+                        (job.view.priority, job.first_put_at) = (next.priority, put_at);
                     }
                 }
                 Settled::Dead
@@ -382,6 +460,7 @@ impl Model {
                 job.revive(now, place, now);
                 Ok(Changed::Revived)
             }
+            (ChangeKind::RunNow, JobState::Done) => Err(ChangeError::Done { kind, id }),
             (ChangeKind::Revive, _) => Err(ChangeError::NotDead { kind, id }),
             (ChangeKind::RunNow, JobState::Leased) => match &mut job.view.next {
                 Some(next) => {
@@ -402,8 +481,8 @@ impl Model {
         }
     }
 
-    /// Ends up to `max` expired leases of each kind, in the order of their ends, and returns their
-    /// number. `shown` are all jobs of the store afterwards.
+    /// Ends up to `max` expired leases of each kind, those of the highest priority first, each in the
+    /// order of their ends, and returns their number. `shown` are all jobs of the store afterwards.
     pub fn reap(&mut self, max: usize, shown: &[JobView], now: Timestamp) -> Reaped {
         let mut reaped = Reaped::default();
         for kind in self.names() {
@@ -412,7 +491,8 @@ impl Model {
                     true => Choice::Behind,
                     false => Choice::Next,
                 };
-                let first = self.first_of(choice, |job| {
+                let priority = |job: &Job| Some(job.view.priority.get().into());
+                let first = self.first_of(priority, choice, |job| {
                     job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
                 });
                 let Some(at) = first else { break };
@@ -423,32 +503,37 @@ impl Model {
         reaped
     }
 
-    /// Drops dead jobs beyond their retention, by age or by number, if the store has dropped them
-    /// too: `shown` are all of its jobs. Returns their number, and whether any are left.
-    pub fn drop_dead(&mut self, shown: &[JobView], now: Timestamp) -> (usize, bool) {
+    /// Drops dead and done jobs beyond their retention, by age or by number, if the store has dropped
+    /// them too: `shown` are all of its jobs. Returns their number, and whether any are left.
+    pub fn drop_old(&mut self, shown: &[JobView], now: Timestamp) -> (usize, bool) {
         let mut left = false;
         let before = self.jobs.len();
         let is_kept = |job: &Job| shown.iter().any(|shown| job.is(&shown.kind, &shown.id));
         let any_of_ties = self.any_of_ties;
-        let death = |job: &Job| {
-            let (at, place) = job.death()?;
+        let end = |job: &Job, done: bool| {
+            let (at, place) = if done { job.completion() } else { job.death() }?;
             let choice = match any_of_ties && is_kept(job) {
                 true => Choice::Behind,
                 false => Choice::Next,
             };
             Some((at, choice, place))
         };
-        for kind in self.names() {
-            let retention = self.facts(&kind).settings.retention;
-            let mut deaths: Vec<_> = self.of(&kind).filter_map(death).collect();
-            deaths.sort_unstable();
-            let too_many = deaths.len().saturating_sub(retention.count);
-            let (too_old, first_kept) = (retention.oldest(now), deaths.get(too_many).copied());
+        for (kind, done) in
+            self.names().into_iter().flat_map(|kind| [(kind.clone(), false), (kind, true)])
+        {
+            let settings = &self.facts(&kind).settings;
+            let none = Retention { age: Duration::ZERO, count: 0 };
+            let retention =
+                if done { settings.keep_done.unwrap_or(none) } else { settings.retention };
+            let mut ends: Vec<_> = self.of(&kind).filter_map(|job| end(job, done)).collect();
+            ends.sort_unstable();
+            let too_many = ends.len().saturating_sub(retention.count);
+            let (too_old, first_kept) = (retention.oldest(now), ends.get(too_many).copied());
             self.jobs.retain(|job| {
-                let Some(death) = death(job).filter(|_| job.view.kind == kind) else {
+                let Some(end) = end(job, done).filter(|_| job.view.kind == kind) else {
                     return true;
                 };
-                let past = death.0 < too_old || first_kept.is_none_or(|first| death < first);
+                let past = end.0 < too_old || first_kept.is_none_or(|first| end < first);
                 let keep = !past || is_kept(job);
                 left |= past && keep;
                 keep

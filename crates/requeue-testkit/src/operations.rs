@@ -9,9 +9,9 @@ use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
     Backoff, BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed,
     Condition, Due, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Missed, Mode,
-    Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore, Restored, Retention, Schedule,
-    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, Tick, Ticked,
-    Timestamp, WorkerName,
+    Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Restore, Restored,
+    Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store,
+    StoreError, Tick, Ticked, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -182,6 +182,8 @@ pub enum ConditionKind {
     Never,
     /// [`Condition::IfAbsent`].
     Absent,
+    /// [`Condition::IfNew`].
+    New,
     /// [`Condition::IfGeneration`].
     Generation,
 }
@@ -191,6 +193,7 @@ pub enum ConditionKind {
 #[allow(missing_docs, reason = "each variant is the `Settlement` with its name")]
 pub enum SettlementKind {
     Ack,
+    AckWith,
     Retry,
     Bury,
     Requeue,
@@ -240,6 +243,8 @@ pub struct Operations {
     pub modes: Weights<ModeKind>,
     /// The longest wait of a debounce.
     pub max_wait: fn(&mut Random) -> Duration,
+    /// The priority of a put.
+    pub priority: fn(&mut Random) -> Priority,
     /// The condition of a put.
     pub conditions: Weights<ConditionKind>,
     /// Out of a hundred puts with the condition `IfGeneration`, how many specify an old one.
@@ -358,6 +363,7 @@ impl Operations {
                 Due::At(second_ago.saturating_add((self.delay)(random)))
             }
         };
+        put.priority = (self.priority)(random);
         put.mode = match random.weighted(self.modes) {
             ModeKind::Replace => Mode::Replace,
             ModeKind::Earliest => Mode::Earliest,
@@ -367,6 +373,7 @@ impl Operations {
         put.condition = match random.weighted(self.conditions) {
             ConditionKind::Never => None,
             ConditionKind::Absent => Some(Condition::IfAbsent),
+            ConditionKind::New => Some(Condition::IfNew),
             ConditionKind::Generation => {
                 let newest = newest(&put.kind, &put.id);
                 let is_old = self.old_generations > 0 && random.chance(self.old_generations);
@@ -430,6 +437,7 @@ impl Operations {
     ) -> Option<Settlement> {
         Some(match random.weighted(self.settlements) {
             SettlementKind::Ack => Settlement::Ack,
+            SettlementKind::AckWith => Settlement::AckWith((self.body)(random)),
             SettlementKind::Retry => {
                 let has_delay = needs_delay() || random.chance(50);
                 let delay = has_delay.then(|| (self.retry_delay)(random));
@@ -487,7 +495,9 @@ impl Operations {
 
     /// Generates a query.
     pub fn query(&self, random: &mut Random) -> Query {
-        let states = [JobState::Waiting, JobState::Ready, JobState::Leased, JobState::Dead];
+        let (pending, ended) =
+            ([JobState::Waiting, JobState::Ready], [JobState::Dead, JobState::Done]);
+        let states = [&pending[..], &[JobState::Leased], &ended].concat();
         let mut query = Query::new(self.kind(random));
         query.state = random.chance(70).then(|| *random.pick(&states));
         query.prefix = (*random.pick(self.prefixes)).to_owned();
@@ -535,8 +545,10 @@ impl Default for Operations {
                 (2, ModeKind::Replace),
             ],
             max_wait: delay,
+            priority,
             conditions: &[
                 (1, ConditionKind::Absent),
+                (1, ConditionKind::New),
                 (2, ConditionKind::Generation),
                 (5, ConditionKind::Never),
             ],
@@ -545,7 +557,8 @@ impl Default for Operations {
             max_claimed: &[(1, 0), (2, 1), (1, 2), (1, 10)],
             lease,
             settlements: &[
-                (3, S::Ack),
+                (2, S::Ack),
+                (1, S::AckWith),
                 (3, S::Retry),
                 (2, S::Release),
                 (2, S::Extend),
@@ -573,6 +586,10 @@ fn delay(random: &mut Random) -> Duration {
     Duration::from_millis(millis) + Duration::from_nanos(nanos)
 }
 
+fn priority(random: &mut Random) -> Priority {
+    Priority::new(*random.pick(&[0, 0, 0, 1, 5, 9])).expect("a valid priority")
+}
+
 fn lease(random: &mut Random) -> Option<Duration> {
     let millis = *random.pick(&[0, 0, 10, 1000, 5000]);
     (millis > 0).then(|| Duration::from_millis(millis))
@@ -591,9 +608,20 @@ fn settings(random: &mut Random) -> Settings {
     };
     settings.max_attempts = *random.pick(&[0, 1, 2, 3, 20]);
     settings.concurrency = *random.pick(&[None, None, Some(1), Some(1), Some(2)]);
+    if random.chance(30) {
+        let per = Duration::from_millis(*random.pick(&[1, 700, 1000, 60_000]));
+        let (jobs, burst) = (*random.pick(&[1, 3, 10]), *random.pick(&[1, 2, 5]));
+        settings.rate = Some(Rate { jobs, per, burst });
+    }
+    let ageing = *random.pick(&[0, 1, 700, 2000, 600_000]);
+    settings.ageing = (ageing > 0).then(|| Duration::from_millis(ageing));
     settings.paused = random.chance(10);
     let age = Duration::from_millis(*random.pick(&[0, 1000, 86_400_000]));
     settings.retention = Retention { age, count: *random.pick(&[0, 1, 100]) };
+    if random.chance(50) {
+        let age = Duration::from_millis(*random.pick(&[0, 1000, 86_400_000]));
+        settings.keep_done = Some(Retention { age, count: *random.pick(&[0, 1, 100]) });
+    }
     settings
 }
 

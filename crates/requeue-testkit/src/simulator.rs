@@ -22,8 +22,8 @@ use crate::fixture::{Fixture, block_on};
 use crate::random::{self, Random};
 use recorder::Recorder;
 use requeue_jobs::{
-    Backoff, Body, JobId, Kind, KindView, Missed, Receipt, Schedule, Settings, Store, Timestamp,
-    WorkerName,
+    Backoff, Body, JobId, Kind, KindView, Missed, Rate, Receipt, Retention, Schedule, Settings,
+    Store, Timestamp, WorkerName,
 };
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -135,13 +135,21 @@ impl Simulation {
         });
     }
 
-    /// Sets few attempts for all kinds, a low concurrency for one, and a schedule for each.
+    /// Sets few attempts and fast ageing for all kinds, a low concurrency and a rate limit for one,
+    /// keeps the done jobs of the other, and sets a schedule for each.
     fn set_up(&self) {
         for (number, kind) in kinds().into_iter().enumerate() {
             let mut settings = Settings::default();
             settings.lease = Duration::from_secs(2);
             settings.max_attempts = self.random(|random| 1 + random.below(4) as u32);
             settings.concurrency = (number == 0).then_some(2);
+            let ageing = self.random(|random| *random.pick(&[None, Some(1), Some(10)]));
+            settings.ageing = ageing.map(Duration::from_secs);
+            let per = Duration::from_secs(1);
+            let rate = self.random(|random| *random.pick(&[(1, 1), (3, 2), (20, 5)]));
+            settings.rate = (number == 0).then_some(Rate { jobs: rate.0, per, burst: rate.1 });
+            let kept = Retention { age: Duration::from_secs(3600), count: 1000 };
+            settings.keep_done = (number == 1).then_some(kept);
             settings.backoff = Backoff {
                 base: Duration::from_secs(1),
                 max: Duration::from_secs(4),

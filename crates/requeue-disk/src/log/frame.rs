@@ -22,7 +22,7 @@ use crc32fast::Hasher;
 const MAGIC: [u8; 8] = *b"rq-log\r\n";
 
 /// The newest format. Later formats keep the header's 64 bytes as they are.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 pub(super) const HEADER: usize = 64;
 

@@ -1,15 +1,16 @@
 //! Applies what is left of the log to what is left of the tables.
 
-use super::{Loss, list_of};
+use super::Loss;
 use crate::bytes::{Bytes, Malformed};
 use crate::codec::{self, Draft};
 use crate::error::DiskError;
-use crate::job_table::{entry, position_of};
+use crate::job_table::{ListCounts, entry, position_of};
 use crate::log::SalvagedLog;
 use crate::manifest::Manifest;
 use crate::state::SCHEDULES;
+use crate::stored_kinds;
 use crate::tables::{FoundId, FoundJob, JobLocation, SalvagedTables};
-use requeue_jobs::rules::{Record, Status};
+use requeue_jobs::rules::{List, Record, Status};
 use requeue_jobs::{Generation, JobId, Kind, Schedule, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,7 +24,7 @@ pub(super) struct KindJobs {
     /// Jobs that the log has changed. They hide those in the tables.
     pub(super) jobs: BTreeMap<JobId, LoggedJob>,
     /// The number of the other jobs, by list.
-    in_tables: [u64; 3],
+    in_tables: ListCounts,
 }
 
 /// A job that the log has changed.
@@ -50,15 +51,15 @@ impl KindJobs {
             settings: Settings::default(),
             schedules: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            in_tables: [0; 3],
+            in_tables: [0; List::END],
         }
     }
 
     /// The number of jobs by list, including those in lost parts of tables.
-    pub(super) fn counts(&self) -> [u64; 3] {
+    pub(super) fn counts(&self) -> ListCounts {
         let mut counts = self.in_tables;
         for record in self.jobs.values().filter_map(|job| job.record.as_deref()) {
-            counts[list_of(&record.status)] += 1;
+            counts[record.position().0.index()] += 1;
         }
         counts
     }
@@ -89,7 +90,7 @@ pub(super) fn replay(
         losses: Vec::new(),
     };
     for manifest in manifests {
-        let each = |number, kind: KindJobs, _: [u64; 3]| {
+        let each = |number, kind: KindJobs, _: ListCounts| {
             replay.names.entry(number).or_insert(kind.name);
         };
         // A manifest that does not decode has a valid checksum nevertheless. What was read of it
@@ -137,18 +138,17 @@ pub(super) fn replay(
 }
 
 /// Reads the kinds of a manifest: number, kind, and counts by list.
-fn read_kinds(blob: &[u8], mut each: impl FnMut(u32, KindJobs, [u64; 3])) -> Result<(), Malformed> {
-    let mut bytes = Bytes::new(blob);
-    while !bytes.is_empty() {
-        let number = bytes.number32()?;
-        let mut kind = KindJobs::new(kind_name(bytes.text()?)?);
-        (kind.generation, kind.fence) = (bytes.counter()?, bytes.counter()?);
-        bytes.counter()?;
-        let counts = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
-        kind.settings = codec::settings(&mut bytes)?;
-        each(number, kind, counts);
-    }
-    Ok(())
+fn read_kinds(
+    blob: &[u8],
+    mut each: impl FnMut(u32, KindJobs, ListCounts),
+) -> Result<(), Malformed> {
+    stored_kinds::read(blob, |stored| {
+        let mut kind = KindJobs::new(stored.name);
+        (kind.generation, kind.fence) = (stored.counters.generation, stored.counters.fence);
+        kind.settings = stored.settings;
+        each(stored.number, kind, stored.counts);
+        Ok(())
+    })
 }
 
 fn kind_name(name: &str) -> Result<Kind, Malformed> {
@@ -163,6 +163,8 @@ enum Change {
     Schedule(Schedule),
     NoSchedule(JobId),
     Counters(u64, u64),
+    /// It is not salvaged: at worst, a burst follows.
+    RateUse,
 }
 
 impl Change {
@@ -171,6 +173,15 @@ impl Change {
             entry::KEPT => Change::Kept(codec::id(bytes)?, Draft::read(bytes)?),
             entry::GONE => Change::Gone(codec::id(bytes)?),
             entry::SETTINGS => Change::Settings(codec::settings(bytes)?),
+            entry::ALL_SETTINGS => {
+                let mut settings = codec::settings(bytes)?;
+                codec::more_settings(bytes, &mut settings)?;
+                Change::Settings(settings)
+            }
+            entry::RATE_USE => {
+                codec::rate_use(bytes)?;
+                Change::RateUse
+            }
             entry::SCHEDULE => Change::Schedule(codec::schedule(bytes)?),
             entry::NO_SCHEDULE => Change::NoSchedule(codec::id(bytes)?),
             entry::COUNTERS => Change::Counters(bytes.counter()?, bytes.counter()?),
@@ -322,6 +333,7 @@ impl Replay<'_> {
         let kind = self.kind(number);
         match change {
             Change::Settings(settings) => kind.settings = settings,
+            Change::RateUse => {}
             Change::Schedule(schedule) => {
                 kind.schedules.insert(schedule.id.clone(), schedule);
             }
@@ -414,7 +426,7 @@ pub(super) fn read(
     Ok(match codec::job_unless(&value, |_| false) {
         Ok(Some((found, record))) => {
             let (list, at) = position_of(&record);
-            let here = (list as u8, at) == (location.list, (location.at, location.seq));
+            let here = (list.index() as u8, at) == (location.list, (location.at, location.seq));
             if here && found.as_str() == id {
                 Ok(record)
             } else {

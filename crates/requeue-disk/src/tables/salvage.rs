@@ -292,7 +292,7 @@ impl SalvagedTables {
         let mut entries = self.entries(kind);
         while let Some(entry) = entries.next()? {
             let Some(id) = id_of(entry.value) else { continue };
-            if entry.position.list < 3 && self.is_unknown(kind, &id)? {
+            if entry.position.list != crate::state::SCHEDULES && self.is_unknown(kind, &id)? {
                 each(entry.age, id, entry.position.in_flush(entry.flush));
             }
         }

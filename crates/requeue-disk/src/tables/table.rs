@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The newest format of tables that this version can read.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"rqtable\n";
 

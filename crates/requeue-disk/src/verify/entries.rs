@@ -46,7 +46,7 @@ impl ManifestKinds {
                 match value {
                     Some(value) if position.list == SCHEDULES => check_schedule(position, value),
                     Some(value) => check_job(position, value, counters),
-                    None if position.list > SCHEDULES => Err(no_list(position.list)),
+                    None if !is_list(position.list) => Err(no_list(position.list)),
                     None => Ok(()),
                 }
             }
@@ -54,7 +54,7 @@ impl ManifestKinds {
                 self.counters(kind)?;
                 JobId::new(id).map_err(|_| "a job id is invalid")?;
                 let Some(location) = location else { return Ok(()) };
-                if location.list > List::Dead as u8 {
+                if List::by_index(location.list.into()).is_none() {
                     return Err(no_list(location.list));
                 }
                 if !(run.lo..=run.hi).contains(&location.flush) {
@@ -71,6 +71,10 @@ impl ManifestKinds {
     fn counters(&self, kind: u32) -> Result<&Counters, String> {
         self.counters.get(&kind).ok_or_else(|| format!("kind {kind} is not in the manifest"))
     }
+}
+
+fn is_list(list: u8) -> bool {
+    list == SCHEDULES || List::by_index(list.into()).is_some()
 }
 
 fn no_list(list: u8) -> String {
@@ -91,7 +95,7 @@ fn check_job(position: ListPosition, value: &[u8], counters: &Counters) -> Resul
     let job = codec::job_unless(value, |_| false).map_err(|Malformed(what)| what)?;
     let (id, record) = job.ok_or("the entry contains no job")?;
     let (list, at) = position_of(&record);
-    if (list as u8, at) != (position.list, (position.at, position.seq)) {
+    if (list.index() as u8, at) != (position.list, (position.at, position.seq)) {
         return Err(format!("job {:?} is stored under a wrong key", id.as_str()));
     }
     match beyond(&record, counters) {
@@ -104,7 +108,7 @@ fn check_job(position: ListPosition, value: &[u8], counters: &Counters) -> Resul
 fn beyond(record: &Record, counters: &Counters) -> Option<&'static str> {
     let fence = match &record.status {
         Status::Leased(lease) => lease.fence.0,
-        Status::Pending | Status::Dead { .. } => 0,
+        Status::Pending | Status::Dead { .. } | Status::Done(_) => 0,
     };
     match () {
         () if record.seq > counters.seq => Some("a seq that was never assigned"),

@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, Malformed};
 use crate::codec;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskJobTable, position_of};
+use crate::job_table::{DiskJobTable, ListCounts, position_of, totals};
 use crate::state::SCHEDULES;
 use crate::tables::{Entry, ListPosition, Tree, Version};
 use requeue_jobs::Timestamp;
@@ -20,8 +20,8 @@ pub(super) struct Counted {
 #[derive(Default, Clone, Copy)]
 pub(super) struct Sums {
     /// By list.
-    jobs: [u64; 3],
-    ids: [u64; 3],
+    jobs: ListCounts,
+    ids: ListCounts,
     /// The sum of a hash of each job in the due tree (its id, position and run), minus the sum of
     /// the same hash for each entry of the ids tree. It is 0 if they match. Jobs are not chosen by
     /// an adversary, so a difference does not cancel out.
@@ -56,8 +56,8 @@ impl Counted {
         wrong.map_or(Ok(Counted { kinds }), Err)
     }
 
-    pub(super) fn of(&self, kind: u32) -> [u64; 3] {
-        self.kinds.get(&kind).map_or([0; 3], |sums| sums.jobs)
+    pub(super) fn of(&self, kind: u32) -> ListCounts {
+        self.kinds.get(&kind).map_or([0; List::END], |sums| sums.jobs)
     }
 
     /// Kinds whose ids and jobs do not match.
@@ -137,33 +137,38 @@ pub(super) fn name_misfits(version: &Version, of: u32, mut report: impl FnMut(Co
 
 /// Checks the counts of a kind against its jobs in tables and memory. `tables` are the counts of
 /// the tables. Returns a description of the first difference.
-pub(super) fn check_kind(kind: &mut KindState<DiskJobTable>, tables: [u64; 3]) -> Option<String> {
+pub(super) fn check_kind(kind: &mut KindState<DiskJobTable>, tables: ListCounts) -> Option<String> {
     let mut found = tables.map(|count| count as i64);
     for (_, entry) in kind.table.all_in_memory() {
         if let Some((list, _)) = entry.below {
-            found[list as usize] -= 1;
+            found[list.index()] -= 1;
         }
         if let Some(record) = &entry.record {
-            found[position_of(record).0 as usize] += 1;
+            found[position_of(record).0.index()] += 1;
         }
     }
     let counted = kind.table.counts();
-    for list in List::ALL {
-        let (found, counted) = (found[list as usize], counted[list as usize]);
+    for list in List::all() {
+        let (found, counted) = (found[list.index()], counted[list.index()]);
         if i64::try_from(counted) != Ok(found) {
             return Some(format!(
                 "kind {} has {found} {} jobs, but counts {counted}",
                 kind.name(),
                 match list {
-                    List::Pending => "pending",
-                    List::Leased => "leased",
+                    List::Pending(_) => "pending",
+                    List::Leased(_) => "leased",
                     List::Dead => "dead",
+                    List::Done => "done",
                 }
             ));
         }
     }
-    let leases = kind.table.unexpired(Timestamp::default(), usize::MAX).unwrap_or(0) as u64;
-    let counted = counted[List::Leased as usize];
+    let mut leases = 0;
+    for priority in kind.table.priorities().iter() {
+        let all = kind.table.unexpired(priority, Timestamp::default(), usize::MAX);
+        leases += all.unwrap_or(0) as u64;
+    }
+    let counted = totals(&counted).leased;
     (leases != counted)
         .then(|| format!("kind {} has {leases} leases, but counts {counted}", kind.name()))
 }

@@ -38,7 +38,7 @@ fn wrong_after(change: impl FnOnce(&mut Writing)) -> Vec<String> {
     for (id, slot) in &*frozen.kinds[0].jobs {
         let record = slot.record.clone().unwrap();
         let (list, (at, seq)) = position_of(&record);
-        let position = ListPosition { list: list as u8, at, seq };
+        let position = ListPosition { list: list.index() as u8, at, seq };
         writing.jobs.push((position, id.as_str().to_owned(), record));
         writing.ids.push((id.as_str().to_owned(), position));
     }
@@ -116,7 +116,7 @@ fn swapped_ids_are_reported() {
 fn a_job_under_a_wrong_key_is_reported() {
     let change = |writing: &mut Writing| writing.jobs[1].2.due = Timestamp::from_millis(5);
     assert_wrong(change, &[("table-0000000001", "job \"b\" is stored under a wrong key")]);
-    let change = |writing: &mut Writing| writing.jobs[2].0.list = List::Dead as u8;
+    let change = |writing: &mut Writing| writing.jobs[2].0.list = List::Dead.index() as u8;
     let wrong = wrong_after(change);
     assert!(wrong[0].contains("job \"c\" is stored under a wrong key"), "{wrong:?}");
 }

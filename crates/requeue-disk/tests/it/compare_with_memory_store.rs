@@ -6,7 +6,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, JobId, Kind, MemoryStore, Settings, Spans, Timestamp, WallClock, WorkerName,
+    Body, JobId, Kind, MemoryStore, Rate, Retention, Settings, Spans, Timestamp, WallClock,
+    WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
@@ -96,6 +97,7 @@ fn operations(random: &mut Random) -> Operations {
         max_wait: |_| Duration::from_millis(700),
         conditions: &[
             (2, ConditionKind::Absent),
+            (1, ConditionKind::New),
             (1, ConditionKind::Generation),
             (5, ConditionKind::Never),
         ],
@@ -107,6 +109,7 @@ fn operations(random: &mut Random) -> Operations {
         },
         settlements: &[
             (2, S::Ack),
+            (1, S::AckWith),
             (2, S::Retry),
             (1, S::Bury),
             (1, S::Requeue),
@@ -157,6 +160,17 @@ fn settings(random: &mut Random) -> Settings {
     settings.lease = Duration::from_millis(10 + random.below(5000) as u64);
     settings.retention.count = *random.pick(&[0, 1, 5, 1000]);
     settings.retention.age = Duration::from_millis(random.below(100_000) as u64);
+    if random.chance(50) {
+        let age = Duration::from_millis(random.below(100_000) as u64);
+        settings.keep_done = Some(Retention { age, count: *random.pick(&[0, 1, 5, 1000]) });
+    }
+    if random.chance(20) {
+        let per = Duration::from_millis(1 + random.below(5000) as u64);
+        let (jobs, burst) = (1 + random.below(5) as u32, 1 + random.below(20) as u32);
+        settings.rate = Some(Rate { jobs, per, burst });
+    }
+    let ageing = *random.pick(&[0, 1, 1000, 600_000]);
+    settings.ageing = (ageing > 0).then(|| Duration::from_millis(ageing));
     settings
 }
 

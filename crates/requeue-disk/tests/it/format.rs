@@ -13,8 +13,9 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
-    Body, Claim, Due, Fence, JobId, JobView, MemoryStore, Mode, Put, Receipt, Settle, Settled,
-    Settlement, Store, Timestamp, WallClock, WorkerName,
+    Body, Claim, ClaimedJob, Due, Fence, JobId, JobState, JobView, MemoryStore, Mode, Priority,
+    Put, Rate, Receipt, Retention, Settings, Settle, Settled, Settlement, Store, Timestamp,
+    WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::fmt::Write;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The format of the log and of manifests that this version writes.
-const NEWEST: u32 = 2;
+const NEWEST: u32 = 3;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -63,6 +64,12 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
             view.fence.0
         )
         .unwrap();
+        if counts.done > 0 {
+            writeln!(text, "{} done", counts.done).unwrap();
+        }
+        if let Some(until) = view.throttled_until {
+            writeln!(text, "throttled until {}", until.as_millis()).unwrap();
+        }
         writeln!(
             text,
             "settings: lease {:?}, backoff {:?} to {:?} less {}%, attempts {}, concurrency {:?}, \
@@ -78,6 +85,7 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
             settings.retention.count
         )
         .unwrap();
+        tell_new_settings(&mut text, settings);
         for schedule in schedules {
             writeln!(
                 text,
@@ -101,6 +109,19 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
         writeln!(text, "receipt {} {} {fence} {nonce}", receipt.kind(), receipt.id()).unwrap();
     }
     text
+}
+
+/// Settings that format 3 has brought, if they differ from the default.
+fn tell_new_settings(text: &mut String, settings: &Settings) {
+    if let Some(rate) = settings.rate {
+        writeln!(text, "rate: {} per {:?}, burst {}", rate.jobs, rate.per, rate.burst).unwrap();
+    }
+    if settings.ageing != Settings::default().ageing {
+        writeln!(text, "ageing: {:?}", settings.ageing).unwrap();
+    }
+    if let Some(keep) = settings.keep_done {
+        writeln!(text, "keeps done jobs: {:?} and {}", keep.age, keep.count).unwrap();
+    }
 }
 
 fn body(body: &Body) -> String {
@@ -130,9 +151,22 @@ fn tell_job(text: &mut String, job: &JobView) {
     if let Some(next) = &job.next {
         let (due, generation) = (next.due.as_millis(), next.generation.0);
         write!(text, ", next due {due}, generation {generation}, {}", body(&next.body)).unwrap();
+        if next.priority > Priority::default() {
+            write!(text, ", next priority {}", next.priority).unwrap();
+        }
     }
     if let Some(died_at) = job.died_at {
         write!(text, ", died {}", died_at.as_millis()).unwrap();
+    }
+    if job.priority > Priority::default() {
+        write!(text, ", priority {}", job.priority).unwrap();
+    }
+    if let Some(done) = &job.done {
+        let (from, to) = (done.started_at.as_millis(), done.done_at.as_millis());
+        write!(text, ", done by {} from {from} to {to}", done.worker).unwrap();
+        if let Some(result) = &done.result {
+            write!(text, ", result {}", body(result)).unwrap();
+        }
     }
     for failure in &job.failures {
         let (from, to) = (failure.started_at.as_millis(), failure.ended_at.as_millis());
@@ -303,8 +337,9 @@ fn work_goes_on(format: u32) {
     for of in kinds {
         let (kinds, worker, mut last) = (vec![of.clone()], worker.clone(), Timestamp::default());
         let claim = Claim { kinds, max: 1000, lease: None, worker, nonce: 5 };
+        let has_priorities = of.as_str() == "billing" || of.as_str() == "sms";
         for job in block_on(store.claim(claim)).unwrap().jobs {
-            assert!(job.due >= last, "in the order in which they are due");
+            assert!(job.due >= last || has_priorities, "in the order in which they are due");
             assert!(fences.iter().all(|fence| *fence < job.receipt.fence()));
             (last, claimed) = (job.due, claimed + 1);
         }
@@ -328,12 +363,14 @@ fn check_page(format: u32) {
     );
     assert!(contents.runs.iter().all(|runs| *runs > 1), "{contents:?}");
     // The fixture contains every flag, tag and list.
-    assert_eq!(
-        contents.table_flags & contents.log_flags & 0b11_1110_1101_0011,
-        0b11_1110_1101_0011
-    );
-    assert_eq!(contents.log_flags, 0b11_1111_1111_1111, "{:b}", contents.log_flags);
-    assert_eq!((contents.tags, contents.lists), (0b11_1111, 0b1111));
+    let new_flags = if format < 3 { 0 } else { 0b1_1100_0000_0000_0000 };
+    let in_both = 0b11_1110_1101_0011 | new_flags;
+    assert_eq!(contents.table_flags & contents.log_flags & in_both, in_both);
+    let log_flags = 0b11_1111_1111_1111 | new_flags;
+    assert_eq!(contents.log_flags, log_flags, "{:b}", contents.log_flags);
+    // Since format 3, settings have another tag.
+    let (tags, lists) = if format < 3 { (0b11_1111, 0b1111) } else { (0b1111_1011, (1 << 23) - 1) };
+    assert_eq!((contents.tags, contents.lists), (tags, lists), "{:b}", contents.lists);
     assert_eq!(contents.log_end, (format > 1).then_some(true));
     let live = told(format).lines().filter(|line| line.contains(", due ")).count();
     assert_eq!(contents.jobs.len(), live);
@@ -342,4 +379,147 @@ fn check_page(format: u32) {
         assert_eq!((often.attempts, often.failures.len()), (7, 5));
         assert_eq!(often.failures[4].2, "failure 7");
     }
+    if format < 3 {
+        return;
+    }
+    assert_eq!(contents.settings, 0b1111, "every flag of settings");
+    assert!(contents.rate_uses["billing"].0 > 0 && contents.rate_uses["mail"] == (0, 0));
+    // Two tokens of 36,000,000 parts each, of which the time since then has refilled a few.
+    let (parts, at) = contents.rate_uses["sms"];
+    assert!((71_900_000..=72_000_000).contains(&parts) && at > BEGAN_AT, "{parts} at {at}");
+    for with in ["tables", "log"] {
+        let job = |name: &str| &contents.jobs[&("billing".to_owned(), format!("{with}-{name}"))];
+        for priority in 1..=9 {
+            let (waiting, leased) = (format!("waiting-{priority}"), format!("leased-{priority}"));
+            assert_eq!(job(&waiting).priorities, (priority, 0));
+            assert_eq!(job(&leased).priorities, (priority, 0));
+        }
+        assert_eq!(job("successor").priorities, (2, 6));
+        assert_eq!((job("dead").place.0, job("dead").priorities.0), (2, 7));
+        assert_eq!((job("done-urgent").place.0, job("done-urgent").priorities.0), (4, 4));
+        let result = |name: &str| job(name).result.as_deref();
+        assert_eq!((result("done"), result("done-empty")), (None, Some(&b""[..])));
+        assert_eq!(result("done-result"), Some(&br#"{"sent":1}"#[..]));
+        assert_eq!(job("done-result").body, b"");
+    }
+}
+
+fn claim(store: &DiskStore, of: &str, max: usize) -> Vec<ClaimedJob> {
+    let (kinds, worker) = (vec![kind(of)], WorkerName::new("w").unwrap());
+    let claim = Claim { kinds, max, lease: None, worker, nonce: 5 };
+    block_on(store.claim(claim)).unwrap().jobs
+}
+
+#[test]
+fn priorities_rates_and_done_jobs_work_with_every_format() {
+    (1..=NEWEST).for_each(new_features_work);
+}
+
+fn new_features_work(format: u32) {
+    let (disk, told) = (copy(format), told(format));
+    let (_, wall_clock) = then(&told);
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
+    let store = open();
+    // Its three jobs in tables and three in the log are ready, and have no priority.
+    let mail = "mail";
+    let mut settings = block_on(store.settings(kind(mail))).unwrap();
+    assert_eq!((settings.rate, settings.keep_done), (None, None));
+    assert_eq!(settings.ageing, Settings::default().ageing);
+    let rate = Some(Rate { jobs: 1, per: Duration::from_secs(3600), burst: 5 });
+    (settings.rate, settings.ageing) = (rate, None);
+    settings.keep_done = Some(Retention { age: Duration::from_secs(3600), count: 100 });
+    block_on(store.set(kind(mail), settings.clone())).unwrap();
+    let put = |id: &str, priority: u8| {
+        let put = Put::new(kind(mail), JobId::new(id).unwrap(), Body::octets(*b"new").unwrap());
+        Put { priority: Priority::new(priority).unwrap(), ..put }
+    };
+    let puts = vec![put("low", 1), put("high", 9), put("tables-ready-2", 5)];
+    assert!(block_on(store.put(puts)).unwrap().iter().all(Result::is_ok));
+    drop(store);
+
+    let store = open();
+    let jobs = claim(&store, mail, 100);
+    let ids: Vec<_> = jobs.iter().map(|job| job.id().as_str()).collect();
+    assert_eq!(ids, ["high", "tables-ready-2", "low", "tables-ready-0", "tables-ready-1"]);
+    let result = Body::new(*b"result", "text/plain").unwrap();
+    for (job, action) in
+        jobs.iter().zip([Settlement::AckWith(result.clone()), Settlement::Ack, Settlement::Release])
+    {
+        let settle = Settle { receipt: job.receipt.clone(), action };
+        block_on(store.settle(vec![settle])).unwrap().remove(0).unwrap();
+    }
+    let before = tell(&read_contents(&store), wall_clock.now(), &[]);
+    drop(store);
+
+    for _opened_again in 0..2 {
+        let store = open();
+        assert_eq!(tell(&read_contents(&store), wall_clock.now(), &[]), before);
+        assert_eq!(block_on(store.settings(kind(mail))).unwrap(), settings);
+        let get = |id: &str| block_on(store.get(kind(mail), JobId::new(id).unwrap())).unwrap();
+        let (high, ready) = (get("high").unwrap(), get("tables-ready-2").unwrap());
+        assert_eq!((high.state, high.done.unwrap().result), (JobState::Done, Some(result.clone())));
+        assert_eq!((ready.state, ready.done.unwrap().result), (JobState::Done, None));
+        store.check();
+    }
+    let store = open();
+    // The job that was released has given its token back.
+    let ids = claim(&store, mail, 100);
+    assert_eq!(ids.iter().map(|job| job.id().as_str()).collect::<Vec<_>>(), ["low"]);
+    drop(store);
+    let verified = verify_on(&disk, |_| ()).unwrap();
+    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+}
+
+/// The formats of all segments and manifests, and of all tables.
+fn formats(disk: &SimulatedDisk) -> (Vec<u32>, Vec<u32>) {
+    let (mut logs, mut tables) = (Vec::new(), Vec::new());
+    for name in disk.names().unwrap() {
+        let (bytes, prefix) = (disk.bytes(&name), name.split('-').next().unwrap().to_owned());
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        match &*prefix {
+            "log" | "manifest" => logs.push(word(8)),
+            "table" => tables.push(word(bytes.len() - 12)),
+            _ => {}
+        }
+    }
+    (logs, tables)
+}
+
+/// A directory that was not closed, or does not list the end of its log, gets a manifest when it is
+/// closed.
+#[test]
+fn the_new_format_is_written_when_format_1_is_closed() {
+    let (disk, told) = (copy(1), told(1));
+    let (_, wall_clock) = then(&told);
+    drop(DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap());
+    let (logs, tables) = formats(&disk);
+    assert!(logs.contains(&3) && tables.iter().all(|format| *format == 1), "{logs:?} {tables:?}");
+}
+
+/// An older program refuses a newer format. So it can open the directory until this one has changed
+/// something.
+#[test]
+fn the_new_format_is_written_with_the_first_change() {
+    let (disk, told) = (copy(2), told(2));
+    let (_, wall_clock) = then(&told);
+    let open = || DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
+    let is_old = |disk: &SimulatedDisk| {
+        let (logs, tables) = formats(disk);
+        logs.iter().all(|format| *format == 2) && tables.iter().all(|format| *format == 1)
+    };
+    let store = open();
+    read_contents(&store);
+    drop(store);
+    assert!(is_old(&disk), "only read");
+    let store = open();
+    let put = Put::new(kind("mail"), JobId::new("new").unwrap(), Body::default());
+    block_on(store.put(vec![put])).unwrap().remove(0).unwrap();
+    assert!(formats(&disk).0.contains(&3), "before the change is acknowledged");
+    drop(store);
+    // The newest segment and the newest manifest.
+    let newest = |prefix: &str| {
+        let names = disk.names().unwrap().into_iter().filter(|name| name.starts_with(prefix));
+        disk.bytes(&names.max().unwrap())[8]
+    };
+    assert_eq!((newest("log-"), newest("manifest-")), (3, 3));
 }

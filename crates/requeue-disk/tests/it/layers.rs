@@ -5,8 +5,8 @@ use crate::support::small;
 use crate::support::workload::{clock_at, id, kinds};
 use requeue_disk::DiskStore;
 use requeue_jobs::{
-    Body, Claim, ClaimedJob, Condition, Kind, Placed, Put, PutError, Settle, SettleError, Settled,
-    Settlement, Store, Timestamp, WorkerName,
+    Body, Claim, ClaimedJob, Condition, Kind, Placed, Priority, Put, PutError, Settle, SettleError,
+    Settled, Settlement, Store, Timestamp, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::sync::Arc;
@@ -59,6 +59,36 @@ fn a_job_that_was_read_from_a_table_is_not_cached_for_later_operations() {
     flush(&store);
     assert_eq!(settle(&store, &claimed, Settlement::Ack), Ok(Settled::Done));
     store.check();
+}
+
+#[test]
+fn kinds_with_ready_jobs_of_several_priorities_in_tables_are_viewed() {
+    let of = |priority: u8, name: &str| {
+        let priority = Priority::new(priority).expect("a valid priority");
+        Put { priority, ..job(&format!("{name}-{priority}")) }
+    };
+    // In the tables, nothing is left of the one priority, and of the other something.
+    for put_again in [0, 5] {
+        let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+        let disk = Arc::new(SimulatedDisk::new());
+        let open = || DiskStore::open_on(disk.clone(), small(&wall_clock)).expect("it opens");
+        let store = open();
+        for name in ["a", "b", "c"] {
+            put(&store, of(0, name)).expect("without condition");
+            put(&store, of(5, name)).expect("without condition");
+        }
+        flush(&store);
+        for name in ["a", "b", "c"] {
+            put(&store, of(put_again, name)).expect("without condition");
+        }
+        drop(store);
+        // A store that was just opened has read no list.
+        let store = open();
+        let view = block_on(store.kind(kinds().remove(0))).expect("it is read");
+        assert_eq!((view.counts.pending, view.counts.ready), (6, 6));
+        assert_eq!(view.oldest_ready, Some(Timestamp::from_millis(1_700_000_000_000)));
+        store.check();
+    }
 }
 
 #[test]

@@ -101,6 +101,7 @@ pub(super) fn job_change_error(problem: Problem, change: Change) -> ChangeError 
     match problem.problem_type() {
         ProblemType::Absent => ChangeError::Absent { kind, id },
         ProblemType::Leased => ChangeError::Leased { kind, id },
+        ProblemType::Done => ChangeError::Done { kind, id },
         ProblemType::NotDead => ChangeError::NotDead { kind, id },
         _ => problem_error(problem).into(),
     }
@@ -274,11 +275,13 @@ mod tests {
         let changes = [
             change(|kind, id| ChangeError::Absent { kind, id }),
             change(|kind, id| ChangeError::Leased { kind, id }),
+            change(|kind, id| ChangeError::Done { kind, id }),
             change(|kind, id| ChangeError::NotDead { kind, id }),
         ];
         let settle = crate::wire::SettleLease {
             receipt: receipt.to_string(),
             how: Some(crate::wire::SettleVerb::Requeue),
+            result: None,
             error: Some("no".into()),
             delay: None,
             lease: None,

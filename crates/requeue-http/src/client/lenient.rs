@@ -5,7 +5,8 @@
 //! know.
 
 use crate::wire::{
-    FailureJson, JobJson, LeaseJson, MissedJson, ScheduleJson, StateJson, SuccessorJson, any_json,
+    DoneJson, FailureJson, JobJson, LeaseJson, MissedJson, ResultJson, ScheduleJson, StateJson,
+    SuccessorJson, any_json,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -45,6 +46,8 @@ struct AnyJob {
     body_base64: Option<String>,
     content_type: String,
     due: String,
+    #[serde(default)]
+    priority: u8,
     generation: u64,
     attempts: u32,
     #[serde(default, deserialize_with = "lease")]
@@ -57,6 +60,8 @@ struct AnyJob {
     deaths: u32,
     #[serde(default)]
     died_at: Option<String>,
+    #[serde(default, deserialize_with = "done")]
+    done: Option<DoneJson>,
     created_at: String,
     updated_at: String,
 }
@@ -82,7 +87,32 @@ struct AnySuccessor {
     body_base64: Option<String>,
     content_type: String,
     due: String,
+    #[serde(default)]
+    priority: u8,
     generation: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "DoneJson")]
+struct AnyDone {
+    worker: String,
+    started_at: String,
+    done_at: String,
+    #[serde(default, deserialize_with = "result")]
+    result: Option<ResultJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "ResultJson")]
+struct AnyResult {
+    #[serde(default, deserialize_with = "any_json")]
+    body: Option<Box<RawValue>>,
+    #[serde(default)]
+    body_text: Option<String>,
+    #[serde(default)]
+    body_base64: Option<String>,
+    #[serde(default)]
+    content_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +156,18 @@ fn next<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SuccessorJson>, D:
     #[derive(Deserialize)]
     struct Lenient(#[serde(with = "AnySuccessor")] SuccessorJson);
     Ok(Option::<Lenient>::deserialize(input)?.map(|Lenient(next)| next))
+}
+
+fn done<'de, D: Deserializer<'de>>(input: D) -> Result<Option<DoneJson>, D::Error> {
+    #[derive(Deserialize)]
+    struct Lenient(#[serde(with = "AnyDone")] DoneJson);
+    Ok(Option::<Lenient>::deserialize(input)?.map(|Lenient(done)| done))
+}
+
+fn result<'de, D: Deserializer<'de>>(input: D) -> Result<Option<ResultJson>, D::Error> {
+    #[derive(Deserialize)]
+    struct Lenient(#[serde(with = "AnyResult")] ResultJson);
+    Ok(Option::<Lenient>::deserialize(input)?.map(|Lenient(result)| result))
 }
 
 fn failures<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<FailureJson>, D::Error> {

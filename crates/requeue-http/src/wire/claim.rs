@@ -1,11 +1,12 @@
 //! Claiming jobs.
 
+use super::job::is_zero;
 use super::parse::{self, ParseContext, any_json, check, parse, read_body};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Claim, Claimed, ClaimedJob, Generation, Kind, Receipt, WorkerName};
+use requeue_jobs::{Claim, Claimed, ClaimedJob, Generation, Kind, Priority, Receipt, WorkerName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl WaitRequest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimResponse {
-    /// The claimed jobs, grouped by kind, and in due order within a kind.
+    /// The claimed jobs, grouped by kind, and in the order of priority and due time within a kind.
     pub jobs: Vec<ClaimedView>,
     /// The kinds that failed, for example because their Redis node is down. The jobs of the other
     /// kinds are still claimed.
@@ -173,6 +174,10 @@ pub struct ClaimedView {
     pub content_type: String,
     /// The time at which the job was due, in RFC 3339 (UTC, milliseconds).
     pub due: String,
+    /// The priority, 0 to 9; left out if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+    pub priority: u8,
     /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
     /// The fencing token, which increases with every lease of the kind. Pass it to the systems that
@@ -200,6 +205,7 @@ impl From<ClaimedJob> for ClaimedView {
             body_base64,
             content_type: job.body.content_type().to_owned(),
             due: show_time(job.due),
+            priority: job.priority.get(),
             generation: job.generation.0,
             fence: job.receipt.fence().0,
             attempt: job.attempt,
@@ -218,6 +224,7 @@ impl ClaimedView {
         let body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
         let mut job = ClaimedJob::new(receipt, body, Generation(self.generation));
         job.due = context.time("due", &self.due)?;
+        job.priority = check("priority", Priority::new(self.priority))?;
         job.attempt = self.attempt;
         job.lease_ends_at = context.time("lease_ends_at", &self.lease_ends_at)?;
         job.created_at = context.time("created_at", &self.created_at)?;

@@ -1,14 +1,15 @@
 //! A job in responses and restore requests.
 
 use super::parse::{
-    ParseContext, any_json, failures, fields_len, optional_object, parse, read_body,
+    ParseContext, any_json, check, failures, fields_len, optional_object, parse, read_body,
+    read_new_body,
 };
 use crate::problem::Problem;
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page, SuccessorView,
-    WorkerName,
+    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page,
+    Priority, SuccessorView, WorkerName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 #[cfg_attr(
     feature = "openapi",
     schema(
-        description = "The state of a job: `waiting`: not due yet; `ready`: due, and can be claimed; `leased`: claimed and not settled yet; `dead`: its attempts are used up, or it was buried."
+        description = "The state of a job: `waiting`: not due yet; `ready`: due, and can be claimed; `leased`: claimed and not settled yet; `dead`: its attempts are used up, or it was buried; `done`: acked, and kept by its kind."
     )
 )]
 #[serde(rename_all = "lowercase")]
@@ -34,13 +35,16 @@ pub enum StateJson {
     /// The job has used up its attempts or was buried. It stays in the dead-letter queue until it is
     /// revived, cancelled or removed by retention.
     Dead,
+    /// The job is done, and its kind keeps done jobs. The body is no longer there.
+    Done,
 }
 
-const STATES: [(JobState, StateJson); 4] = [
+const STATES: [(JobState, StateJson); 5] = [
     (JobState::Waiting, StateJson::Waiting),
     (JobState::Ready, StateJson::Ready),
     (JobState::Leased, StateJson::Leased),
     (JobState::Dead, StateJson::Dead),
+    (JobState::Done, StateJson::Done),
 ];
 
 impl From<JobState> for StateJson {
@@ -53,6 +57,10 @@ impl From<StateJson> for JobState {
     fn from(state: StateJson) -> Self {
         STATES[state as usize].0
     }
+}
+
+pub(super) fn is_zero(level: &u8) -> bool {
+    *level == 0
 }
 
 /// A job.
@@ -80,6 +88,10 @@ pub struct JobJson {
     pub content_type: String,
     /// The due time, in RFC 3339 (UTC, milliseconds).
     pub due: String,
+    /// The priority, 0 to 9; left out if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+    pub priority: u8,
     /// The generation: the number of the put that created this version of the job.
     pub generation: u64,
     /// The number of failed attempts since the attempts were last reset.
@@ -109,6 +121,13 @@ pub struct JobJson {
     /// The time at which the job became dead, in RFC 3339, if it is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_at: Option<String>,
+    /// How the job was done, if it is done.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub done: Option<DoneJson>,
     /// The time of the first put of this job, in RFC 3339.
     pub created_at: String,
     /// The time of the last change to this job, in RFC 3339.
@@ -151,8 +170,78 @@ pub struct SuccessorJson {
     /// The due time of the successor, in RFC 3339. The successor becomes due at this time, but not
     /// before the lease ends.
     pub due: String,
+    /// The priority of the successor, 0 to 9; left out if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+    pub priority: u8,
     /// The generation of the successor.
     pub generation: u64,
+}
+
+/// How a job was done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Done))]
+#[serde(deny_unknown_fields)]
+pub struct DoneJson {
+    /// The name of the worker.
+    pub worker: String,
+    /// The time at which the job was claimed, in RFC 3339.
+    pub started_at: String,
+    /// The time at which the job was acked, in RFC 3339.
+    pub done_at: String,
+    /// The result of the ack, if it had one.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub result: Option<ResultJson>,
+}
+
+/// The result of an ack, in one of three forms, as the body of a job.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = AckResult))]
+#[serde(deny_unknown_fields)]
+pub struct ResultJson {
+    /// The result as any JSON value.
+    #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
+    pub body: Option<Box<RawValue>>,
+    /// The result as text, instead of `body`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_text: Option<String>,
+    /// The result as any bytes, in base64 with padding, instead of `body`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// The content type of the result. The default is that of a body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 128))]
+    pub content_type: Option<String>,
+}
+
+impl From<&Body> for ResultJson {
+    fn from(result: &Body) -> Self {
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(result);
+        let content_type = Some(result.content_type().to_owned());
+        ResultJson { body, body_text, body_base64, content_type }
+    }
+}
+
+impl ResultJson {
+    fn fields(self) -> BodyJson {
+        let ResultJson { body, body_text, body_base64, content_type } = self;
+        BodyJson { body, body_text, body_base64, content_type }
+    }
+
+    /// Returns the length of the result as it is written in the request, in bytes.
+    pub(super) fn len(&self) -> usize {
+        fields_len(&self.body, &self.body_text, &self.body_base64)
+    }
+
+    /// Converts the result in a request. `path` is the prefix of field names in errors.
+    pub(super) fn read_new(self, path: &str) -> Result<Body, Problem> {
+        read_new_body(path, self.fields())
+    }
 }
 
 /// A failed attempt.
@@ -202,6 +291,7 @@ impl From<&JobView> for JobJson {
             body_base64,
             content_type: job.body.content_type().to_owned(),
             due: show_time(job.due),
+            priority: job.priority.get(),
             generation: job.generation.0,
             attempts: job.attempts,
             lease: job.lease.as_ref().map(LeaseJson::from),
@@ -209,6 +299,7 @@ impl From<&JobView> for JobJson {
             failures: job.failures.iter().map(FailureJson::from).collect(),
             deaths: job.deaths,
             died_at: job.died_at.map(show_time),
+            done: job.done.as_ref().map(DoneJson::from),
             created_at: show_time(job.created_at),
             updated_at: show_time(job.updated_at),
         }
@@ -235,7 +326,19 @@ impl From<&SuccessorView> for SuccessorJson {
             body_base64,
             content_type: next.body.content_type().to_owned(),
             due: show_time(next.due),
+            priority: next.priority.get(),
             generation: next.generation.0,
+        }
+    }
+}
+
+impl From<&DoneView> for DoneJson {
+    fn from(done: &DoneView) -> Self {
+        DoneJson {
+            worker: done.worker.as_str().to_owned(),
+            started_at: show_time(done.started_at),
+            done_at: show_time(done.done_at),
+            result: done.result.as_ref().map(ResultJson::from),
         }
     }
 }
@@ -252,14 +355,16 @@ impl From<&FailedAttempt> for FailureJson {
 }
 
 impl JobJson {
-    /// Returns the length of the body as it is written in the request, in bytes, with that of the successor. Converting this
-    /// JSON takes that much work and memory.
+    /// Returns the length of the body as it is written in the request, in bytes, with those of the
+    /// successor and the result. Converting this JSON takes that much work and memory.
     pub fn body_len(&self) -> usize {
+        let result = self.done.as_ref().and_then(|done| done.result.as_ref());
         let next = self
             .next
             .as_ref()
             .map(|next| fields_len(&next.body, &next.body_text, &next.body_base64));
-        fields_len(&self.body, &self.body_text, &self.body_base64) + next.unwrap_or(0)
+        let other = next.unwrap_or(0) + result.map_or(0, ResultJson::len);
+        fields_len(&self.body, &self.body_text, &self.body_base64) + other
     }
 
     /// Converts this JSON to a job. `path` is the prefix of field names in errors.
@@ -274,6 +379,7 @@ impl JobJson {
         let due = time("due", &self.due)?;
         let mut job = JobView::new(kind, id, body, due, Generation(self.generation));
         job.state = self.state.into();
+        job.priority = check(&at("priority"), Priority::new(self.priority))?;
         job.attempts = self.attempts;
         job.lease = self.lease.map(|lease| lease.read(&at("lease."), context)).transpose()?;
         job.next = self.next.map(|next| next.read(&at("next."), context)).transpose()?;
@@ -282,6 +388,7 @@ impl JobJson {
             failures.map(|(n, failure)| failure.read(&at(&format!("failures[{n}].")), context));
         job.failures = failures.collect::<Result<_, _>>()?;
         job.deaths = self.deaths;
+        job.done = self.done.map(|done| done.read(&at("done."), context)).transpose()?;
         job.died_at = self.died_at.map(|text| time("died_at", &text)).transpose()?;
         job.created_at = time("created_at", &self.created_at)?;
         job.updated_at = time("updated_at", &self.updated_at)?;
@@ -303,11 +410,26 @@ impl LeaseJson {
 
 impl SuccessorJson {
     fn read(self, path: &str, context: &ParseContext) -> Result<SuccessorView, Problem> {
-        let SuccessorJson { body, body_text, body_base64, content_type, due, generation } = self;
+        let SuccessorJson { body, body_text, body_base64, content_type, due, priority, generation } =
+            self;
         let content_type = Some(content_type);
         let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         let due = context.time(&format!("{path}due"), &due)?;
-        Ok(SuccessorView { body, due, generation: Generation(generation) })
+        let priority = check(&format!("{path}priority"), Priority::new(priority))?;
+        Ok(SuccessorView { body, due, priority, generation: Generation(generation) })
+    }
+}
+
+impl DoneJson {
+    fn read(self, path: &str, context: &ParseContext) -> Result<DoneView, Problem> {
+        let at = |field: &str| format!("{path}{field}");
+        let result = self.result.map(|result| read_body(&at("result."), result.fields()));
+        Ok(DoneView {
+            worker: parse(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
+            started_at: context.time(&at("started_at"), &self.started_at)?,
+            done_at: context.time(&at("done_at"), &self.done_at)?,
+            result: result.transpose()?,
+        })
     }
 }
 

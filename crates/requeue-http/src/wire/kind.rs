@@ -5,7 +5,7 @@ use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::{
-    Backoff, Counts, Fence, Generation, Invalid, Kind, KindView, Retention, Settings,
+    Backoff, Counts, Fence, Generation, Invalid, Kind, KindView, Rate, Retention, Settings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,70 @@ pub struct SettingsJson {
     /// The maximum number of jobs of this kind that are leased at the same time; `null` for no limit.
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1))]
     pub concurrency: Option<u32>,
+    /// How many jobs of this kind may be claimed per time; `null` for any number.
+    #[serde(default)]
+    pub rate: Option<RateJson>,
+    /// The time after which a ready job gains a level of priority, such as `10m`; `null` for never.
+    #[serde(default = "default_ageing")]
+    pub ageing: Option<String>,
     /// Whether the kind is paused. No job of a paused kind is claimed.
     pub paused: bool,
     /// How long dead jobs are kept, and how many.
     pub retention: RetentionJson,
+    /// How long done jobs are kept, and how many; `null` if they are not kept.
+    #[serde(default)]
+    pub keep_done: Option<KeepDoneJson>,
+}
+
+fn default_ageing() -> Option<String> {
+    Settings::default().ageing.map(show_duration)
+}
+
+/// How long done jobs are kept, and how many.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = KeepDone))]
+#[serde(deny_unknown_fields)]
+pub struct KeepDoneJson {
+    /// How long a done job is kept, such as `7d`. Default: `7d`.
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<String>,
+    /// The maximum number of done jobs of the kind. Those that were done last are kept. Default:
+    /// 100,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+}
+
+impl From<Retention> for KeepDoneJson {
+    fn from(retention: Retention) -> Self {
+        KeepDoneJson { age: Some(show_duration(retention.age)), count: Some(retention.count) }
+    }
+}
+
+impl KeepDoneJson {
+    fn read(&self, context: &ParseContext) -> Result<Retention, Problem> {
+        let default = Retention::default();
+        let age = context.optional_duration("keep_done.for", self.age.as_deref())?;
+        let count = self.count.unwrap_or(default.count);
+        Ok(Retention { age: age.unwrap_or(default.age), count })
+    }
+}
+
+/// A rate limit. Each claimed job takes a token from a bucket of `burst` tokens, and `jobs` tokens are
+/// added per `per`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Rate))]
+#[serde(deny_unknown_fields)]
+pub struct RateJson {
+    /// The number of jobs per `per`, 1 to 1,000,000.
+    #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
+    pub jobs: u32,
+    /// The period, such as `1s` or `1m`, from `1ms` to `31d`.
+    pub per: String,
+    /// How many jobs may be claimed at once after a pause, 1 to 1,000,000. Default: as many as a second
+    /// allows, at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
+    pub burst: Option<u32>,
 }
 
 /// Exponential backoff with jitter.
@@ -59,8 +119,11 @@ impl From<&Settings> for SettingsJson {
             backoff: settings.backoff.into(),
             max_attempts: settings.max_attempts,
             concurrency: settings.concurrency,
+            rate: settings.rate.map(RateJson::from),
+            ageing: settings.ageing.map(show_duration),
             paused: settings.paused,
             retention: settings.retention.into(),
+            keep_done: settings.keep_done.map(KeepDoneJson::from),
         }
     }
 }
@@ -69,6 +132,19 @@ impl From<Backoff> for BackoffJson {
     fn from(backoff: Backoff) -> Self {
         let (base, max) = (show_duration(backoff.base), show_duration(backoff.max));
         BackoffJson { base, max, jitter_percent: backoff.jitter_percent }
+    }
+}
+
+impl From<Rate> for RateJson {
+    fn from(rate: Rate) -> Self {
+        RateJson { jobs: rate.jobs, per: show_duration(rate.per), burst: Some(rate.burst) }
+    }
+}
+
+impl RateJson {
+    fn read(&self, context: &ParseContext) -> Result<Rate, Problem> {
+        let rate = Rate::new(self.jobs, context.duration("rate.per", &self.per)?);
+        Ok(Rate { burst: self.burst.unwrap_or(rate.burst), ..rate })
     }
 }
 
@@ -90,6 +166,9 @@ impl From<SettingsJson> for SettingsPatch {
             }),
             max_attempts: Some(text.max_attempts),
             concurrency: Some(text.concurrency),
+            rate: Some(text.rate),
+            ageing: Some(text.ageing),
+            keep_done: Some(text.keep_done),
             paused: Some(text.paused),
             retention: Some(RetentionPatch {
                 age: Some(text.retention.age),
@@ -132,6 +211,19 @@ pub struct SettingsPatch {
         )
     )]
     pub concurrency: Option<Option<u32>>,
+    /// How many jobs of this kind may be claimed per time; `null` for any number. Default: `null`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<RateJson>))]
+    pub rate: Option<Option<RateJson>>,
+    /// The time after which a ready job gains a level of priority, from `1ms`; `null` for never.
+    /// Default: `10m`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub ageing: Option<Option<String>>,
+    /// How long done jobs are kept, and how many; `null` keeps none. Default: `null`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<KeepDoneJson>))]
+    pub keep_done: Option<Option<KeepDoneJson>>,
     /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -177,7 +269,11 @@ pub struct RetentionPatch {
 }
 
 /// Deserializes a field in which `null` differs from a missing field.
-fn nullable<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Option<u32>>, D::Error> {
+fn nullable<'de, D, T>(input: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
     Option::deserialize(input).map(Some)
 }
 
@@ -189,8 +285,14 @@ impl SettingsPatch {
             let field = match invalid {
                 Invalid::OutOfRange { field: "the backoff's first delay", .. } => "backoff.base",
                 Invalid::OutOfRange { field: "the backoff's longest delay", .. } => "backoff.max",
-                Invalid::TooHigh { .. } => "backoff.jitter_percent",
-                Invalid::TooLow { .. } => "concurrency",
+                Invalid::OutOfRange { field: "the period of the rate", .. } => "rate.per",
+                Invalid::OutOfRange { field: "the ageing", .. } => "ageing",
+                Invalid::TooHigh { field, .. } | Invalid::TooLow { field, .. } => match field {
+                    "the jobs of the rate" => "rate.jobs",
+                    "the burst of the rate" => "rate.burst",
+                    "the concurrency" => "concurrency",
+                    _ => "backoff.jitter_percent",
+                },
                 _ => "lease",
             };
             Problem::from(invalid).at(field)
@@ -218,6 +320,15 @@ impl SettingsPatch {
         }
         settings.max_attempts = self.max_attempts.unwrap_or(settings.max_attempts);
         settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        if let Some(rate) = &self.rate {
+            settings.rate = rate.as_ref().map(|rate| rate.read(context)).transpose()?;
+        }
+        if let Some(ageing) = &self.ageing {
+            settings.ageing = context.optional_duration("ageing", ageing.as_deref())?;
+        }
+        if let Some(keep_done) = &self.keep_done {
+            settings.keep_done = keep_done.as_ref().map(|keep| keep.read(context)).transpose()?;
+        }
         settings.paused = self.paused.unwrap_or(settings.paused);
         if let Some(retention) = &self.retention {
             change("retention.age", &retention.age, &mut settings.retention.age)?;
@@ -252,10 +363,16 @@ pub struct KindStats {
     pub leased: u64,
     /// The number of dead jobs.
     pub dead: u64,
+    /// The number of done jobs that are kept.
+    #[serde(default)]
+    pub done: u64,
     /// The due time of the oldest ready job, in RFC 3339; `null` if no job is ready.
     pub oldest_ready: Option<String>,
     /// Whether the kind is paused.
     pub paused: bool,
+    /// Until when the rate limit allows no job to be claimed, in RFC 3339; `null` if it allows one now.
+    #[serde(default)]
+    pub throttled_until: Option<String>,
     /// The latest generation that was assigned in this kind; 0 if there was none.
     pub generation: u64,
     /// The latest fencing token that was assigned in this kind; 0 if there was none.
@@ -267,7 +384,7 @@ pub struct KindStats {
 
 impl From<&KindView> for KindStats {
     fn from(view: &KindView) -> Self {
-        let Counts { pending, leased, dead, ready } = view.counts;
+        let Counts { pending, leased, dead, done, ready } = view.counts;
         KindStats {
             kind: view.kind.as_str().to_owned(),
             pending,
@@ -275,8 +392,10 @@ impl From<&KindView> for KindStats {
             ready_capped: ready >= READY_COUNT_CAP,
             leased,
             dead,
+            done,
             oldest_ready: view.oldest_ready.map(show_time),
             paused: view.paused,
+            throttled_until: view.throttled_until.map(show_time),
             generation: view.generation.0,
             fence: view.fence.0,
             settings: None,
@@ -289,12 +408,16 @@ impl KindStats {
     pub fn read(self, context: &ParseContext) -> Result<KindView, Problem> {
         let kind = Kind::new(self.kind.as_str());
         let oldest_ready = self.oldest_ready.map(|text| context.time("oldest_ready", &text));
-        let (pending, leased, dead, ready) = (self.pending, self.leased, self.dead, self.ready);
+        let throttled_until =
+            self.throttled_until.map(|text| context.time("throttled_until", &text));
+        let (pending, ready, leased) = (self.pending, self.ready, self.leased);
+        let (dead, done) = (self.dead, self.done);
         Ok(KindView {
             kind: kind.map_err(|invalid| Problem::new(ProblemType::Bug, invalid.to_string()))?,
-            counts: Counts { pending, leased, dead, ready },
+            counts: Counts { pending, leased, dead, done, ready },
             oldest_ready: oldest_ready.transpose()?,
             paused: self.paused,
+            throttled_until: throttled_until.transpose()?,
             generation: Generation(self.generation),
             fence: Fence(self.fence),
         })

@@ -1,11 +1,11 @@
 //! Putting (enqueueing) jobs.
 
-use super::parse::{ParseContext, any_json, fields_len, objects, parse, read_new_body};
+use super::parse::{ParseContext, any_json, check, fields_len, objects, parse, read_new_body};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Put, PutOutcome,
+    Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Priority, Put, PutOutcome,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -46,6 +46,11 @@ pub struct PutRequest {
     /// `due`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
+    /// The priority, 0 to 9. Of the ready jobs of a kind, those with a higher priority are claimed
+    /// first. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+    pub priority: Option<u8>,
     /// What happens if a job with this kind and id is already pending. Default: `replace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PutMode>,
@@ -54,9 +59,14 @@ pub struct PutRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_wait: Option<String>,
     /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
-    /// state, including leased and dead. Default: `false`.
+    /// state, including leased and dead, but not done. Default: `false`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub if_absent: bool,
+    /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
+    /// state, including done. If the kind keeps done jobs, a repeated put does not run its job again.
+    /// Default: `false`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub if_new: bool,
     /// If set, the put fails with the problem `other-generation` unless this is the newest generation
     /// of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,18 +83,18 @@ fn is_false(value: &bool) -> bool {
 #[cfg_attr(
     feature = "openapi",
     schema(
-        description = "What a put does to a job that is already pending, or to the successor of a leased job: `replace` replaces body and due time; `earliest` replaces the body and keeps the earlier due time; `keep` changes nothing; `debounce` replaces body and due time, but the due time is never later than `max_wait` after the first put."
+        description = "What a put does to a job that is already pending, or to the successor of a leased job: `replace` replaces body, due time and priority; `earliest` replaces the body and keeps the earlier due time and the higher priority; `keep` changes nothing; `debounce` replaces body, due time and priority, but the due time is never later than `max_wait` after the first put."
     )
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PutMode {
-    /// Replaces body and due time.
+    /// Replaces body, due time and priority.
     Replace,
-    /// Replaces the body and keeps the earlier of the two due times.
+    /// Replaces the body and keeps the earlier of the two due times, and the higher priority.
     Earliest,
     /// Changes nothing.
     Keep,
-    /// Replaces body and due time, but the due time is never later than `max_wait` after the first
+    /// Replaces body, due time and priority, but the due time is never later than `max_wait` after the first
     /// put.
     Debounce,
 }
@@ -184,15 +194,19 @@ impl PutRequest {
             (PutMode::Earliest, None) => Mode::Earliest,
             (PutMode::Keep, None) => Mode::Keep,
         };
-        let condition = match (self.if_absent, self.if_generation) {
-            (false, None) => None,
-            (true, None) => Some(Condition::IfAbsent),
-            (false, Some(number)) => Some(Condition::IfGeneration(Generation(number))),
-            (true, Some(_)) => return Err(both("if_absent", "if_absent and if_generation")),
+        let priority = check("priority", Priority::new(self.priority.unwrap_or(0)))?;
+        let condition = match (self.if_absent, self.if_new, self.if_generation) {
+            (false, false, None) => None,
+            (true, false, None) => Some(Condition::IfAbsent),
+            (false, true, None) => Some(Condition::IfNew),
+            (false, false, Some(number)) => Some(Condition::IfGeneration(Generation(number))),
+            (true, true, _) => return Err(both("if_new", "if_absent and if_new")),
+            (true, ..) => return Err(both("if_absent", "if_absent and if_generation")),
+            (_, true, _) => return Err(both("if_new", "if_new and if_generation")),
         };
         let PutRequest { body, body_text, body_base64, content_type, .. } = self;
         let body = read_new_body("", BodyJson { body, body_text, body_base64, content_type })?;
-        Ok(Put { kind, id, body, due, mode, condition })
+        Ok(Put { kind, id, body, due, priority, mode, condition })
     }
 }
 
@@ -233,10 +247,9 @@ impl From<Put> for PutRequest {
             Mode::Keep => (Some(PutMode::Keep), None),
             Mode::Debounce { max_wait } => (Some(PutMode::Debounce), Some(show_duration(max_wait))),
         };
-        let (if_absent, if_generation) = match put.condition {
-            None => (false, None),
-            Some(Condition::IfAbsent) => (true, None),
-            Some(Condition::IfGeneration(Generation(number))) => (false, Some(number)),
+        let if_generation = match put.condition {
+            Some(Condition::IfGeneration(Generation(number))) => Some(number),
+            _ => None,
         };
         PutRequest {
             kind: Some(put.kind.as_str().to_owned()),
@@ -247,9 +260,11 @@ impl From<Put> for PutRequest {
             content_type,
             due,
             delay,
+            priority: Some(put.priority.get()).filter(|level| *level > 0),
             mode,
             max_wait,
-            if_absent,
+            if_absent: put.condition == Some(Condition::IfAbsent),
+            if_new: put.condition == Some(Condition::IfNew),
             if_generation,
         }
     }

@@ -1,8 +1,10 @@
 //! Settling leases: ack, retry, bury, requeue, release and extend.
 
-use super::parse::{ParseContext, objects, parse};
+use super::job::ResultJson;
+use super::parse::{ParseContext, check, objects, optional_object, parse};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
+use requeue_jobs::rules::check_result;
 use requeue_jobs::{Due, Receipt, Settle, Settled, Settlement};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,13 @@ pub struct SettleLease {
     /// With `retry` and `bury`: why the attempt failed. The text is cut after 2 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// With `ack`: the result, at most 64 KiB. It is kept with the done job if the kind keeps done jobs.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub result: Option<ResultJson>,
     /// With `retry`: the delay until the job is due again; default: the backoff of the kind. With
     /// `requeue`, where it is required: the delay until the job runs again. At most 10 years.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +117,8 @@ impl SettleLease {
         };
         use SettleVerb::{Ack, Bury, Extend, Release, Requeue, Retry};
         for (field, there, verbs) in [
-            ("error", self.error.is_some(), &[Retry, Bury][..]),
+            ("result", self.result.is_some(), &[Ack][..]),
+            ("error", self.error.is_some(), &[Retry, Bury]),
             ("delay", self.delay.is_some(), &[Retry, Requeue]),
             ("lease", self.lease.is_some(), &[Extend]),
         ] {
@@ -122,7 +132,14 @@ impl SettleLease {
         }
         let error = self.error.unwrap_or_default();
         let action = match verb {
-            Ack => Settlement::Ack,
+            Ack => match self.result {
+                None => Settlement::Ack,
+                Some(result) => {
+                    let result = result.read_new("result.")?;
+                    check("result", check_result(&result))?;
+                    Settlement::AckWith(result)
+                }
+            },
             Retry => Settlement::Retry { delay, error },
             Bury => Settlement::Bury { error },
             Requeue => match delay {
@@ -141,10 +158,15 @@ impl SettleLease {
 impl From<Settle> for SettleLease {
     fn from(settle: Settle) -> Self {
         let receipt = settle.receipt.to_string();
-        let lease =
-            |how| SettleLease { receipt, how: Some(how), error: None, delay: None, lease: None };
+        let lease = |how| {
+            let (how, error, delay, lease, result) = (Some(how), None, None, None, None);
+            SettleLease { receipt, how, result, error, delay, lease }
+        };
         match settle.action {
             Settlement::Ack => lease(SettleVerb::Ack),
+            Settlement::AckWith(result) => {
+                SettleLease { result: Some(ResultJson::from(&result)), ..lease(SettleVerb::Ack) }
+            }
             Settlement::Retry { delay, error } => SettleLease {
                 error: Some(error),
                 delay: delay.map(show_duration),

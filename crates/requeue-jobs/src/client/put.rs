@@ -4,6 +4,7 @@ use super::batcher::{Batcher, Call};
 use crate::error::{Invalid, PutError};
 use crate::job::Body;
 use crate::names::{JobId, Kind};
+use crate::priority::Priority;
 use crate::put::{Condition, Mode, Placed, Put};
 use crate::receipt::Generation;
 use crate::time::{Due, Timestamp};
@@ -63,6 +64,15 @@ impl PutJob {
         self.with(|put| put.due = Due::At(time))
     }
 
+    /// Sets the priority, 0 to 9: of ready jobs of a kind, those with a higher one are claimed first.
+    pub fn priority(mut self, level: u8) -> Self {
+        self.put = self.put.and_then(|mut put| {
+            put.priority = Priority::new(level)?;
+            Ok(put)
+        });
+        self
+    }
+
     /// Sets how the put changes a job that is already pending. By default, the last write wins.
     pub fn mode(self, mode: Mode) -> Self {
         self.with(|put| put.mode = mode)
@@ -72,6 +82,15 @@ impl PutJob {
     /// put fails with [`PutError::Exists`].
     pub fn if_absent(self) -> Self {
         self.with(|put| put.condition = Some(Condition::IfAbsent))
+    }
+
+    /// Puts the job only if there is no such job, and none that is done and kept either. Otherwise the
+    /// put fails with [`PutError::Exists`].
+    ///
+    /// If the kind [keeps done jobs](crate::Settings::keep_done), such a put can be repeated at any time
+    /// and runs its job once.
+    pub fn if_new(self) -> Self {
+        self.with(|put| put.condition = Some(Condition::IfNew))
     }
 
     /// Puts the job only if its newest generation is this one. Otherwise the put fails with
@@ -87,6 +106,10 @@ impl PutJob {
             Ok(put)
         });
         self
+    }
+
+    pub(super) fn into_put(self) -> Result<Put, Invalid> {
+        self.put
     }
 
     fn with(mut self, change: impl FnOnce(&mut Put)) -> Self {

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::limits::READY_COUNT_CAP;
 use crate::names::{JobId, Kind};
+use crate::priority::{Priorities, Priority};
 use crate::query::{Page, Query};
 use crate::rules::{JobTable, List, PageBuilder, Position, Record};
 use crate::time::Timestamp;
@@ -13,9 +14,9 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct MemoryTable {
     jobs: BTreeMap<JobId, Box<Record>>,
-    /// One index for each [`List`].
+    /// One index for each [`List`], at its [number](List::index).
     /// Invariant: each contains exactly the jobs that belong there, at their places.
-    lists: [BTreeMap<Position, JobId>; 3],
+    lists: [BTreeMap<Position, JobId>; List::END],
 }
 
 impl JobTable for MemoryTable {
@@ -27,45 +28,64 @@ impl JobTable for MemoryTable {
         let record = self.jobs.remove(id);
         if let Some(record) = &record {
             let (list, position) = record.position();
-            self.lists[list as usize].remove(&position);
+            self.lists[list.index()].remove(&position);
         }
         Ok(record)
     }
 
     fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
-        let first = self.lists[list as usize].pop_first();
+        let first = self.lists[list.index()].pop_first();
         Ok(first.and_then(|(_, id)| self.jobs.remove(&id).map(|record| (id, record))))
     }
 
     fn keep(&mut self, id: JobId, record: Box<Record>) {
         let (list, position) = record.position();
-        let before = self.lists[list as usize].insert(position, id.clone());
+        let before = self.lists[list.index()].insert(position, id.clone());
         debug_assert!(before.is_none(), "{id:?} is where {before:?} is");
         self.jobs.insert(id, record);
     }
 
     fn first(&mut self, list: List) -> Result<Option<Position>, StoreError> {
-        Ok(self.lists[list as usize].first_key_value().map(|(position, _)| *position))
+        Ok(self.lists[list.index()].first_key_value().map(|(position, _)| *position))
     }
 
     fn count(&self, list: List) -> u64 {
-        self.lists[list as usize].len() as u64
+        self.lists[list.index()].len() as u64
     }
 
-    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        Ok(self.ends_after(now).take(limit).count())
+    fn priorities(&self) -> Priorities {
+        let mut priorities = Priorities::default();
+        for list in List::all().filter(|list| !self.lists[list.index()].is_empty()) {
+            if let List::Pending(priority) | List::Leased(priority) = list {
+                priorities.insert(priority);
+            }
+        }
+        priorities
     }
 
-    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.ends_after(now).next())
+    fn unexpired(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        Ok(self.ends_after(priority, now).take(limit).count())
+    }
+
+    fn first_to_end(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.ends_after(priority, now).next())
     }
 }
 
 impl MemoryTable {
-    fn ends_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+    fn ends_after(&self, priority: Priority, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let now = Position { at: now, seq: u64::MAX };
         let after = (Bound::Excluded(now), Bound::Unbounded);
-        self.lists[List::Leased as usize].range(after).map(|(position, _)| position.at)
+        self.lists[List::Leased(priority).index()].range(after).map(|(position, _)| position.at)
     }
 
     pub(super) fn list(&self, kind: &Kind, query: &Query, now: Timestamp) -> Page {
@@ -90,7 +110,7 @@ impl MemoryTable {
 
     /// Returns the number of ready jobs, counted up to [`READY_COUNT_CAP`].
     pub(super) fn ready(&self, now: Timestamp) -> u64 {
-        let due = self.dues().take_while(|due| *due <= now);
+        let due = self.pending().flat_map(|dues| dues.take_while(|due| *due <= now));
         due.take(READY_COUNT_CAP as usize).count() as u64
     }
 
@@ -98,26 +118,28 @@ impl MemoryTable {
     pub(super) fn upcoming(&self, from: Timestamp, length: Duration, count: usize) -> Vec<u64> {
         let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut spans = vec![0; count];
-        for due in self.dues() {
+        for due in self.pending().flatten() {
             let Some(since) = due.as_millis().checked_sub(from.as_millis()) else { continue };
-            match usize::try_from(since / length).ok().and_then(|span| spans.get_mut(span)) {
-                Some(span) => *span += 1,
-                None => break,
+            let span = usize::try_from(since / length).ok();
+            if let Some(span) = span.and_then(|span| spans.get_mut(span)) {
+                *span += 1;
             }
         }
         spans
     }
 
-    fn dues(&self) -> impl Iterator<Item = Timestamp> {
-        self.lists[List::Pending as usize].keys().map(|position| position.at)
+    /// Returns the due times of the pending jobs of each priority.
+    fn pending(&self) -> impl Iterator<Item = impl Iterator<Item = Timestamp>> {
+        let lists = self.priorities().iter().map(|priority| List::Pending(priority).index());
+        lists.map(|list| self.lists[list].keys().map(|position| position.at))
     }
 
     /// Checks the invariants of the fields.
     pub(super) fn check(&self) {
-        let mut lists: [BTreeMap<Position, JobId>; 3] = Default::default();
+        let mut lists: [BTreeMap<Position, JobId>; List::END] = Default::default();
         for (id, record) in &self.jobs {
             let (list, position) = record.position();
-            lists[list as usize].insert(position, id.clone());
+            lists[list.index()].insert(position, id.clone());
         }
         assert_eq!(lists, self.lists);
         assert_eq!(lists.iter().map(BTreeMap::len).sum::<usize>(), self.jobs.len());

@@ -1,6 +1,6 @@
 //! Claims, and leases that expire.
 
-use super::job_table::{JobTable, List};
+use super::job_table::{JobTable, List, Position};
 use super::kind::KindState;
 use super::record::{Lease, Record, Status, Successor};
 use super::result_size::ResultSize;
@@ -8,10 +8,16 @@ use crate::claim::{Claim, Claimed, ClaimedJob, ExpiredLease, Reaped};
 use crate::error::StoreError;
 use crate::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use crate::names::JobId;
+use crate::priority::Priority;
 use crate::receipt::Receipt;
-use crate::settings::check_lease;
+use crate::settings::{Retention, check_lease};
 use crate::time::Timestamp;
+use std::cmp::Reverse;
 use std::mem;
+use std::time::Duration;
+
+/// The retention of done jobs of a kind that keeps none.
+const KEEP_NONE: Retention = Retention { age: Duration::ZERO, count: 0 };
 
 /// What a claim over one or several kinds may still return and change.
 #[derive(Debug, Clone)]
@@ -58,7 +64,7 @@ impl<S: JobTable> KindState<S> {
         if room.is_used_up() || self.settings.paused {
             return Ok(());
         }
-        let mut free = self.free_leases(now)?.min(self.fences_left(now)?);
+        let mut free = self.free_leases(now)?.min(self.fences_left(now)?).min(self.tokens(now));
         let ends_at = now.saturating_add(lease);
         while free > 0
             && !room.is_used_up()
@@ -89,22 +95,44 @@ impl<S: JobTable> KindState<S> {
     fn free_leases(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         let Some(limit) = self.settings.concurrency else { return Ok(usize::MAX) };
         let limit = limit as usize;
-        Ok(limit.saturating_sub(self.table.unexpired(now, limit)?))
+        let mut free = limit;
+        for priority in self.table.priorities().iter() {
+            free -= self.table.unexpired(priority, now, free)?;
+        }
+        Ok(free)
     }
 
-    /// Takes out the first job that is due or whose lease has expired.
+    /// Returns the level of a job that has been ready since `at`: its priority, and one more for each
+    /// span of the ageing.
+    fn level(&self, priority: Priority, at: Timestamp, now: Timestamp) -> u64 {
+        let ageing = self.settings.ageing.map_or(0, |ageing| ageing.as_millis());
+        let age = u128::from(now.as_millis().saturating_sub(at.as_millis()));
+        let gained = age.checked_div(ageing).unwrap_or(0);
+        u64::from(priority.get()).saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
+    }
+
+    /// Takes out the first job that is due or whose lease has expired: of the highest level, and of
+    /// those the one that has been ready for the longest time.
+    ///
+    /// Only the first jobs of the lists are compared: no job of a list has a higher level.
     fn take_claimable(
         &mut self,
         now: Timestamp,
     ) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
-        let due = self.table.first(List::Pending)?.filter(|position| position.at <= now);
-        let expired = self.table.first(List::Leased)?.filter(|position| position.at <= now);
-        self.table.take_first(match (due, expired) {
-            (None, None) => return Ok(None),
-            (Some(due), Some(expired)) if expired < due => List::Leased,
-            (Some(_), _) => List::Pending,
-            (None, Some(_)) => List::Leased,
-        })
+        let mut best: Option<((Reverse<u64>, Position), List)> = None;
+        for priority in self.table.priorities().iter() {
+            for list in [List::Pending(priority), List::Leased(priority)] {
+                if let Some(position) = self.table.first(list)?
+                    && position.at <= now
+                {
+                    let rank = (Reverse(self.level(priority, position.at, now)), position);
+                    if best.is_none_or(|(best, _)| rank < best) {
+                        best = Some((rank, list));
+                    }
+                }
+            }
+        }
+        best.map_or(Ok(None), |(_, list)| self.table.take_first(list))
     }
 
     fn lease(
@@ -116,6 +144,9 @@ impl<S: JobTable> KindState<S> {
         now: Timestamp,
     ) -> ClaimedJob {
         let fence = self.next_fence(now);
+        if let Some(rate) = &self.settings.rate {
+            self.rate_use.take(rate, now);
+        }
         record.status = Status::Leased(Box::new(Lease {
             fence,
             nonce: claim.nonce,
@@ -128,7 +159,7 @@ impl<S: JobTable> KindState<S> {
         record.updated_at = now;
         let receipt = Receipt::new(self.name.clone(), id.clone(), fence, claim.nonce);
         let mut job = ClaimedJob::new(receipt, record.body.clone(), record.generation);
-        job.due = record.due;
+        (job.due, job.priority) = (record.due, record.priority);
         job.attempt = record.attempts.saturating_add(1);
         job.lease_ends_at = ends_at;
         job.created_at = record.created_at;
@@ -160,10 +191,14 @@ impl<S: JobTable> KindState<S> {
             return None;
         }
         record.fail(&lease, lease.ends_at, None);
+        // With another priority, other jobs may come first.
+        let mut moved = false;
         // The lease was the delay: no backoff is needed.
         record.due = lease.ends_at;
         if let Some(next) = lease.next {
             (record.body, record.generation) = (next.body, next.generation);
+            moved = record.priority != next.priority;
+            record.priority = next.priority;
             if next.due > now {
                 (record.due, record.seq) = (next.due, self.next_seq());
             }
@@ -172,7 +207,7 @@ impl<S: JobTable> KindState<S> {
             self.bury(id, record, now);
             return None;
         }
-        if record.due > now {
+        if moved || record.due > now {
             self.table.keep(id, record);
             return None;
         }
@@ -195,9 +230,9 @@ impl<S: JobTable> KindState<S> {
 
     /// Returns a successor as a new job.
     pub(super) fn fresh(&mut self, next: Successor, now: Timestamp) -> Record {
-        let Successor { body, due, generation, put_at } = next;
+        let Successor { body, due, priority, generation, put_at } = next;
         let mut record = Record::new(body, due, generation, self.next_seq(), put_at);
-        record.updated_at = now;
+        (record.priority, record.updated_at) = (priority, now);
         record
     }
 
@@ -208,10 +243,10 @@ impl<S: JobTable> KindState<S> {
         record.seq = self.next_seq();
         self.table.keep(id, record);
         // If deleting the oldest dead job fails, the next call tries again.
-        drop(self.drop_dead(now, 1));
+        drop(self.drop_old(List::Dead, now, 1));
     }
 
-    /// Ends up to `max` expired leases and deletes up to `max` dead jobs, each at most
+    /// Ends up to `max` expired leases and deletes up to `max` dead and `max` done jobs, each at most
     /// [`MAX_BATCH`]. Stops after the lease of the job whose bodies use up `bytes`, and subtracts
     /// them. Changes before an error stay.
     pub fn reap(
@@ -221,31 +256,45 @@ impl<S: JobTable> KindState<S> {
         now: Timestamp,
     ) -> Result<Reaped, StoreError> {
         let (max, mut reaped) = (max.min(MAX_BATCH), Reaped::default());
-        while reaped.count < max
-            && *bytes > 0
-            && let Some(position) = self.table.first(List::Leased)?
-            && position.at <= now
-            && let Some((id, record)) = self.table.take_first(List::Leased)?
-        {
-            *bytes = bytes.saturating_sub(record.body_bytes());
-            if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
-                self.table.keep(id, record);
+        for priority in self.table.priorities().iter() {
+            let list = List::Leased(priority);
+            while reaped.count < max
+                && *bytes > 0
+                && let Some(position) = self.table.first(list)?
+                && position.at <= now
+                && let Some((id, record)) = self.table.take_first(list)?
+            {
+                *bytes = bytes.saturating_sub(record.body_bytes());
+                if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
+                    self.table.keep(id, record);
+                }
+                reaped.count += 1;
             }
-            reaped.count += 1;
         }
-        reaped.count += self.drop_dead(now, max)?;
+        for list in [List::Dead, List::Done] {
+            reaped.count += self.drop_old(list, now, max)?;
+        }
         Ok(reaped)
     }
 
-    fn drop_dead(&mut self, now: Timestamp, max: usize) -> Result<usize, StoreError> {
-        let retention = self.settings.retention;
+    /// Deletes up to `max` dead or done jobs that are too old or too many.
+    pub(super) fn drop_old(
+        &mut self,
+        list: List,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<usize, StoreError> {
+        let retention = match list {
+            List::Done => self.settings.keep_done.unwrap_or(KEEP_NONE),
+            _ => self.settings.retention,
+        };
         let oldest = retention.oldest(now);
         let mut dropped = 0;
         while dropped < max
-            && let Some(position) = self.table.first(List::Dead)?
-            && (position.at < oldest || self.table.count(List::Dead) > retention.count as u64)
+            && let Some(position) = self.table.first(list)?
+            && (position.at < oldest || self.table.count(list) > retention.count as u64)
         {
-            self.table.take_first(List::Dead)?;
+            self.table.take_first(list)?;
             dropped += 1;
         }
         Ok(dropped)
@@ -256,11 +305,18 @@ impl<S: JobTable> KindState<S> {
         if self.settings.paused {
             return Ok(None);
         }
-        if self.free_leases(now)? == 0 {
-            return self.table.first_to_end(now);
+        let all_leased = self.free_leases(now)? == 0;
+        let mut first: Option<Timestamp> = None;
+        for priority in self.table.priorities().iter() {
+            let times = if all_leased {
+                [self.table.first_to_end(priority, now)?, None]
+            } else {
+                let due = self.table.first(List::Pending(priority))?;
+                let expired = self.table.first(List::Leased(priority))?;
+                [due, expired].map(|position| position.map(|position| position.at))
+            };
+            first = times.into_iter().flatten().chain(first).min();
         }
-        let due = self.table.first(List::Pending)?;
-        let expired = self.table.first(List::Leased)?;
-        Ok(due.into_iter().chain(expired).min().map(|position| position.at))
+        Ok(first.map(|at| self.throttled_until(now).map_or(at, |until| at.max(until))))
     }
 }

@@ -3,6 +3,7 @@
 //! [Claims](super::claim) and [settlements](super::settle) are in modules of their own.
 
 use super::job_table::{JobTable, List};
+use super::rate::RateUse;
 use super::record::{Record, Status, Successor};
 use crate::claim::{Change, ChangeKind, Changed};
 use crate::cron::{Schedule, Ticked};
@@ -10,6 +11,7 @@ use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::{Body, JobView};
 use crate::limits::{MAX_COUNTER, MAX_SCHEDULES};
 use crate::names::{JobId, Kind};
+use crate::priority::Priority;
 use crate::put::{Condition, Mode, Placed, Put, PutOutcome};
 use crate::query::{Counts, KindView};
 use crate::receipt::{Fence, Generation};
@@ -30,6 +32,8 @@ pub struct KindState<S> {
     pub schedules: BTreeMap<JobId, Schedule>,
     /// The numbers that were assigned last.
     pub counters: Counters,
+    /// How much of its rate limit is used.
+    pub rate_use: RateUse,
     /// Its jobs.
     pub table: S,
 }
@@ -53,6 +57,7 @@ impl<S> KindState<S> {
             settings: Settings::default(),
             schedules: BTreeMap::new(),
             counters: Counters::default(),
+            rate_use: RateUse::default(),
             table,
         }
     }
@@ -115,6 +120,24 @@ impl<S> KindState<S> {
         record.body = body;
     }
 
+    /// Sets the settings. A new rate begins with a full bucket.
+    pub(super) fn set(&mut self, settings: Settings) {
+        if settings.rate != self.settings.rate {
+            self.rate_use = RateUse::default();
+        }
+        self.settings = settings;
+    }
+
+    /// Returns how many jobs the rate limit allows to lease now.
+    pub(super) fn tokens(&self, now: Timestamp) -> usize {
+        self.settings.rate.map_or(usize::MAX, |rate| self.rate_use.tokens(&rate, now))
+    }
+
+    /// Returns until when the rate limit allows no job to be leased. `None`: it does now.
+    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.settings.rate.and_then(|rate| self.rate_use.throttled_until(&rate, now))
+    }
+
     pub(super) fn set_schedule(&mut self, schedule: Schedule) -> Result<(), Invalid> {
         let count = self.schedules.len() + 1;
         if count > MAX_SCHEDULES && !self.schedules.contains_key(&schedule.id) {
@@ -131,40 +154,45 @@ impl<S: JobTable> KindState<S> {
     pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
         let due = put.due.at(now)?;
         self.check_generation()?;
-        let Put { kind, id, body, mode, condition, .. } = put;
+        let Put { kind, id, body, priority, mode, condition, .. } = put;
         let there = match condition {
             None => self.table.take(&id)?,
             Some(condition) => {
-                let found = self.table.peek(&id)?.map(Record::newest_generation);
-                match (condition, found) {
-                    (Condition::IfAbsent, Some(generation)) => {
-                        return Err(PutError::Exists { kind, id, generation });
+                let there = self.table.peek(&id)?;
+                let done = there.filter(|record| record.is_done()).is_some();
+                let found = there.map(Record::newest_generation);
+                match condition {
+                    Condition::IfAbsent | Condition::IfNew => {
+                        if let Some(generation) = found
+                            && !(done && condition == Condition::IfAbsent)
+                        {
+                            return Err(PutError::Exists { kind, id, generation });
+                        }
                     }
-                    (Condition::IfGeneration(expected), found) if found != Some(expected) => {
-                        return Err(PutError::Generation { kind, id, expected, found });
+                    Condition::IfGeneration(expected) => {
+                        let found = found.filter(|_| !done);
+                        if found != Some(expected) {
+                            return Err(PutError::Generation { kind, id, expected, found });
+                        }
                     }
-                    (Condition::IfAbsent, None) => None,
-                    (Condition::IfGeneration(_), _) => self.table.take(&id)?,
                 }
+                if found.is_some() { self.table.take(&id)? } else { None }
             }
         };
-        Ok(match there {
-            None => self.create(id, body, mode, due, now),
-            Some(record) => self.merge(id, record, (body, mode, due), now),
+        // A done job that was taken out is not stored again: the new one replaces it.
+        Ok(match there.filter(|record| !record.is_done()) {
+            None => self.create(id, Content { body, due, priority }, mode, now),
+            Some(record) => self.merge(id, record, Content { body, due, priority }, mode, now),
         })
     }
 
-    fn create(
-        &mut self,
-        id: JobId,
-        body: Body,
-        mode: Mode,
-        due: Timestamp,
-        now: Timestamp,
-    ) -> Placed {
+    fn create(&mut self, id: JobId, content: Content, mode: Mode, now: Timestamp) -> Placed {
+        let Content { body, due, priority } = content;
         let due = merged(mode, due, None, now, now);
         let (generation, seq) = (self.next_generation(), self.next_seq());
-        self.table.keep(id, Box::new(Record::new(body, due, generation, seq, now)));
+        let mut record = Record::new(body, due, generation, seq, now);
+        record.priority = priority;
+        self.table.keep(id, Box::new(record));
         Placed { outcome: PutOutcome::Created, generation }
     }
 
@@ -173,9 +201,11 @@ impl<S: JobTable> KindState<S> {
         &mut self,
         id: JobId,
         mut record: Box<Record>,
-        (body, mode, due): (Body, Mode, Timestamp),
+        content: Content,
+        mode: Mode,
         now: Timestamp,
     ) -> Placed {
+        let Content { body, due, priority } = content;
         let has_no_successor =
             matches!(&record.status, Status::Leased(lease) if lease.next.is_none());
         if mode == Mode::Keep && !has_no_successor {
@@ -189,12 +219,13 @@ impl<S: JobTable> KindState<S> {
                 let base = *record.first_put_at.get_or_insert(now);
                 let asked = merged(mode, due, Some(record.due), base, now);
                 self.replace(&mut record, body, asked, now);
+                record.priority = merged_priority(mode, priority, Some(record.priority));
                 record.generation = generation;
                 PutOutcome::Updated
             }
             Status::Leased(lease) => {
                 let (put_at, old) = match &lease.next {
-                    Some(next) => (next.put_at, Some(next.due)),
+                    Some(next) => (next.put_at, Some((next.due, next.priority))),
                     None => (now, None),
                 };
                 // A put after a cancel is a new job, with its own debounce count.
@@ -202,15 +233,17 @@ impl<S: JobTable> KindState<S> {
                     true => put_at,
                     false => *record.first_put_at.get_or_insert(now),
                 };
-                let asked = merged(mode, due, old, base, now);
-                lease.next = Some(Successor { body, due: asked, generation, put_at });
+                let asked = merged(mode, due, old.map(|(due, _)| due), base, now);
+                let priority = merged_priority(mode, priority, old.map(|(_, priority)| priority));
+                lease.next = Some(Successor { body, due: asked, priority, generation, put_at });
                 PutOutcome::Coalesced
             }
-            Status::Dead { .. } => {
+            // `Done` does not occur: it counts as absent.
+            Status::Dead { .. } | Status::Done(_) => {
                 record.status = Status::Pending;
                 record.reset();
                 record.first_put_at = Some(now);
-                record.due = merged(mode, due, None, now, now);
+                (record.due, record.priority) = (merged(mode, due, None, now, now), priority);
                 (record.seq, record.body, record.generation) = (self.next_seq(), body, generation);
                 PutOutcome::Revived
             }
@@ -235,12 +268,13 @@ impl<S: JobTable> KindState<S> {
         // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
         check_counter("the kind's generation", self.counters.generation.saturating_add(1))?;
-        let there = self.table.take(&tick.id)?;
+        let there = self.table.take(&tick.id)?.filter(|record| !record.is_done());
         schedule.next = tick.next;
-        let (body, mode) = (schedule.body.clone(), Mode::Replace);
+        let (body, priority) = (schedule.body.clone(), Priority::default());
+        let (content, mode) = (Content { body, due, priority }, Mode::Replace);
         Ok(Ticked::Put(match there {
-            None => self.create(tick.id, body, mode, due, now),
-            Some(record) => self.merge(tick.id, record, (body, mode, due), now),
+            None => self.create(tick.id, content, mode, now),
+            Some(record) => self.merge(tick.id, record, content, mode, now),
         }))
     }
 
@@ -251,7 +285,7 @@ impl<S: JobTable> KindState<S> {
             return Err(ChangeError::Absent { kind, id });
         };
         let changed = match (action, &mut record.status) {
-            (ChangeKind::Cancel, Status::Pending | Status::Dead { .. }) => {
+            (ChangeKind::Cancel, Status::Pending | Status::Dead { .. } | Status::Done(_)) => {
                 return Ok(Changed::Removed);
             }
             (ChangeKind::Cancel, Status::Leased(lease)) => {
@@ -279,7 +313,11 @@ impl<S: JobTable> KindState<S> {
                 (record.due, record.seq) = (now, self.next_seq());
                 Changed::Revived
             }
-            (ChangeKind::Revive, Status::Pending | Status::Leased(_)) => {
+            (ChangeKind::RunNow, Status::Done(_)) => {
+                self.table.put_back(id.clone(), record);
+                return Err(ChangeError::Done { kind, id });
+            }
+            (ChangeKind::Revive, Status::Pending | Status::Leased(_) | Status::Done(_)) => {
                 self.table.put_back(id.clone(), record);
                 return Err(ChangeError::NotDead { kind, id });
             }
@@ -296,13 +334,21 @@ impl<S: JobTable> KindState<S> {
 
     /// Returns the view of the kind. The store counts the `ready` jobs.
     pub fn view(&mut self, ready: u64, now: Timestamp) -> Result<KindView, StoreError> {
-        let oldest = self.table.first(List::Pending)?.map(|position| position.at);
-        let [pending, leased, dead] = List::ALL.map(|list| self.table.count(list));
+        let mut oldest: Option<Timestamp> = None;
+        let (mut pending, mut leased) = (0, 0);
+        for priority in self.table.priorities().iter() {
+            let first = self.table.first(List::Pending(priority))?.map(|position| position.at);
+            oldest = first.into_iter().chain(oldest).min();
+            pending += self.table.count(List::Pending(priority));
+            leased += self.table.count(List::Leased(priority));
+        }
+        let [dead, done] = [List::Dead, List::Done].map(|list| self.table.count(list));
         Ok(KindView {
             kind: self.name.clone(),
-            counts: Counts { pending, leased, dead, ready },
+            counts: Counts { pending, leased, dead, done, ready },
             oldest_ready: oldest.filter(|due| *due <= now),
             paused: self.settings.paused,
+            throttled_until: self.throttled_until(now),
             generation: Generation(self.counters.generation),
             fence: Fence(self.counters.fence),
         })
@@ -311,9 +357,24 @@ impl<S: JobTable> KindState<S> {
     /// Returns `true` if the kind has no jobs, no schedules and default settings, so that
     /// [`Store::kinds`](crate::Store::kinds) does not list it.
     pub fn is_idle(&self) -> bool {
-        List::ALL.iter().all(|list| self.table.count(*list) == 0)
+        List::all().all(|list| self.table.count(list) == 0)
             && self.schedules.is_empty()
             && self.settings == Settings::default()
+    }
+}
+
+/// What a put sets.
+struct Content {
+    body: Body,
+    due: Timestamp,
+    priority: Priority,
+}
+
+/// Returns the priority of a put, given the priority of the existing job or successor.
+fn merged_priority(mode: Mode, priority: Priority, old: Option<Priority>) -> Priority {
+    match (mode, old) {
+        (Mode::Earliest, Some(old)) => old.max(priority),
+        _ => priority,
     }
 }
 

@@ -209,7 +209,7 @@ impl<S: JobTable> Kinds<S> {
     pub fn set(&mut self, kind: &Kind, settings: Settings) -> Result<(), Invalid> {
         // Checked first, so that invalid settings do not create a kind.
         settings.check()?;
-        self.made(kind)?.settings = settings;
+        self.made(kind)?.set(settings);
         Ok(())
     }
 

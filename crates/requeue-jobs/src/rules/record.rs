@@ -1,9 +1,10 @@
 //! The record of one job.
 
 use super::job_table::{List, Position};
-use crate::job::{Body, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
+use crate::job::{Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
 use crate::limits::KEPT_ATTEMPTS;
 use crate::names::{JobId, Kind, WorkerName};
+use crate::priority::Priority;
 use crate::receipt::{Fence, Generation, Receipt};
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use std::sync::Arc;
 /// A job as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The payload.
+    /// The payload. Empty if the job is done.
     pub body: Body,
     /// The generation of the put that the job comes from.
     pub generation: Generation,
     /// When the job is due. For a leased job, when it was due.
     pub due: Timestamp,
+    /// The priority.
+    pub priority: Priority,
     /// Orders jobs that are due in the same millisecond: the lower one is first. No two jobs of a
     /// kind have the same.
     pub seq: u64,
@@ -29,7 +32,7 @@ pub struct Record {
     /// The time of the first put since the job was created or last acked, for debounce. `None` if
     /// the next put starts the count.
     pub first_put_at: Option<Timestamp>,
-    /// Whether the job is pending, leased or dead.
+    /// Whether the job is pending, leased, dead or done.
     pub status: Status,
     /// The latest failed attempts, at most [`KEPT_ATTEMPTS`], the most recent last.
     pub failures: Vec<FailedAttempt>,
@@ -39,7 +42,7 @@ pub struct Record {
     pub updated_at: Timestamp,
 }
 
-/// Whether a job is pending, leased or dead.
+/// Whether a job is pending, leased, dead or done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
     /// The job is waiting or ready, depending on the current time.
@@ -52,6 +55,8 @@ pub enum Status {
         /// When the job became dead.
         died_at: Timestamp,
     },
+    /// The job is done, and its kind keeps done jobs.
+    Done(Box<DoneView>),
 }
 
 /// The lease of a job.
@@ -87,6 +92,8 @@ pub struct Successor {
     pub body: Body,
     /// The earliest time at which the successor is due.
     pub due: Timestamp,
+    /// The priority.
+    pub priority: Priority,
     /// The generation of the latest put.
     pub generation: Generation,
     /// The time of the first put since the job was leased.
@@ -106,6 +113,7 @@ impl Record {
             body,
             generation,
             due,
+            priority: Priority::default(),
             seq,
             attempts: 0,
             floor: Timestamp::default(),
@@ -119,12 +127,14 @@ impl Record {
     }
 
     /// Returns the list of its kind that the job is in, and its position in that list. Pending jobs
-    /// are ordered by due time, leased jobs by the end of the lease, dead jobs by the time of death.
+    /// are ordered by due time, leased jobs by the end of the lease, dead and done jobs by the time when
+    /// they became that.
     pub fn position(&self) -> (List, Position) {
         let (list, at) = match &self.status {
-            Status::Pending => (List::Pending, self.due),
-            Status::Leased(lease) => (List::Leased, lease.ends_at),
+            Status::Pending => (List::Pending(self.priority), self.due),
+            Status::Leased(lease) => (List::Leased(self.priority), lease.ends_at),
             Status::Dead { died_at } => (List::Dead, *died_at),
+            Status::Done(done) => (List::Done, done.done_at),
         };
         (list, Position { at, seq: self.seq })
     }
@@ -135,17 +145,24 @@ impl Record {
             Status::Leased(lease) => {
                 lease.next.as_ref().map_or(self.generation, |next| next.generation)
             }
-            Status::Pending | Status::Dead { .. } => self.generation,
+            Status::Pending | Status::Dead { .. } | Status::Done(_) => self.generation,
         }
     }
 
-    /// Returns the number of bytes in the body of the job and in that of its successor.
+    /// Returns `true` if the job is done.
+    pub fn is_done(&self) -> bool {
+        matches!(self.status, Status::Done(_))
+    }
+
+    /// Returns the number of bytes in the body of the job, in that of its successor and in its
+    /// result.
     pub fn body_bytes(&self) -> usize {
-        let next = match &self.status {
+        let other = match &self.status {
             Status::Leased(lease) => lease.next.as_ref().map_or(0, |next| next.body.len()),
+            Status::Done(done) => done.result.as_ref().map_or(0, Body::len),
             Status::Pending | Status::Dead { .. } => 0,
         };
-        self.body.len() + next
+        self.body.len() + other
     }
 
     /// Returns the number of bytes in the body that a claim would return: if the job has a
@@ -155,7 +172,7 @@ impl Record {
             Status::Leased(lease) => {
                 lease.next.as_ref().map_or(self.body.len(), |next| next.body.len())
             }
-            Status::Pending | Status::Dead { .. } => self.body.len(),
+            Status::Pending | Status::Dead { .. } | Status::Done(_) => self.body.len(),
         }
     }
 
@@ -178,6 +195,7 @@ impl Record {
     pub fn view(&self, kind: &Kind, id: &JobId, now: Timestamp) -> JobView {
         let mut view =
             JobView::new(kind.clone(), id.clone(), self.body.clone(), self.due, self.generation);
+        view.priority = self.priority;
         view.attempts = self.attempts;
         view.failures = self.failures.clone();
         view.deaths = self.deaths;
@@ -196,12 +214,17 @@ impl Record {
                 view.next = lease.next.as_ref().map(|next| SuccessorView {
                     body: next.body.clone(),
                     due: next.due,
+                    priority: next.priority,
                     generation: next.generation,
                 });
             }
             Status::Dead { died_at } => {
                 view.state = JobState::Dead;
                 view.died_at = Some(*died_at);
+            }
+            Status::Done(done) => {
+                view.state = JobState::Done;
+                view.done = Some((**done).clone());
             }
         }
         view

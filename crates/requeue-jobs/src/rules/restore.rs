@@ -27,13 +27,20 @@ impl<S: JobTable> KindState<S> {
             return Err(Invalid::InconsistentJob { id, reason }.into());
         }
         let arrival = Arrival::of(job, now)?;
-        let is_there = self.table.peek(&id)?.is_some();
+        // As for puts, a done job counts as absent, unless the other one is done, too.
+        let there = self.table.peek(&id)?;
+        let done = there.is_some_and(Record::is_done);
+        let arrives_done = matches!(&arrival, Some(arrival) if arrival.job.done.is_some());
+        let is_there = there.is_some() && (!done || arrives_done);
         // Also for a job that is not imported: its generation was assigned.
         self.raise(newest, Fence(0));
         if is_there {
             return Ok(Restored::Kept);
         }
         let Some(Arrival { job, floor }) = arrival else { return Ok(Restored::Ended) };
+        if done {
+            self.table.take(&id)?;
+        }
         let seq = self.next_seq();
         self.table.keep(id, Box::new(restored(job, floor, seq)));
         Ok(Restored::Created)
@@ -41,13 +48,15 @@ impl<S: JobTable> KindState<S> {
 }
 
 fn restored(job: JobView, floor: Timestamp, seq: u64) -> Record {
-    let status = match job.died_at {
-        Some(died_at) => Status::Dead { died_at },
-        None => Status::Pending,
+    let status = match (job.died_at, job.done) {
+        (Some(died_at), _) => Status::Dead { died_at },
+        (None, Some(done)) => Status::Done(Box::new(done)),
+        (None, None) => Status::Pending,
     };
     Record {
         floor,
         status,
+        priority: job.priority,
         attempts: job.attempts,
         deaths: job.deaths,
         failures: job.failures,

@@ -1,11 +1,12 @@
 //! Settlements: how a worker ends or extends a lease.
 
-use super::job_table::JobTable;
+use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Record, Status, Successor};
 use crate::claim::{Settle, Settled, Settlement};
-use crate::error::SettleError;
-use crate::job::kept_error;
+use crate::error::{Invalid, SettleError};
+use crate::job::{Body, DoneView, kept_error};
+use crate::limits::MAX_ACK_RESULT_LEN;
 use crate::names::JobId;
 use crate::settings::check_lease;
 use crate::time::{Due, Timestamp};
@@ -17,6 +18,9 @@ impl<S: JobTable> KindState<S> {
         let Settle { receipt, action } = settle;
         if let Settlement::Extend(Some(lease)) = &action {
             check_lease(*lease)?;
+        }
+        if let Settlement::AckWith(result) = &action {
+            check_result(result)?;
         }
         let delay = match &action {
             Settlement::Retry { delay: Some(delay), .. } | Settlement::RequeueAfter(delay) => {
@@ -37,6 +41,9 @@ impl<S: JobTable> KindState<S> {
             }
         };
         let id = receipt.into_id();
+        if let (Settlement::Release, Some(rate)) = (&action, &self.settings.rate) {
+            self.rate_use.give_back(rate, now);
+        }
         if lease.cancelled {
             match action {
                 Settlement::Extend(_) => {
@@ -65,11 +72,12 @@ impl<S: JobTable> KindState<S> {
                 self.table.keep(id, record);
                 Settled::Extended(ends_at)
             }
-            Settlement::Ack | Settlement::RequeueAfter(_) => {
-                let next = match (lease.next, delay) {
+            Settlement::Ack | Settlement::AckWith(_) | Settlement::RequeueAfter(_) => {
+                let next = match (lease.next.take(), delay) {
                     (None, Some(due)) => {
                         let (body, generation) = (record.body.clone(), self.next_generation());
-                        Some(Successor { body, due, generation, put_at: now })
+                        let (priority, put_at) = (record.priority, now);
+                        Some(Successor { body, due, priority, generation, put_at })
                     }
                     (next, _) => next,
                 };
@@ -77,13 +85,19 @@ impl<S: JobTable> KindState<S> {
                     *record = self.fresh(next, now);
                     record.first_put_at = None;
                     self.table.keep(id, record);
+                } else if self.settings.keep_done.is_some() {
+                    let result = match action {
+                        Settlement::AckWith(result) => Some(result),
+                        _ => None,
+                    };
+                    self.keep_done(id, record, *lease, result, now);
                 }
                 Settled::Done
             }
             Settlement::Release => {
                 if let Some(next) = lease.next {
                     self.replace(&mut record, next.body, next.due, now);
-                    record.generation = next.generation;
+                    (record.priority, record.generation) = (next.priority, next.generation);
                 }
                 self.table.keep(id, record);
                 Settled::Released
@@ -100,6 +114,25 @@ impl<S: JobTable> KindState<S> {
         })
     }
 
+    /// Keeps a job that is done, without its body and its failures.
+    fn keep_done(
+        &mut self,
+        id: JobId,
+        mut record: Box<Record>,
+        lease: Lease,
+        result: Option<Body>,
+        now: Timestamp,
+    ) {
+        let (worker, started_at) = (lease.worker, lease.claimed_at);
+        record.status =
+            Status::Done(Box::new(DoneView { worker, started_at, done_at: now, result }));
+        record.seq = self.next_seq();
+        (record.body, record.failures) = (Body::default(), Vec::new());
+        self.table.keep(id, record);
+        // If deleting the oldest done job fails, the next call tries again.
+        drop(self.drop_old(List::Done, now, 1));
+    }
+
     /// Buries a job on the worker's request. A successor then revives it, as a put does.
     fn bury_on_request(
         &mut self,
@@ -112,7 +145,7 @@ impl<S: JobTable> KindState<S> {
             return self.bury(id, record, now);
         };
         (record.body, record.due, record.generation) = (next.body, next.due, next.generation);
-        record.first_put_at = Some(next.put_at);
+        (record.priority, record.first_put_at) = (next.priority, Some(next.put_at));
         record.reset();
         record.deaths = record.deaths.saturating_add(1);
         record.seq = self.next_seq();
@@ -131,7 +164,7 @@ impl<S: JobTable> KindState<S> {
         let until = until.unwrap_or_else(|| now.saturating_add(backoff()));
         (record.floor, record.due) = (until, until);
         if let Some(next) = lease.next {
-            record.due = next.due.max(until);
+            (record.due, record.priority) = (next.due.max(until), next.priority);
             (record.body, record.generation) = (next.body, next.generation);
         }
         if record.attempts >= self.settings.max_attempts {
@@ -143,4 +176,10 @@ impl<S: JobTable> KindState<S> {
         self.table.keep(id, record);
         Settled::RetryAt(due)
     }
+}
+
+/// Fails if the result of an ack is too long. For stores.
+pub fn check_result(result: &Body) -> Result<(), Invalid> {
+    let (field, len, limit) = ("the result", result.len(), MAX_ACK_RESULT_LEN);
+    if len > limit { Err(Invalid::TooLong { field, len, limit }) } else { Ok(()) }
 }

@@ -5,8 +5,9 @@ use crate::limits::{MAX_DELAY, MAX_RESULT_BYTES};
 use crate::memory::MemoryTable;
 use crate::{
     Body, Change, ChangeError, ChangeKind, Claim, Claimed, ClaimedJob, Condition, Due, JobId,
-    JobView, Kind, Missed, Mode, Put, PutError, PutOutcome, Receipt, Schedule, Settle, SettleError,
-    Settled, Settlement, StoreError, Tick, Ticked, Timestamp, WorkerName,
+    JobView, Kind, Missed, Mode, Priorities, Priority, Put, PutError, PutOutcome, Receipt,
+    Schedule, Settle, SettleError, Settled, Settlement, StoreError, Tick, Ticked, Timestamp,
+    WorkerName,
 };
 use std::time::Duration;
 
@@ -235,12 +236,25 @@ impl JobTable for FailingTable {
         self.inner.count(list)
     }
 
-    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.list(List::Leased)?.unexpired(now, limit)
+    fn priorities(&self) -> Priorities {
+        self.inner.priorities()
     }
 
-    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        self.list(List::Leased)?.first_to_end(now)
+    fn unexpired(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.list(List::Leased(priority))?.unexpired(priority, now, limit)
+    }
+
+    fn first_to_end(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        self.list(List::Leased(priority))?.first_to_end(priority, now)
     }
 }
 
@@ -334,7 +348,7 @@ fn a_job_is_buried_even_if_the_dead_jobs_cannot_be_read() {
 #[test]
 fn jobs_are_claimed_even_if_another_kind_cannot_be_read() {
     let mut kinds = Kinds::new(|kind: &Kind| {
-        let fail_list = (kind.as_str() == "bad").then_some(List::Leased);
+        let fail_list = (kind.as_str() == "bad").then_some(List::Leased(Priority::default()));
         FailingTable { fail_list, ..FailingTable::default() }
     });
     let names = ["bad", "good"].map(|name| Kind::new(name).unwrap());
@@ -367,5 +381,16 @@ fn an_operation_without_effect_puts_the_job_back_unchanged() {
     cancel(&mut kind, at(1));
     assert_eq!(settle(&mut kind, &job, Settlement::Extend(None), at(1)), Settled::Cancelled);
     assert_eq!(kind.table.kept, 3);
-    assert_eq!(kind.table.count(List::Leased), 1);
+    assert_eq!(kind.table.count(List::Leased(Priority::default())), 1);
+}
+
+#[test]
+fn each_list_has_a_number_of_its_own() {
+    let numbers: Vec<usize> = List::all().map(List::index).collect();
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!((sorted.len(), sorted.last()), (numbers.len(), Some(&(List::END - 1))));
+    assert!(List::all().all(|list| List::by_index(list.index()) == Some(list)));
+    assert_eq!(List::by_index(3), None);
 }

@@ -2,9 +2,10 @@
 
 use super::error::TransferError;
 use super::object::{ObjectReader, ObjectWriter};
-use crate::job::{Body, FailedAttempt, JobView, LeaseView, SuccessorView};
+use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView, SuccessorView};
 use crate::json::{BodyJson, state_by_name, state_name};
 use crate::names::{JobId, Kind, WorkerName};
+use crate::priority::Priority;
 use crate::receipt::Generation;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
         state,
         body,
         due,
+        priority,
         generation,
         attempts,
         lease,
@@ -24,19 +26,22 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
         failures,
         deaths,
         died_at,
+        done,
         created_at,
         updated_at,
     } = job;
     let line = ObjectWriter::with_type("job").with("kind", kind.as_str()).with("id", id.as_str());
     let line = write_body(line.with("state", state_name(*state)), body).time("due_ms", *due);
+    let line = write_priority(line, *priority);
     let mut line = line.with("generation", generation.0).with("attempts", attempts);
     if let Some(LeaseView { worker, claimed_at, ends_at, cancelled }) = lease {
         let lease = ObjectWriter::new().with("worker", worker.as_str());
         let lease = lease.time("claimed_at_ms", *claimed_at).time("ends_at_ms", *ends_at);
         line = line.object("lease", lease.with("cancelled", cancelled));
     }
-    if let Some(SuccessorView { body, due, generation }) = next {
+    if let Some(SuccessorView { body, due, priority, generation }) = next {
         let next = write_body(ObjectWriter::new(), body).time("due_ms", *due);
+        let next = write_priority(next, *priority);
         line = line.object("next", next.with("generation", generation.0));
     }
     let failures = failures.iter().map(|failure| {
@@ -49,6 +54,17 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
     if let Some(died_at) = died_at {
         line = line.time("died_at_ms", *died_at);
     }
+    if let Some(DoneView { worker, started_at, done_at, result }) = done {
+        let done = ObjectWriter::new().with("worker", worker.as_str());
+        let done = done.time("started_at_ms", *started_at).time("done_at_ms", *done_at);
+        line = line.object(
+            "done",
+            match result {
+                Some(result) => done.object("result", write_body(ObjectWriter::new(), result)),
+                None => done,
+            },
+        );
+    }
     line.time("created_at_ms", *created_at).time("updated_at_ms", *updated_at)
 }
 
@@ -60,11 +76,12 @@ pub(super) fn read_job(
     let id = fields.parse("id", JobId::new)?;
     let state: String = fields.take("state")?;
     let Some(state) = state_by_name(&state) else {
-        return Err(fields.unexpected("state", &state, "waiting, ready, leased or dead"));
+        return Err(fields.unexpected("state", &state, "waiting, ready, leased, dead or done"));
     };
     let (body, due) = (read_body(fields)?, fields.time("due_ms")?);
     let mut job = JobView::new(kind, id, body, due, Generation(fields.take("generation")?));
     job.state = state;
+    job.priority = read_priority(fields)?;
     job.attempts = fields.take("attempts")?;
     if let Some(mut lease) = fields.find_object("lease")? {
         job.lease = Some(LeaseView {
@@ -77,8 +94,9 @@ pub(super) fn read_job(
     }
     if let Some(mut next) = fields.find_object("next")? {
         let (body, due) = (read_body(&mut next)?, next.time("due_ms")?);
-        job.next =
-            Some(SuccessorView { body, due, generation: Generation(next.take("generation")?) });
+        let priority = read_priority(&mut next)?;
+        let generation = Generation(next.take("generation")?);
+        job.next = Some(SuccessorView { body, due, priority, generation });
         next.finish()?;
     }
     for mut failure in fields.objects("failures")? {
@@ -94,9 +112,32 @@ pub(super) fn read_job(
     if fields.has("died_at_ms") {
         job.died_at = Some(fields.time("died_at_ms")?);
     }
+    if let Some(mut done) = fields.find_object("done")? {
+        let mut result = done.find_object("result")?;
+        job.done = Some(DoneView {
+            worker: done.parse("worker", WorkerName::new)?,
+            started_at: done.time("started_at_ms")?,
+            done_at: done.time("done_at_ms")?,
+            result: result.as_mut().map(read_body).transpose()?,
+        });
+        for fields in [result, Some(done)].into_iter().flatten() {
+            fields.finish()?;
+        }
+    }
     job.created_at = fields.time("created_at_ms")?;
     job.updated_at = fields.time("updated_at_ms")?;
     Ok(job)
+}
+
+/// Writes a priority unless it is 0, which exports of earlier versions do not contain either.
+fn write_priority(object: ObjectWriter, priority: Priority) -> ObjectWriter {
+    if priority == Priority::default() { object } else { object.with("priority", priority.get()) }
+}
+
+fn read_priority(fields: &mut ObjectReader<'_>) -> Result<Priority, TransferError> {
+    let level: u8 = fields.find("priority")?.unwrap_or_default();
+    Priority::new(level)
+        .map_err(|error| fields.error("priority", level.to_string(), error.to_string()))
 }
 
 pub(super) fn write_body(object: ObjectWriter, body: &Body) -> ObjectWriter {

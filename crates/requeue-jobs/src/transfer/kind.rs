@@ -6,7 +6,7 @@ use super::object::{ObjectReader, ObjectWriter};
 use crate::cron::{Missed, Schedule};
 use crate::names::{JobId, Kind};
 use crate::receipt::{Fence, Generation};
-use crate::settings::{Backoff, Retention, Settings};
+use crate::settings::{Backoff, Rate, Retention, Settings};
 
 /// The content of a line of type `kind`.
 pub(super) struct KindLine {
@@ -38,7 +38,8 @@ impl KindLine {
 
 /// Durations are written as serde writes them, `{"secs", "nanos"}`, which is exact for every value.
 fn write_settings(settings: &Settings) -> ObjectWriter {
-    let Settings { lease, backoff, max_attempts, concurrency, paused, retention } = settings;
+    let Settings { lease, backoff, max_attempts, concurrency, rate, .. } = settings;
+    let Settings { ageing, paused, retention, keep_done, .. } = settings;
     let Backoff { base, max, jitter_percent } = backoff;
     let Retention { age, count } = retention;
     let backoff = ObjectWriter::new().with("base", base).with("max", max);
@@ -46,11 +47,32 @@ fn write_settings(settings: &Settings) -> ObjectWriter {
     let retention = ObjectWriter::new().with("age", age).with("count", count);
     let settings = ObjectWriter::new().with("lease", lease).object("backoff", backoff);
     let settings = settings.with("max_attempts", max_attempts).with("concurrency", concurrency);
-    settings.with("paused", paused).object("retention", retention)
+    let settings = settings.with("paused", paused).object("retention", retention);
+    // What earlier versions do not know is left out if it is the default: they can read the export.
+    let mut settings = settings;
+    if let Some(Rate { jobs, per, burst }) = rate {
+        let rate = ObjectWriter::new().with("jobs", jobs).with("per", per);
+        settings = settings.object("rate", rate.with("burst", burst));
+    }
+    if *ageing != Settings::default().ageing {
+        settings = settings.with("ageing", ageing);
+    }
+    if let Some(Retention { age, count }) = keep_done {
+        let keep_done = ObjectWriter::new().with("age", age).with("count", count);
+        settings = settings.object("keep_done", keep_done);
+    }
+    settings
 }
 
 fn read_settings(mut fields: ObjectReader<'_>) -> Result<Settings, TransferError> {
-    let (mut backoff, mut retention) = (fields.object("backoff")?, fields.object("retention")?);
+    let mut backoff = fields.object("backoff")?;
+    let rate = fields.find_object("rate")?.map(read_rate).transpose()?;
+    let keep_done = fields.find_object("keep_done")?.map(read_retention).transpose()?;
+    let ageing = match fields.has("ageing") {
+        true => fields.find("ageing")?,
+        false => Settings::default().ageing,
+    };
+    let retention = read_retention(fields.object("retention")?)?;
     let settings = Settings {
         lease: fields.take("lease")?,
         backoff: Backoff {
@@ -60,14 +82,30 @@ fn read_settings(mut fields: ObjectReader<'_>) -> Result<Settings, TransferError
         },
         max_attempts: fields.take("max_attempts")?,
         concurrency: fields.find("concurrency")?,
+        rate,
+        ageing,
         paused: fields.take("paused")?,
-        retention: Retention { age: retention.take("age")?, count: retention.take("count")? },
+        retention,
+        keep_done,
     };
-    for fields in [backoff, retention, fields] {
+    for fields in [backoff, fields] {
         fields.finish()?;
     }
     // Exports of earlier versions can contain settings that are no longer accepted.
     Ok(settings.clamped())
+}
+
+fn read_retention(mut fields: ObjectReader<'_>) -> Result<Retention, TransferError> {
+    let retention = Retention { age: fields.take("age")?, count: fields.take("count")? };
+    fields.finish()?;
+    Ok(retention)
+}
+
+fn read_rate(mut fields: ObjectReader<'_>) -> Result<Rate, TransferError> {
+    let rate =
+        Rate { jobs: fields.take("jobs")?, per: fields.take("per")?, burst: fields.take("burst")? };
+    fields.finish()?;
+    Ok(rate)
 }
 
 pub(super) fn write_schedule(kind: &Kind, schedule: &Schedule) -> ObjectWriter {

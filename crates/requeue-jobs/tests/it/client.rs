@@ -1,8 +1,8 @@
 //! The guarantees of [`Jobs`], the client of a store.
 
 use requeue_jobs::{
-    ChangeError, Changed, Invalid, Jobs, ManualClock, MemoryStore, Mode, PutError, PutOutcome,
-    SettleError, Settled, StoreError, Timestamp, WallClock, limits,
+    ChangeError, Changed, Invalid, JobState, Jobs, ManualClock, MemoryStore, Mode, Page, PutError,
+    PutOutcome, SettleError, Settled, StoreError, Timestamp, WallClock, limits,
 };
 use requeue_testkit::block_on;
 use std::pin::pin;
@@ -148,5 +148,78 @@ fn a_claim_of_zero_jobs_returns_immediately() {
         jobs.put("k", "i", "").await.expect("the memory store does not fail");
         let claim = jobs.claim(["k"], "w").max(0).wait(Duration::from_secs(3600));
         assert!(claim.await.expect("the memory store does not fail").jobs.is_empty());
+    });
+}
+
+#[test]
+fn many_puts_are_split_into_calls_and_each_has_its_result() {
+    block_on(async {
+        let (jobs, _clock) = jobs();
+        let count = limits::MAX_BATCH + 5;
+        let puts = (0..count).map(|n| jobs.put("k", &n.to_string(), "").if_absent());
+        assert!(jobs.put_all(puts).await.iter().all(Result::is_ok));
+        assert_eq!(jobs.kind("k").await.unwrap().counts.pending, count as u64);
+        let puts = ["new", "", "3"].map(|id| jobs.put("k", id, "").if_absent());
+        let results = jobs.put_all(puts).await;
+        assert_eq!(results.len(), 3);
+        assert_eq!(results[0].as_ref().unwrap().outcome, PutOutcome::Created);
+        assert!(results[1].as_ref().unwrap_err().to_string().contains("the id"));
+        assert!(matches!(results[2], Err(PutError::Exists { .. })));
+        assert!(jobs.put_all([]).await.is_empty());
+    });
+}
+
+#[test]
+fn many_large_puts_are_split_by_their_bytes() {
+    block_on(async {
+        let (jobs, _clock) = jobs();
+        let body = vec![0; limits::MAX_BODY_LEN];
+        let count = limits::MAX_BATCH_BYTES / limits::MAX_BODY_LEN + 1;
+        let puts = (0..count).map(|n| jobs.put("k", &n.to_string(), &body));
+        assert!(jobs.put_all(puts).await.iter().all(Result::is_ok));
+    });
+}
+
+#[test]
+fn jobs_are_listed_by_state_and_prefix_page_by_page() {
+    block_on(async {
+        let (jobs, _clock) = jobs();
+        for id in ["a1", "a2", "a3", "b1"] {
+            jobs.put("k", id, "").await.unwrap();
+        }
+        jobs.put("k", "a4", "").after(SECOND).await.unwrap();
+        let ready = || jobs.list("k").state(JobState::Ready).prefix("a").limit(2);
+        let ids = |page: &Page| page.jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>();
+        let first = ready().await.unwrap();
+        assert_eq!(ids(&first), ["a1", "a2"]);
+        let second = ready().after(first.cursor.clone().expect("there are more")).await.unwrap();
+        assert_eq!((ids(&second), second.cursor), (vec!["a3".to_owned()], None));
+        assert!(jobs.list("a b").await.is_err());
+        assert_eq!(jobs.kinds().await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn invalid_settings_are_rejected_and_change_nothing() {
+    block_on(async {
+        let (jobs, _clock) = jobs();
+        let set = jobs.change_settings("k", |settings| settings.concurrency = Some(0)).await;
+        assert!(matches!(set, Err(StoreError::Invalid(Invalid::TooLow { .. }))), "{set:?}");
+        assert_eq!(jobs.settings("k").await.unwrap().concurrency, None);
+        let set = jobs.change_settings("k", |settings| settings.paused = true).await.unwrap();
+        assert!(set.paused && jobs.settings("k").await.unwrap().paused);
+    });
+}
+
+#[test]
+fn a_buried_job_is_dead_with_its_error() {
+    block_on(async {
+        let (jobs, _clock) = jobs();
+        jobs.put("k", "i", "").await.unwrap();
+        let claimed = jobs.claim(["k"], "w").await.unwrap();
+        jobs.bury(&claimed.jobs[0].receipt, "no such order").await.unwrap();
+        let job = jobs.get("k", "i").await.unwrap().unwrap();
+        assert_eq!(job.state, JobState::Dead);
+        assert_eq!(job.failures[0].error.as_deref(), Some("no such order"));
     });
 }

@@ -6,14 +6,19 @@ use super::health::OUT_OF_MEMORY;
 use super::outcome::Failure;
 use crate::address::Topology;
 use crate::error::RedisConnectError;
+use crate::keys;
 use redis::Value;
 
 /// The oldest supported version. Older servers do not support the flags in the first line of a
 /// script.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// The version of the key layout.
-const FORMAT: &str = "1";
+/// The format of a deployment whose kinds all have layout 1.
+const FORMAT_1: &str = "1";
+/// The format of a deployment in which kinds can have layout 2.
+pub(crate) const FORMAT_2: &str = "2";
+/// The formats that this version knows.
+const FORMATS: [&str; 2] = [FORMAT_1, FORMAT_2];
 
 /// Checks a server before it is used. Fails with the first check that does not pass.
 pub(super) async fn check(
@@ -92,24 +97,27 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Compares the format of the stored jobs with [`FORMAT`], and writes it if there is none yet.
+/// Checks that this version knows the format of the stored jobs, and writes the first one if there is
+/// none yet.
 async fn check_format(
     connection: &mut RedisConnection,
     settings: &Settings,
 ) -> Result<(), RedisConnectError> {
-    let key = format!("{{{}}}:format", settings.options.prefix);
+    let key = keys::format(&settings.options.prefix);
     // The first command only reads. When memory is full, nothing can be written, but the jobs that
     // are there can still be processed.
     let mut get = redis::cmd("GET");
     get.arg(&key);
     let mut set = redis::cmd("SET");
-    set.arg(&key).arg(FORMAT).arg("NX");
+    set.arg(&key).arg(FORMAT_1).arg("NX");
     for cmd in [&get, &set, &get] {
         match connection.ask(cmd).await {
-            Ok(Value::BulkString(found)) if found == FORMAT.as_bytes() => break,
+            Ok(Value::BulkString(found)) if FORMATS.map(str::as_bytes).contains(&&found[..]) => {
+                break;
+            }
             Ok(Value::BulkString(found)) => {
                 let found = String::from_utf8_lossy(&found).into_owned();
-                let (address, known) = (connection.endpoint.to_string(), FORMAT.to_owned());
+                let (address, known) = (connection.endpoint.to_string(), FORMATS.join(" and "));
                 return Err(RedisConnectError::Format { address, key, found, known });
             }
             Ok(_) => {}

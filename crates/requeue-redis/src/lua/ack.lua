@@ -1,8 +1,15 @@
 -- Acks jobs that have no successor and were not cancelled, and removes them. The ids must be distinct.
 --
 -- ARGV    now or ''; then for each job: id, fence and nonce (15 bytes)
--- Reply   one letter per job: A acked; L lease lost; S not done, must be settled by settle.lua
+-- Reply   one letter per job: A acked; L lease lost; S not done, must be settled by settle.lua; K the same,
+--         because the kind keeps done jobs
 -- State   leased -> absent
+local set, keeps_done = call('HMGET', META, 'concurrency', 'levels'), false
+if set[2] then
+  if not DONE then return { ok = 'MORE KEYS' } end
+  use_levels(set[2])
+  keeps_done = call('HEXISTS', META, 'keep_done_age') == 1
+end
 local ids, proofs = {}, {}
 for i = 2, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
@@ -16,6 +23,8 @@ for i = 1, #ids do
   local lease = leases[i]
   if not lease or string.sub(lease, 1, 15) ~= proofs[i] then
     letters[i] = 'L'
+  elseif keeps_done then
+    letters[i] = 'K'
   elseif nexts[i] or string.byte(lease, 34) == 1 then
     letters[i] = 'S'
   else
@@ -24,10 +33,15 @@ for i = 1, #ids do
   end
 end
 if gone[1] then
-  call('ZREM', LEASED, unpack(gone))
+  if levels then
+    for i = 1, #leaseds do call('ZREM', leaseds[i], unpack(gone)) end
+  else
+    call('ZREM', LEASED, unpack(gone))
+  end
   call('HDEL', LEASE, unpack(gone))
   call('HDEL', JOB, unpack(gone))
   if call('EXISTS', PAST) == 1 then call('HDEL', PAST, unpack(gone)) end
-  notify_room()
+  -- There is room for another lease, perhaps of a job whose lease expired: wakes all waiting clients.
+  if set[1] then call('PUBLISH', string.sub(META, 1, -5) .. 'wake', '') end
 end
 return table.concat(letters)

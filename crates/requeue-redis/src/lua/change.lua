@@ -3,15 +3,16 @@
 -- ARGV    now or ''; then for each job: id, action (c cancel, n run now, v revive)
 -- Reply   one letter per job.
 --         Done: R removed; E will end with its lease; Y due now; V revived
---         Not done: a absent; l leased without a successor; d not dead; b its record is damaged
+--         Not done: a absent; l leased without a successor; d not dead; o done; b its record is damaged
 -- State   any -> absent; waiting, dead -> ready; leased -> cancelled, or its successor is due now
 local letters = {}
 local before = head()
 
 local function cancel(id, runs)
   if not runs then
-    call('ZREM', DUE, id)
+    for i = 1, #dues do call('ZREM', dues[i], id) end
     call('ZREM', DEAD, id)
+    if levels then call('ZREM', DONE, id) end
     forget(id)
     return 'R'
   end
@@ -19,7 +20,7 @@ local function cancel(id, runs)
   call('HDEL', NEXT, id)
   if not lease or #lease < MIN_LEASE then
     -- No worker has a receipt for it.
-    call('ZREM', LEASED, id)
+    for i = 1, #leaseds do call('ZREM', leaseds[i], id) end
     call('HDEL', LEASE, id)
     forget(id)
     return 'R'
@@ -47,7 +48,7 @@ local function run_now(id, waits, runs)
     past.floor = 0
     keep_past(id, past)
   end
-  if tonumber(waits) > now then call('ZADD', DUE, now, id) end
+  if tonumber(waits) > now then call('ZADD', levels and due_of(old) or DUE, now, id) end
   return 'Y'
 end
 
@@ -59,23 +60,25 @@ local function revive(id)
   past.attempts, past.floor, past.updated = 0, 0, now
   keep_past(id, past)
   call('ZREM', DEAD, id)
-  call('ZADD', DUE, now, id)
+  call('ZADD', levels and due_of(old) or DUE, now, id)
   return 'V'
 end
 
 for i = 1, (#ARGV - 1) / 2 do
   local id, what = ARGV[2 * i], ARGV[2 * i + 1]
-  local waits, runs, died = call('ZSCORE', DUE, id), call('ZSCORE', LEASED, id), call('ZSCORE', DEAD, id)
-  if not (waits or runs or died) then
+  local waits, runs, died, done = find(id)
+  if not (waits or runs or died or done) then
     letters[i] = 'a'
   elseif what == 'c' then
     letters[i] = cancel(id, runs)
   elseif died then
     letters[i] = revive(id)
-  elseif what == 'n' then
-    letters[i] = run_now(id, waits, runs)
-  else
+  elseif what ~= 'n' then
     letters[i] = 'd'
+  elseif done then
+    letters[i] = 'o'
+  else
+    letters[i] = run_now(id, waits, runs)
   end
 end
 local at = head()

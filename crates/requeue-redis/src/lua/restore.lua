@@ -1,15 +1,21 @@
--- Adds jobs exported from another store, unless their ids exist here. The ids must be distinct.
+-- Adds jobs exported from another store, unless their ids exist here. The ids must be distinct. A done job
+-- counts as absent, unless the exported one is done, too.
 --
 -- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; lowest allowed value of the
 --         generation counter and of the fence counter; then for each job:
---         id; its newest generation; state (p pending, d dead, '' do not add it); its time in its list;
+--         id; its newest generation; state (p pending, d dead, o done, '' do not add it); its time in its list;
 --         record; past or ''
 -- Reply   0 if the kind is not registered and nothing was done. Otherwise one letter per job: C created,
 --         K exists already, N not added
--- State   absent -> pending, dead
+-- State   absent -> pending, dead, done
 local PER_JOB = 6
+local LISTS = { d = DEAD, o = DONE }
 if ARGV[2] == '' and call('EXISTS', META) == 0 then return 0 end
-local set = call('HMGET', META, 'generation', 'fence')
+local set = call('HMGET', META, 'generation', 'fence', 'levels')
+if set[3] then
+  if not DONE then return { ok = 'MORE KEYS' } end
+  use_levels(set[3])
+end
 local generation = math.max(tonumber(set[1]) or 0, tonumber(ARGV[3]))
 local fence = math.max(tonumber(set[2]) or 0, tonumber(ARGV[4]))
 local before = head()
@@ -19,15 +25,26 @@ for i = 1, (#ARGV - 4) / PER_JOB do
   local id, state = ARGV[at], ARGV[at + 2]
   -- Also for a job that is not added: its generation was in use.
   generation = math.max(generation, tonumber(ARGV[at + 1]))
-  if call('HEXISTS', JOB, id) == 1 then
+  local exists = call('HEXISTS', JOB, id) == 1
+  local done = exists and levels and call('ZSCORE', LISTS.o, id)
+  if exists and (not done or state == 'o') then
     letters[i] = 'K'
   elseif state == '' then
     letters[i] = 'N'
   else
     letters[i] = 'C'
-    call('HSET', JOB, id, ARGV[at + 4])
+    if done then
+      call('ZREM', LISTS.o, id)
+      call('HDEL', PAST, id)
+    end
+    local record = ARGV[at + 4]
+    if DONE then
+      need_level(string.sub(record, 20))
+      if state == 'o' and not levels then add_level() end
+    end
+    call('HSET', JOB, id, record)
     if ARGV[at + 5] ~= '' then call('HSET', PAST, id, ARGV[at + 5]) end
-    call('ZADD', state == 'd' and DEAD or DUE, ARGV[at + 3], id)
+    call('ZADD', LISTS[state] or levels and due_of(record) or DUE, ARGV[at + 3], id)
   end
 end
 call('HSET', META, 'generation', generation, 'fence', fence)

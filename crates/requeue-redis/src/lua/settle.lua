@@ -2,17 +2,24 @@
 --
 -- ARGV    now or ''; then for each job:
 --         id; fence and nonce (15 bytes)
---         action: a ack, r retry, b bury, q requeue, l release, e extend
+--         action: a ack, w ack with a result, r retry, b bury, q requeue, l release, e extend
 --         milliseconds of the delay or of the lease; '' the kind's backoff or lease
---         error, or ''
+--         error; or the result: flags, content type, body; or ''
 --         how much of the jitter to subtract, in 65536ths
 -- Reply   one letter per job, then one number for each R and E: A acked or requeued; R retry, and the due
 --         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost;
 --         N requeue: no generation is left; B not done, because the record is damaged
--- State   leased -> pending, dead, leased for longer, or absent
+-- State   leased -> pending, dead, done, leased for longer, or absent
 local PER_JOB = 6
 local letters, numbers = {}, {}
-local before, freed = head(), false
+local set = call('HMGET', META, 'concurrency', 'levels', 'keep_done_age')
+if set[2] then
+  if not DONE then return { ok = 'MORE KEYS' } end
+  use_levels(set[2])
+  read_rate()
+end
+-- `freed`: a lease has ended. `returned`: a token was given back.
+local before, freed, returned = head(), false, false
 
 -- Returns the backoff in milliseconds after this many failures.
 local function backoff(failures, part)
@@ -28,24 +35,34 @@ local function settle(id, how, length, problem, part, lease)
   local next, old = call('HGET', NEXT, id), call('HGET', JOB, id)
   local stored = next
   if next and #next < MIN_RECORD then next = nil end
+  if how == 'l' and rate then
+    take_tokens(-1)
+    returned = true
+  end
   if is_cancelled(lease) then
     if how ~= 'e' then
-      unlease(id, stored)
+      unlease(id, old, stored)
       end_job(id, next)
     end
     return 'X'
   end
   if how == 'e' then
     local ends = now + (length or math.ceil(tonumber(call('HGET', META, 'lease')) or 30000))
-    ends = math.max(ends, tonumber(call('ZSCORE', LEASED, id)))
-    call('ZADD', LEASED, ends, id)
+    local list = levels and leased_of(id, old) or LEASED
+    ends = math.max(ends, tonumber(call('ZSCORE', list, id)) or 0)
+    call('ZADD', list, ends, id)
     call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
     return 'E', ends
   end
-  if how ~= 'a' and (not old or #old < MIN_RECORD) then return 'B' end
+  local acked, damaged = how == 'a' or how == 'w', not old or #old < MIN_RECORD
+  if not acked and damaged then return 'B' end
   if how == 'q' and not next and (tonumber(call('HGET', META, 'generation')) or 0) >= MAX_COUNTER then return 'N' end
-  unlease(id, stored)
-  if how == 'a' or how == 'q' then
+  unlease(id, old, stored)
+  if acked and not next and set[3] and not damaged then
+    keep_done(id, old, lease, how == 'w' and problem or nil)
+    return 'A'
+  end
+  if acked or how == 'q' then
     if how == 'q' and not next then
       local generation = call('HINCRBY', META, 'generation', 1)
       next = pack('>I6I7I6', now + length, generation, now) .. string.sub(old, 20)
@@ -63,7 +80,7 @@ local function settle(id, how, length, problem, part, lease)
       local later = math.max(cut('>I6', next), past.floor)
       if later ~= due and not (later <= now and due <= now) then due = math.max(later, now) end
     end
-    call('ZADD', DUE, due, id)
+    call('ZADD', levels and due_of(next or old) or DUE, due, id)
     return 'F'
   end
 
@@ -84,7 +101,7 @@ local function settle(id, how, length, problem, part, lease)
     past.attempts, past.floor, past.first = 0, 0, put_at
     count_death(past)
     keep_past(id, past)
-    call('ZADD', DUE, later, id)
+    call('ZADD', levels and due_of(next) or DUE, later, id)
     return 'D'
   end
   past.floor = now + (length or backoff(past.attempts, part))
@@ -94,7 +111,7 @@ local function settle(id, how, length, problem, part, lease)
     return 'D'
   end
   keep_past(id, past)
-  call('ZADD', DUE, due, id)
+  call('ZADD', levels and due_of(next or old) or DUE, due, id)
   return 'R', due
 end
 
@@ -109,7 +126,10 @@ for i = 1, (#ARGV - 1) / PER_JOB do
     freed = freed or letters[i] ~= 'E' and letters[i] ~= 'B'
   end
 end
-if freed and not notify_room() then
+if freed and (set[1] or returned) then
+  -- There is room for another lease, perhaps of a job whose lease expired: wakes all waiting clients.
+  call('PUBLISH', string.sub(META, 1, -5) .. 'wake', '')
+elseif freed then
   local at = head()
   if at < before then wake(at) end
 end

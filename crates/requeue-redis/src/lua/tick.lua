@@ -18,11 +18,18 @@ if ARGV[5] == '' then
 end
 local due = math.max(expected, now)
 if due - now > MAX_DELAY then return { 'D', due - now } end
-generation = tonumber(call('HGET', META, 'generation')) or 0
+local set = call('HMGET', META, 'generation', 'levels')
+if set[2] then
+  if not DONE then return { ok = 'MORE KEYS' } end
+  use_levels(set[2])
+else
+  dues, leaseds = { DUE }, { LEASED }
+end
+generation = tonumber(set[1]) or 0
 if generation >= MAX_COUNTER then return { 'N' } end
 local base, sooner = generation, head()
-local waits, runs, died = call('ZSCORE', DUE, id), call('ZSCORE', LEASED, id), call('ZSCORE', DEAD, id)
-local letter = merge(id, due, string.sub(schedule, content), '', waits, runs, died)
+local merge = load_merge()
+local letter = merge(id, due, string.sub(schedule, content), '', find(id))
 call('HSET', SCHEDULES, id, moved)
 call('HSET', META, 'generation', generation)
 local first = head()

@@ -5,6 +5,8 @@
 -- State   unchanged
 local counts = {}
 for i = 2, #ARGV - 1 do
-  counts[i - 1] = call('ZCOUNT', DUE, ARGV[i], '(' .. ARGV[i + 1])
+  local count = 0
+  for k = 1, #dues do count = count + call('ZCOUNT', dues[k], ARGV[i], '(' .. ARGV[i + 1]) end
+  counts[i - 1] = count
 end
 return counts

@@ -1,7 +1,7 @@
 -- Returns the jobs with the given ids, in that order. Leaves out jobs that do not exist.
 --
--- ARGV    now or ''; state (w waiting, r ready, l leased, d dead, '' any); max. number of jobs; max. bytes
---         of records (but at least one job); then ids
+-- ARGV    now or ''; state (w waiting, r ready, l leased, d dead, o done, '' any); max. number of jobs; max.
+--         bytes of records (but at least one job); then ids
 -- Reply   now; how many of the ids were examined; then for each job: id, state (letter as above), its time
 --         in its list, record, lease, successor, past; of a value that is too long: its length
 -- State   unchanged
@@ -18,13 +18,10 @@ for i = 5, #ARGV do
   if #found >= 7 * max or size > bytes then break end
   examined = examined + 1
   local id = ARGV[i]
-  local state, at = 'w', call('ZSCORE', DUE, id)
-  if at then
-    if tonumber(at) <= now then state = 'r' end
-  else
-    state, at = 'l', call('ZSCORE', LEASED, id)
-    if not at then state, at = 'd', call('ZSCORE', DEAD, id) end
-  end
+  local waits, runs, died, done = find(id)
+  local state = runs and 'l' or died and 'd' or done and 'o' or 'w'
+  local at = waits or runs or died or done
+  if waits and tonumber(waits) <= now then state = 'r' end
   if at and (wanted == '' or wanted == state) then
     local record = call('HGET', JOB, id)
     if record then

@@ -13,7 +13,7 @@ use requeue_jobs::limits::{
     KEPT_ATTEMPTS, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_COUNTER, MAX_DELAY, MAX_RESULT_BYTES,
     MAX_SCHEDULE_LEN,
 };
-use requeue_jobs::{Body, Kind, Settings};
+use requeue_jobs::{Body, Kind, Priority, Settings};
 use requeue_testkit::servers::RedisServer;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl ScriptRunner {
     fn new(server: &RedisServer, kind: &str) -> ScriptRunner {
         let client = redis::Client::open(server.url()).expect("a valid address");
         let connection = client.get_connection().expect("the server is up");
-        let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind"));
+        let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind")).with_layout_2();
         ScriptRunner { connection, keys }
     }
 
@@ -62,13 +62,13 @@ impl ScriptRunner {
     /// Puts jobs that are due now.
     fn put(&mut self, now: u64, ids: &[&str]) -> String {
         let puts: Vec<_> = ids.iter().map(|id| (*id, 0, "", of("body"))).collect();
-        self.call(&SCRIPTS.put, (now, "1", "", "", puts))
+        self.call(&SCRIPTS.put, (now, "1", "", "", "", puts))
     }
 
     /// Claims up to `max` jobs for a second, and returns the fence of the first.
     fn claim(&mut self, now: u64, max: usize) -> u64 {
         let args = (now, max, 1000, NONCE, "worker", 1000, MAX_RESULT_BYTES);
-        match self.eval("EVAL", &SCRIPTS.claim_expired.text, args) {
+        match self.eval("EVAL", &SCRIPTS.claim_any.text, args) {
             Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("a fence"),
             other => panic!("{other:?}"),
         }
@@ -113,7 +113,7 @@ fn proof(fence: u64) -> Vec<u8> {
 
 /// The encoded body of a put.
 fn of(text: &str) -> Vec<u8> {
-    content(&Body::octets(text.as_bytes()).expect("the body is short"))
+    content(&Body::octets(text.as_bytes()).expect("the body is short"), Priority::default())
 }
 
 /// Returns a reply as text; the elements of an array are separated by spaces.
@@ -138,14 +138,14 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let (backoff, retention) = (settings.backoff, settings.retention);
     let millis = |duration: Duration| duration.as_millis();
     let lease = format!("or {})", millis(settings.lease));
-    let Scripts { put, claim, claim_expired, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
+    let Scripts { put, claim, claim_any, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
     // The flags, the length of the content type, and the content type.
     let longest_content = MAX_BODY_LEN + 2 + MAX_CONTENT_TYPE_LEN;
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (put, format!("local MAX_COUNTER = {MAX_COUNTER}\n")),
-        (claim_expired, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (claim_any, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (claim, format!("local GROUP = {}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
         (claim, format!("local MAX_BODY = {MAX_BODY_LEN}\n")),
@@ -160,9 +160,9 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
         (settle, format!("(tonumber(set[1]) or {}) * 2 ^", millis(backoff.base))),
         (settle, format!("tonumber(set[3]) or {}, 100)", backoff.jitter_percent)),
         (settle, format!("'max_attempts')) or {})", settings.max_attempts)),
-        (claim_expired, format!("'max_attempts')) or {})", settings.max_attempts)),
-        (reap, format!("math.floor(tonumber(set[1]) or {})", millis(retention.age))),
-        (reap, format!("(tonumber(set[2]) or {})", retention.count)),
+        (claim_any, format!("'max_attempts')) or {})", settings.max_attempts)),
+        (reap, format!("'retention_count', {}, {} }}", millis(retention.age), retention.count)),
+        (claim_any, format!("'ageing')) or {})", settings.ageing.map_or(0, millis))),
     ] {
         assert!(script.text.contains(&line), "the script does not contain {line:?}");
     }
@@ -174,24 +174,11 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
 
 #[test]
 fn every_script_has_a_header_with_arguments_reply_and_state_change() {
-    let Scripts { put, claim, claim_expired, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
+    let Scripts { put, claim, claim_any, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
     let of_kinds = [
-        put,
-        claim,
-        claim_expired,
-        ack,
-        settle,
-        change,
-        restore,
-        reap,
-        peek,
-        view,
-        facts,
-        upcoming,
-        set,
-        schedule,
-        tick,
+        put, claim, claim_any, ack, settle, change, restore, reap, peek, view, facts, upcoming,
+        set, schedule, tick,
     ];
     for script in of_kinds.into_iter().chain([register]) {
         let text = &script.text;

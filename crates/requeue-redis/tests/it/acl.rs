@@ -4,8 +4,8 @@
 use requeue::ManualClock;
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobView, Kind,
-    Missed, Mode, Put, Query, Receipt, Restore, Schedule, Settings, Settle, Settlement, Spans,
-    Store, Tick, Timestamp, WallClock, WorkerName,
+    Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle, Settlement,
+    Spans, Store, Tick, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
@@ -67,6 +67,8 @@ impl AllOperations<'_> {
     fn all(&self) {
         self.jobs();
         self.kinds();
+        // The kind now has layout 2, and keeps done jobs.
+        self.jobs();
         self.reads();
     }
 
@@ -129,6 +131,7 @@ impl AllOperations<'_> {
     fn kinds(&self) {
         let mut settings = Settings::default();
         settings.concurrency = Some(3);
+        settings.keep_done = Some(Retention { age: Duration::from_secs(60), count: 1 });
         drop(block_on(self.store.set(kind(), settings)));
         drop(block_on(self.store.settings(kind())));
         let next = Timestamp::from_millis(1_700_000_000_000);

@@ -3,8 +3,8 @@
 
 use crate::support::deployment::{Deployment, id, kind, text};
 use requeue_jobs::{
-    Change, ChangeKind, Claim, Claimed, Due, Generation, Mode, Put, PutOutcome, Query, Receipt,
-    Settle, Settlement, Spans, Store, StoreError, Tick, WorkerName,
+    Change, ChangeKind, Claim, Claimed, Due, Generation, Mode, Priority, Put, PutOutcome, Query,
+    Receipt, Settle, Settlement, Spans, Store, StoreError, Tick, WorkerName,
 };
 use requeue_testkit::{Fixture, Random, block_on, check_seeds};
 use std::time::Duration;
@@ -45,8 +45,17 @@ fn ids(claimed: &Claimed) -> Vec<&str> {
 
 #[test]
 fn a_damaged_record_does_not_hide_the_other_jobs_of_a_claim() {
-    for value in [&b""[..], b"short", &[255; 40], &vec![0; 3 << 20]] {
+    let values = [&b""[..], b"short", &[255; 40], &vec![0; 3 << 20]];
+    for (value, priority) in values.into_iter().flat_map(|value| [(value, 0), (value, 9)]) {
         let all = Deployment::new();
+        if priority > 0 {
+            // The jobs have another priority than this one.
+            let mut put = Put::new(kind(), id("other"), text("body"));
+            put.priority = Priority::new(priority).expect("a priority");
+            let put = block_on(all.store.put(vec![put])).expect("the server is up").remove(0);
+            assert_eq!(put.expect("no condition").outcome, PutOutcome::Created);
+            assert_eq!(ids(&all.claim_some(1).expect("the server is up")), ["other"]);
+        }
         for job in ["a", "b", "c"] {
             all.put_now(job);
         }
@@ -125,7 +134,7 @@ fn call_everything(all: &Deployment, jobs: &[&str]) {
     let claimed = all.claim_some(5);
     if let Ok(claimed) = &claimed {
         let actions = [
-            Settlement::Ack,
+            Settlement::AckWith(text("result")),
             Settlement::Release,
             Settlement::Extend(None),
             Settlement::RequeueAfter(Duration::from_secs(1)),
@@ -186,10 +195,18 @@ fn no_call_panics_whatever_the_keys_contain() {
         all.failed_and_dead();
         all.settings_and_schedules();
         all.redis::<i64>(redis::cmd("HDEL").arg(all.key("meta")).arg("paused"));
-        let jobs =
-            ["json", "leased", "leased-next", "leased-cancelled-next", "dead", "failed-often"];
+        let mut jobs =
+            vec!["json", "leased", "leased-next", "leased-cancelled-next", "dead", "failed-often"];
+        let layout_2 = ["due0", "due9", "due7", "leased0", "leased5", "done"];
+        let (mut names, mut lists) = (KEYS.to_vec(), KEYS[..3].to_vec());
+        if random.chance(50) {
+            all.priorities_and_done();
+            jobs.extend(["urgent", "urgent-later", "urgent-dead", "done", "done-text"]);
+            names.extend(layout_2);
+            lists = [&["dead"], &layout_2[..]].concat();
+        }
         for _ in 0..25 {
-            let name = KEYS[random.below(KEYS.len())];
+            let name = names[random.below(names.len())];
             let key = all.key(name);
             match random.below(8) {
                 0 => {
@@ -197,7 +214,7 @@ fn no_call_panics_whatever_the_keys_contain() {
                 }
                 1 => {
                     let job = jobs[random.below(jobs.len())];
-                    let list = all.key(KEYS[random.below(3)]);
+                    let list = all.key(lists[random.below(lists.len())]);
                     let scores = ["0", "-1", "inf", "-inf", "1e300", "0.5", "1700000000000"];
                     let score = scores[random.below(scores.len())];
                     all.redis::<i64>(redis::cmd("ZADD").arg(list).arg(score).arg(job));
@@ -219,7 +236,7 @@ fn no_call_panics_whatever_the_keys_contain() {
             all.advance(Duration::from_millis(random.below(3000) as u64));
         }
         // What remains of the kind can be deleted, and it works again.
-        let keys: Vec<_> = KEYS.map(|name| all.key(name)).into();
+        let keys: Vec<_> = KEYS.iter().chain(&layout_2).map(|name| all.key(name)).collect();
         all.redis::<i64>(redis::cmd("DEL").arg(keys));
         all.put_now("new");
         let claimed = all.claim_some(5).map_err(|error| error.to_string())?;

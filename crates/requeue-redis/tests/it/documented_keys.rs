@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use crate::support::deployment::{Deployment, id, kind, text};
-use requeue_jobs::{Body, Due, Missed, Mode, Schedule, Store, Ticked, Timestamp};
+use crate::support::deployment::{Deployment, HOUR, id, kind, text};
+use requeue_jobs::{Body, ChangeKind, Due, Missed, Mode, Schedule, Store, Ticked, Timestamp};
 use requeue_testkit::{Fixture, block_on, check_histories};
 use std::collections::BTreeSet;
 
@@ -50,6 +50,51 @@ fn every_state_is_stored_as_documented() {
         assert!(contents.jobs[job].past.is_none(), "{job} has no past");
     }
     assert_eq!(job("expired").view.failures[0].error, None);
+}
+
+#[test]
+fn priorities_done_jobs_and_rates_are_stored_as_documented() {
+    let all = Deployment::new();
+    all.waiting_and_ready();
+    all.leased();
+    all.failed_and_dead();
+    all.check();
+    let before = all.read().remove("order.close").unwrap().jobs;
+    all.priorities_and_done();
+    all.check();
+    let after = all.read().remove("order.close").unwrap().jobs;
+    for (id, job) in before {
+        assert_eq!(after[&id].view, job.view, "{id} is the same in layout 2");
+    }
+    let priority = |id: &str| after[id].view.priority.get();
+    let known = ["octets", "leased", "urgent-later", "urgent", "urgent-dead", "done"].map(priority);
+    assert_eq!(known, [0, 0, 9, 5, 3, 2]);
+    assert_eq!(after["urgent"].view.next.as_ref().unwrap().priority.get(), 7);
+    let done = |id: &str| after[id].view.done.clone().unwrap();
+    assert_eq!((done("done").result, done("done-text").result), (None, Some(text("paid"))));
+    assert_eq!(done("done").done_at.saturating_since(done("done").started_at).as_millis(), 5);
+    let field = |field: &str| -> Option<String> {
+        let mut get = redis::cmd("HGET");
+        get.arg(format!("{{{}:order.close}}:meta", all.prefix)).arg(field);
+        get.query(&mut *all.reader.lock().unwrap()).unwrap()
+    };
+    assert_eq!(field("levels").as_deref(), Some("975320"));
+    // Six jobs of 60,500 parts each, and 100 parts less for each of the 15 milliseconds before the last.
+    assert_eq!(field("rate_parts"), Some((6 * 60_500 - 15 * 100).to_string()));
+
+    // When the kind has no more jobs, it uses no priorities.
+    let jobs: Vec<_> = after.keys().map(String::as_str).collect();
+    jobs.iter().for_each(|job| all.change(job, ChangeKind::Cancel));
+    all.advance(11 * HOUR);
+    all.advance(11 * HOUR);
+    block_on(all.store.reap(100)).unwrap();
+    block_on(all.store.reap(100)).unwrap();
+    assert!(all.read().remove("order.close").unwrap().jobs.is_empty());
+    assert_eq!(field("levels").as_deref(), Some(""));
+    all.put("new", text("new"), Due::Now, Mode::Replace);
+    all.claim("new");
+    assert_eq!(field("levels").as_deref(), Some("0"));
+    all.check();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Schedules and ticks.
 
 use crate::harness::{Harness, id, kind, mail, secs, text};
-use requeue_jobs::{JobState, Missed, PutOutcome, Schedule, Tick, Ticked, Timestamp};
+use requeue_jobs::{JobState, Missed, PutOutcome, Retention, Schedule, Tick, Ticked, Timestamp};
 
 fn nightly(next: Timestamp) -> Schedule {
     Schedule {
@@ -132,4 +132,21 @@ pub(crate) async fn a_removed_schedule_leaves_its_jobs(h: &Harness) {
     assert_eq!(schedules(h).await, []);
     assert_eq!(tick(h, second, h.after(secs(120)), true).await, Ticked::Absent);
     h.claim().await;
+}
+
+pub(crate) async fn a_tick_puts_a_job_again_that_is_done(h: &Harness) {
+    let retention = Retention { age: secs(86_400), count: 10 };
+    h.set(|settings| settings.keep_done = Some(retention)).await;
+    keep(h, nightly(h.now())).await;
+    for _ in 0..2 {
+        let (now, next) = (h.now(), h.after(secs(60)));
+        let ticked = tick(h, now, next, true).await;
+        let created =
+            matches!(ticked, Ticked::Put(placed) if placed.outcome == PutOutcome::Created);
+        assert!(created, "{ticked:?}");
+        let job = h.claim().await;
+        h.ack(&job).await;
+        assert_eq!(h.view("nightly").await.state, JobState::Done);
+        h.advance(secs(60));
+    }
 }

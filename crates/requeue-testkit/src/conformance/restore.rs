@@ -4,8 +4,8 @@ use crate::harness::{Harness, id, ids, job, kind, mail, millis, secs, text};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN};
 use requeue_jobs::{
     Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, KindView,
-    LeaseView, PutError, PutOutcome, Query, Receipt, Restore, Restored, Retention, Settle,
-    SettleError, Settled, Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
+    LeaseView, Priority, PutError, PutOutcome, Query, Receipt, Restore, Restored, Retention,
+    Settle, SettleError, Settled, Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -58,7 +58,8 @@ fn leased(h: &Harness, name: &str) -> JobView {
 /// The same leased job with a successor.
 fn succeeded(h: &Harness, name: &str, due: Timestamp) -> JobView {
     let mut view = leased(h, name);
-    view.next = Some(SuccessorView { body: text("next"), due, generation: Generation(9) });
+    let (body, priority, generation) = (text("next"), Priority::default(), Generation(9));
+    view.next = Some(SuccessorView { body, due, priority, generation });
     view
 }
 

@@ -1,7 +1,7 @@
 //! Puts of conformance cases.
 
 use super::{id, kind, mail, text};
-use requeue_jobs::{Body, Condition, Due, Generation, Mode, Put, Timestamp};
+use requeue_jobs::{Body, Condition, Due, Generation, Mode, Priority, Put, Timestamp};
 use std::time::Duration;
 
 /// Builds a put. By default it is of kind `mail`, due now, and its body is its id.
@@ -44,6 +44,16 @@ impl PutBuilder {
 
     pub(crate) fn debounce(self, max_wait: Duration) -> Self {
         self.mode(Mode::Debounce { max_wait })
+    }
+
+    pub(crate) fn priority(mut self, level: u8) -> Self {
+        self.0.priority = Priority::new(level).expect("a valid priority");
+        self
+    }
+
+    pub(crate) fn if_new(mut self) -> Self {
+        self.0.condition = Some(Condition::IfNew);
+        self
     }
 
     pub(crate) fn if_absent(mut self) -> Self {

@@ -2,8 +2,9 @@
 
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
-    Backoff, Body, ClaimedJob, ExpiredLease, FailedAttempt, Generation, JobId, JobState, JobView,
-    Kind, LeaseView, Mode, Put, PutOutcome, Receipt, SuccessorView, Timestamp, WorkerName,
+    Backoff, Body, ClaimedJob, DoneView, ExpiredLease, FailedAttempt, Generation, JobId, JobState,
+    JobView, Kind, LeaseView, Mode, Priority, Put, PutOutcome, Receipt, SuccessorView, Timestamp,
+    WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,22 @@ impl Job {
         Some((self.view.died_at?, self.place))
     }
 
+    /// Returns the time when it was done and its position.
+    pub(super) fn completion(&self) -> Option<(Timestamp, u64)> {
+        Some((self.view.done.as_ref()?.done_at, self.place))
+    }
+
+    /// Ends the lease of a job that is done and kept.
+    pub(super) fn finish(&mut self, result: Option<Body>, place: u64, now: Timestamp) {
+        let lease = self.view.lease.clone().expect("only a leased job is done");
+        self.unlease();
+        self.view.state = JobState::Done;
+        let (worker, started_at) = (lease.worker, lease.claimed_at);
+        self.view.done = Some(DoneView { worker, started_at, done_at: now, result });
+        (self.view.body, self.view.failures) = (Body::default(), Vec::new());
+        self.place = place;
+    }
+
     /// Returns the generation that a put with `keep` does not change.
     pub(super) fn kept_generation(&self) -> Option<Generation> {
         match self.view.state {
@@ -100,11 +117,14 @@ impl Job {
                 self.first_put_at = Some(now);
                 self.revive(merged(put.mode, due, None, now, now), place, now);
                 (self.view.body, self.view.generation) = (put.body.clone(), generation);
+                self.view.priority = put.priority;
                 PutOutcome::Revived
             }
+            JobState::Done => unreachable!("a done job is absent for puts"),
             JobState::Waiting | JobState::Ready => {
                 let first = *self.first_put_at.get_or_insert(now);
                 let due = merged(put.mode, due, Some(self.view.due), first, now);
+                self.view.priority = higher(put, Some(self.view.priority));
                 self.replace(put.body.clone(), due, generation, place, now);
                 PutOutcome::Updated
             }
@@ -118,7 +138,8 @@ impl Job {
             if self.is_cancelled() { put_at } else { *self.first_put_at.get_or_insert(now) };
         let old = self.view.next.as_ref().map(|next| next.due);
         let due = merged(put.mode, due, old, first, now);
-        self.view.next = Some(SuccessorView { body: put.body.clone(), due, generation });
+        let priority = higher(put, self.view.next.as_ref().map(|next| next.priority));
+        self.view.next = Some(SuccessorView { body: put.body.clone(), due, priority, generation });
     }
 
     /// Replaces the body and due time of a pending job. A job that stays ready keeps its position.
@@ -145,6 +166,7 @@ impl Job {
     /// Replaces the job with its successor.
     pub(super) fn take_over(&mut self, next: SuccessorView, due: Timestamp, place: u64) {
         (self.view.body, self.view.generation) = (next.body, next.generation);
+        self.view.priority = next.priority;
         if due != self.view.due {
             self.move_to(due, place);
         }
@@ -162,7 +184,7 @@ impl Job {
         self.view.lease = Some(LeaseView { worker, claimed_at: now, ends_at, cancelled: false });
         self.receipt = Some(receipt.clone());
         let mut job = ClaimedJob::new(receipt, self.view.body.clone(), self.view.generation);
-        job.due = self.view.due;
+        (job.due, job.priority) = (self.view.due, self.view.priority);
         job.attempt = self.view.attempts + 1;
         job.lease_ends_at = ends_at;
         job.created_at = self.view.created_at;
@@ -221,6 +243,14 @@ impl Job {
         lease.cancelled = true;
         (self.view.next, self.next_put_at) = (None, None);
         self.view.updated_at = now;
+    }
+}
+
+/// Returns the priority of a put, given the priority that it replaces.
+fn higher(put: &Put, old: Option<Priority>) -> Priority {
+    match (put.mode, old) {
+        (Mode::Earliest, Some(old)) => put.priority.max(old),
+        _ => put.priority,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings and schedules of the model.
 
-use super::Model;
+use super::{Model, Tokens};
 use requeue_jobs::{
     Due, Generation, JobId, Kind, Put, PutError, Schedule, Settings, Tick, Ticked, Timestamp,
 };
@@ -8,7 +8,11 @@ use requeue_jobs::{
 impl Model {
     /// Sets the settings of a kind.
     pub fn set(&mut self, kind: &Kind, settings: Settings) {
-        self.facts(kind).settings = settings;
+        let facts = self.facts(kind);
+        if facts.settings.rate != settings.rate {
+            facts.tokens = Tokens::default();
+        }
+        facts.settings = settings;
     }
 
     /// Returns the settings of a kind.

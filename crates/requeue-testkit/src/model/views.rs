@@ -41,12 +41,17 @@ impl Model {
             let ready = count(JobState::Ready);
             let pending = ready + count(JobState::Waiting);
             let (leased, dead) = (count(JobState::Leased), count(JobState::Dead));
+            let done = count(JobState::Done);
             let ready_jobs = jobs.iter().filter(|job| job.state == JobState::Ready);
             KindView {
                 kind: facts.name.clone(),
-                counts: Counts { pending, leased, dead, ready },
+                counts: Counts { pending, leased, dead, done, ready },
                 oldest_ready: ready_jobs.map(|job| job.due).min(),
                 paused: facts.settings.paused,
+                throttled_until: facts
+                    .settings
+                    .rate
+                    .and_then(|rate| facts.tokens.throttled_until(&rate, now)),
                 generation: facts.generation,
                 fence: facts.fence,
             }

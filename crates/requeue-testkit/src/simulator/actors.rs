@@ -31,6 +31,7 @@ fn operations() -> Operations {
         max_wait: |random| millis(random, &[500, 5000]),
         conditions: &[
             (1, ConditionKind::Absent),
+            (1, ConditionKind::New),
             (1, ConditionKind::Generation),
             (6, ConditionKind::Never),
         ],

@@ -3,8 +3,8 @@
 use super::event::{Action, Event};
 use requeue_jobs::{
     Change, ChangeKind, Changed, ClaimedJob, Due, Fence, Generation, JobId, JobState, JobView,
-    Kind, Mode, Placed, Put, PutOutcome, Receipt, Settings, Settle, Settled, Settlement, Ticked,
-    Timestamp,
+    Kind, Mode, Placed, Put, PutOutcome, Rate, Receipt, Settings, Settle, Settled, Settlement,
+    Ticked, Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,33 @@ pub(super) struct Facts {
     pub(super) settings: BTreeMap<Kind, Settings>,
     /// The times of schedules for which a job was put.
     pub(super) ticked: BTreeSet<(Kind, JobId, Timestamp)>,
+    /// What is missing from the tokens of each kind with a rate limit.
+    pub(super) tokens: BTreeMap<Kind, MissingTokens>,
     /// How many claims in a row could have returned a job of this kind, and returned none.
     pub(super) passed_over: BTreeMap<Kind, u32>,
+}
+
+/// What is missing from a full bucket of tokens, in as many parts of a token as the period of the rate has
+/// milliseconds.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct MissingTokens {
+    parts: u128,
+    at: Timestamp,
+}
+
+impl MissingTokens {
+    /// Returns what is missing at `now`, which is not before the last change.
+    pub(super) fn parts(self, rate: Rate, now: Timestamp) -> u128 {
+        let elapsed = now.saturating_since(self.at).as_millis();
+        self.parts.saturating_sub(elapsed * u128::from(rate.jobs))
+    }
+
+    /// Takes tokens out, or puts them back if `count` is negative.
+    fn take(&mut self, count: i128, rate: Rate, now: Timestamp) {
+        let change = count * rate.per.as_millis() as i128;
+        let parts = self.parts(rate, now) as i128 + change;
+        *self = MissingTokens { parts: parts.max(0) as u128, at: now };
+    }
 }
 
 /// The facts about a kind and id, including all jobs of that name before.
@@ -34,6 +59,8 @@ pub(super) struct JobFacts {
     /// Its failures since the last reset, without the expiry of `lease`.
     pub(super) failures: u32,
     pub(super) lease: Option<Leased>,
+    /// When it was done, if it is kept as a done job.
+    pub(super) done_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +100,7 @@ impl JobFacts {
     }
 
     fn put(&mut self, mode: Mode, due: Timestamp, placed: &Placed, now: Timestamp) {
+        self.done_at = None;
         let had_next = self.lease.as_ref().is_some_and(|lease| lease.has_next);
         match placed.outcome {
             PutOutcome::Kept => return,
@@ -112,7 +140,7 @@ impl JobFacts {
         });
     }
 
-    fn settle(&mut self, settle: &Settle, settled: Settled) {
+    fn settle(&mut self, settle: &Settle, settled: Settled, done_at: Option<Timestamp>) {
         let Some(lease) = &mut self.lease else { return };
         if let Settled::Extended(ends_at) = settled {
             lease.ends_at = ends_at;
@@ -127,6 +155,7 @@ impl JobFacts {
             Settled::Done => {
                 self.acked.insert(generation);
                 self.reset();
+                self.done_at = done_at.filter(|_| !has_next);
             }
             Settled::Cancelled => self.reset(),
             Settled::RetryAt(ends_at) => {
@@ -141,6 +170,7 @@ impl JobFacts {
     fn change(&mut self, action: ChangeKind, changed: Changed) {
         match changed {
             Changed::Removed => {
+                self.done_at = None;
                 self.cancelled = self.newest;
                 self.reset();
             }
@@ -178,13 +208,21 @@ impl Facts {
             Action::Claim { jobs, before } => {
                 self.count_passed_over(jobs, before, now);
                 for job in jobs {
+                    self.take_tokens(job.kind(), 1, now);
                     self.fences.insert(job.kind().clone(), job.receipt.fence());
                     self.job(job.kind(), job.id()).claim(job);
                 }
             }
             Action::Settle { settle, settled: Ok(settled), .. } => {
                 let receipt = &settle.receipt;
-                self.job(receipt.kind(), receipt.id()).settle(settle, *settled);
+                if settle.action == Settlement::Release {
+                    self.take_tokens(receipt.kind(), -1, now);
+                }
+                let keeps =
+                    self.settings.get(receipt.kind()).is_some_and(|s| s.keep_done.is_some());
+                let is_last = !matches!(settle.action, Settlement::RequeueAfter(_));
+                let done_at = (keeps && is_last).then_some(now);
+                self.job(receipt.kind(), receipt.id()).settle(settle, *settled, done_at);
             }
             Action::Change { change: Change { kind, id, action }, changed: Ok(changed) } => {
                 self.job(kind, id).change(*action, *changed);
@@ -217,6 +255,20 @@ impl Facts {
         }
     }
 
+    fn take_tokens(&mut self, kind: &Kind, count: i128, now: Timestamp) {
+        if let Some(rate) = self.settings.get(kind).and_then(|settings| settings.rate) {
+            self.tokens.entry(kind.clone()).or_default().take(count, rate, now);
+        }
+    }
+
+    /// Returns how many parts of tokens are missing, if `count` jobs of a kind with a rate limit are
+    /// claimed.
+    pub(super) fn missing_after(&self, kind: &Kind, count: usize, now: Timestamp) -> Option<u128> {
+        let rate = self.settings.get(kind)?.rate?;
+        let missing = self.tokens.get(kind).copied().unwrap_or_default().parts(rate, now);
+        Some(missing + count as u128 * rate.per.as_millis())
+    }
+
     /// Returns whether a claim may return a job of this kind.
     pub(super) fn has_room(&self, kind: &Kind, now: Timestamp) -> bool {
         let is_leased =
@@ -224,7 +276,12 @@ impl Facts {
         let of_kind = self.jobs.iter().filter(|((of, _), _)| of == kind);
         let leased = of_kind.filter(|(_, job)| is_leased(job)).count();
         let settings = self.settings.get(kind).cloned().unwrap_or_default();
-        !settings.paused && settings.concurrency.is_none_or(|limit| leased < limit as usize)
+        let has_token = settings.rate.is_none_or(|rate| {
+            self.missing_after(kind, 1, now) <= Some(u128::from(rate.burst) * rate.per.as_millis())
+        });
+        !settings.paused
+            && has_token
+            && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 
     fn put(&mut self, put: &Put, placed: &Placed, now: Timestamp) {

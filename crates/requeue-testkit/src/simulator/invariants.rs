@@ -8,9 +8,11 @@ use super::event::{Action, Event};
 use super::facts::Facts;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_jobs::{
-    ClaimedJob, Counts, Due, JobState, JobView, Kind, Mode, PutOutcome, Settings, SettleError,
-    Settled, Settlement, Ticked, Timestamp,
+    ClaimedJob, Condition, Counts, Due, JobState, JobView, Kind, Mode, PutOutcome, Settings,
+    SettleError, Settled, Settlement, Ticked, Timestamp,
 };
+use std::cmp::Reverse;
+use std::time::Duration;
 
 /// The number of claims in a row that may return no job of a kind that has ready jobs. With two kinds
 /// that strictly take turns it is one; one more is allowed for stores that are not as exact.
@@ -19,7 +21,7 @@ const MAX_PASSED_OVER: u32 = 2;
 type Checked = Result<(), String>;
 type Check = fn(&Facts, &Event) -> Checked;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 12] = [
     ("invariant 1", one_receipt_can_ack),
     ("invariant 3", nothing_is_early),
     ("invariant 4", successor_is_the_last_put),
@@ -30,6 +32,8 @@ const CHECKS: [(&str, Check); 10] = [
     ("invariant 10", claims_follow_the_order),
     ("invariant 11", waiters_get_work),
     ("invariant 12", counts_equal_enumeration),
+    ("invariant 13", rates_are_kept),
+    ("invariant 14", done_jobs_do_not_run_again),
 ];
 
 /// Checks a whole log. Its last event is an audit after all jobs were done.
@@ -85,7 +89,9 @@ fn nothing_is_lost(facts: &Facts, events: &[Event]) -> Checked {
     let Some(Action::Audit { listed, .. }) = events.last().map(|event| &event.action) else {
         return Err("the log does not end with an audit".to_owned());
     };
-    if let Some(job) = listed.iter().find(|job| job.state != JobState::Dead) {
+    if let Some(job) =
+        listed.iter().find(|job| !matches!(job.state, JobState::Dead | JobState::Done))
+    {
         return Err(format!("never done: {job:?}"));
     }
     for ((kind, id), job) in &facts.jobs {
@@ -219,11 +225,13 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
                     let named = |job: &ClaimedJob| (job.kind(), job.id()) == (&view.kind, &view.id);
                     jobs[..number].iter().any(named)
                 };
+                let ageing = settings(facts, &view.kind).ageing;
+                let rank = |job: &JobView| (Reverse(level(job, ageing, event.at)), position(job));
                 // An expired lease may have ended by other means than a claim.
                 let ahead = |other: &&JobView| {
                     other.kind == view.kind
                         && other.state == JobState::Ready
-                        && position(other) < position(view)
+                        && rank(other) < rank(view)
                         && !claimed(other)
                 };
                 if let Some(ahead) = before.iter().find(ahead) {
@@ -244,6 +252,13 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
     }
 }
 
+/// Returns the priority of a job, and one more for each span that it has been ready.
+fn level(job: &JobView, ageing: Option<Duration>, now: Timestamp) -> u128 {
+    let ready_for = now.saturating_since(position(job)).as_millis();
+    let gained = ageing.map_or(0, |ageing| ready_for / ageing.as_millis());
+    u128::from(job.priority.get()) + gained
+}
+
 fn position(job: &JobView) -> Timestamp {
     job.lease.as_ref().map_or(job.due, |lease| lease.ends_at)
 }
@@ -257,7 +272,8 @@ fn waiters_get_work(facts: &Facts, event: &Event) -> Checked {
             continue;
         }
         let is_late = |job: &&JobView| {
-            job.state != JobState::Dead && position(job).saturating_add(WAIT_SLICE) <= event.at
+            !matches!(job.state, JobState::Dead | JobState::Done)
+                && position(job).saturating_add(WAIT_SLICE) <= event.at
         };
         if let Some(late) = listed.iter().filter(|job| job.kind == *kind).find(is_late) {
             return Err(format!("a worker waits, but does not claim {late:?}"));
@@ -278,9 +294,9 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
                 let of_kind = || listed.iter().filter(|job| job.kind == view.kind);
                 let count = |state| of_kind().filter(|job| job.state == state).count() as u64;
                 let (leased, dead) = (count(JobState::Leased), count(JobState::Dead));
-                let ready = count(JobState::Ready);
+                let (done, ready) = (count(JobState::Done), count(JobState::Ready));
                 let pending = ready + count(JobState::Waiting);
-                let counts = Counts { pending, leased, dead, ready };
+                let counts = Counts { pending, leased, dead, done, ready };
                 if view.counts != counts {
                     return Err(format!("counted {:?}, but listed {counts:?}", view.counts));
                 }
@@ -304,6 +320,38 @@ fn counts_equal_enumeration(facts: &Facts, event: &Event) -> Checked {
                 return Err(format!("{occurrence:?} was put twice"));
             }
             Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Invariant 13: In no span of time, more jobs of a kind are claimed than its rate limit allows for that
+/// span, plus its burst. Released jobs do not count.
+fn rates_are_kept(facts: &Facts, event: &Event) -> Checked {
+    let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
+    for (kind, settings) in &facts.settings {
+        let count = jobs.iter().filter(|job| job.kind() == kind).count();
+        if let (Some(rate), Some(missing)) =
+            (settings.rate, facts.missing_after(kind, count, event.at))
+            && count > 0
+            && missing > u128::from(rate.burst) * rate.per.as_millis()
+        {
+            return Err(format!("{count} jobs of {kind} exceed {rate:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Invariant 14: While a job is kept as done, no put with the condition *if new* succeeds, so it does not
+/// run again.
+fn done_jobs_do_not_run_again(facts: &Facts, event: &Event) -> Checked {
+    let Action::Put { put, placed: Ok(_), .. } = &event.action else { return Ok(()) };
+    let done_at = facts.of(&put.kind, &put.id).done_at;
+    match (done_at, put.condition, settings(facts, &put.kind).keep_done) {
+        (Some(done_at), Some(Condition::IfNew), Some(kept))
+            if event.at <= done_at.saturating_add(kept.age) =>
+        {
+            Err(format!("{put:?}, but it was done at {}", done_at.as_millis()))
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@
 //! proves nothing.
 
 mod leases;
+mod priorities;
 mod puts;
 mod restores;
 mod store;
@@ -19,12 +20,15 @@ use leases::{
     FirstSkipped, LeasedTwice, OldGeneration, OutOfOrder, ReceiptsRefused, ReleaseCounts,
     SettledReported, StaleReceipt, SuccessorLost, SuccessorTwice,
 };
+use priorities::{
+    ConditionIs, DoneCanRun, DoneStays, LongResultsDiscarded, PutsKeepDone, ReleaseTakesAToken,
+};
 use puts::{
     AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
     OrderLostByPut, PutsLost, RoundedDown, WrongMode,
 };
 use requeue_jobs::rules::List;
-use requeue_jobs::{JobState, Store, WallClock};
+use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallClock};
 use requeue_testkit::{Concurrent as ConcurrentRun, check_history, conformance, simulate};
 use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
@@ -163,12 +167,22 @@ const FLAWS: &[Flaw] = &[
         &[Case("conditions::if_absent_fails_on_a_dead_job"), History],
         |clock| FlawedStore::create(clock, IfAbsentOverlooks(JobState::Dead)),
     ),
-    flaw("keep replaces", &[Case("modes::keep_does_not_change_a_waiting_job"), History], |clock| {
-        FlawedStore::create(clock, WrongMode::KEEP_REPLACES)
-    }),
+    flaw(
+        "keep replaces",
+        &[
+            Case("modes::keep_does_not_change_a_waiting_job"),
+            Case("priority::keep_does_not_change_the_priority"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, WrongMode::KEEP_REPLACES),
+    ),
     flaw(
         "earliest replaces",
-        &[Case("modes::earliest_keeps_the_sooner_time_and_replaces_the_body"), History],
+        &[
+            Case("modes::earliest_keeps_the_sooner_time_and_replaces_the_body"),
+            Case("priority::earliest_keeps_the_higher_priority"),
+            History,
+        ],
         |clock| FlawedStore::create(clock, WrongMode::EARLIEST_REPLACES),
     ),
     flaw(
@@ -459,6 +473,189 @@ const FLAWS: &[Flaw] = &[
             FlawedStore::create(clock, NotEnforced(|settings| settings.max_attempts = u32::MAX))
         },
     ),
+    flaw(
+        "priorities are ignored",
+        &[
+            Case("priority::a_job_has_the_priority_of_its_put"),
+            Case("priority::higher_priorities_are_claimed_first"),
+            Case("priority::without_ageing_a_higher_priority_is_always_first"),
+            History,
+        ],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::priorities_ignored)),
+    ),
+    flaw(
+        "a high priority makes a job due",
+        &[Case("priority::a_priority_makes_no_job_due_earlier"), History, Simulation(3)],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::high_priorities_are_due)),
+    ),
+    flaw(
+        "jobs do not age",
+        &[Case("priority::a_ready_job_gains_a_level_for_each_span_of_the_ageing"), History],
+        |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.ageing = None)),
+    ),
+    flaw(
+        "jobs age too fast",
+        &[Case("priority::the_ageing_counts_from_the_due_time"), History],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| {
+                    settings.ageing =
+                        settings.ageing.map(|ageing| (ageing / 4).max(Duration::from_millis(1)))
+                }),
+            )
+        },
+    ),
+    flaw(
+        "a put keeps the priority of a pending job",
+        &[Case("priority::a_put_changes_the_priority_of_a_pending_job"), History],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::puts_keep_the_priority)),
+    ),
+    flaw(
+        "a successor has the priority of its job",
+        &[
+            Case("priority::a_successor_has_its_own_priority"),
+            Case("priority::a_successor_after_an_expired_lease_has_its_own_priority"),
+            History,
+        ],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::successors_share_the_priority))
+        },
+    ),
+    flaw(
+        "a failure loses the priority",
+        &[
+            Case("priority::retry_release_and_requeue_keep_the_priority"),
+            Case("priority::an_expired_lease_keeps_the_priority"),
+            History,
+        ],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::a_failure_loses_the_priority))
+        },
+    ),
+    flaw(
+        "a release loses the priority",
+        &[Case("priority::retry_release_and_requeue_keep_the_priority"), History],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::a_release_loses_the_priority))
+        },
+    ),
+    flaw(
+        "a dead job loses its priority",
+        &[Case("priority::a_dead_job_has_its_priority_when_it_is_revived"), History],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::death_loses_the_priority)),
+    ),
+    flaw(
+        "no done job is kept",
+        &[
+            Case("done::a_done_job_shows_when_and_by_whom_it_was_done"),
+            Case("done::if_new_fails_if_the_job_is_done"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.keep_done = None)),
+    ),
+    flaw(
+        "done jobs are kept for ever",
+        &[
+            Case("done::done_jobs_are_dropped_when_they_are_too_old"),
+            Case("done::done_jobs_are_dropped_when_there_are_too_many"),
+            History,
+        ],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| {
+                    let forever = Retention { age: Duration::MAX, count: usize::MAX };
+                    settings.keep_done = settings.keep_done.map(|_| forever);
+                }),
+            )
+        },
+    ),
+    flaw(
+        "done jobs are kept as long as dead ones",
+        &[Case("done::done_and_dead_jobs_have_retentions_of_their_own"), History],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| {
+                    settings.keep_done = settings.keep_done.map(|_| settings.retention);
+                }),
+            )
+        },
+    ),
+    flaw(
+        "results are lost",
+        &[Case("done::a_done_job_keeps_the_result_of_its_ack"), History],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::results_lost)),
+    ),
+    flaw(
+        "the start of a run is lost when it is done",
+        &[Case("done::a_done_job_shows_when_and_by_whom_it_was_done"), History],
+        |clock| UnorderedStore::create(clock, Order::Altered(priorities::start_of_the_run_lost)),
+    ),
+    flaw(
+        "a done job keeps its body",
+        &[Case("done::a_done_job_shows_when_and_by_whom_it_was_done"), History],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::done_jobs_keep_their_bodies))
+        },
+    ),
+    flaw(
+        "if_new ignores done jobs",
+        &[Case("done::if_new_fails_if_the_job_is_done"), History, Simulation(14)],
+        |clock| FlawedStore::create(clock, ConditionIs(Condition::IfNew, Condition::IfAbsent)),
+    ),
+    flaw(
+        "if_absent fails on done jobs",
+        &[Case("done::for_a_put_a_done_job_is_absent"), History],
+        |clock| FlawedStore::create(clock, ConditionIs(Condition::IfAbsent, Condition::IfNew)),
+    ),
+    flaw("a put does not replace a done job", &[History], |clock| {
+        FlawedStore::create(clock, PutsKeepDone)
+    }),
+    flaw(
+        "a done job can run",
+        &[Case("done::a_done_job_can_be_removed_but_not_run"), History],
+        |clock| FlawedStore::create(clock, DoneCanRun),
+    ),
+    flaw(
+        "a done job cannot be removed",
+        &[Case("done::a_done_job_can_be_removed_but_not_run"), History],
+        |clock| FlawedStore::create(clock, DoneStays),
+    ),
+    flaw(
+        "a long result is discarded",
+        &[Case("done::a_result_that_is_too_long_is_rejected")],
+        |clock| FlawedStore::create(clock, LongResultsDiscarded),
+    ),
+    flaw(
+        "the rate is not limited",
+        &[
+            Case("rate::a_claim_returns_no_more_than_the_rate_allows"),
+            Case("rate::the_limit_holds_across_claims_of_several_kinds"),
+            Simulation(13),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, NotEnforced(|settings| settings.rate = None)),
+    ),
+    flaw(
+        "one job more than the burst",
+        &[Case("rate::a_claim_returns_no_more_than_the_rate_allows"), History],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| {
+                    settings.rate =
+                        settings.rate.map(|rate| Rate { burst: rate.burst + 1, ..rate });
+                }),
+            )
+        },
+    ),
+    flaw(
+        "a release takes a token",
+        &[Case("rate::a_release_gives_its_token_back"), History, Simulation(11)],
+        |clock| FlawedStore::create(clock, ReleaseTakesAToken),
+    ),
     Flaw {
         name: "jobs due in the same millisecond come by id",
         found_by: &[History],
@@ -475,13 +672,17 @@ const FLAWS: &[Flaw] = &[
         name: "the last pending job comes first",
         found_by: &[History, Simulation(10)],
         orders_ties: false,
-        create: |clock| UnorderedStore::create(clock, Order::LastOf(List::Pending)),
+        create: |clock| {
+            UnorderedStore::create(clock, Order::LastOf(List::Pending(Priority::default())))
+        },
     },
     Flaw {
         name: "the lease that expired last ends first",
         found_by: &[History],
         orders_ties: false,
-        create: |clock| UnorderedStore::create(clock, Order::LastOf(List::Leased)),
+        create: |clock| {
+            UnorderedStore::create(clock, Order::LastOf(List::Leased(Priority::default())))
+        },
     },
     Flaw {
         name: "the job that died last is dropped first",

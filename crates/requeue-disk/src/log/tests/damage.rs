@@ -126,7 +126,7 @@ fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
 fn a_newer_format_is_refused() {
     let (disk, _) = closed();
     let mut bytes = disk.bytes(&segment_name(2));
-    bytes[8] = 3;
+    bytes[8] = 4;
     let sum = {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&bytes[..12]);
@@ -136,7 +136,7 @@ fn a_newer_format_is_refused() {
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
     disk.put(&segment_name(2), &bytes);
     let error = open_after(&disk, 0).err();
-    assert!(matches!(error, Some(DiskError::Newer { found: 3, known: 2, .. })), "{error:?}");
+    assert!(matches!(error, Some(DiskError::Newer { found: 4, known: 3, .. })), "{error:?}");
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //! not taken by a length that was read.
 
 use super::{flush_jobs, open, small, with_seeds};
-use crate::bytes::{Bytes, put_bytes};
+use crate::bytes::{Bytes, Malformed, put_bytes};
 use crate::codec::{self, Draft, Parts};
 use crate::disk::Disk;
 use crate::error::DiskError;
 use crate::manifest::{self, Manifest};
 use crate::simulated_disk::SimulatedDisk;
+use crate::stored_kinds::{self, StoredKind};
 use crate::tables::filter::Filter;
 use crate::tables::index::Index;
 use crate::tables::keys::JobLocation;
@@ -15,13 +16,14 @@ use crate::tables::run::Run;
 use crate::tables::table::{self, Footer, Table, TableEnd};
 use crate::tables::{Batch, SalvagedTables, TableCache, Tree, Version, block};
 use crate::verify_on;
-use requeue_jobs::rules::{Lease, Record, Status, Successor};
+use requeue_jobs::rules::{Counters, Lease, List, RateUse, Record, Status, Successor};
 use requeue_jobs::{
-    Body, FailedAttempt, Fence, Generation, JobId, Missed, Schedule, Settings, Timestamp,
-    WorkerName,
+    Body, DoneView, FailedAttempt, Fence, Generation, JobId, Kind, Missed, Priority, Rate,
+    Retention, Schedule, Settings, Timestamp, WorkerName,
 };
 use requeue_testkit::Random;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Tables in two manifests, so that the newest is not read completely when it is opened. Returns
 /// the number of the first table of the due tree too.
@@ -142,9 +144,23 @@ fn record(random: &mut Random) -> Record {
     let failure =
         FailedAttempt { worker: worker.clone(), started_at, ended_at, error: Some("no".into()) };
     record.failures = vec![failure; random.below(5)];
-    if random.chance(60) {
+    let priority = |random: &mut Random| Priority::new(random.below(10) as u8).unwrap();
+    record.priority = priority(random);
+    if random.chance(20) {
+        let (started_at, done_at) = (time(random), time(random));
+        let result = random.chance(50).then(|| body(random));
+        record.status = Status::Done(Box::new(DoneView { worker, started_at, done_at, result }));
+    } else if random.chance(10) {
+        record.status = Status::Dead { died_at: time(random) };
+    } else if random.chance(60) {
         let (due, put_at) = (time(random), time(random));
-        let next = Successor { body: body(random), due, generation: Generation(5), put_at };
+        let next = Successor {
+            body: body(random),
+            due,
+            priority: priority(random),
+            generation: Generation(5),
+            put_at,
+        };
         record.status = Status::Leased(Box::new(Lease {
             fence: Fence(9),
             nonce: random.number(),
@@ -158,10 +174,56 @@ fn record(random: &mut Random) -> Record {
     record
 }
 
+fn settings(random: &mut Random) -> Settings {
+    let mut settings = Settings::default();
+    settings.rate = random.chance(50).then(|| Rate::new(7, Duration::from_secs(60)));
+    settings.ageing = *random.pick(&[settings.ageing, None, Some(Duration::from_millis(1500))]);
+    let keep = Retention { age: Duration::from_secs(3600), count: 99 };
+    settings.keep_done = random.chance(50).then_some(keep);
+    settings
+}
+
+fn stored_kind(random: &mut Random) -> StoredKind {
+    let mut counts = [0; List::END];
+    List::all().for_each(|list| counts[list.index()] = random.below(3) as u64);
+    let at = Timestamp::from_millis(random.number() >> 20);
+    StoredKind {
+        number: random.below(1000) as u32,
+        name: Kind::new("kind").unwrap(),
+        counters: Counters { generation: 3, fence: 4, seq: 5 },
+        counts,
+        settings: settings(random),
+        rate_use: RateUse { parts: random.below(1000) as u64, at },
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    with_seeds(2000, |random| {
+        let record = record(random);
+        let mut bytes = Vec::new();
+        codec::put_record(&mut bytes, &record, None);
+        let mut rest = Bytes::new(&bytes);
+        assert!(codec::record(&mut rest, None).is_ok_and(|read| read == record));
+        assert!(rest.is_empty());
+        let kinds = [stored_kind(random), stored_kind(random)];
+        let mut bytes = Vec::new();
+        stored_kinds::begin(&mut bytes);
+        kinds.iter().for_each(|kind| stored_kinds::put(&mut bytes, kind));
+        let mut read = Vec::new();
+        let each = |kind| {
+            read.push(kind);
+            Ok::<_, Malformed>(())
+        };
+        assert!(stored_kinds::read(&bytes, each).is_ok());
+        assert!(read == kinds);
+    });
+}
+
 /// Bytes that are valid, or nearly.
 fn sample(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    match random.below(6) {
+    match random.below(7) {
         0 => {
             put_bytes(&mut bytes, b"id");
             codec::put_record(&mut bytes, &record(random), None);
@@ -172,7 +234,15 @@ fn sample(random: &mut Random) -> Vec<u8> {
             after.attempts += 1;
             codec::put_record(&mut bytes, &after, Some(&Parts::of(&before)));
         }
-        2 => codec::put_settings(&mut bytes, &Settings::default()),
+        2 => {
+            let settings = settings(random);
+            codec::put_settings(&mut bytes, &settings);
+            codec::put_more_settings(&mut bytes, &settings);
+        }
+        5 => {
+            stored_kinds::begin(&mut bytes);
+            (0..random.below(3)).for_each(|_| stored_kinds::put(&mut bytes, &stored_kind(random)));
+        }
         3 => codec::put_schedule(
             &mut bytes,
             &Schedule {
@@ -215,7 +285,12 @@ fn decoders_accept_any_bytes_without_a_panic() {
         if let Ok(draft) = Draft::read(&mut Bytes::new(&bytes)) {
             let _ = draft.complete_after_gap(Some(&record(random)));
         }
-        let _ = codec::settings(&mut Bytes::new(&bytes));
+        let mut rest = Bytes::new(&bytes);
+        if let Ok(mut settings) = codec::settings(&mut rest) {
+            let _ = codec::more_settings(&mut rest, &mut settings);
+        }
+        let _ = codec::rate_use(&mut Bytes::new(&bytes));
+        let _ = stored_kinds::read(&bytes, |_| Ok::<_, Malformed>(()));
         let _ = codec::schedule(&mut Bytes::new(&bytes));
         let _ = (Index::decode(&bytes), Filter::decode(&bytes), JobLocation::decode(&bytes));
         let (mut at, mut key) = (0, Vec::new());

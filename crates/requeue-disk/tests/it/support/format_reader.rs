@@ -20,6 +20,10 @@ pub(crate) struct DirectoryContents {
     /// A bit for each tag in the log, and each list in tables.
     pub(crate) tags: u32,
     pub(crate) lists: u32,
+    /// All flags of settings.
+    pub(crate) settings: u64,
+    /// By kind: how much of its rate limit is used, and when that was computed.
+    pub(crate) rate_uses: BTreeMap<String, (u64, u64)>,
     /// Whether the log ends where the manifest says; `None` if it says nothing.
     pub(crate) log_end: Option<bool>,
 }
@@ -33,6 +37,9 @@ pub(crate) struct Job {
     pub(crate) failures: Vec<(String, u64, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) next: Option<Vec<u8>>,
+    /// The priorities of the job and of its successor.
+    pub(crate) priorities: (u8, u8),
+    pub(crate) result: Option<Vec<u8>>,
 }
 
 pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> DirectoryContents {
@@ -48,6 +55,7 @@ pub(crate) fn read(names: &[String], bytes: impl Fn(&str) -> Vec<u8>) -> Directo
     contents.runs = [manifest.due.len(), manifest.ids.len()];
     contents.merged =
         manifest.due.iter().chain(&manifest.ids).filter(|run| run.generation > 0).count();
+    (contents.settings, contents.rate_uses) = (manifest.settings, manifest.rate_uses.clone());
     let mut kinds = manifest.kinds.clone();
     manifest.jobs(&bytes, &mut contents);
     let (mut last, mut last_data) = (manifest.flushed_through, (0, 0));
@@ -146,6 +154,14 @@ impl<'a> In<'a> {
         self.times(3);
     }
 
+    /// The settings that the formats before 3 do not have. Returns the flags.
+    fn more_settings(&mut self) -> u64 {
+        let has = self.varint();
+        assert!(has < 16 && has & 6 != 6);
+        self.times(4 * (has & 1) + 2 * (has >> 1 & 1) + 3 * (has >> 3 & 1));
+        has
+    }
+
     fn schedule(&mut self) -> String {
         let id = self.text();
         self.text();
@@ -176,23 +192,37 @@ impl<'a> In<'a> {
         let mut job = Job { place: (0, due, seq), ..Job::default() };
         job.attempts = if bit(9) { self.varint() } else { 0 };
         self.times(u64::from(bit(10)) + u64::from(bit(11)) + u64::from(bit(12) && !bit(13)));
+        job.priorities.0 = if bit(14) { self.u8() } else { 0 };
+        assert!(job.priorities.0 <= 9 && (!bit(14) || job.priorities.0 > 0));
+        // Pending and leased jobs of each priority have a list.
+        let list = |first: u8| if bit(14) { 3 + first + 2 * job.priorities.0 } else { first };
+        let (pending, leased) = (list(0), list(1));
+        assert!(!bit(15) || bit(4));
+        assert!(!bit(16) || has & 3 == 3);
         match has & 3 {
-            0 => {}
+            0 => job.place.0 = pending,
             1 => {
                 self.varint();
                 self.u64();
                 self.text();
                 self.step(created);
-                job.place = (1, self.step(created), seq);
+                job.place = (leased, self.step(created), seq);
                 if bit(4) {
                     self.varint();
                     self.times(2);
+                    job.priorities.1 = if bit(15) { self.u8() } else { 0 };
+                    assert!(job.priorities.1 <= 9 && (!bit(15) || job.priorities.1 > 0));
                     let same = || before.unwrap().next.clone().unwrap();
                     job.next = Some(if bit(5) { same() } else { self.body() });
                 }
             }
             2 => job.place = (2, self.step(created), seq),
-            status => panic!("{status} is no status"),
+            _ => {
+                self.text();
+                self.step(created);
+                job.place = (4, self.step(created), seq);
+                job.result = bit(16).then(|| self.body());
+            }
         }
         job.body = match has >> 2 & 3 {
             0 => self.body(),
@@ -220,7 +250,7 @@ fn segment(number: u64, bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut header = In(&bytes[..64]);
     assert_eq!(header.take(8), b"rq-log\r\n");
     let format = header.u32();
-    assert!(format == 1 || format == 2);
+    assert!((1..=3).contains(&format));
     assert_eq!(header.u32(), crc(&[&bytes[..12], &bytes[16..64]]));
     assert_eq!(header.u64(), number);
     let first = header.u64();
@@ -267,6 +297,11 @@ fn replay(contents: &mut DirectoryContents, kinds: &mut BTreeMap<u32, String>, p
                 3 => drop(entries.schedule()),
                 4 => drop(entries.text()),
                 5 => entries.times(2),
+                6 => {
+                    entries.settings();
+                    contents.settings |= entries.more_settings();
+                }
+                7 => entries.times(2),
                 tag => panic!("{tag} is no tag"),
             }
         }
@@ -283,9 +318,15 @@ struct Manifest {
     /// Kind and list, position, upto.
     range_tombstones: Vec<([u8; 5], [u8; 16], u64)>,
     kinds: BTreeMap<u32, String>,
-    /// By kind: pending, leased, dead.
-    counts: BTreeMap<u32, [u64; 3]>,
+    /// By kind and list.
+    counts: BTreeMap<u32, [u64; LISTS]>,
+    /// All flags of settings.
+    settings: u64,
+    rate_uses: BTreeMap<String, (u64, u64)>,
 }
+
+/// One more than the highest number of a list.
+const LISTS: usize = 23;
 
 struct Run {
     flushes: (u64, u64),
@@ -300,7 +341,7 @@ impl Manifest {
         let mut rest = In(bytes);
         assert_eq!(rest.take(8), b"rqmanif\n");
         let format = rest.u32();
-        assert!(format == 1 || format == 2);
+        assert!((1..=3).contains(&format));
         assert_eq!(rest.u32(), crc(&[&number.to_le_bytes(), &bytes[..12], &bytes[16..]]));
         assert_eq!(rest.u64(), bytes.len() as u64 - 24);
         let (flushed_through, live) = (rest.varint(), rest.varint());
@@ -328,15 +369,48 @@ impl Manifest {
         let mut blob = In(rest.counted());
         assert!(rest.0.is_empty());
         let (mut kinds, mut counts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut settings, mut rate_uses) = (0, BTreeMap::new());
+        let mut marked = In(blob.0);
+        let has_more = !blob.0.is_empty() && marked.varint() == (1 << 32) + 3;
+        if has_more {
+            assert!(format >= 3);
+            blob = marked;
+        }
         while !blob.0.is_empty() {
-            let number = blob.varint() as u32;
-            kinds.insert(number, blob.text());
+            let number = u32::try_from(blob.varint()).unwrap();
+            let name = blob.text();
+            kinds.insert(number, name.clone());
             blob.times(3);
-            counts.insert(number, [(); 3].map(|()| blob.varint()));
+            let mut by_list = [0; LISTS];
+            by_list[..3].fill_with(|| blob.varint());
+            if has_more {
+                for _ in 0..blob.varint() {
+                    let list = blob.varint() as usize;
+                    assert!(list > 3 && by_list[list] == 0);
+                    by_list[list] = blob.varint();
+                    assert!(by_list[list] > 0);
+                }
+            }
+            counts.insert(number, by_list);
             blob.settings();
+            if has_more {
+                settings |= blob.more_settings();
+                rate_uses.insert(name, (blob.varint(), blob.varint()));
+            }
         }
         let [due, ids] = [std::mem::take(&mut trees[0]), std::mem::take(&mut trees[1])];
-        Manifest { flushed_through, log_end, live, due, ids, range_tombstones, kinds, counts }
+        Manifest {
+            flushed_through,
+            log_end,
+            live,
+            due,
+            ids,
+            range_tombstones,
+            kinds,
+            counts,
+            settings,
+            rate_uses,
+        }
     }
 
     fn is_dead(&self, key: &[u8], flush: u64) -> bool {
@@ -363,8 +437,8 @@ impl Manifest {
         for run in &self.ids {
             ids.extend(run.entries(bytes, true));
         }
-        let mut counts: BTreeMap<u32, [u64; 3]> =
-            self.kinds.keys().map(|kind| (*kind, [0; 3])).collect();
+        let mut counts: BTreeMap<u32, [u64; LISTS]> =
+            self.kinds.keys().map(|kind| (*kind, [0; LISTS])).collect();
         for (key, value) in ids {
             let (kind, id) = key.split_at(4);
             let Some(value) = value else { continue };
@@ -429,7 +503,8 @@ fn table(number: u64, expected: u32, bytes: &[u8], ids: bool) -> Entries {
     let tail_at = bytes.len() - 20;
     let mut tail = In(&bytes[tail_at..]);
     let (crc_found, footer_len) = (tail.u32(), tail.u32() as usize);
-    assert_eq!((tail.u32(), tail.0), (1, &b"rqtable\n"[..]));
+    assert!((1..=2).contains(&tail.u32()));
+    assert_eq!(tail.0, b"rqtable\n");
     let footer_at = tail_at - footer_len;
     let covered = [&bytes[footer_at..tail_at], &bytes[tail_at + 4..]].concat();
     let seed = [number.to_le_bytes(), (footer_at as u64).to_le_bytes()].concat();

@@ -3,8 +3,8 @@
 use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
-    KindView, Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
-    Settlement, Store, Tick, Timestamp, WallClock, WorkerName,
+    KindView, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore, Retention, Schedule,
+    Settings, Settle, Settlement, Store, Tick, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::time::Duration;
@@ -76,6 +76,14 @@ impl<'a> SampleWriter<'a> {
 
     pub(crate) fn put(&self, of: &str, job: &str, body: Body, due: Due, mode: Mode) {
         let put = Put { due, mode, ..Put::new(kind(of), id(job), body) };
+        block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
+    }
+
+    /// Puts a job with a priority.
+    fn put_urgent(&self, of: &str, job: &str, priority: u8, due: Due) {
+        let body = text(&format!("body of {job}"));
+        let priority = Priority::new(priority).unwrap();
+        let put = Put { due, priority, ..Put::new(kind(of), id(job), body) };
         block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
     }
 
@@ -251,6 +259,73 @@ impl<'a> SampleWriter<'a> {
         block_on(self.store.restore(restore)).unwrap().remove(0).unwrap();
     }
 
+    fn lease_urgent(&mut self, of: &str, job: &str, priority: u8) -> Receipt {
+        self.put_urgent(of, job, priority, Due::Now);
+        self.claim(of, job)
+    }
+
+    /// Puts jobs with priorities into a kind that has a rate limit and keeps done jobs. No other job
+    /// of the kind may be due.
+    pub(crate) fn urgent_and_done(&mut self, of: &str, with: &str) {
+        let name = |name: &str| format!("{with}-{name}");
+        let mut settings = Settings::default();
+        settings.rate = Some(Rate { jobs: 100, per: Duration::from_secs(60), burst: 90 });
+        settings.ageing = Some(Duration::from_millis(90_500));
+        settings.keep_done = Some(Retention { age: 1000 * 24 * HOUR, count: 4321 });
+        block_on(self.store.set(kind(of), settings)).unwrap();
+        for priority in 1..=9 {
+            let waiting = name(&format!("waiting-{priority}"));
+            self.put_urgent(of, &waiting, priority, Due::After(HOUR));
+            let leased = name(&format!("leased-{priority}"));
+            let receipt = self.lease_urgent(of, &leased, priority);
+            self.receipts.push(receipt);
+            self.clock.advance(Duration::from_millis(1));
+        }
+        let receipt = self.lease_urgent(of, &name("successor"), 2);
+        self.put_urgent(of, &name("successor"), 6, Due::After(HOUR));
+        self.settle(receipt.clone(), Settlement::Extend(Some(HOUR)));
+        self.receipts.push(receipt);
+        let receipt = self.lease_urgent(of, &name("dead"), 7);
+        self.settle(receipt, Settlement::Bury { error: "no use".into() });
+        let receipt = self.lease_urgent(of, &name("failed"), 5);
+        self.settle(receipt, Settlement::Retry { delay: Some(HOUR), error: "later".into() });
+        for (job, priority, result) in [
+            ("done", 0, None),
+            ("done-urgent", 4, None),
+            ("done-empty", 0, Some(Body::octets([]).unwrap())),
+            ("done-result", 0, Some(Body::new(*br#"{"sent":1}"#, "application/json").unwrap())),
+            ("done-and-put", 0, Some(text("result"))),
+            ("done-and-gone", 0, None),
+        ] {
+            let receipt = self.lease_urgent(of, &name(job), priority);
+            self.clock.advance(Duration::from_millis(5));
+            self.settle(receipt, result.map_or(Settlement::Ack, Settlement::AckWith));
+        }
+        self.put_urgent(of, &name("done-and-put"), 3, Due::After(HOUR));
+        self.change(of, &name("done-and-gone"), ChangeKind::Cancel);
+    }
+
+    /// Uses up the rate limit of a kind, or finds it used up.
+    pub(crate) fn throttled(&mut self, of: &str, with: &str) {
+        let throttled = block_on(self.store.kind(kind(of))).unwrap().throttled_until.is_some();
+        if !throttled {
+            let mut settings = Settings::default();
+            settings.rate = Some(Rate { jobs: 1, per: 10 * HOUR, burst: 2 });
+            settings.ageing = None;
+            block_on(self.store.set(kind(of), settings)).unwrap();
+            for number in 0..2 {
+                let receipt = self.lease(of, &format!("{with}-{number}"));
+                self.receipts.push(receipt);
+            }
+        }
+        for priority in [0, 9] {
+            self.put_urgent(of, &format!("{with}-{priority}-throttled"), priority, Due::Now);
+        }
+        let worker = WorkerName::new("worker-3").unwrap();
+        let claim = Claim { kinds: vec![kind(of)], max: 1, lease: None, worker, nonce: 1 };
+        assert_eq!(block_on(self.store.claim(claim)).unwrap().jobs, []);
+    }
+
     /// Writes all samples, into a few kinds, with ids that begin with `with`.
     pub(crate) fn put_samples(&mut self, with: &str) {
         self.every_state("order.close", with);
@@ -258,5 +333,7 @@ impl<'a> SampleWriter<'a> {
         self.settings_and_schedules("order.remind", with);
         self.ready("mail", with);
         self.restored("restored", with);
+        self.urgent_and_done("billing", with);
+        self.throttled("sms", with);
     }
 }

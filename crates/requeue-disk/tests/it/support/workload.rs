@@ -5,7 +5,7 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Claim, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query,
+    Backoff, Body, Claim, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query, Rate,
     Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::{
@@ -289,14 +289,16 @@ fn operations(shape: WorkloadShape) -> Operations {
         max_wait: time,
         conditions: &[
             (2, ConditionKind::Absent),
+            (1, ConditionKind::New),
             (1, ConditionKind::Generation),
-            (17, ConditionKind::Never),
+            (16, ConditionKind::Never),
         ],
         one_kind: &[(1, true)],
         max_claimed: &[(1, 1), (1, 2), (1, 4), (1, 8)],
         lease: |random| random.chance(50).then(|| time(random).max(Duration::from_secs(1))),
         settlements: &[
-            (6, S::Ack),
+            (4, S::Ack),
+            (2, S::AckWith),
             (2, S::Retry),
             (1, S::Release),
             (1, S::Extend),
@@ -334,5 +336,15 @@ fn settings(random: &mut Random) -> Settings {
     settings.paused = random.chance(5);
     let age = Duration::from_secs(*random.pick(&[1, 3600, 86_400]));
     settings.retention = Retention { age, count: *random.pick(&[1, 3, 1000]) };
+    if random.chance(60) {
+        let age = Duration::from_secs(*random.pick(&[5, 3600, 86_400]));
+        settings.keep_done = Some(Retention { age, count: *random.pick(&[1, 5, 1000]) });
+    }
+    if random.chance(30) {
+        let per = Duration::from_millis(*random.pick(&[700, 5000]));
+        settings.rate = Some(Rate { jobs: 1 + random.below(3) as u32, per, burst: 3 });
+    }
+    let ageing = *random.pick(&[0, 1000, 600_000]);
+    settings.ageing = (ageing > 0).then(|| Duration::from_millis(ageing));
     settings
 }

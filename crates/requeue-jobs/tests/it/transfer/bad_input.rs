@@ -117,7 +117,7 @@ fn errors_name_line_field_and_value() {
         (
             r#""state":"dead""#,
             r#""state":"dying""#,
-            r#"line 4: state is "dying": expected waiting, ready, leased or dead"#,
+            r#"line 4: state is "dying": expected waiting, ready, leased, dead or done"#,
         ),
         (
             r#""state":"dead""#,

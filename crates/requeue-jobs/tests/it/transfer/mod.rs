@@ -78,8 +78,10 @@ fn arrives(mut job: JobView, now: Timestamp) -> Option<JobView> {
             let put_at = job.updated_at;
             job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
             (job.created_at, job.updated_at) = (put_at, put_at);
+            job.priority = next.priority;
         } else if let Some(next) = next {
             (job.body, job.due, job.generation) = (next.body, next.due, next.generation);
+            job.priority = next.priority;
         }
         job.due = job.due.max(lease.ends_at);
         job.state = if job.due <= now { JobState::Ready } else { JobState::Waiting };

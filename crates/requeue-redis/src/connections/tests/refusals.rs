@@ -81,11 +81,11 @@ fn a_server_that_would_evict_jobs_is_rejected() {
 #[test]
 fn another_format_is_rejected_and_left_unchanged() {
     let server = RedisServer::start();
-    server.command(&["SET", "{requeue}:format", "2"]);
+    server.command(&["SET", "{requeue}:format", "3"]);
     let error = refused(&server.url(), &quick());
-    let text = r#"has jobs in format "2" ({requeue}:format), but this version supports "1""#;
+    let text = r#"has jobs in format "3" ({requeue}:format), but this version supports 1 and 2"#;
     assert_eq!(error.to_string(), format!("{} {text}", server.address()));
-    assert_eq!(server.command(&["GET", "{requeue}:format"]), "2");
+    assert_eq!(server.command(&["GET", "{requeue}:format"]), "3");
     // Another prefix is independent of it.
     let mut options = quick();
     options.prefix = "mine".to_owned();

@@ -4,22 +4,25 @@ local reports = {}
 
 -- Ends a lease that expired at `ended`, which counts as a failed attempt. If the job can be claimed now,
 -- returns since when; the job is then in no list. Otherwise puts the job where it belongs and returns
--- nil; if the job was cancelled and has a successor, also returns the due time of that.
+-- nil; if it is pending now, also returns its due time and its list.
 local function expiry(id, ended)
   local lease, next, record = call('HGET', LEASE, id), call('HGET', NEXT, id), call('HGET', JOB, id)
-  unlease(id, next)
+  unlease(id, record, next)
   if next and #next < MIN_RECORD then next = nil end
+  local list = next and (levels and due_of(next) or DUE)
   -- No lease or no record: someone has deleted or damaged keys by hand.
-  if not lease or #lease < MIN_LEASE or not record or #record < MIN_RECORD then return nil, end_job(id, next) end
+  if not lease or #lease < MIN_LEASE or not record or #record < MIN_RECORD then
+    return nil, end_job(id, next), list
+  end
   local _, created = cut('>I7I6', record)
   local _, began, worker = lease_parts(lease)
   local past = past_of(id, created)
   local n = #reports
   reports[n + 1], reports[n + 2], reports[n + 3], reports[n + 4] = id, worker, past.attempts + 1, 0
-  if is_cancelled(lease) then return nil, end_job(id, next) end
+  if is_cancelled(lease) then return nil, end_job(id, next), list end
   fail(past, worker, began, ended)
   -- The job has waited for the length of the lease: no further backoff.
-  local due = ended
+  local due, before = ended, levels and due_of(record) or DUE
   if next then
     call('HSET', JOB, id, successor(next, created))
     local later = cut('>I6', next)
@@ -32,9 +35,11 @@ local function expiry(id, ended)
   end
   past.updated = now
   keep_past(id, past)
-  if due > now then
-    call('ZADD', DUE, due, id)
-    return nil
+  list = list or before
+  -- With another priority, other jobs may come first.
+  if due > now or list ~= before then
+    call('ZADD', list, due, id)
+    return nil, due, list
   end
   return due
 end

@@ -1,3 +1,5 @@
+-- Needs: lists, past.
+
 -- Returns due time, time of the claim, and worker of a lease. Bytes 1 to 15 are fence and nonce; byte 34 is
 -- 1 if the job was cancelled.
 local function lease_parts(lease)
@@ -16,8 +18,8 @@ local function successor(next, created)
 end
 
 -- Removes the lease. The job is in no list afterwards.
-local function unlease(id, next)
-  call('ZREM', LEASED, id)
+local function unlease(id, record, next)
+  call('ZREM', levels and leased_of(id, record) or LEASED, id)
   call('HDEL', LEASE, id)
   if next then call('HDEL', NEXT, id) end
 end
@@ -32,7 +34,7 @@ local function end_job(id, next, acked)
   end
   local due, _, put_at = cut('>I6I7I6', next)
   call('HSET', JOB, id, successor(next, put_at))
-  call('ZADD', DUE, due, id)
+  call('ZADD', levels and due_of(next) or DUE, due, id)
   if acked then
     keep_past(id, { attempts = 0, deaths = 0, floor = 0, first = 0, due = 0, updated = 0, failures = NO_FAILURES })
   end

@@ -1,7 +1,4 @@
--- Puts on existing jobs. `generation` is the latest of the kind, and rises with each put that has an effect.
--- Needs: past.
-local MAX_DELAY = 316224000000
-local generation
+-- Puts on existing jobs. Needs: lists, grow, past.
 
 -- Returns the due time that a put requests, given the due time `old` of the existing job or successor.
 local function asked(mode, longest, due, old, first)
@@ -10,34 +7,55 @@ local function asked(mode, longest, due, old, first)
   return due
 end
 
+-- Returns the content that a put requests, given the existing record or successor `old`: `earliest` takes the
+-- higher priority.
+local ranked
+if DONE then
+  ranked = function(mode, content, old)
+    if mode ~= 'e' or not old then return content end
+    local flags, other = string.byte(content), string.byte(old, 20)
+    local more = priority_in(other) - priority_in(flags)
+    if more <= 0 then return content end
+    return string.char(flags + 4 * more) .. string.sub(content, 2)
+  end
+end
+
 -- Returns a record with the latest generation, updated now.
 local function record(created, content)
   return pack('>I7I6I6', generation, created, now) .. content
 end
 
-local function create(id, due, content)
-  generation = generation + 1
-  call('HSET', JOB, id, record(now, content))
-  call('ZADD', DUE, due, id)
+-- Stores the record of a job that is in no list, and makes it pending.
+local function place(id, due, record)
+  call('HSET', JOB, id, record)
+  call('ZADD', levels and due_of(record) or DUE, due, id)
 end
 
 -- Puts a job that may exist: `waits` is its due time if it is pending, `runs` the end of its lease if it is
--- leased, `died` its time of death if it is dead. Returns the letter of the outcome, and the generation if
--- that is not the latest.
-local function merge(id, due, content, how, waits, runs, died)
+-- leased, `died` its time of death if it is dead, `done` the time when it was done. Returns the letter of the
+-- outcome, and the generation if that is not the latest.
+local function merge(id, due, content, how, waits, runs, died, done)
   local mode, longest, condition, expected = 'r', '', '', ''
   if how ~= '' then
     mode, longest, condition, expected = string.match(how, '^(%a)(%d*)(%a?)(%d*)$')
     longest = tonumber(longest)
   end
-  local old = (waits or runs or died) and call('HGET', JOB, id)
-  if not old then
+  local old = (waits or runs or died or done) and call('HGET', JOB, id)
+  if not old or done then
     if condition == 'g' then return 'G', 0 end
-    create(id, asked(mode, longest, due, nil, now), content)
+    if done then
+      if condition == 'n' then return 'E', old and cut('>I7', old) or 0 end
+      call('ZREM', DONE, id)
+      call('HDEL', PAST, id)
+    end
+    generation = generation + 1
+    if DONE then need_level(content) end
+    place(id, asked(mode, longest, due, nil, now), record(now, content))
     return 'C'
   end
   -- A put replaces a record that is damaged.
-  if #old < MIN_RECORD then old = pack('>I7I6I6', 0, now, now) end
+  local damaged = #old < MIN_RECORD
+  if damaged then old = pack('>I7I6I6B', 0, now, now, 0) end
   local newest, created = cut('>I7I6', old)
   local next = runs and call('HGET', NEXT, id)
   if next and #next < MIN_RECORD then next = nil end
@@ -45,10 +63,14 @@ local function merge(id, due, content, how, waits, runs, died)
     local _
     _, newest = cut('>I6I7', next)
   end
-  if condition == 'a' then return 'E', newest end
+  if condition == 'a' or condition == 'n' then return 'E', newest end
   if condition == 'g' and tonumber(expected) ~= newest then return 'G', newest end
   if mode == 'k' and (next or not runs) then return 'K', newest end
   generation = generation + 1
+  if DONE then
+    need_level(content)
+    content = ranked(mode, content, runs and next or waits and old)
+  end
   local past = past_of(id, created)
   local had_no_first = past.first == 0
   if had_no_first then past.first = now end
@@ -57,8 +79,7 @@ local function merge(id, due, content, how, waits, runs, died)
     past.attempts, past.floor, past.first = 0, 0, now
     keep_past(id, past)
     call('ZREM', DEAD, id)
-    call('HSET', JOB, id, record(created, content))
-    call('ZADD', DUE, asked(mode, longest, due, nil, now), id)
+    place(id, asked(mode, longest, due, nil, now), record(created, content))
     return 'R'
   end
 
@@ -84,11 +105,23 @@ local function merge(id, due, content, how, waits, runs, died)
 
   waits = tonumber(waits)
   due = math.max(asked(mode, longest, due, waits, past.first), past.floor)
-  -- A job that was ready and stays ready keeps its position.
-  if due ~= waits and not (due <= now and waits <= now) then
-    call('ZADD', DUE, math.max(due, now), id)
+  local new = record(created, content)
+  local list, moves = DUE, false
+  if levels then
+    list = due_of(new)
+    moves = damaged or list ~= due_of(old)
   end
-  call('HSET', JOB, id, record(created, content))
+  -- A job that was ready and stays ready keeps its position.
+  if due == waits or due <= now and waits <= now then
+    due = waits
+  else
+    due = math.max(due, now)
+  end
+  if moves then
+    for i = 1, #dues do call('ZREM', dues[i], id) end
+  end
+  if moves or due ~= waits then call('ZADD', list, due, id) end
+  call('HSET', JOB, id, new)
   if had_no_first then keep_past(id, past) end
   return 'U'
 end

@@ -6,14 +6,17 @@ use super::*;
 fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
     let mut runner = ScriptRunner::of("put");
     let put = |runner: &mut ScriptRunner, id: &str, due: i64, action: &str| {
-        runner.call(&SCRIPTS.put, (NOW, "1", "", "", id, due, action, of(action)))
+        runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", id, due, action, of(action)))
     };
-    let unknown = runner.call(&SCRIPTS.put, (NOW, "", "", "", "a", 0, "", of("body")));
+    let unknown = runner.call(&SCRIPTS.put, (NOW, "", "", "", "", "a", 0, "", of("body")));
     assert_eq!((unknown, runner.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
     // A put that can only fail does not need a registered kind.
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "", "", "a", 0, "rg7", of("body"))), "[0 G 0]");
+    assert_eq!(
+        runner.call(&SCRIPTS.put, (NOW, "", "", "", "", "a", 0, "rg7", of("body"))),
+        "[0 G 0]"
+    );
     assert_eq!(put(&mut runner, "a", 0, ""), "[0 C]");
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "", "", "b", -5, "", of(""))), "[1 C]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "", "", "", "", "b", -5, "", of(""))), "[1 C]");
     assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 5).to_string());
     assert_eq!(put(&mut runner, "b", NOW as i64 + 9, ""), "[2 U]");
     assert_eq!(runner.ask("ZSCORE", "due", &["b"]), (NOW + 9).to_string());
@@ -45,11 +48,11 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 
     // A batch: the numbers belong, in order, to the letters that have one.
     let more = ("c", 0, "", of(""), "b", 0, "ra", of(""), "d", 0, "rg1", of(""));
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", "", "", more)), "[9 CEG 7 0]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", more)), "[9 CEG 7 0]");
     assert_eq!(runner.ask("HGET", "meta", &["generation"]), "10");
 
     // Jobs that share due time, mode and condition.
-    let shared = (NOW, "1", -5, "ra", "c", of(""), "e", of("body"));
+    let shared = (NOW, "1", -5, "ra", "", "c", of(""), "e", of("body"));
     assert_eq!(runner.call(&SCRIPTS.put, shared), "[10 EC 10]");
     assert_eq!(runner.ask("ZSCORE", "due", &["e"]), (NOW + 5).to_string());
 }
@@ -58,8 +61,7 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     let mut runner = ScriptRunner::of("claim");
     let claim = |runner: &mut ScriptRunner, now: u64, max: usize, ends: usize| {
-        runner
-            .call(&SCRIPTS.claim_expired, (now, max, 1000, NONCE, "worker", ends, MAX_RESULT_BYTES))
+        runner.call(&SCRIPTS.claim_any, (now, max, 1000, NONCE, "worker", ends, MAX_RESULT_BYTES))
     };
     let ends = NOW + 1000;
     assert_eq!(claim(&mut runner, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
@@ -94,20 +96,20 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     assert_eq!(reply, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
     assert_eq!(runner.state("b"), "");
     // A job whose last attempt fails dies, unless the call may end no more leases.
-    runner.call(&SCRIPTS.set, (later, "1", "max_attempts", "2"));
+    runner.call(&SCRIPTS.set, (later, "1", "", "max_attempts", "2"));
     assert!(claim(&mut runner, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
     assert_eq!(runner.state("a"), "l=><");
     assert!(claim(&mut runner, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
     assert_eq!(runner.state("a"), "d=<");
 
     // The lease length of the kind, and a concurrency limit.
-    runner.call(&SCRIPTS.set, (ends, "1", "lease", "70.5", "concurrency", "1"));
+    runner.call(&SCRIPTS.set, (ends, "1", "", "lease", "70.5", "concurrency", "1"));
     runner.put(ends, &["c", "d"]);
     let reply =
-        runner.call(&SCRIPTS.claim_expired, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
+        runner.call(&SCRIPTS.claim_any, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
     assert!(reply.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{reply}");
     assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
-    runner.call(&SCRIPTS.set, (ends, "1", "paused", "1"));
+    runner.call(&SCRIPTS.set, (ends, "1", "", "paused", "1"));
     assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
 }
 
@@ -171,7 +173,7 @@ fn change_returns_the_result_for_each_job() {
     runner.put(NOW, &["b"]);
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
-    let later = (NOW, "1", -100, "", "e", of(""), "f", of(""));
+    let later = (NOW, "1", -100, "", "", "e", of(""), "f", of(""));
     runner.call(&SCRIPTS.put, later);
     let changes = ["a", "n", "b", "n", "c", "c", "d", "v", "e", "c", "f", "n"];
     assert_eq!(runner.call(&SCRIPTS.change, (NOW, &changes)), "lYEVRY");
@@ -206,13 +208,13 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
     let mut runner = ScriptRunner::of("reap");
     let leases = runner.lease(NOW, &["a", "b", "c", "d", "e"]);
     runner.call(&SCRIPTS.change, (NOW, "b", "c"));
-    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "c", -5000, "", of("")));
+    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", "c", -5000, "", of("")));
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
     runner.call(&SCRIPTS.settle, longer);
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
-    runner.call(&SCRIPTS.set, (NOW, "1", "retention_age", "500"));
+    runner.call(&SCRIPTS.set, (NOW, "1", "", "retention_age", "500"));
     let reaped = runner.call(&SCRIPTS.reap, (NOW + 1000, 2));
     assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two expired leases and one dead job");
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
@@ -225,21 +227,24 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
 fn read_only_scripts_return_the_current_state() {
     let mut runner = ScriptRunner::of("look");
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
-    assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 -1 0 0 0 0]");
+    assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 0 -1 0 0 0 -1 0]");
     let leases = runner.lease(NOW, &["a", "b"]);
     assert_eq!(runner.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases expire");
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     runner.put(NOW - 7, &["c"]);
-    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "d", -300, "", of("later")));
+    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", "d", -300, "", of("later")));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "0");
     let fence = format!("{NOW}001");
-    assert_eq!(runner.call(&SCRIPTS.facts, NOW), format!("[2 1 1 1 {} 4 {fence} 0 0]", NOW - 7));
+    assert_eq!(
+        runner.call(&SCRIPTS.facts, NOW),
+        format!("[2 1 1 0 1 {} 4 {fence} 0 -1 0]", NOW - 7)
+    );
     let spans = runner.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
     assert_eq!(spans, "[1 0 1]");
-    runner.call(&SCRIPTS.set, (NOW, "1", "paused", "1", "lease", "10"));
+    runner.call(&SCRIPTS.set, (NOW, "1", "", "paused", "1", "lease", "10"));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
-    assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 1]"));
+    assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 -1 1]"));
 
     let view = |runner: &mut ScriptRunner, state: &str, max: usize, bytes: usize| {
         runner.call(&SCRIPTS.view, (NOW, state, max, bytes, &["a", "x", "b", "c", "d"]))
@@ -263,10 +268,10 @@ fn read_only_scripts_return_the_current_state() {
 #[test]
 fn settings_are_fields_and_an_empty_value_removes_one() {
     let mut runner = ScriptRunner::of("set");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "10")), "0");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "10")), "0");
     assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "1", "lease", "10", "paused", "1")), "1");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "20", "paused", "")), "1");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "1", "", "lease", "10", "paused", "1")), "1");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "20", "paused", "")), "1");
     assert_eq!(runner.ask("HGETALL", "meta", &[]), "[generation 0 lease 20]");
 }
 

@@ -6,8 +6,8 @@ use super::key_reader::{self, KindContents};
 use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobState, JobView,
-    Kind, Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
-    Settled, Settlement, Store, Tick, Ticked, Timestamp, WallClock, WorkerName,
+    Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore, Retention, Schedule,
+    Settings, Settle, Settled, Settlement, Store, Tick, Ticked, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -34,12 +34,18 @@ pub(crate) struct Deployment {
 impl Deployment {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let prefix = format!("keys-{}-", NEXT.fetch_add(1, Ordering::Relaxed));
+        Deployment::on(&SERVER.url(), &prefix, BEGAN_AT)
+    }
+
+    /// Opens a deployment that may contain jobs, at a time in milliseconds.
+    pub(crate) fn on(url: &str, prefix: &str, now: u64) -> Self {
         let mut options = Options::default();
-        options.prefix = format!("keys-{}-", NEXT.fetch_add(1, Ordering::Relaxed));
+        options.prefix = prefix.to_owned();
         let clock = ManualClock::new();
-        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(BEGAN_AT));
-        let (prefix, url) = (options.prefix.clone(), SERVER.url());
-        let store = RedisStore::connect_at(&url, options, Some(wall_clock.clone()));
+        let wall_clock = WallClock::manual(&clock, Timestamp::from_millis(now));
+        let prefix = prefix.to_owned();
+        let store = RedisStore::connect_at(url, options, Some(wall_clock.clone()));
         let store = block_on(store).expect("the server is up");
         let client = redis::Client::open(url).expect("a valid address");
         let reader = Mutex::new(client.get_connection().expect("the server is up"));
@@ -95,6 +101,7 @@ impl Fixture for Deployment {
             );
             assert_eq!(view.counts.leased, count(&[JobState::Leased]));
             assert_eq!(view.counts.dead, count(&[JobState::Dead]));
+            assert_eq!(view.counts.done, count(&[JobState::Done]));
             let counters = (Generation(contents.generation), Fence(contents.fence));
             assert_eq!((view.generation, view.fence), counters);
             assert_eq!(view.paused, contents.settings.paused);
@@ -264,6 +271,38 @@ impl Deployment {
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job, dead] };
         for result in block_on(self.store.restore(restore)).unwrap() {
             result.unwrap();
+        }
+    }
+
+    /// Creates jobs with priorities, done jobs and a rate limit. The kind then has layout 2.
+    pub(crate) fn priorities_and_done(&self) {
+        let mut settings = Settings::default();
+        settings.rate = Some(Rate { jobs: 100, per: Duration::from_micros(60_500_250), burst: 50 });
+        settings.ageing = Some(2 * HOUR);
+        settings.keep_done = Some(Retention { age: 48 * HOUR, count: 10 });
+        block_on(self.store.set(kind(), settings)).unwrap();
+        let put = |job: &str, level: u8, due: Due| {
+            let mut put = Put::new(kind(), id(job), text(&format!("body of {job}")));
+            (put.due, put.priority) = (due, Priority::new(level).unwrap());
+            block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
+        };
+        put("urgent-later", 9, Due::After(HOUR));
+        put("urgent", 5, Due::Now);
+        self.claim("urgent");
+        put("urgent", 7, Due::After(HOUR));
+        put("urgent-dead", 3, Due::Now);
+        let receipt = self.claim("urgent-dead");
+        self.settle(receipt, Settlement::Bury { error: "no use".into() });
+        for (job, result) in [
+            ("done", None),
+            ("done-empty", Some(Body::default())),
+            ("done-text", Some(text("paid"))),
+            ("done-odd", Some(Body::new([0, 255], "image/x-odd").unwrap())),
+        ] {
+            put(job, 2, Due::Now);
+            let receipt = self.claim(job);
+            self.clock.advance(Duration::from_millis(5));
+            self.settle(receipt, result.map_or(Settlement::Ack, Settlement::AckWith));
         }
     }
 

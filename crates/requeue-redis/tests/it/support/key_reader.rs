@@ -5,8 +5,8 @@
 
 use redis::{Commands, Connection};
 use requeue_jobs::{
-    Body, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Schedule,
-    Settings, SuccessorView, Timestamp, WorkerName,
+    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed,
+    Priority, Rate, Retention, Schedule, Settings, SuccessorView, Timestamp, WorkerName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,13 +39,16 @@ pub(crate) struct Past {
     due: u64,
     updated: u64,
     failures: Vec<FailedAttempt>,
+    /// Of a done job: when it was claimed, and by which worker.
+    done: Option<(u64, WorkerName)>,
 }
 
 type Hash = BTreeMap<String, Vec<u8>>;
 
 /// The undecoded keys of a kind.
 struct Keys {
-    lists: [BTreeMap<String, u64>; 3],
+    /// Pending, leased, dead and done jobs: id, and time and priority in their list.
+    lists: [BTreeMap<String, (u64, Option<u8>)>; 4],
     job: Hash,
     lease: Hash,
     next: Hash,
@@ -58,7 +61,7 @@ struct Keys {
 pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, KindContents> {
     let names: BTreeSet<String> = con.smembers(format!("{{{prefix}}}:kinds")).unwrap();
     let format: String = con.get(format!("{{{prefix}}}:format")).unwrap();
-    assert_eq!(format, "1");
+    assert!(["1", "2"].contains(&format.as_str()), "the format is {format}");
     let kinds = kinds_with_keys(con, prefix);
     assert!(kinds.is_subset(&names), "6: {kinds:?} are all in {names:?}");
     let contents = |name: String| {
@@ -91,8 +94,13 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
         } else if let Some(rest) = key.strip_prefix(&of_kind) {
             let (of, name) = rest.split_once("}:").expect("the tag ends");
             kinds.insert(of.to_owned());
+            let (list, level) =
+                name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
             let expected = match name {
-                "due" | "leased" | "dead" => "zset",
+                // In layout 2 it is a text, so that older versions cannot use it.
+                "due" if kind == "string" => "string",
+                "due" | "leased" | "dead" | "done" => "zset",
+                _ if level.len() == 1 && ["due", "leased"].contains(&list) => "zset",
                 "job" | "lease" | "next" | "past" | "meta" | "schedules" => "hash",
                 other => panic!("the key {other:?} is not documented"),
             };
@@ -104,24 +112,47 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
 
 impl Keys {
     fn read(con: &mut Connection, tag: &str) -> Keys {
-        let lists = ["due", "leased", "dead"].map(|list| {
-            let list: Vec<(String, f64)> =
-                con.zrange_withscores(format!("{tag}:{list}"), 0, -1).unwrap();
-            list.into_iter().map(|(id, score)| (id, whole(score))).collect()
-        });
+        let meta: BTreeMap<String, String> = con.hgetall(format!("{tag}:meta")).unwrap();
+        let levels = meta.get("levels").cloned();
+        if let Some(levels) = &levels {
+            let (digits, text): (Vec<char>, Option<String>) =
+                (levels.chars().collect(), con.get(format!("{tag}:due")).unwrap());
+            assert!(digits.is_sorted_by(|a, b| a > b), "8: {levels} fall");
+            assert_eq!(text.as_deref(), Some("layout 2"));
+        }
+        let mut lists = [(); 4].map(|()| BTreeMap::new());
+        for (name, list) in ["due", "leased", "dead", "done"].iter().zip(&mut lists) {
+            let keys: Vec<_> = match &levels {
+                Some(levels) if ["due", "leased"].contains(name) => levels
+                    .chars()
+                    .map(|level| (format!("{tag}:{name}{level}"), Some(level as u8 - b'0')))
+                    .collect(),
+                _ => vec![(format!("{tag}:{name}"), None)],
+            };
+            for (key, level) in keys {
+                let entries: Vec<(String, f64)> = con.zrange_withscores(key, 0, -1).unwrap();
+                for (id, score) in entries {
+                    let other = list.insert(id.clone(), (whole(score), level));
+                    assert_eq!(other, None, "1: {id} is in one list");
+                }
+            }
+        }
         let mut hash = |name: &str| con.hgetall(format!("{tag}:{name}")).unwrap();
         let (job, lease, next, past) = (hash("job"), hash("lease"), hash("next"), hash("past"));
         let schedules = hash("schedules");
-        let meta = con.hgetall(format!("{tag}:meta")).unwrap();
         Keys { lists, job, lease, next, past, meta, schedules }
     }
 
     /// Checks the documented invariants, by their numbers.
     fn check(&self) {
-        let [due, leased, dead] = &self.lists;
+        let [due, leased, dead, done] = &self.lists;
         let mut listed = BTreeSet::new();
-        for id in due.keys().chain(leased.keys()).chain(dead.keys()) {
+        for id in self.lists.iter().flat_map(BTreeMap::keys) {
             assert!(listed.insert(id), "1: {id} is in one list");
+        }
+        for (id, (_, level)) in due.iter().chain(leased) {
+            let priority = self.job[id][19] >> 2;
+            assert_eq!(priority, level.unwrap_or(0), "8: {id} is in the list of its priority");
         }
         let has = |hash: &Hash, id: &String| hash.contains_key(id);
         assert!(
@@ -134,7 +165,11 @@ impl Keys {
             "2: only leased jobs have successors"
         );
         assert!(self.past.keys().all(|id| has(&self.job, id)), "3: no past without a job");
-        assert!(dead.keys().all(|id| has(&self.past, id)), "3: dead jobs have a past");
+        let ended = dead.keys().chain(done.keys());
+        assert!(
+            ended.into_iter().all(|id| has(&self.past, id)),
+            "3: dead and done jobs have a past"
+        );
         let (generation, fence) = (self.counter("generation"), self.counter("fence"));
         assert!(self.meta.contains_key("generation"), "6: the kind has a generation");
         for (id, record) in &self.job {
@@ -177,24 +212,45 @@ impl Keys {
         let mut record = ByteReader(&self.job[id]);
         let generation = Generation(record.number(7));
         let (created_at, updated) = (record.time(), record.number(6));
-        let body = record.content();
-        let [due, leased, dead] = self.lists.each_ref().map(|list| list.get(id).copied());
-        let past = self.past.get(id).map(|bytes| past(bytes));
+        let times = |list: &BTreeMap<String, (u64, Option<u8>)>| list.get(id).map(|(at, _)| *at);
+        let [due, leased, dead, done] = self.lists.each_ref().map(times);
+        let flags = record.0[0];
+        let (body, priority, result) = match (done, flags & 64) {
+            (None, _) => {
+                let (body, priority) = record.content();
+                (body, priority, None)
+            }
+            (Some(_), 0) => (Body::default(), Priority::new(flags >> 2).unwrap(), None),
+            (Some(_), _) => {
+                let mut bytes = record.0.to_vec();
+                bytes[0] &= !64;
+                let (result, priority) = ByteReader(&bytes).content();
+                (Body::default(), priority, Some(result))
+            }
+        };
+        let past = self.past.get(id).map(|bytes| past(bytes, done.is_some()));
         let known = past.clone().unwrap_or_default();
         let state = match (due, leased) {
             (Some(due), _) if due <= now => JobState::Ready,
             (Some(_), _) => JobState::Waiting,
             (None, Some(_)) => JobState::Leased,
+            (None, None) if done.is_some() => JobState::Done,
             (None, None) => JobState::Dead,
         };
         let due = due.unwrap_or(known.due);
         let of = JobId::new(id.as_str()).unwrap();
         let mut view = JobView::new(kind.clone(), of, body, at(due), generation);
-        (view.state, view.created_at) = (state, created_at);
+        (view.state, view.priority, view.created_at) = (state, priority, created_at);
         view.updated_at = at(updated.max(known.updated));
         (view.attempts, view.deaths, view.failures) =
             (known.attempts, known.deaths, known.failures);
         view.died_at = dead.map(at);
+        view.done = done.zip(known.done).map(|(done, (started, worker))| DoneView {
+            worker,
+            started_at: at(started),
+            done_at: at(done),
+            result,
+        });
         let fence_and_nonce = leased.map(|ends| self.read_lease(id, ends, &mut view));
         let next_first = self.next.get(id).map(|next| read_next(next, &mut view));
         Job { view, fence_and_nonce, next_first, past }
@@ -221,17 +277,22 @@ fn read_next(bytes: &[u8], view: &mut JobView) -> u64 {
     let mut next = ByteReader(bytes);
     let (due, generation) = (next.time(), Generation(next.number(7)));
     let first = next.number(6);
-    view.next = Some(SuccessorView { body: next.content(), due, generation });
+    let (body, priority) = next.content();
+    view.next = Some(SuccessorView { body, due, priority, generation });
     first
 }
 
-fn past(bytes: &[u8]) -> Past {
+fn past(bytes: &[u8], is_done: bool) -> Past {
     let mut input = ByteReader(bytes);
     let (attempts, deaths) = (input.number(4) as u32, input.number(4) as u32);
     let [floor, first, due, updated] = [(); 4].map(|()| input.number(6));
     let failures = (0..input.number(1)).map(|_| failure(&mut input)).collect();
+    let done = is_done.then(|| {
+        let started = input.number(6);
+        (started, WorkerName::new(input.text(input.0.len())).unwrap())
+    });
     assert!(input.0.is_empty(), "nothing follows");
-    Past { attempts, deaths, floor, first, due, updated, failures }
+    Past { attempts, deaths, floor, first, due, updated, failures, done }
 }
 
 fn failure(input: &mut ByteReader<'_>) -> FailedAttempt {
@@ -256,12 +317,26 @@ fn schedule(id: &str, bytes: &[u8]) -> Schedule {
         input.text(length)
     });
     assert_eq!(begins, bytes.len() - input.0.len() + 1);
-    let body = input.content();
+    let (body, _) = input.content();
     Schedule { id: JobId::new(id).unwrap(), when, time_zone, body, missed, next }
 }
 
 fn settings(meta: &BTreeMap<String, String>) -> Settings {
-    let known = ["generation", "fence", "concurrency", "paused"];
+    let known = [
+        "generation",
+        "fence",
+        "concurrency",
+        "paused",
+        "levels",
+        "rate_jobs",
+        "rate_per",
+        "rate_burst",
+        "rate_parts",
+        "rate_at",
+        "ageing",
+        "keep_done_age",
+        "keep_done_count",
+    ];
     let others = [
         "lease",
         "backoff_base",
@@ -295,6 +370,17 @@ fn settings(meta: &BTreeMap<String, String>) -> Settings {
     settings.paused = meta.get("paused").is_some_and(|text| text == "1");
     settings.retention.age = duration("retention_age", 604_800_000);
     settings.retention.count = number("retention_count", 100_000) as usize;
+    settings.rate = meta.get("rate_jobs").map(|_| Rate {
+        jobs: number("rate_jobs", 0) as u32,
+        per: duration("rate_per", 0),
+        burst: number("rate_burst", 0) as u32,
+    });
+    settings.ageing = Some(duration("ageing", 600_000)).filter(|ageing| !ageing.is_zero());
+    settings.keep_done = meta.get("keep_done_age").map(|_| Retention {
+        age: duration("keep_done_age", 0),
+        count: number("keep_done_count", 0) as usize,
+    });
+    assert!(number("rate_at", 0) > 0 || !meta.contains_key("rate_parts"), "both or none");
     settings
 }
 
@@ -329,17 +415,18 @@ impl ByteReader<'_> {
         String::from_utf8(self.take(length).to_vec()).unwrap()
     }
 
-    fn content(&mut self) -> Body {
-        let content_type = match self.number(1) {
+    fn content(&mut self) -> (Body, Priority) {
+        let flags = self.number(1) as u8;
+        let priority = Priority::new(flags >> 2).unwrap();
+        let content_type = match flags & 3 {
             0 => "application/octet-stream".to_owned(),
             1 => "application/json".to_owned(),
             2 => "text/plain".to_owned(),
-            3 => {
+            _ => {
                 let length = self.number(1) as usize;
                 self.text(length)
             }
-            other => panic!("unknown content type {other}"),
         };
-        Body::new(self.take(self.0.len()).to_vec(), content_type).unwrap()
+        (Body::new(self.take(self.0.len()).to_vec(), content_type).unwrap(), priority)
     }
 }

@@ -1,20 +1,20 @@
-//! A store that follows the rules, but orders its jobs in another way.
+//! A store that follows the rules, but orders its jobs in another way, or stores them changed.
 
 use requeue_jobs::rules::{
-    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, check_count, wait,
+    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, Status, check_count, wait,
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked, Timestamp,
-    WallClock, check_batch,
+    KindView, Page, Placed, Priorities, Priority, Put, PutError, Query, Reaped, Restore, Restored,
+    Schedule, Settings, Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick,
+    Ticked, Timestamp, WallClock, check_batch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Which of several jobs comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
     /// The correct order. Of jobs with the same time, the one with the lowest id comes first.
     TiesById,
@@ -22,6 +22,9 @@ pub(crate) enum Order {
     TiesLatestFirst,
     /// The correct order, except that in this list the last job whose time has come is first.
     LastOf(List),
+    /// The correct order. But this is done to every record before it is stored: the first argument
+    /// is the record that was taken out, if there was one.
+    Altered(fn(Option<&Record>, &mut Record)),
 }
 
 /// Jobs by id. The first one is found by comparing all.
@@ -29,6 +32,8 @@ struct Jobs {
     jobs: BTreeMap<JobId, Box<Record>>,
     wall_clock: WallClock,
     order: Order,
+    /// The record that was taken out last.
+    taken: Option<Record>,
 }
 
 impl Jobs {
@@ -44,6 +49,7 @@ impl Jobs {
         // The sequence number that is compared with the first job of the other list.
         let rank = |id: &JobId, seq| match self.order {
             Order::TiesLatestFirst => u64::MAX - seq,
+            Order::Altered(_) => seq,
             _ => {
                 let bytes = id.as_str().bytes().chain([0; 8]);
                 bytes.take(8).fold(0, |rank, byte| rank << 8 | u64::from(byte))
@@ -60,21 +66,37 @@ impl Jobs {
     }
 }
 
+impl Jobs {
+    fn ready(&self, now: Timestamp) -> u64 {
+        let is_ready =
+            |record: &&Box<Record>| matches!(record.status, Status::Pending) && record.due <= now;
+        self.jobs.values().filter(is_ready).count() as u64
+    }
+}
+
 impl JobTable for Jobs {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         Ok(self.jobs.get(id).map(|record| &**record))
     }
 
     fn take(&mut self, id: &JobId) -> Result<Option<Box<Record>>, StoreError> {
-        Ok(self.jobs.remove(id))
+        let record = self.jobs.remove(id);
+        self.taken = record.as_deref().cloned();
+        Ok(record)
     }
 
     fn take_first(&mut self, list: List) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
         let first = self.first_id(list);
-        Ok(first.and_then(|(id, _)| self.jobs.remove_entry(&id)))
+        let first = first.and_then(|(id, _)| self.jobs.remove_entry(&id));
+        self.taken = first.as_ref().map(|(_, record)| (**record).clone());
+        Ok(first)
     }
 
-    fn keep(&mut self, id: JobId, record: Box<Record>) {
+    fn keep(&mut self, id: JobId, mut record: Box<Record>) {
+        let taken = self.taken.take();
+        if let Order::Altered(alter) = self.order {
+            alter(taken.as_ref(), &mut record);
+        }
         self.jobs.insert(id, record);
     }
 
@@ -86,12 +108,29 @@ impl JobTable for Jobs {
         self.of(list).count() as u64
     }
 
-    fn unexpired(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        Ok(self.of(List::Leased).filter(|(_, at, _)| *at > now).take(limit).count())
+    fn priorities(&self) -> Priorities {
+        let mut priorities = Priorities::default();
+        self.jobs.values().for_each(|record| priorities.insert(record.priority));
+        priorities
     }
 
-    fn first_to_end(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.of(List::Leased).map(|(_, at, _)| at).filter(|at| *at > now).min())
+    fn unexpired(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let leased = self.of(List::Leased(priority));
+        Ok(leased.filter(|(_, at, _)| *at > now).take(limit).count())
+    }
+
+    fn first_to_end(
+        &mut self,
+        priority: Priority,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let leased = self.of(List::Leased(priority));
+        Ok(leased.map(|(_, at, _)| at).filter(|at| *at > now).min())
     }
 }
 
@@ -105,7 +144,10 @@ impl UnorderedStore {
     pub(crate) fn create(wall_clock: WallClock, order: Order) -> Arc<dyn Store> {
         let table = {
             let wall_clock = wall_clock.clone();
-            move |_: &Kind| Jobs { jobs: BTreeMap::new(), wall_clock: wall_clock.clone(), order }
+            move |_: &Kind| {
+                let (jobs, wall_clock, taken) = (BTreeMap::new(), wall_clock.clone(), None);
+                Jobs { jobs, wall_clock, order, taken }
+            }
         };
         let kinds = Mutex::new(Kinds::new(table));
         Arc::new(UnorderedStore { kinds, changes: ChangeNotifier::default(), wall_clock })
@@ -193,9 +235,7 @@ impl Store for UnorderedStore {
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         now(self.act(|kinds, now| {
             let view = |kind: &mut requeue_jobs::rules::KindState<Jobs>| {
-                let pending = kind.table.of(List::Pending);
-                let ready = pending.filter(|(_, due, _)| *due <= now).count();
-                kind.view(ready as u64, now)
+                kind.view(kind.table.ready(now), now)
             };
             kinds.shown().into_iter().map(view).collect::<Result<_, StoreError>>()
         }))
@@ -203,11 +243,7 @@ impl Store for UnorderedStore {
 
     fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
         now(self.act(|kinds, now| match kinds.kind_mut(&kind) {
-            Some(kind) => {
-                let pending = kind.table.of(List::Pending);
-                let ready = pending.filter(|(_, due, _)| *due <= now).count();
-                kind.view(ready as u64, now)
-            }
+            Some(kind) => kind.view(kind.table.ready(now), now),
             None => Ok(KindView::new(kind)),
         }))
     }

@@ -1,0 +1,2 @@
+return merge, add_level, need_level
+end
