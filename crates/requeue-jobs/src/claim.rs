@@ -42,7 +42,7 @@ pub struct Claimed {
 /// The result of [`Store::reap`](crate::Store::reap).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reaped {
-    /// How many expired leases were ended and dead jobs dropped, together.
+    /// How many expired leases were ended, and dead and done jobs dropped, together.
     pub count: usize,
     /// The expired leases that were ended, by kind. Empty if the store is at the other end of an
     /// HTTP connection: responses do not contain it.

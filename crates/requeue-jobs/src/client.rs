@@ -19,6 +19,7 @@ use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
 use crate::query::KindView;
+use crate::reaper::ReapTurns;
 use crate::receipt::Receipt;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -69,6 +70,7 @@ struct Shared {
     puts: Arc<Batcher<Put, Placed, PutError>>,
     settlements: Arc<Batcher<Settle, Settled, SettleError>>,
     changes: Arc<Batcher<Change, Changed, ChangeError>>,
+    reap_turns: ReapTurns,
 }
 
 impl Jobs {
@@ -105,7 +107,10 @@ impl Jobs {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.settle(settlements).await })
             },
-            |_: &Settle| 0,
+            |settle: &Settle| match &settle.action {
+                Settlement::AckWith(result) => result.len(),
+                _ => 0,
+            },
         );
         let to = Arc::clone(&store);
         let changes = Batcher::new(
@@ -115,12 +120,18 @@ impl Jobs {
             },
             |_: &Change| 0,
         );
-        Jobs { shared: Arc::new(Shared { store, clock, puts, settlements, changes }) }
+        let reap_turns = ReapTurns::default();
+        Jobs { shared: Arc::new(Shared { store, clock, puts, settlements, changes, reap_turns }) }
     }
 
     /// Returns the store, for operations that this handle does not offer, such as schedules.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// Returns the turns in which the workers of this handle reap.
+    pub(crate) fn reap_turns(&self) -> &ReapTurns {
+        &self.shared.reap_turns
     }
 
     /// Returns the clock for waiting times.

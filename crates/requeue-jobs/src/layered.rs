@@ -252,6 +252,11 @@ pub trait Layered: Send + Sync + 'static {
         self.around(StoreMethod::Tick, move |store| store.tick(tick))
     }
 
+    /// Forwards [`Store::needs_reaping`]. It does not pass through [`around`](Self::around).
+    fn needs_reaping(&self) -> bool {
+        self.inner().needs_reaping()
+    }
+
     /// Forwards [`Store::status`]. It does not pass through [`around`](Self::around).
     fn status(&self) -> StoreStatus {
         self.inner().status()
@@ -332,6 +337,10 @@ impl<L: Layered> Store for L {
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Layered::tick(self, tick)
+    }
+
+    fn needs_reaping(&self) -> bool {
+        Layered::needs_reaping(self)
     }
 
     fn status(&self) -> StoreStatus {

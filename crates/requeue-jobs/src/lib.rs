@@ -37,7 +37,7 @@
 //! | [`MemoryStore`] | a store in memory |
 //! | [`Layered`] | a store that wraps another store |
 //! | [`rules`] | the contract in code, for authors of stores |
-//! | [`Settings`] | the settings of a kind: lease, backoff, attempts, concurrency, retention |
+//! | [`Settings`] | the settings of a kind: lease, backoff, attempts, concurrency, rate, retention |
 //!
 //! # Features
 //!
@@ -64,6 +64,7 @@ mod panics;
 mod priority;
 mod put;
 mod query;
+mod reaper;
 mod receipt;
 mod restore;
 pub mod rules;
@@ -91,13 +92,14 @@ pub use names::{JobId, Kind, WorkerName};
 pub use priority::{Priorities, Priority};
 pub use put::{Condition, Mode, Placed, Put, PutOutcome, check_batch};
 pub use query::{Counts, KindView, Page, Query, Spans};
+pub use reaper::PeriodicReap;
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Rate, Retention, Settings, check_lease};
 pub use status::{StoreMetric, StoreMetricKind, StoreProblem, StoreStatus};
 pub use store::{BatchResults, Store, StoreFuture, Tick};
 pub use time::{Due, Timestamp, WallClock};
-pub use worker::{JobFailure, JobRun, JobWorker, RunningJob, RunningJobs};
+pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 
 // What handlers, callbacks and tests need of the core, so that this crate is the only dependency.
 #[doc(inline)]

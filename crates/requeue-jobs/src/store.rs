@@ -53,7 +53,7 @@ pub trait Store: Send + Sync + 'static {
     fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>>;
 
     /// Leases up to [`max`](Claim::max) jobs that are due or whose lease has expired, and returns
-    /// them in due order per kind. Returns immediately, also if there are none.
+    /// them in the order of priority and due time per kind. Returns immediately, also if there are none.
     ///
     /// A store that finds an expired lease counts it as a failed attempt. If one kind cannot be
     /// read, [`Claimed::errors`] reports that, and the jobs of the other kinds are still returned.
@@ -73,8 +73,8 @@ pub trait Store: Send + Sync + 'static {
     /// Cancels jobs, makes them due now, or revives dead ones, without a receipt. See
     /// [`ChangeKind`](crate::ChangeKind).
     ///
-    /// An entry fails with [`ChangeError::Absent`], [`ChangeError::Leased`] or
-    /// [`ChangeError::NotDead`] if the job's state does not allow the change; it then changes
+    /// An entry fails with [`ChangeError::Absent`], [`ChangeError::Leased`],
+    /// [`ChangeError::Done`] or [`ChangeError::NotDead`] if the job's state does not allow the change; it then changes
     /// nothing.
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>>;
 
@@ -101,12 +101,15 @@ pub trait Store: Send + Sync + 'static {
     /// [`WAIT_SLICE`](crate::limits::WAIT_SLICE). Dropping the future only stops waiting.
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()>;
 
-    /// Ends expired leases that no claim has found, and deletes dead jobs beyond the kind's
+    /// Ends expired leases that no claim has found, and deletes dead and done jobs beyond the kind's
     /// [retention](crate::Retention). Returns the number of jobs it changed, and the expired leases.
     ///
-    /// It handles at most `max` leases and `max` dead jobs per kind, and never more than
-    /// [`MAX_BATCH`](crate::limits::MAX_BATCH). If there is much to do, a store may leave some
+    /// It handles at most `max` leases, `max` dead and `max` done jobs per kind, and never more than
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of each. If there is much to do, a store may leave some
     /// kinds for the next call, which starts with them.
+    ///
+    /// [`JobWorker`](crate::JobWorker) and the service call it periodically. Without them, use
+    /// [`PeriodicReap`](crate::PeriodicReap).
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped>;
 
     /// Returns a job, or `None` if there is no such job.
@@ -146,6 +149,14 @@ pub trait Store: Send + Sync + 'static {
     /// `next` as its next time, in one atomic step. Any number of nodes may call this: exactly one
     /// puts the job.
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked>;
+
+    /// Returns whether a process that uses this store should call [`reap`](Self::reap) now and then.
+    /// `false` if something else does that: behind an HTTP service, the service.
+    ///
+    /// By default `true`.
+    fn needs_reaping(&self) -> bool {
+        true
+    }
 
     /// Returns the current problems and measurements of this store, as far as this process knows
     /// them. It neither waits nor does any I/O, so it can be called at any time.

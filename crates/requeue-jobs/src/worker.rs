@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            claim              Done                  ack
-//!   ready ----------> attempt ------------------------------------> gone
+//!   ready ----------> attempt ------------------------------------> gone, or done if that is kept
 //!     ^                  |      RequeueAfter          requeue
 //!     |                  +----------------------------------------> waiting, nothing counted
 //!     |                  |      Retry, error, panic, timeout: retry
@@ -26,14 +26,18 @@
 //!   then reports a lost lease, the first try has most likely succeeded.
 //! - **A claimed job is started or released.** A job whose lease ended before it could be started is
 //!   not started.
+//! - **Retention needs no other process.** The claiming task also reaps the store, unless the store
+//!   is behind a service, which does.
 //! - **A panic is a failed attempt**, in the handler and when its future is dropped.
 
 mod attempt;
 mod dispatch;
 mod lease;
+mod outcome;
 mod run;
 mod slots;
 
+pub use outcome::JobOutcome;
 pub use run::{JobFailure, JobRun};
 pub use slots::{RunningJob, RunningJobs};
 
@@ -43,7 +47,9 @@ use crate::error::{Invalid, SettleError, StoreError};
 use crate::limits::MAX_BATCH;
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
-use requeue::worker::{BoxError, Outcome, RunnerFuture};
+#[cfg(doc)]
+use requeue::worker::Outcome;
+use requeue::worker::{BoxError, RunnerFuture};
 use slots::Slots;
 use std::fmt;
 use std::future::Future;
@@ -53,18 +59,24 @@ use std::time::Duration;
 /// Claims jobs of some kinds and calls a handler for each. Configure it, then
 /// [`spawn`](Self::spawn_with) it.
 ///
-/// The handler receives a [`JobRun`] and returns `Result<T, BoxError>`, where `T` is an [`Outcome`]
-/// or `()`:
+/// The handler receives a [`JobRun`] and returns `Result<T, BoxError>`, where `T` is an [`Outcome`],
+/// a [`JobOutcome`] or `()`:
 ///
 /// | the handler returns | the worker |
 /// |---|---|
 /// | `Ok(())` or [`Outcome::Done`] | acks the job |
+/// | [`JobOutcome::DoneWith`] | acks the job with a result |
 /// | [`Outcome::RequeueAfter`] | requeues the job: it runs again after the delay |
 /// | [`Outcome::Retry`], an error, a panic, a timeout | retries the job after its backoff |
 /// | [`Outcome::GiveUp`] | buries the job, with the reason as its error |
 ///
 /// The number of attempts and the backoff are [`Settings`](crate::Settings) of the kind. While the
 /// handler runs, the worker extends the lease.
+///
+/// The worker also reaps its store, every ten seconds: it ends the expired leases of kinds that no
+/// worker claims, and drops dead and done jobs of all kinds beyond their
+/// [retention](crate::Retention). Workers that share a [`Jobs`] take turns. Behind an HTTP service,
+/// the service does this instead.
 ///
 /// A handler has the same form as for a [`Worker`](requeue::worker::Worker) of an in-memory queue,
 /// so both can share code:
@@ -242,7 +254,7 @@ impl JobWorker {
     where
         F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
-        T: Into<Outcome> + 'static,
+        T: Into<JobOutcome> + 'static,
     {
         let runtime = tokio::runtime::Handle::current();
         self.spawn_with(move |task| drop(runtime.spawn(task)), handler)
@@ -280,7 +292,7 @@ impl JobWorker {
         S: Fn(RunnerFuture) + Send + Sync + 'static,
         F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
-        T: Into<Outcome> + 'static,
+        T: Into<JobOutcome> + 'static,
     {
         let slots = Slots::new(self.jobs.clock().clone(), self.concurrency);
         let (worker, handler, spawn) = (Arc::new(self), Arc::new(handler), Arc::new(spawn));

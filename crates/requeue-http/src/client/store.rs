@@ -161,6 +161,11 @@ impl Store for HttpStore {
         })
     }
 
+    /// Returns `false`: the service reaps.
+    fn needs_reaping(&self) -> bool {
+        false
+    }
+
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };

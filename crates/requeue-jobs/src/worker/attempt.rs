@@ -1,6 +1,7 @@
 //! One attempt at a job: calls the handler, then settles the lease.
 
 use super::lease::{Lease, LeaseEnd};
+use super::outcome::JobOutcome;
 use super::run::{JobFailure, JobRun};
 use super::slots::JobSlot;
 use super::{Callback, JobWorker};
@@ -9,6 +10,7 @@ use crate::error::SettleError;
 use crate::job::kept_error;
 use crate::limits::MAX_DELAY;
 use crate::panics::guarded;
+use crate::rules::check_result;
 use requeue::Moment;
 use requeue::worker::{BoxError, Cause, Next, Outcome};
 use std::fmt::Write;
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 /// How a call of the handler ended.
 enum Ended {
-    Returned(Outcome),
+    Returned(JobOutcome),
     Failed(Fault),
     /// The lease ended, and the handler's future was dropped.
     Stopped(LeaseEnd),
@@ -85,7 +87,7 @@ pub(super) async fn work<F, Fut, T>(
 ) where
     F: Fn(JobRun) -> Fut,
     Fut: Future<Output = Result<T, BoxError>>,
-    T: Into<Outcome>,
+    T: Into<JobOutcome>,
 {
     let may_start = slot.start();
     if lease.is_over(worker.jobs.clock()) || !may_start {
@@ -105,19 +107,28 @@ pub(super) async fn work<F, Fut, T>(
     let took = worker.jobs.clock().now().saturating_since(started_at);
     let attempt = Attempt { job: &job, slot: &slot, lease, took };
     match ended {
-        Ended::Returned(Outcome::Done) => {
+        Ended::Returned(JobOutcome::DoneWith(result)) => match check_result(&result) {
+            Ok(()) => {
+                let action = Settlement::AckWith(result);
+                worker.settle_or_report(&job, action, Some(&slot)).await;
+            }
+            Err(invalid) => worker.retry(attempt, &Fault::Error(invalid.into())).await,
+        },
+        Ended::Returned(JobOutcome::Plain(Outcome::Done)) => {
             worker.settle_or_report(&job, Settlement::Ack, Some(&slot)).await
         }
-        Ended::Returned(Outcome::RequeueAfter(delay)) => {
+        Ended::Returned(JobOutcome::Plain(Outcome::RequeueAfter(delay))) => {
             let action = Settlement::RequeueAfter(delay.min(MAX_DELAY));
             worker.settle_or_report(&job, action, Some(&slot)).await;
         }
-        Ended::Returned(Outcome::GiveUp { reason }) => {
+        Ended::Returned(JobOutcome::Plain(Outcome::GiveUp { reason })) => {
             let fault = Fault::GaveUp(reason);
             worker.fail(attempt, &fault, Settlement::Bury { error: fault.text() }).await;
         }
         // `Retry`, and any outcome that a later version of the core adds.
-        Ended::Returned(_) => worker.retry(attempt, &Fault::RetryRequested).await,
+        Ended::Returned(JobOutcome::Plain(_)) => {
+            worker.retry(attempt, &Fault::RetryRequested).await;
+        }
         Ended::Failed(fault) => {
             worker.retry(attempt, &fault).await;
             drop(guarded(|| drop(fault)));
@@ -143,7 +154,7 @@ impl JobWorker {
     ) -> Ended
     where
         Fut: Future<Output = Result<T, BoxError>>,
-        T: Into<Outcome>,
+        T: Into<JobOutcome>,
     {
         let clock = self.jobs.clock();
         let is_late = || limit.is_some_and(|limit| clock.now() >= limit);

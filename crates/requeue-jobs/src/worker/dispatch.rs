@@ -1,4 +1,4 @@
-//! Claims as many jobs as there are free slots, and starts them.
+//! Claims as many jobs as there are free slots, and starts them. Meanwhile, reaps the store.
 
 use super::JobWorker;
 use super::lease::{Lease, by, first, yield_now};
@@ -8,7 +8,7 @@ use crate::client::nonce;
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
 use crate::panics::{guarded, guarded_call};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,9 +21,32 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// may be a job, so this can be long.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// Claims and starts jobs until the worker is shut down, and reaps.
 pub(super) async fn dispatch(
     worker: Arc<JobWorker>,
     claims: Claims,
+    start: impl Fn(JobSlot, ClaimedJob, Lease),
+) {
+    first(claim_and_start(&worker, &claims, start), reap(&worker)).await;
+}
+
+/// Reaps as long as it is polled, in turns with the other workers of the process.
+async fn reap(worker: &JobWorker) {
+    let (store, clock) = (worker.jobs.store(), worker.jobs.clock());
+    // A store that panics is reaped: that only costs a call.
+    if !guarded(|| store.needs_reaping()).unwrap_or(true) {
+        return pending().await;
+    }
+    loop {
+        let (pause, error) = worker.jobs.reap_turns().step(&**store, clock).await;
+        error.inspect(|error| worker.report_store_error(error));
+        clock.sleep(pause).await;
+    }
+}
+
+async fn claim_and_start(
+    worker: &JobWorker,
+    claims: &Claims,
     start: impl Fn(JobSlot, ClaimedJob, Lease),
 ) {
     // Settlements set timers. The clock's thread ends with the last timer, and would be started again
@@ -33,7 +56,7 @@ pub(super) async fn dispatch(
     while let Some(free) = claims.free_slots().await {
         // A claim is awaited to its end, even if the worker is stopped: nobody else would know of
         // the jobs it leased.
-        let found = worker.claim(&claims, free, &start).await;
+        let found = worker.claim(claims, free, &start).await;
         let pause = async {
             match found {
                 // If the store's futures are always ready, other tasks would starve.

@@ -5,3 +5,4 @@ mod support;
 #[cfg(feature = "serde")]
 mod transfer;
 mod worker;
+mod worker_reaps;

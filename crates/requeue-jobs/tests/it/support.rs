@@ -2,7 +2,7 @@
 
 use requeue_jobs::*;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -90,6 +90,12 @@ pub(crate) struct FaultyStore {
     pub(crate) claim_sizes: Arc<Mutex<Vec<usize>>>,
     /// The number of settlements in each call.
     pub(crate) settle_sizes: Arc<Mutex<Vec<usize>>>,
+    /// What happens to the next reaps. `None` is no fault.
+    pub(crate) reap: Arc<Mutex<VecDeque<Option<Fault>>>>,
+    /// The number of reaps.
+    pub(crate) reaps: Arc<AtomicUsize>,
+    /// Whether the store says that it needs no reaping.
+    pub(crate) is_reaped_elsewhere: Arc<AtomicBool>,
 }
 
 impl FaultyStore {
@@ -101,6 +107,9 @@ impl FaultyStore {
             claim: Arc::default(),
             claim_sizes: Arc::default(),
             settle_sizes: Arc::default(),
+            reap: Arc::default(),
+            reaps: Arc::default(),
+            is_reaped_elsewhere: Arc::default(),
         }
     }
 
@@ -158,6 +167,15 @@ impl Layered for FaultyStore {
         let size = settlements.len();
         self.settle_sizes.lock().expect("no panic while it is locked").push(size);
         self.fail(&self.settle, self.inner.settle(settlements))
+    }
+
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
+        self.reaps.fetch_add(1, Ordering::Relaxed);
+        self.fail(&self.reap, self.inner.reap(max))
+    }
+
+    fn needs_reaping(&self) -> bool {
+        !self.is_reaped_elsewhere.load(Ordering::Relaxed)
     }
 }
 

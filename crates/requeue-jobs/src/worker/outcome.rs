@@ -1,0 +1,49 @@
+//! What a handler returns.
+
+use crate::job::Body;
+use requeue::worker::Outcome;
+
+/// What the handler of a [`JobWorker`](super::JobWorker) returns: an [`Outcome`], or that the job is
+/// done with a result.
+///
+/// A handler returns `Result<T, BoxError>`, where `T` is a `JobOutcome`, an [`Outcome`] or `()`. The
+/// latter two, which handlers of in-memory queues return, too, convert to a `JobOutcome`.
+///
+/// ```
+/// use requeue_jobs::{Body, BoxError, JobOutcome, JobRun, Outcome};
+///
+/// async fn remind(run: JobRun) -> Result<JobOutcome, BoxError> {
+///     if run.job.body.is_empty() {
+///         return Ok(Outcome::give_up("not an order").into());
+///     }
+///     let result = Body::new(*b"{\"sent\":1}", "application/json")?;
+///     Ok(JobOutcome::DoneWith(result))
+/// }
+///
+/// assert_eq!(JobOutcome::from(()), JobOutcome::Plain(Outcome::Done));
+/// # use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt};
+/// # let receipt = Receipt::new(Kind::new("order.remind")?, JobId::new("order-7")?, Fence(1), 1);
+/// # let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?, Generation(1));
+/// # let outcome = requeue_testkit::block_on(remind(JobRun::new(job)))?;
+/// # assert!(matches!(outcome, JobOutcome::DoneWith(_)));
+/// # Ok::<(), BoxError>(())
+/// ```
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// The attempt succeeded with this result, of at most
+    /// [`MAX_ACK_RESULT_LEN`](crate::limits::MAX_ACK_RESULT_LEN) bytes. The result is kept with the
+    /// done job if its kind [keeps done jobs](crate::Settings::keep_done), and otherwise discarded.
+    ///
+    /// A longer result is a failed attempt: the job is tried again.
+    DoneWith(Body),
+    /// An outcome without a result.
+    Plain(Outcome),
+}
+
+impl<T: Into<Outcome>> From<T> for JobOutcome {
+    /// Returns [`JobOutcome::Plain`], so that a handler may end with `Ok(())` or an [`Outcome`].
+    fn from(outcome: T) -> Self {
+        JobOutcome::Plain(outcome.into())
+    }
+}
