@@ -8,6 +8,7 @@ use crate::receipt::Generation;
 use crate::time::Timestamp;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// The payload of a job: bytes and their content type.
 ///
@@ -216,6 +217,13 @@ pub struct DoneView {
     pub done_at: Timestamp,
     /// The result, if the ack [contained one](crate::Settlement::AckWith).
     pub result: Option<Body>,
+}
+
+impl DoneView {
+    /// Returns how long the job ran: from the claim to the ack.
+    pub fn took(&self) -> Duration {
+        self.done_at.saturating_since(self.started_at)
+    }
 }
 
 /// A failed attempt at a job.

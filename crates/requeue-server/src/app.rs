@@ -137,7 +137,7 @@ impl App {
     }
 
     /// Serves requests until [`shutdown`](Self::shutdown) is requested, and runs a [`Reaper`],
-    /// which ends expired leases and drops old dead jobs.
+    /// which ends expired leases and drops old dead and done jobs.
     ///
     /// When this returns, no request is in flight. Jobs that were claimed for clients that did not
     /// receive them have been released, unless that took longer than `limit` after the shutdown

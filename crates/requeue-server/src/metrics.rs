@@ -84,7 +84,7 @@ impl ServerMetrics {
         let registry = Registry::new();
         let reaped = IntCounter::new(
             "requeue_reaped_total",
-            "Expired leases ended and dead jobs dropped by reaps on this node.",
+            "Expired leases ended, and dead and done jobs dropped, by reaps on this node.",
         );
         let listeners = IntGauge::new(
             "requeue_event_listeners",

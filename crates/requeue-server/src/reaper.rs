@@ -1,33 +1,23 @@
-//! The background task that ends expired leases and drops old dead jobs.
+//! The background task that ends expired leases and drops old dead and done jobs.
 
 use crate::health::{Health, REAPER_FAILED};
 use crate::listen::Shutdown;
 use requeue::Clock;
-use requeue_jobs::{Store, StoreError, WallClock};
+use requeue_jobs::{PeriodicReap, Store, StoreError, WallClock};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause between two runs.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of jobs per kind and call, so that other calls are not delayed for long.
-const BATCH_SIZE: usize = 1000;
-
-/// Maximum number of full batches without a pause in between.
-const MAX_BATCHES: usize = 20;
-
-/// Longest pause between attempts while the store fails.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// Ends expired leases that no claim has ended, and drops dead jobs whose retention is over.
+/// Ends expired leases that no claim has ended, and drops dead and done jobs whose retention is over.
 ///
 /// It runs once a second, on every node; the nodes need no coordination. While the store fails, it
 /// retries with growing pauses of up to 30 seconds. It logs the first failure, and the recovery.
 pub struct Reaper {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// Number of failures in a row.
-    failures: u32,
+    reap: PeriodicReap,
     /// Where to report that it fails; otherwise it logs it itself.
     health: Option<Arc<Health>>,
 }
@@ -35,7 +25,8 @@ pub struct Reaper {
 impl Reaper {
     /// Creates a reaper for `store`. The clock of `wall_clock` measures its pauses.
     pub fn new(store: Arc<dyn Store>, wall_clock: &WallClock) -> Self {
-        Reaper { store, clock: wall_clock.clock().clone(), failures: 0, health: None }
+        let (clock, reap) = (wall_clock.clock().clone(), PeriodicReap::every(INTERVAL));
+        Reaper { store, clock, reap, health: None }
     }
 
     /// Reports failures to the health of the server.
@@ -51,10 +42,10 @@ impl Reaper {
         }
     }
 
-    fn recovered(&self) {
+    fn recovered(&self, failures: u32) {
         match &self.health {
             Some(health) => health.end(REAPER_FAILED),
-            None => tracing::info!(failures = self.failures, "the reaper works again"),
+            None => tracing::info!(failures, "the reaper works again"),
         }
     }
 
@@ -73,32 +64,15 @@ impl Reaper {
         }
     }
 
-    /// Reaps up to [`MAX_BATCHES`] batches and returns the pause until the next step.
+    /// Reaps, reports the first failure and the recovery, and returns the pause until the next step.
     async fn step(&mut self) -> Duration {
-        for _ in 0..MAX_BATCHES {
-            match self.store.reap(BATCH_SIZE).await {
-                Ok(reaped) => {
-                    if self.failures > 0 {
-                        self.recovered();
-                    }
-                    self.failures = 0;
-                    // A batch may be smaller than asked for, and not be the last: it ends after a
-                    // number of bytes, too.
-                    if reaped.count == 0 {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    if self.failures == 0 {
-                        self.failed(&error);
-                    }
-                    self.failures = self.failures.saturating_add(1);
-                    let times = 2u32.saturating_pow(self.failures - 1);
-                    return INTERVAL.saturating_mul(times).min(LONGEST_PAUSE);
-                }
-            }
+        let failures = self.reap.failures();
+        match self.reap.step(&*self.store).await {
+            Ok(()) if failures > 0 => self.recovered(failures),
+            Err(error) if failures == 0 => self.failed(&error),
+            Ok(()) | Err(_) => {}
         }
-        INTERVAL
+        self.reap.pause()
     }
 }
 
@@ -142,7 +116,7 @@ mod tests {
 
     #[test]
     fn full_batches_follow_without_a_pause_up_to_a_limit() {
-        let mut fixture = fixture(BATCH_SIZE * MAX_BATCHES + 1);
+        let mut fixture = fixture(20_001);
         assert_eq!(block_on(fixture.reaper.step()), INTERVAL);
         assert_eq!(leased(&fixture.store), 20_001, "the leases have not expired");
         fixture.clock.advance(LEASE);
@@ -163,9 +137,6 @@ mod tests {
         let pauses: Vec<u64> = (0..11).map(|_| block_on(fixture.reaper.step()).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 1, 1, 1, 2]);
         assert_eq!(leased(&fixture.store), 0);
-        fixture.reaper.failures = u32::MAX;
-        fixture.store.at(1, Fault::Refused);
-        assert_eq!(block_on(fixture.reaper.step()), LONGEST_PAUSE);
     }
 
     #[test]

@@ -47,11 +47,11 @@ fn default_ageing() -> Option<String> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = KeepDone))]
 #[serde(deny_unknown_fields)]
 pub struct KeepDoneJson {
-    /// How long a done job is kept, such as `7d`. Default: `7d`.
+    /// How long a done job is kept, such as `7d`. Default: `7d`; with `PATCH`, the present value.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub age: Option<String>,
     /// The maximum number of done jobs of the kind. Those that were done last are kept. Default:
-    /// 100,000.
+    /// 100,000; with `PATCH`, the present value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
@@ -63,11 +63,11 @@ impl From<Retention> for KeepDoneJson {
 }
 
 impl KeepDoneJson {
-    fn read(&self, context: &ParseContext) -> Result<Retention, Problem> {
-        let default = Retention::default();
+    /// Converts this JSON to a retention. Missing fields are those of `before`.
+    fn read(&self, before: Retention, context: &ParseContext) -> Result<Retention, Problem> {
         let age = context.optional_duration("keep_done.for", self.age.as_deref())?;
-        let count = self.count.unwrap_or(default.count);
-        Ok(Retention { age: age.unwrap_or(default.age), count })
+        let count = self.count.unwrap_or(before.count);
+        Ok(Retention { age: age.unwrap_or(before.age), count })
     }
 }
 
@@ -327,7 +327,9 @@ impl SettingsPatch {
             settings.ageing = context.optional_duration("ageing", ageing.as_deref())?;
         }
         if let Some(keep_done) = &self.keep_done {
-            settings.keep_done = keep_done.as_ref().map(|keep| keep.read(context)).transpose()?;
+            let before = settings.keep_done.unwrap_or_default();
+            let keep = keep_done.as_ref().map(|keep| keep.read(before, context));
+            settings.keep_done = keep.transpose()?;
         }
         settings.paused = self.paused.unwrap_or(settings.paused);
         if let Some(retention) = &self.retention {

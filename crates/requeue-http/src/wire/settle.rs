@@ -89,6 +89,11 @@ impl SettleVerb {
 }
 
 impl SettleLease {
+    /// Returns the length of the result as it is written in the request, in bytes.
+    pub fn result_len(&self) -> usize {
+        self.result.as_ref().map_or(0, ResultJson::len)
+    }
+
     /// Converts this request to a settlement. `verb` comes from the URL path, if it contains one.
     /// `path` is the prefix of field names in errors.
     pub fn read(

@@ -39,6 +39,7 @@ impl From<&Settlement> for SettleAction {
             Settlement::RequeueAfter(_) => SettleAction::Requeue,
             Settlement::Extend(_) => SettleAction::Extend,
             Settlement::Ack
+            | Settlement::AckWith(_)
             | Settlement::Retry { .. }
             | Settlement::Bury { .. }
             | Settlement::Release => SettleAction::Other,

@@ -247,6 +247,7 @@ fn meters(
 /// Returns the number of jobs of a kind.
 fn count(view: &KindView) -> u64 {
     let counts = view.counts;
+    // Done jobs do not count: nothing happens to them any more.
     counts.pending.saturating_add(counts.leased).saturating_add(counts.dead)
 }
 
@@ -276,21 +277,14 @@ impl ByKind<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Counts, Fence, Generation};
+    use requeue_jobs::Counts;
 
     fn kind(n: usize) -> Kind {
         Kind::new(format!("k{n}")).expect("a valid kind")
     }
 
     fn view(n: usize, pending: u64) -> KindView {
-        KindView {
-            kind: kind(n),
-            counts: Counts { pending, ..Counts::default() },
-            oldest_ready: None,
-            paused: false,
-            generation: Generation(0),
-            fence: Fence(0),
-        }
+        KindView { counts: Counts { pending, ..Counts::default() }, ..KindView::new(kind(n)) }
     }
 
     fn lines(registry: &Registry) -> usize {

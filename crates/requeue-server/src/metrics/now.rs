@@ -22,12 +22,17 @@ pub(super) fn families(
     };
     let jobs = gauge(
         "requeue_jobs",
-        "Jobs in the store by state: pending (waiting or ready), leased (including expired leases), dead.",
+        "Jobs in the store by state: pending (waiting or ready), leased (including expired leases), dead, done.",
         &["kind", "state"],
     );
     let ready =
         gauge("requeue_ready_jobs", "Pending jobs that are due, counted up to 10000.", &["kind"]);
     let paused = gauge("requeue_kind_paused", "1 if the kind is paused, otherwise 0.", &["kind"]);
+    let throttled = gauge(
+        "requeue_kind_throttled",
+        "1 if the rate limit of the kind allows no job to be claimed now, otherwise 0.",
+        &["kind"],
+    );
     let oldest = GaugeVec::new(
         Opts::new(
             "requeue_oldest_ready_age_seconds",
@@ -56,6 +61,7 @@ pub(super) fn families(
         }
         ready.with_label_values(&[kind]).set(gauged(view.counts.ready));
         paused.with_label_values(&[kind]).set(i64::from(view.paused));
+        throttled.with_label_values(&[kind]).set(i64::from(view.throttled_until.is_some()));
         oldest.with_label_values(&[kind]).set(age(view));
     }
     // Paused kinds do not count for the age, because no worker takes their jobs on purpose.
@@ -70,8 +76,9 @@ pub(super) fn families(
     registry.gather()
 }
 
-fn by_state(counts: &Counts) -> [(&'static str, u64); 3] {
-    [("pending", counts.pending), ("leased", counts.leased), ("dead", counts.dead)]
+fn by_state(counts: &Counts) -> [(&'static str, u64); 4] {
+    let Counts { pending, leased, dead, done, ready: _ } = *counts;
+    [("pending", pending), ("leased", leased), ("dead", dead), ("done", done)]
 }
 
 fn gauged(count: u64) -> i64 {

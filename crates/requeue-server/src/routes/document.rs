@@ -19,7 +19,7 @@ struct RequestSchema {
     paths: &'static [&'static str],
 }
 
-const PUT: [&str; 12] = [
+const PUT: [&str; 14] = [
     "kind",
     "id",
     "body",
@@ -28,9 +28,11 @@ const PUT: [&str; 12] = [
     "content_type",
     "due",
     "delay",
+    "priority",
     "mode",
     "max_wait",
     "if_absent",
+    "if_new",
     "if_generation",
 ];
 
@@ -40,7 +42,7 @@ const SCHEDULE: [&str; 8] =
 const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
 const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
 
-const SCHEMAS: [RequestSchema; 10] = [
+const SCHEMAS: [RequestSchema; 11] = [
     RequestSchema {
         name: "PutJob",
         of: "PutRequest",
@@ -68,18 +70,26 @@ const SCHEMAS: [RequestSchema; 10] = [
     RequestSchema {
         name: "AnyLease",
         of: "SettleLease",
-        fields: &["receipt", "how", "error", "delay", "lease"],
+        fields: &["receipt", "how", "result", "error", "delay", "lease"],
         required: &["how"],
         batch: LEASES,
         paths: &["/v1/settle"],
     },
     RequestSchema {
-        name: "OnlyLease",
+        name: "AckLease",
+        of: "SettleLease",
+        fields: &["receipt", "result"],
+        required: &[],
+        batch: LEASES,
+        paths: &["/v1/ack"],
+    },
+    RequestSchema {
+        name: "ReleaseLease",
         of: "SettleLease",
         fields: &["receipt"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/ack", "/v1/release"],
+        paths: &["/v1/release"],
     },
     RequestSchema {
         name: "RetryLease",

@@ -20,7 +20,7 @@ use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 
 /// Put a job.
 ///
-/// A job is identified by kind and id. If it exists, its body and due time are replaced.
+/// A job is identified by kind and id. If it exists, its body, due time and priority are replaced.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "put_job",
     params(JobPath), request_body = PutRequest,

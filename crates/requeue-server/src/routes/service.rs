@@ -34,6 +34,8 @@ pub(super) struct Stats {
     leased: u64,
     /// Number of dead jobs.
     dead: u64,
+    /// Number of done jobs that are kept.
+    done: u64,
     /// Number of requests that wait for work at this node. One for more than 16 kinds counts as
     /// several.
     waiting_claims: usize,
@@ -90,6 +92,7 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
         ready: sum(|counts| counts.ready),
         leased: sum(|counts| counts.leased),
         dead: sum(|counts| counts.dead),
+        done: sum(|counts| counts.done),
         waiting_claims: app.waiting(),
         problems: app.status().problems.iter().map(NodeProblem::from).collect(),
     }))

@@ -3,10 +3,10 @@
 use super::Problems;
 use super::jobs::check_entries;
 use crate::app::App;
-use crate::extract::Json;
+use crate::extract::{Json, off_runtime};
 use crate::response::ApiResult;
 use axum::extract::State;
-use requeue_http::wire::{BatchErrors, Results, SettleBatch, SettleDone, SettleVerb};
+use requeue_http::wire::{BatchErrors, Results, SettleBatch, SettleDone, SettleLease, SettleVerb};
 
 type SettleResponse = ApiResult<Json<Results<SettleDone>>>;
 
@@ -23,6 +23,8 @@ pub(super) async fn settle(
 }
 
 /// Ack jobs: they are done.
+///
+/// A result is kept with the done job if the kind keeps done jobs.
 #[utoipa::path(
     post, path = "/v1/ack", tag = "work", request_body = SettleBatch,
     responses((status = 200, body = Results<SettleDone>), Problems)
@@ -91,12 +93,16 @@ pub(super) async fn extend(
 async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> SettleResponse {
     check_entries("leases", batch.leases.len())?;
     let reading = app.reading();
-    let leases = batch.leases.into_iter().enumerate();
-    let read = leases.map(|(n, lease)| {
-        let read = lease.read("", verb, &reading);
-        read.map_err(|problem| problem.within(&format!("leases[{n}].")))
-    });
-    let (mut settlements, errors) = BatchErrors::split(read);
+    let result_bytes = batch.leases.iter().map(SettleLease::result_len).sum();
+    let (mut settlements, errors) = off_runtime(result_bytes, move || {
+        let leases = batch.leases.into_iter().enumerate();
+        let read = |(n, lease): (usize, SettleLease)| {
+            let read = lease.read("", verb, &reading);
+            read.map_err(|problem| problem.within(&format!("leases[{n}].")))
+        };
+        BatchErrors::split(leases.map(read))
+    })
+    .await;
     let settled = match settlements.len() {
         0 => Vec::new(),
         // Concurrent single settlements go to the store as one batch.

@@ -218,6 +218,9 @@ fn an_invalid_value_is_named_with_its_limit() {
         ("PUT", job, json!({"mode": "debounce"}), "max_wait", &["requires max_wait"]),
         ("PUT", job, json!({"mode": "keep", "max_wait": "1s"}), "max_wait", &["debounce"]),
         ("PUT", job, json!({"if_absent": true, "if_generation": 1}), "if_absent", &["only one"]),
+        ("PUT", job, json!({"if_absent": true, "if_new": true}), "if_new", &["only one"]),
+        ("PUT", job, json!({"if_new": true, "if_generation": 1}), "if_new", &["only one"]),
+        ("PUT", job, json!({"priority": 10}), "priority", &["10", "the limit is 9"]),
         ("PUT", job, json!({"body": 1, "body_text": "x"}), "body", &["only one of body"]),
         ("PUT", job, json!({"body_text": "x", "body_base64": ""}), "body", &["only one of body"]),
         ("PUT", job, json!({"body_base64": "?"}), "body_base64", &["not valid base64"]),
@@ -268,6 +271,38 @@ fn an_invalid_value_is_named_with_its_limit() {
         ),
         ("POST", "/v1/ack", json!({"leases": many(json!({"receipt": ""}))}), "leases", &["1000"]),
         ("POST", "/v1/kinds/mail/cancel", json!({"ids": many(json!("a"))}), "ids", &["1001"]),
+        // Settings.
+        (
+            "PATCH",
+            "/v1/kinds/mail",
+            json!({"rate": {"jobs": 0, "per": "1s"}}),
+            "rate.jobs",
+            &["0", "1"],
+        ),
+        (
+            "PATCH",
+            "/v1/kinds/mail",
+            json!({"rate": {"jobs": 1_000_001, "per": "1s"}}),
+            "rate.jobs",
+            &["1000001", "1000000"],
+        ),
+        (
+            "PATCH",
+            "/v1/kinds/mail",
+            json!({"rate": {"jobs": 1, "per": "1s", "burst": 0}}),
+            "rate.burst",
+            &["0", "1"],
+        ),
+        (
+            "PATCH",
+            "/v1/kinds/mail",
+            json!({"rate": {"jobs": 1, "per": "32d"}}),
+            "rate.per",
+            &["2764800s", "2678400s"],
+        ),
+        ("PATCH", "/v1/kinds/mail", json!({"rate": {"jobs": 1}}), "rate.per", &["missing"]),
+        ("PATCH", "/v1/kinds/mail", json!({"ageing": "0s"}), "ageing", &["0ns", "1ms"]),
+        ("PATCH", "/v1/kinds/mail", json!({"keep_done": {"for": "7"}}), "keep_done.for", &["7s"]),
         // Changes by filter.
         ("POST", "/v1/kinds/mail/cancel", json!({}), "ids", &["ids or all"]),
         (

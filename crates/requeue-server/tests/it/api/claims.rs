@@ -73,6 +73,36 @@ fn a_waiting_claim_returns_when_a_job_is_ready() {
 }
 
 #[test]
+fn a_waiting_claim_returns_with_the_next_token_of_a_rate_limit() {
+    let server = Server::start();
+    let rate = json!({"rate": {"jobs": 1, "per": "1m"}});
+    server.call("PATCH", "/v1/kinds/mail", rate).json();
+    put(&server, "a");
+    put(&server, "b");
+    assert_eq!(server.call("POST", "/v1/claim", claim("0s")).json()["jobs"][0]["id"], "a");
+    let mut client = start_claim(&server, claim("1m"));
+    server.until_waiting(1);
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(client.response().json()["jobs"][0]["id"], "b");
+}
+
+#[test]
+fn higher_priorities_are_claimed_first() {
+    let server = Server::start();
+    for (id, priority) in [("a", 0), ("b", 9), ("c", 5)] {
+        let path = format!("/v1/kinds/mail/jobs/{id}");
+        server.call("PUT", &path, json!({"priority": priority})).json();
+    }
+    let request = json!({"kinds": ["mail"], "max": 3});
+    let claimed = server.call("POST", "/v1/claim", request).json();
+    let jobs = claimed["jobs"].as_array().unwrap();
+    let order: Vec<_> = jobs.iter().map(|job| (&job["id"], &job["priority"])).collect();
+    let (b, c, a) = (json!("b"), json!("c"), json!("a"));
+    assert_eq!(order, [(&b, &json!(9)), (&c, &json!(5)), (&a, &json!(null))]);
+    assert_eq!(server.get("/v1/kinds/mail/jobs/c").json()["priority"], 5);
+}
+
+#[test]
 fn a_waiting_claim_returns_without_jobs_when_its_time_is_over() {
     let server = Server::start();
     let mut client = server.client();

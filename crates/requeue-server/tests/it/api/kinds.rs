@@ -9,8 +9,8 @@ const KIND: &str = "/v1/kinds/mail";
 fn defaults() -> Value {
     json!({
         "lease": "30s", "backoff": {"base": "1s", "max": "1h", "jitter_percent": 20},
-        "max_attempts": 20, "concurrency": null, "paused": false,
-        "retention": {"age": "7d", "count": 100_000},
+        "max_attempts": 20, "concurrency": null, "rate": null, "ageing": "10m", "paused": false,
+        "retention": {"age": "7d", "count": 100_000}, "keep_done": null,
     })
 }
 
@@ -29,8 +29,9 @@ fn put_sets_all_settings_and_patch_sets_some() {
     let mut client = server.client();
     let all = json!({
         "lease": "5m", "backoff": {"base": "250ms", "max": "2d", "jitter_percent": 0},
-        "max_attempts": 3, "concurrency": 7, "paused": true,
-        "retention": {"age": "1d12h", "count": 0},
+        "max_attempts": 3, "concurrency": 7, "rate": {"jobs": 100, "per": "1m", "burst": 2},
+        "ageing": null, "paused": true, "retention": {"age": "1d12h", "count": 0},
+        "keep_done": {"for": "1d", "count": 9},
     });
     assert_eq!(client.call("PUT", KIND, all.clone()).json(), all);
     assert_eq!(client.get(KIND).json()["settings"], all);
@@ -43,6 +44,16 @@ fn put_sets_all_settings_and_patch_sets_some() {
         (json!({"retention": {"count": 5}}), "/retention/count", json!(5)),
         (json!({"max_attempts": 9, "paused": null}), "/max_attempts", json!(9)),
         (json!({"concurrency": null}), "/concurrency", json!(null)),
+        (
+            json!({"rate": {"jobs": 5, "per": "1s"}}),
+            "/rate",
+            json!({"jobs": 5, "per": "1s", "burst": 5}),
+        ),
+        (json!({"rate": null}), "/rate", json!(null)),
+        (json!({"ageing": "90s"}), "/ageing", json!("1m30s")),
+        (json!({"keep_done": {"count": 5}}), "/keep_done", json!({"for": "1d", "count": 5})),
+        (json!({"keep_done": null}), "/keep_done", json!(null)),
+        (json!({"keep_done": {}}), "/keep_done", json!({"for": "7d", "count": 100_000})),
         (json!({"paused": false}), "/paused", json!(false)),
     ] {
         *expected.pointer_mut(path).unwrap() = value;
@@ -73,8 +84,8 @@ fn counts_are_reported() {
     let fence = kind["fence"].clone();
     let expected = json!({
         "kind": "mail", "pending": 2, "ready": 1, "ready_capped": false, "leased": 1, "dead": 1,
-        "oldest_ready": "2026-12-01T08:00:00.000Z", "paused": false, "generation": 4,
-        "fence": fence,
+        "done": 0, "oldest_ready": "2026-12-01T08:00:00.000Z", "paused": false,
+        "throttled_until": null, "generation": 4, "fence": fence,
     });
     assert_eq!(kind, expected);
     assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": [expected]}));
@@ -85,10 +96,30 @@ fn counts_are_reported() {
         ("ready", 1),
         ("leased", 1),
         ("dead", 1),
+        ("done", 0),
         ("waiting_claims", 0),
     ] {
         assert_eq!(stats[name], count, "{name}: {stats}");
     }
+}
+
+#[test]
+fn a_kind_shows_until_when_it_is_throttled() {
+    let server = Server::start();
+    server.call("PATCH", KIND, json!({"rate": {"jobs": 2, "per": "1m"}})).json();
+    for id in ["a", "b"] {
+        server.call("PUT", &format!("{KIND}/jobs/{id}"), json!({})).json();
+    }
+    let claim = json!({"kinds": ["mail"], "max": 10});
+    let claimed = server.call("POST", "/v1/claim", claim.clone()).json();
+    assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.get(KIND).json()["throttled_until"], "2026-12-01T08:00:30.000Z");
+    assert!(server.get("/metrics").text().contains("requeue_kind_throttled{kind=\"mail\"} 1"));
+    server.clock.advance(Duration::from_secs(30));
+    assert_eq!(server.get(KIND).json()["throttled_until"], json!(null));
+    assert!(server.get("/metrics").text().contains("requeue_kind_throttled{kind=\"mail\"} 0"));
+    let claimed = server.call("POST", "/v1/claim", claim).json();
+    assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -16,8 +16,8 @@ pub(crate) struct Sample {
 /// Valid requests, without contradictory fields.
 pub(crate) fn all() -> Vec<Sample> {
     let put = json!({
-        "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "mode": "debounce",
-        "max_wait": "2h", "if_absent": false, "if_generation": null,
+        "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
+        "mode": "debounce", "max_wait": "2h", "if_absent": false, "if_new": false, "if_generation": null,
     });
     let mut of_kind = put.clone();
     of_kind["id"] = json!("sample");
@@ -29,7 +29,8 @@ pub(crate) fn all() -> Vec<Sample> {
     let matching = json!({"all": all, "after": "a", "limit": 10});
     let settings = json!({
         "lease": "30s", "backoff": {"base": "1s", "max": "1h", "jitter_percent": 20},
-        "max_attempts": 20, "concurrency": 7, "paused": false,
+        "max_attempts": 20, "concurrency": 7, "rate": {"jobs": 100, "per": "1m", "burst": 10},
+        "ageing": "1m", "keep_done": {"for": "7d", "count": 100}, "paused": false,
         "retention": {"age": "7d", "count": 100},
     });
     let schedule = json!({
@@ -39,13 +40,24 @@ pub(crate) fn all() -> Vec<Sample> {
     let time = "2026-12-01T08:00:00.000Z";
     let job = json!({
         "kind": "samples", "id": "told", "state": "leased", "body": 1,
-        "content_type": "application/json", "due": time, "generation": 1, "attempts": 1,
+        "content_type": "application/json", "due": time, "priority": 7, "generation": 1, "attempts": 1,
         "lease": {"worker": "w", "claimed_at": time, "ends_at": time, "cancelled": false},
-        "next": {"body": 1, "content_type": "application/json", "due": time, "generation": 2},
+        "next": {
+            "body": 1, "content_type": "application/json", "due": time, "priority": 1, "generation": 2,
+        },
         "failures": [{"worker": "w", "started_at": time, "ended_at": time, "error": "e"}],
         "deaths": 0, "created_at": time, "updated_at": time,
     });
-    let restore = json!({"generation": 2, "fence": 2, "jobs": [job]});
+    let done = json!({
+        "kind": "samples", "id": "over", "state": "done", "content_type": "text/plain", "due": time,
+        "generation": 1, "attempts": 0,
+        "done": {
+            "worker": "w", "started_at": time, "done_at": time,
+            "result": {"body": 1, "content_type": "application/json"},
+        },
+        "created_at": time, "updated_at": time,
+    });
+    let restore = json!({"generation": 2, "fence": 2, "jobs": [job, done]});
     let restored = &[
         "generation",
         "fence",
@@ -68,6 +80,9 @@ pub(crate) fn all() -> Vec<Sample> {
         "jobs[0].failures[0].worker",
         "jobs[0].failures[0].started_at",
         "jobs[0].failures[0].ended_at",
+        "jobs[1].done.worker",
+        "jobs[1].done.started_at",
+        "jobs[1].done.done_at",
     ];
     let claim = json!({
         "kinds": ["samples", "none"], "worker": "w", "max": 1, "lease": "1m", "wait": "1ms",
@@ -81,6 +96,7 @@ pub(crate) fn all() -> Vec<Sample> {
         lease["receipt"] = json!(receipt);
         json!({"leases": [lease]})
     };
+    let result = json!({"body": {"sent": 1}, "content_type": "application/json"});
     let of_leases = &["leases", "leases[0].receipt"];
     let sample = |method, path, body, required| Sample { method, path, body, required };
     vec![
@@ -99,8 +115,8 @@ pub(crate) fn all() -> Vec<Sample> {
         sample("POST", "/v1/kinds/samples/cancel", matching, &[]),
         sample("POST", "/v1/claim", claim, &["kinds"]),
         sample("POST", "/v1/wait", wait, &["kinds", "wait"]),
-        sample("POST", "/v1/settle", leases(json!({"how": "ack"})), of_leases),
-        sample("POST", "/v1/ack", leases(json!({})), of_leases),
+        sample("POST", "/v1/settle", leases(json!({"how": "ack", "result": result})), of_leases),
+        sample("POST", "/v1/ack", leases(json!({"result": result})), of_leases),
         sample("POST", "/v1/retry", leases(json!({"error": "e", "delay": "1s"})), of_leases),
         sample("POST", "/v1/bury", leases(json!({"error": "e"})), of_leases),
         sample("POST", "/v1/requeue", leases(json!({"delay": "1s"})), of_leases),

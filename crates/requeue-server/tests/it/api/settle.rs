@@ -72,6 +72,73 @@ fn each_action_settles_the_lease() {
 }
 
 #[test]
+fn a_done_job_is_shown_with_its_result_until_it_is_put_again() {
+    let server = Server::start();
+    let job = "/v1/kinds/mail/jobs/a";
+    server.call("PATCH", "/v1/kinds/mail", json!({"keep_done": {"for": "1d"}})).json();
+    let lease = json!({"receipt": leased(&server, "a"), "result": {"body": {"sent": 3}}});
+    server.clock.advance(Duration::from_secs(2));
+    let settled = server.call("POST", "/v1/ack", json!({"leases": [lease]})).results();
+    assert_eq!(settled, [json!({"result": "done"})]);
+    let done = server.get(job).json();
+    assert_eq!(done["state"], "done");
+    assert_eq!(
+        done["done"],
+        json!({
+            "worker": "nameless", "started_at": "2026-12-01T08:00:00.000Z",
+            "done_at": "2026-12-01T08:00:02.000Z",
+            "result": {"body": {"sent": 3}, "content_type": "application/json"},
+        })
+    );
+    let listed = server.get("/v1/kinds/mail/jobs?state=done").json();
+    assert_eq!(listed["jobs"], json!([done]));
+    assert_eq!(server.get("/v1/kinds/mail").json()["done"], 1);
+    assert_eq!(server.get("/v1/stats").json()["done"], 1);
+    let metrics = server.get("/metrics");
+    assert!(metrics.text().contains(r#"requeue_jobs{kind="mail",state="done"} 1"#));
+
+    let again = server.call("PUT", job, json!({"if_new": true})).is("exists");
+    assert_eq!(again["generation"], 1);
+    let run = server.call("POST", "/v1/kinds/mail/run-now", json!({"ids": ["a"]})).results();
+    assert_eq!(sort(&run[0]["error"]).name(), "done");
+    let revive = server.call("POST", "/v1/kinds/mail/revive", json!({"ids": ["a"]})).results();
+    assert_eq!(sort(&revive[0]["error"]).name(), "not-dead");
+    let put = server.call("PUT", job, json!({"if_absent": true})).json();
+    assert_eq!(put, json!({"outcome": "created", "generation": 2}));
+}
+
+#[test]
+fn a_result_that_is_too_long_or_not_of_an_ack_is_rejected() {
+    let server = Server::start();
+    let receipt = leased(&server, "a");
+    for (lease, field, text) in [
+        (
+            json!({"how": "ack", "result": {"body_text": "x".repeat(65_537)}}),
+            "leases[0].result",
+            "the result has 65537 bytes; the limit is 65536",
+        ),
+        (
+            json!({"how": "release", "result": {"body": 1}}),
+            "leases[0].result",
+            "not allowed with release",
+        ),
+        (
+            json!({"how": "ack", "result": {"body": 1, "body_text": "1"}}),
+            "leases[0].result.body",
+            "only one of",
+        ),
+    ] {
+        let mut lease = lease;
+        lease["receipt"] = receipt.clone();
+        let results = server.call("POST", "/v1/settle", json!({"leases": [lease]})).results();
+        let problem = &results[0]["error"];
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(text), "{problem}");
+    }
+    assert_eq!(server.get("/v1/kinds/mail/jobs/a").json()["state"], "leased");
+}
+
+#[test]
 fn failures_are_recorded() {
     let server = Server::start();
     let lease = json!({"receipt": leased(&server, "a"), "error": "no such address"});
