@@ -210,7 +210,7 @@ impl From<PutError> for CliError {
         match error {
             PutError::Store(error) => error.into(),
             PutError::Exists { .. } => CliError::from_error(Exit::Failed, &error)
-                .hint("without --if-absent, the existing job is replaced"),
+                .hint("without --if-absent or --if-new, the existing job is replaced"),
             _ => CliError::from_error(Exit::Failed, &error),
         }
     }
@@ -235,6 +235,8 @@ impl From<ChangeError> for CliError {
             ChangeError::Absent { .. } => CliError::from_error(Exit::NotFound, &error),
             ChangeError::NotDead { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("to make a waiting job due now: requeue run-now"),
+            ChangeError::Done { .. } => CliError::from_error(Exit::Failed, &error)
+                .hint("to run it again, put it again: requeue put"),
             _ => CliError::from_error(Exit::Failed, &error),
         }
     }

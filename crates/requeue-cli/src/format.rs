@@ -1,7 +1,7 @@
 //! Formats jobs for people.
 
 use crate::output::{escape, truncate};
-use crate::times::{local, relative};
+use crate::times::{local, relative, rough};
 use requeue_http::wire::StateJson;
 use requeue_jobs::{Body, JobView, Timestamp};
 use serde::Serialize;
@@ -45,6 +45,7 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
         ("job", format!("{} of kind {}", escape(job.id.as_str()), job.kind)),
         ("state", wire_name(StateJson::from(job.state))),
         ("due", local(job.due, now)),
+        ("priority", job.priority.to_string()),
         ("generation", job.generation.to_string()),
         ("attempts", format!("{} failed", job.attempts)),
     ];
@@ -62,6 +63,11 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
         let died = job.died_at.map_or_else(String::new, |at| format!(", {}", local(at, now)));
         lines.push(("deaths", format!("{}{died}", job.deaths)));
     }
+    if let Some(done) = &job.done {
+        let worker = escape(done.worker.as_str());
+        lines.push(("done", local(done.done_at, now)));
+        lines.push(("done by", format!("{worker}, in {}", rough(done.took()))));
+    }
     lines.push(("created", local(job.created_at, now)));
     lines.push(("updated", local(job.updated_at, now)));
     for failure in &job.failures {
@@ -69,9 +75,20 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
         let (at, worker) = (relative(failure.ended_at, now), escape(failure.worker.as_str()));
         lines.push(("failure", format!("{at}, {worker}: {}", escape(error))));
     }
-    lines.push(("content type", escape(job.body.content_type())));
-    let body = str::from_utf8(job.body.bytes()).map_or_else(|_| body_cell(&job.body), escape);
-    lines.push(("body", body));
+    let text = |body: &Body| str::from_utf8(body.bytes()).map_or_else(|_| body_cell(body), escape);
+    match &job.done {
+        None => {
+            lines.push(("content type", escape(job.body.content_type())));
+            lines.push(("body", text(&job.body)));
+        }
+        // A done job has no body.
+        Some(done) => {
+            if let Some(result) = &done.result {
+                lines.push(("result type", escape(result.content_type())));
+                lines.push(("result", text(result)));
+            }
+        }
+    }
     lines.iter().map(|(name, value)| format!("{name:<13} {value}")).collect::<Vec<_>>().join("\n")
 }
 

@@ -7,11 +7,12 @@ use crate::{format, times};
 use clap::ValueEnum;
 use requeue_http::wire::{JobJson, KindStats, StateJson};
 use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
-use requeue_jobs::{JobId, JobState, JobView, Kind, Query, Timestamp};
+use requeue_jobs::{DoneView, JobId, JobState, JobView, Kind, Query, Timestamp};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-If the job does not exist, the command exits with 3. Acked jobs are removed.
+If the job does not exist, the command exits with 3. Acked jobs are removed,
+unless their kind keeps done jobs: requeue kind mail --keep-done 7d
 
 Examples:
   requeue get mail order-42
@@ -29,8 +30,9 @@ pub(crate) async fn get(args: GetArgs, store_args: &StoreArgs, out: Output) -> R
     let store = store_args.open(IfMissing::Fail).await?;
     let Some(job) = store.get(kind.clone(), id.clone()).await? else {
         let message = format!("there is no job {id:?} of kind {kind}");
-        let hint =
-            format!("an acked job is removed; to see the jobs that exist: requeue ls {kind}");
+        let hint = format!(
+            "an acked job is removed, unless its kind keeps done jobs; to see the jobs that exist: requeue ls {kind}"
+        );
         return Err(CliError::new(Exit::NotFound, message).hint(hint));
     };
     out.print(|| JobJson::from(&job), || format::job_text(&job, times::now()))
@@ -43,6 +45,7 @@ pub(crate) enum StateName {
     Ready,
     Leased,
     Dead,
+    Done,
 }
 
 impl From<StateName> for JobState {
@@ -52,6 +55,7 @@ impl From<StateName> for JobState {
             StateName::Ready => JobState::Ready,
             StateName::Leased => JobState::Leased,
             StateName::Dead => JobState::Dead,
+            StateName::Done => JobState::Done,
         }
     }
 }
@@ -62,6 +66,7 @@ Jobs are listed in the order of their ids.
 
 Examples:
   requeue ls mail --state dead
+  requeue ls mail --state done
   requeue ls mail --prefix order- --all --json | jq -r .id")]
 pub(crate) struct LsArgs {
     /// Kind of the jobs
@@ -88,7 +93,8 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
     let state = args.state.map(JobState::from);
     let mut query = Query { state, prefix: args.prefix, ..Query::new(kind.clone()) };
     let now = times::now();
-    let mut table = Table::new(&["ID", "STATE", "DUE", "#ATTEMPTS", "BODY", "ERROR"]);
+    let done_only = state == Some(JobState::Done);
+    let mut table = Table::new(if done_only { &DONE_HEADING[..] } else { &HEADING });
     let (mut any, mut more) = (false, true);
     while left > 0 && more {
         query.limit = left.min(MAX_BATCH);
@@ -98,7 +104,7 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
                 return Ok(());
             }
             if !out.json {
-                table.row(row(job, now));
+                table.row(if done_only { done_row(job, now) } else { row(job, now) });
             }
         }
         if !out.json && !page.jobs.is_empty() && !out.print_while_read(&table.take())? {
@@ -118,11 +124,33 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
     Ok(())
 }
 
+const HEADING: [&str; 7] = ["ID", "STATE", "#PRIORITY", "DUE", "#ATTEMPTS", "BODY", "ERROR"];
+
+/// The heading of `--state done`.
+const DONE_HEADING: [&str; 7] =
+    ["ID", "DONE", "WORKER", "TOOK", "#PRIORITY", "#ATTEMPTS", "RESULT"];
+
+/// The row of a done job in a list of done jobs. A done job has no body.
+fn done_row(job: &JobView, now: Timestamp) -> [String; 7] {
+    let of_done = |show: &dyn Fn(&DoneView) -> String| job.done.as_ref().map(show);
+    [
+        escape(job.id.as_str()),
+        of_done(&|done| times::relative(done.done_at, now)).unwrap_or_default(),
+        of_done(&|done| escape(done.worker.as_str())).unwrap_or_default(),
+        of_done(&|done| times::rough(done.took())).unwrap_or_default(),
+        job.priority.to_string(),
+        job.attempts.to_string(),
+        of_done(&|done| done.result.as_ref().map_or_else(String::new, format::body_cell))
+            .unwrap_or_default(),
+    ]
+}
+
 /// The row of a job in a list.
-fn row(job: &JobView, now: Timestamp) -> [String; 6] {
+fn row(job: &JobView, now: Timestamp) -> [String; 7] {
     [
         escape(job.id.as_str()),
         format::wire_name(StateJson::from(job.state)),
+        job.priority.to_string(),
         times::relative(job.due, now),
         job.attempts.to_string(),
         format::body_cell(&job.body),
@@ -140,7 +168,7 @@ pub(crate) async fn stats(store_args: &StoreArgs, out: Output) -> Result<()> {
     let store = store_args.open(IfMissing::Fail).await?;
     let kinds = store.kinds().await?;
     let now = times::now();
-    let heading = ["KIND", "#PENDING", "#READY", "#LEASED", "#DEAD", "OLDEST READY", ""];
+    let heading = ["KIND", "#PENDING", "#READY", "#LEASED", "#DEAD", "#DONE", "OLDEST READY", ""];
     let mut table = Table::new(&heading);
     for kind in &kinds {
         if out.json {
@@ -155,8 +183,13 @@ pub(crate) async fn stats(store_args: &StoreArgs, out: Output) -> Result<()> {
             format!("{}{more}", counts.ready),
             counts.leased.to_string(),
             counts.dead.to_string(),
+            counts.done.to_string(),
             kind.oldest_ready.map_or_else(String::new, |at| times::relative(at, now)),
-            if kind.paused { "paused".to_owned() } else { String::new() },
+            match kind.throttled_until {
+                _ if kind.paused => "paused".to_owned(),
+                Some(until) => format!("throttled, next job {}", times::relative(until, now)),
+                None => String::new(),
+            },
         ]);
     }
     match (out.json, kinds.is_empty()) {

@@ -7,9 +7,9 @@ use crate::times;
 use requeue_http::Problem;
 use requeue_http::client::path;
 use requeue_http::wire::{
-    BackoffPatch, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
+    BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
-use requeue_jobs::{Kind, Rate, Settings};
+use requeue_jobs::{Kind, Rate, Retention, Settings};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ Examples:
   requeue kind mail
   requeue kind mail --max-attempts 5 --backoff 10s --backoff-max 1h
   requeue kind mail --concurrency none
-  requeue kind sms --rate 100/1m")]
+  requeue kind sms --rate 100/1m
+  requeue kind mail --keep-done 7d --keep-done-count 10000")]
 pub(crate) struct Args {
     /// Name of the kind
     kind: String,
@@ -64,15 +65,46 @@ pub(crate) struct Args {
     /// Maximum number of jobs per time, such as 100/1m; `none` for any number
     #[arg(long, value_name = "JOBS/TIME", value_parser = rate)]
     rate: Option<RateArg>,
-    /// How many jobs at once after a pause [default: as many as --rate allows in a second]
+    /// How many jobs may be claimed together after a pause [default: what --rate allows in a second]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
+    /// Time after which a ready job gains a level of priority; `none` for never
+    #[arg(long, value_name = "DURATION", value_parser = ageing)]
+    ageing: Option<DurationOrNone>,
     /// How long to keep dead jobs
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     keep_dead: Option<Duration>,
     /// Maximum number of dead jobs to keep; the oldest are removed first
     #[arg(long, value_name = "N")]
     keep_dead_count: Option<usize>,
+    /// How long to keep done jobs and their results; `none` to keep none
+    #[arg(long, value_name = "DURATION", value_parser = keep_done)]
+    keep_done: Option<DurationOrNone>,
+    /// Maximum number of done jobs to keep; the oldest are removed first
+    #[arg(long, value_name = "N")]
+    keep_done_count: Option<usize>,
+}
+
+/// A value of `--ageing` or `--keep-done`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DurationOrNone(Option<Duration>);
+
+fn duration_or_none(text: &str, example: &str) -> Result<DurationOrNone, String> {
+    if text == "none" {
+        return Ok(DurationOrNone(None));
+    }
+    let duration = times::duration(text);
+    let duration = duration
+        .map_err(|error| format!("{error}; expected a duration, such as {example}, or `none`"))?;
+    Ok(DurationOrNone(Some(duration)))
+}
+
+fn ageing(text: &str) -> Result<DurationOrNone, String> {
+    duration_or_none(text, "10m")
+}
+
+fn keep_done(text: &str) -> Result<DurationOrNone, String> {
+    duration_or_none(text, "7d")
 }
 
 /// A value of `--concurrency`. `None` means no limit.
@@ -102,8 +134,22 @@ fn rate(text: &str) -> Result<RateArg, String> {
 }
 
 impl Args {
+    /// The change of `keep_done`, if there is one.
+    fn keep_done_patch(&self) -> Result<Option<Option<KeepDoneJson>>, &'static str> {
+        let age = match (self.keep_done, self.keep_done_count) {
+            (None, None) => return Ok(None),
+            (Some(DurationOrNone(None)), None) => return Ok(Some(None)),
+            (Some(DurationOrNone(None)), Some(_)) => {
+                return Err("--keep-done-count has no meaning with --keep-done none");
+            }
+            (age, _) => age.and_then(|DurationOrNone(age)| age),
+        };
+        let age = age.map(times::show_duration);
+        Ok(Some(Some(KeepDoneJson { age, count: self.keep_done_count })))
+    }
+
     /// The settings to change, as the HTTP API has them. `None` if there are no options.
-    fn patch(&self) -> Option<SettingsPatch> {
+    fn patch(&self) -> Result<Option<SettingsPatch>, &'static str> {
         let text = |duration: Option<Duration>| duration.map(times::show_duration);
         let backoff = BackoffPatch {
             base: text(self.backoff),
@@ -123,17 +169,19 @@ impl Args {
                     burst: self.burst,
                 })
             }),
+            ageing: self.ageing.map(|DurationOrNone(ageing)| text(ageing)),
+            keep_done: self.keep_done_patch()?,
             paused: None,
             retention: (retention != RetentionPatch::default()).then_some(retention),
         };
-        (patch != SettingsPatch::default()).then_some(patch)
+        Ok((patch != SettingsPatch::default()).then_some(patch))
     }
 }
 
 /// Changes the settings that are given, and shows all settings.
 pub(crate) async fn kind(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
-    let settings = match args.patch() {
+    let settings = match args.patch().map_err(CliError::usage)? {
         Some(patch) => change(store_args, &kind, patch).await?,
         None => store_args.open(IfMissing::Fail).await?.settings(kind.clone()).await?,
     };
@@ -183,7 +231,15 @@ struct KindSettings<'a> {
 }
 
 fn show_rate(Rate { jobs, per, burst }: Rate) -> String {
-    format!("{jobs}/{}, {burst} at once", times::show_duration(per))
+    format!("{jobs} per {}, in bursts of up to {burst}", times::show_duration(per))
+}
+
+fn show_ageing(ageing: Duration) -> String {
+    format!("one level of priority per {}", times::show_duration(ageing))
+}
+
+fn show_retention(Retention { age, count }: Retention) -> String {
+    format!("up to {count} jobs, for {}", times::show_duration(age))
 }
 
 fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
@@ -203,11 +259,10 @@ fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
                     settings.concurrency.map_or_else(|| "no limit".to_owned(), |n| n.to_string()),
                 ),
                 ("rate", settings.rate.map_or_else(|| "no limit".to_owned(), show_rate)),
+                ("ageing", settings.ageing.map_or_else(|| "never".to_owned(), show_ageing)),
                 ("paused", if settings.paused { "yes" } else { "no" }.to_owned()),
-                (
-                    "keep dead",
-                    format!("up to {} jobs, for {}", retention.count, show(retention.age)),
-                ),
+                ("keep dead", show_retention(*retention)),
+                ("keep done", settings.keep_done.map_or_else(|| "no".to_owned(), show_retention)),
             ];
             lines.map(|(name, value)| format!("{name:<13} {value}")).join("\n")
         },
@@ -229,26 +284,40 @@ mod tests {
         Cli::parse_from(["kind"].into_iter().chain(line.split(' '))).args
     }
 
+    fn patch(line: &str) -> Option<SettingsPatch> {
+        args(line).patch().unwrap()
+    }
+
     #[test]
     fn only_the_given_settings_change() {
         let reading = ParseContext { now: times::now() };
         let apply = |line: &str, settings: Settings| {
-            args(line).patch().expect("options are given").apply(settings, &reading).unwrap()
+            patch(line).expect("options are given").apply(settings, &reading).unwrap()
         };
-        assert_eq!(args("mail").patch(), None);
+        assert_eq!(patch("mail"), None);
         let settings = apply("mail --concurrency 3 --backoff 2s", Settings::default());
         let mut expected = Settings::default();
         expected.concurrency = Some(3);
         expected.backoff.base = Duration::from_secs(2);
         assert_eq!(settings, expected);
         assert_eq!(apply("mail --concurrency none", settings).concurrency, None);
+        let settings = apply("mail --keep-done-count 5", Settings::default());
+        assert_eq!(settings.keep_done, Some(Retention { count: 5, ..Retention::default() }));
+        let settings = apply("mail --keep-done 1d --rate 100/1m", settings);
+        let day = Duration::from_secs(86_400);
+        assert_eq!(settings.keep_done, Some(Retention { age: day, count: 5 }));
+        assert_eq!(settings.rate, Some(Rate::new(100, Duration::from_secs(60))));
+        let settings = apply("mail --keep-done none --rate none --ageing none", settings);
+        assert_eq!((settings.keep_done, settings.rate, settings.ageing), (None, None, None));
+        assert!(args("mail --keep-done none --keep-done-count 5").patch().is_err());
     }
 
     #[test]
     fn every_setting_has_an_option() {
         let line = "mail --lease 1m --max-attempts 2 --backoff 3s --backoff-max 4m --jitter 5 \
-                    --concurrency 6 --keep-dead 7d --keep-dead-count 8";
-        let patch = args(line).patch().expect("options are given");
+                    --concurrency 6 --keep-dead 7d --keep-dead-count 8 --rate 9/10s --burst 11 \
+                    --ageing 12m --keep-done 13d --keep-done-count 14";
+        let patch = patch(line).expect("options are given");
         let reading = ParseContext { now: times::now() };
         let settings = patch.apply(Settings::default(), &reading).unwrap();
         assert_eq!(settings.lease, Duration::from_secs(60));
@@ -258,5 +327,10 @@ mod tests {
         assert_eq!(settings.backoff.jitter_percent, 5);
         assert_eq!(settings.retention.age, Duration::from_secs(7 * 86_400));
         assert_eq!(settings.retention.count, 8);
+        let per = Duration::from_secs(10);
+        assert_eq!(settings.rate, Some(Rate { jobs: 9, per, burst: 11 }));
+        assert_eq!(settings.ageing, Some(Duration::from_secs(12 * 60)));
+        let age = Duration::from_secs(13 * 86_400);
+        assert_eq!(settings.keep_done, Some(Retention { age, count: 14 }));
     }
 }

@@ -7,9 +7,10 @@ use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use clap::ValueEnum;
 use requeue_http::wire::{ParseContext, PutDone, PutRequest};
-use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN};
+use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_PRIORITY};
 use requeue_jobs::{
-    Body, Condition, Due, Generation, JobId, Kind, Mode, Placed, Put, PutError, Store, Timestamp,
+    Body, Condition, Due, Generation, JobId, Kind, Mode, Placed, Priority, Put, PutError, Store,
+    Timestamp,
 };
 use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, Read};
@@ -28,6 +29,7 @@ Examples:
   requeue put mail order-42 '{\"to\":\"ann@example.org\"}' --in 30m
   requeue put report weekly @report.json --at 'tomorrow 09:00 Europe/Berlin'
   echo hello | requeue put mail greeting - --if-absent
+  requeue put mail order-43 --priority 9 --if-new
   requeue put --file jobs.jsonl
 
 Durations: 250ms, 90s, 5m, 1h30m, 2 days. Times: 2026-12-01T09:00:00+01:00,
@@ -35,8 +37,9 @@ Durations: 250ms, 90s, 5m, 1h30m, 2 days. Times: 2026-12-01T09:00:00+01:00,
 in the zone of this machine.
 
 Each line of --file is a JSON object with the fields of the HTTP API: kind, id,
-body or body_text or body_base64, content_type, delay or due, mode, max_wait,
-if_absent, if_generation. There, times without a time zone are in UTC:
+body or body_text or body_base64, content_type, delay or due, priority, mode,
+max_wait, if_absent, if_new, if_generation. There, times without a time zone are
+in UTC:
   {\"kind\":\"mail\",\"id\":\"order-42\",\"body\":{\"n\":1},\"delay\":\"5m\"}")]
 pub(crate) struct Args {
     /// Kind of the job; letters, digits and . _ -
@@ -53,6 +56,10 @@ pub(crate) struct Args {
     /// Time at which the job is due, such as 'tomorrow 09:00 Europe/Berlin'
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     at: Option<Timestamp>,
+    /// Priority, 0 to 9; of the ready jobs of a kind, higher ones are claimed first [default: 0]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
+    priority: Option<u8>,
     /// Media type of the body [default: guessed from the body]
     ///
     /// By default, a JSON object or array is application/json, other text is text/plain, and
@@ -65,27 +72,33 @@ pub(crate) struct Args {
     /// With --mode debounce, the maximum time from the first put to the due time
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     max_wait: Option<Duration>,
-    /// Fail if the job exists, in any state
-    #[arg(long, conflicts_with = "if_generation")]
+    /// Fail if the job exists, in any state but done
+    #[arg(long, conflicts_with_all = ["if_new", "if_generation"])]
     if_absent: bool,
+    /// Fail if the job exists, also if it is done
+    ///
+    /// A kind keeps done jobs if that is set with `requeue kind KIND --keep-done DURATION`. Then a
+    /// put with --if-new can be repeated, and the job still runs once.
+    #[arg(long, conflicts_with = "if_generation")]
+    if_new: bool,
     /// Fail unless the latest put of the job returned generation N
     #[arg(long, value_name = "N")]
     if_generation: Option<u64>,
     /// Put all jobs of a file, one JSON object per line; - to read stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "id", "body", "delay", "at",
-        "content_type", "mode", "max_wait", "if_absent", "if_generation"])]
+        "priority", "content_type", "mode", "max_wait", "if_absent", "if_new", "if_generation"])]
     file: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
-    /// Replace body and due time
+    /// Replace body, due time and priority
     Replace,
-    /// Replace the body, and keep the earlier due time
+    /// Replace the body, and keep the earlier due time and the higher priority
     Earliest,
     /// Change nothing
     Keep,
-    /// Replace body and due time, but never delay the job beyond --max-wait
+    /// Replace body, due time and priority, but never delay the job beyond --max-wait
     Debounce,
 }
 
@@ -115,20 +128,23 @@ pub(crate) async fn put(args: Args, store_args: &StoreArgs, out: Output) -> Resu
 fn single(args: Args) -> Result<Put> {
     let kind = Kind::new(args.kind.expect("clap requires it"))?;
     let id = JobId::new(args.id.expect("clap requires it"))?;
-    let bytes = args.body.as_deref().map_or_else(|| Ok(Vec::new()), body_bytes)?;
+    let read = |body: &str| body_bytes(body, MAX_BODY_LEN);
+    let bytes = args.body.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
     let content_type = args.content_type.unwrap_or_else(|| guessed_type(&bytes).to_owned());
     let mut put = Put::new(kind, id, Body::new(bytes, content_type)?);
     put.due = args.delay.map(Due::After).or(args.at.map(Due::At)).unwrap_or_default();
     put.mode = mode(args.mode, args.max_wait).map_err(CliError::usage)?;
     put.condition = match args.if_generation {
         Some(generation) => Some(Condition::IfGeneration(Generation(generation))),
+        None if args.if_new => Some(Condition::IfNew),
         None => args.if_absent.then_some(Condition::IfAbsent),
     };
+    put.priority = Priority::new(args.priority.unwrap_or_default())?;
     Ok(put)
 }
 
 /// The default media type of a body.
-fn guessed_type(bytes: &[u8]) -> &'static str {
+pub(crate) fn guessed_type(bytes: &[u8]) -> &'static str {
     let Ok(text) = str::from_utf8(bytes) else { return "application/octet-stream" };
     match text.trim_start().chars().next() {
         None => "application/octet-stream",
@@ -137,9 +153,11 @@ fn guessed_type(bytes: &[u8]) -> &'static str {
     }
 }
 
-fn body_bytes(body: &str) -> Result<Vec<u8>> {
+/// The bytes of a body or a result: text, `-` for stdin, or `@FILE`. Of a file that is longer than
+/// `limit`, it returns one byte more than that.
+pub(crate) fn body_bytes(body: &str, limit: usize) -> Result<Vec<u8>> {
     // One byte more than allowed, so that a larger file is rejected without reading all of it.
-    let limit = MAX_BODY_LEN as u64 + 1;
+    let limit = limit as u64 + 1;
     let mut bytes = Vec::new();
     let (name, read) = if body == "-" {
         ("stdin", std::io::stdin().lock().take(limit).read_to_end(&mut bytes))

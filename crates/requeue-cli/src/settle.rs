@@ -2,11 +2,13 @@
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, escape};
+use crate::put::{body_bytes, guessed_type};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use requeue_http::wire::SettleDone;
-use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{Receipt, Settle, Settled, Settlement};
+use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH};
+use requeue_jobs::rules::check_result;
+use requeue_jobs::{Body, Receipt, Settle, Settled, Settlement};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -23,12 +25,35 @@ struct Receipts {
 Examples:
   RECEIPT=$(requeue claim mail --json | jq -r .receipt)
   requeue ack \"$RECEIPT\"
+  requeue ack \"$RECEIPT\" --result '{\"sent\":3}'
+
+The result is kept with the done job, if its kind keeps done jobs:
+  requeue kind mail --keep-done 7d
+  requeue get mail order-42
 
 If the lease has expired or the job is already settled, the command prints an
 error and exits with 1.")]
 pub(crate) struct AckArgs {
     #[command(flatten)]
     of: Receipts,
+    /// Result to keep with the done job: text, - to read stdin, or @FILE to read a file
+    #[arg(long, value_name = "RESULT")]
+    result: Option<String>,
+    /// Media type of the result [default: guessed from the result]
+    #[arg(long, value_name = "TYPE", requires = "result")]
+    content_type: Option<String>,
+}
+
+impl AckArgs {
+    fn settlement(&self) -> Result<Settlement> {
+        let Some(result) = &self.result else { return Ok(Settlement::Ack) };
+        let bytes = body_bytes(result, MAX_ACK_RESULT_LEN)?;
+        let content_type = self.content_type.clone();
+        let content_type = content_type.unwrap_or_else(|| guessed_type(&bytes).to_owned());
+        let result = Body::new(bytes, content_type)?;
+        check_result(&result)?;
+        Ok(Settlement::AckWith(result))
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,21 +127,24 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    fn settlement(self) -> (Vec<Receipt>, Settlement) {
-        match self {
-            Action::Ack(args) => (args.of.receipts, Settlement::Ack),
+    fn settlement(self) -> Result<(Vec<Receipt>, Settlement)> {
+        Ok(match self {
+            Action::Ack(args) => {
+                let settlement = args.settlement()?;
+                (args.of.receipts, settlement)
+            }
             Action::Release(args) => (args.of.receipts, Settlement::Release),
             Action::Extend(args) => (args.of.receipts, Settlement::Extend(args.lease)),
             Action::Bury(args) => (args.of.receipts, Settlement::Bury { error: args.error }),
             Action::Retry(args) => {
                 (args.of.receipts, Settlement::Retry { delay: args.delay, error: args.error })
             }
-        }
+        })
     }
 }
 
 pub(crate) async fn settle(action: Action, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let (receipts, settlement) = action.settlement();
+    let (receipts, settlement) = action.settlement()?;
     let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
     for receipts in receipts.chunks(MAX_BATCH) {

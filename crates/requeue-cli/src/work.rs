@@ -43,6 +43,7 @@ environment variables:
   REQUEUE_CONTENT_TYPE          Media type of the body
   REQUEUE_GENERATION            Generation of the put that the job comes from
   REQUEUE_ATTEMPT               1 for the first attempt
+  REQUEUE_PRIORITY              Priority of the job, 0 to 9
   REQUEUE_DUE                   Due time, in RFC 3339
   REQUEUE_RECEIPT               Receipt of the lease
 

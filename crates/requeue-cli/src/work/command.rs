@@ -103,6 +103,7 @@ impl Command {
             .env("REQUEUE_KIND", job.kind().as_str())
             .env("REQUEUE_ID", job.id().as_str())
             .env("REQUEUE_ATTEMPT", job.attempt.to_string())
+            .env("REQUEUE_PRIORITY", job.priority.to_string())
             .env("REQUEUE_GENERATION", job.generation.to_string())
             .env("REQUEUE_DUE", times::show_time(job.due))
             .env("REQUEUE_RECEIPT", job.receipt.to_string())

@@ -204,6 +204,123 @@ fn kinds_are_set_paused_and_counted() {
 }
 
 #[test]
+fn higher_priorities_are_claimed_first() {
+    let dir = Dir::served();
+    for (id, priority) in [("a", "0"), ("b", "9"), ("c", "5")] {
+        dir.ask(&["put", "mail", id, "x", "--priority", priority]).ok();
+    }
+    let claimed = dir.ask(&["claim", "mail", "--max", "3", "--json"]).ok().lines();
+    let order: Vec<_> = claimed.iter().map(|job| (&job["id"], &job["priority"])).collect();
+    let (b, c, a) = (json!("b"), json!("c"), json!("a"));
+    assert_eq!(order, [(&b, &json!(9)), (&c, &json!(5)), (&a, &json!(null))]);
+    dir.ask(&["get", "mail", "c"]).ok().says("priority      5");
+    dir.ask(&["ls", "mail"]).ok().says("PRIORITY");
+    let invalid = dir.ask(&["put", "mail", "d", "x", "--priority", "10"]).code(2);
+    invalid.complains("invalid value '10' for '--priority <N>'").complains("0..=9");
+    let line = br#"{"kind":"mail","id":"e","priority":10}"#;
+    let invalid = dir.feed(&["put", "--file", "-"], line).code(2);
+    invalid.complains("the priority is 10; the limit is 9");
+    dir.ask(&["kind", "mail", "--ageing", "0s"]).code(2).complains("the ageing is 0ns");
+    dir.ask(&["kind", "mail", "--ageing", "soon"]).code(2).complains("such as 10m, or `none`");
+    dir.ask(&["kind", "mail", "--ageing", "90s"]).ok().says("one level of priority per 1m30s");
+    dir.ask(&["kind", "mail", "--ageing", "none"]).ok().says("ageing        never");
+}
+
+#[test]
+fn a_kind_with_a_rate_limit_is_throttled() {
+    let dir = Dir::served();
+    for id in ["a", "b"] {
+        dir.ask(&["put", "sms", id, "x"]).ok();
+    }
+    dir.ask(&["kind", "sms", "--rate", "1/1h"]).ok().says("1 per 1h, in bursts of up to 1");
+    claim(&dir, "sms");
+    dir.ask(&["claim", "sms"]).code(3);
+    dir.ask(&["stats"]).ok().says("throttled, next job in ");
+    let kind = dir.ask(&["stats", "--json"]).ok().json();
+    assert!(kind["throttled_until"].is_string(), "{kind}");
+    dir.ask(&["kind", "sms", "--rate", "0/1s"]).code(2).complains("the jobs of the rate is 0");
+    dir.ask(&["kind", "sms", "--rate", "5"]).code(2).complains("such as 100/1m, or `none`");
+    dir.ask(&["kind", "sms", "--burst", "5"]).code(2).complains("--rate");
+    dir.ask(&["kind", "sms", "--rate", "none"]).ok();
+    claim(&dir, "sms");
+}
+
+#[test]
+fn done_jobs_are_kept_with_their_results_and_not_put_again() {
+    let dir = Dir::served();
+    let keep = ["kind", "mail", "--keep-done", "7d", "--keep-done-count", "10"];
+    dir.ask(&keep).ok().says("keep done     up to 10 jobs, for 7d");
+    for id in ["a", "b"] {
+        dir.ask(&["put", "mail", id, "x", "--if-new"]).ok();
+    }
+    let receipt = claim(&dir, "mail");
+    dir.ask(&["ack", &receipt, "--result", r#"{"sent":3}"#]).ok().says("done mail/a");
+    let receipt = claim(&dir, "mail");
+    let ack = ["ack", &receipt, "--result", "-", "--content-type", "image/gif"];
+    dir.feed(&ack, b"\xff").ok();
+    let job = dir.job("mail", "a");
+    assert_eq!(
+        (&job["state"], &job["done"]["result"]["body"]),
+        (&json!("done"), &json!({"sent": 3}))
+    );
+    assert_eq!(dir.job("mail", "b")["done"]["result"]["body_base64"], "/w==");
+    dir.ask(&["get", "mail", "a"])
+        .ok()
+        .says("done by       cli-")
+        .says(r#"result        {"sent":3}"#);
+    let listed = dir.ask(&["ls", "mail", "--state", "done"]).ok();
+    listed.says("TOOK").says(r#"{"sent":3}"#).says("1 bytes of image/gif");
+    let kind = dir.ask(&["stats", "--json"]).ok().json();
+    assert_eq!((&kind["pending"], &kind["done"]), (&json!(0), &json!(2)));
+
+    let again = dir.ask(&["put", "mail", "a", "x", "--if-new"]).code(1);
+    again.complains("already exists, with generation 1").complains("--if-new");
+    dir.ask(&["put", "mail", "c", "x", "--if-new", "--if-absent"]).code(2);
+    dir.ask(&["run-now", "mail", "a"]).code(1).complains("is done").complains("put it again");
+    dir.ask(&["put", "mail", "a", "x", "--if-absent"]).ok().says("created mail/a");
+    dir.ask(&["cancel", "mail", "--all", "--state", "done"]).ok().says("changed 1 of 1 job");
+
+    dir.write("long", &vec![b'x'; 65_537]);
+    let receipt = claim(&dir, "mail");
+    let long = dir.ask(&["ack", &receipt, "--result", "@long"]).code(2);
+    long.complains("the result has 65537 bytes; the limit is 65536");
+    dir.ask(&["kind", "mail", "--keep-done", "none", "--keep-done-count", "5"]).code(2);
+    dir.ask(&["kind", "mail", "--keep-done", "none"]).ok().says("keep done     no");
+    dir.ask(&["ack", &receipt, "--result", "discarded"]).ok();
+    dir.ask(&["get", "mail", "a"]).code(3).complains("unless its kind keeps done jobs");
+}
+
+#[test]
+fn done_jobs_priorities_and_settings_are_exported_and_imported() {
+    let dir = Dir::served();
+    let set = ["kind", "mail", "--keep-done", "7d", "--rate", "100/1s", "--ageing", "1m"];
+    dir.ask(&set).ok();
+    dir.ask(&["put", "mail", "done", "x", "--priority", "3"]).ok();
+    let receipt = claim(&dir, "mail");
+    dir.ask(&["ack", &receipt, "--result", "sent"]).ok();
+    dir.ask(&["put", "mail", "waiting", "x", "--priority", "9", "--in", "1h"]).ok();
+    dir.ask(&["put", "mail", "leased", "first", "--priority", "1"]).ok();
+    claim(&dir, "mail");
+    dir.ask(&["put", "mail", "leased", "second", "--priority", "2"]).ok();
+
+    dir.ask(&["export", "all.jsonl"]).ok().says("exported 3 jobs of 1 kind");
+    dir.run(&["import", "all.jsonl", "--data", "other"]).ok().says("imported 3 jobs");
+    let other = |id: &str| dir.run(&["get", "mail", id, "--json", "--data", "other"]).ok().json();
+    assert_eq!(other("done"), dir.job("mail", "done"));
+    assert_eq!(other("done")["done"]["result"]["body_text"], "sent");
+    assert_eq!(other("waiting"), dir.job("mail", "waiting"));
+    assert_eq!(
+        (&other("leased")["priority"], &other("leased")["body_text"]),
+        (&json!(2), &json!("second"))
+    );
+    let settings =
+        |place: &[&str]| dir.run(&[&["kind", "mail", "--json"], place].concat()).ok().json();
+    assert_eq!(settings(&["--data", "other"]), dir.ask(&["kind", "mail", "--json"]).ok().json());
+    let again = ["put", "mail", "done", "x", "--if-new", "--data", "other"];
+    dir.run(&again).code(1).complains("already exists");
+}
+
+#[test]
 fn a_store_is_exported_and_imported() {
     let dir = Dir::new();
     let line = |n: u32| json!({ "kind": format!("k{}", n % 3), "id": n.to_string(), "body": n });
