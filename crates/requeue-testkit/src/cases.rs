@@ -46,18 +46,23 @@ macro_rules! each_case {
             retry_release_and_requeue_keep_the_priority
             an_expired_lease_keeps_the_priority
             a_successor_after_an_expired_lease_has_its_own_priority
+            a_lease_that_has_expired_is_ready_since_its_end
             a_dead_job_has_its_priority_when_it_is_revived
+            run_now_keeps_the_priority
+            a_restored_job_has_its_priority
             counts_and_limits_are_those_of_all_priorities
             the_oldest_ready_job_is_that_of_any_priority
         }
         done {
             by_default_a_done_job_is_gone
             a_done_job_shows_when_and_by_whom_it_was_done
+            a_done_job_keeps_its_due_time_and_its_priority
             a_done_job_keeps_the_result_of_its_ack
             a_result_is_discarded_if_done_jobs_are_not_kept
             a_result_that_is_too_long_is_rejected
             a_done_job_is_not_claimed_or_reaped
             done_jobs_are_listed
+            a_page_has_sixteen_mebibytes_of_results
             for_a_put_a_done_job_is_absent
             if_new_fails_if_the_job_is_done
             if_new_fails_if_the_job_exists
@@ -77,6 +82,7 @@ macro_rules! each_case {
             the_limit_holds_across_claims_of_several_kinds
             a_release_gives_its_token_back
             retries_and_expired_leases_take_a_token_again
+            a_reap_ends_expired_leases_without_a_token
             a_wait_ends_with_the_next_token
             a_release_ends_a_wait_for_a_token
             a_higher_rate_ends_a_wait
@@ -320,6 +326,7 @@ macro_rules! each_case {
             two_runs_never_overlap
             a_removed_schedule_leaves_its_jobs
             a_tick_puts_a_job_again_that_is_done
+            a_tick_puts_a_job_of_priority_0
         }
         wait {
             a_wait_returns_immediately_if_a_job_is_ready

@@ -1,6 +1,6 @@
 //! Schedules and ticks.
 
-use crate::harness::{Harness, id, kind, mail, secs, text};
+use crate::harness::{Harness, id, job, kind, mail, secs, text};
 use requeue_jobs::{JobState, Missed, PutOutcome, Retention, Schedule, Tick, Ticked, Timestamp};
 
 fn nightly(next: Timestamp) -> Schedule {
@@ -132,6 +132,14 @@ pub(crate) async fn a_removed_schedule_leaves_its_jobs(h: &Harness) {
     assert_eq!(schedules(h).await, []);
     assert_eq!(tick(h, second, h.after(secs(120)), true).await, Ticked::Absent);
     h.claim().await;
+}
+
+pub(crate) async fn a_tick_puts_a_job_of_priority_0(h: &Harness) {
+    let now = h.now();
+    keep(h, nightly(now)).await;
+    h.put(job("nightly").priority(7)).await;
+    assert!(matches!(tick(h, now, h.after(secs(60)), true).await, Ticked::Put(_)));
+    assert_eq!(h.view("nightly").await.priority.get(), 0);
 }
 
 pub(crate) async fn a_tick_puts_a_job_again_that_is_done(h: &Harness) {

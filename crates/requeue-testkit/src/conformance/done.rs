@@ -1,10 +1,10 @@
 //! Done jobs that are kept.
 
-use crate::harness::{Harness, LEASE, ids, job, millis, secs, text};
-use requeue_jobs::limits::MAX_ACK_RESULT_LEN;
+use crate::harness::{Harness, LEASE, ids, job, mail, millis, secs, text};
+use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::{
-    Body, ChangeError, ChangeKind, Changed, Invalid, JobState, PutError, PutOutcome, Restored,
-    Retention, SettleError, Settled, Settlement, StoreError,
+    Body, ChangeError, ChangeKind, Changed, Invalid, JobState, PutError, PutOutcome, Query,
+    Restored, Retention, SettleError, Settled, Settlement, StoreError,
 };
 use std::time::Duration;
 
@@ -50,6 +50,18 @@ pub(crate) async fn a_done_job_shows_when_and_by_whom_it_was_done(h: &Harness) {
     let done = view.done.expect("it is done");
     assert_eq!(done.worker.as_str(), "worker-1");
     assert_eq!((done.started_at, done.done_at, done.result), (started_at, h.now(), None));
+}
+
+pub(crate) async fn a_done_job_keeps_its_due_time_and_its_priority(h: &Harness) {
+    keep_all(h).await;
+    h.put(job("a").priority(3).after(secs(60))).await;
+    let before = h.view("a").await;
+    h.advance(secs(90));
+    let claimed = h.claim().await;
+    h.ack(&claimed).await;
+    let view = h.view("a").await;
+    assert_eq!((view.due, view.priority), (before.due, before.priority));
+    assert_eq!(view.created_at, before.created_at);
 }
 
 pub(crate) async fn a_done_job_keeps_the_result_of_its_ack(h: &Harness) {
@@ -100,6 +112,24 @@ pub(crate) async fn done_jobs_are_listed(h: &Harness) {
     assert_eq!(h.list(|_| ()).await, ["a", "b"]);
     assert_eq!(h.list(|query| query.state = Some(JobState::Done)).await, ["a"]);
     assert_eq!(h.list(|query| query.state = Some(JobState::Ready)).await, ["b"]);
+}
+
+pub(crate) async fn a_page_has_sixteen_mebibytes_of_results(h: &Harness) {
+    keep_all(h).await;
+    let most = MAX_RESULT_BYTES / MAX_ACK_RESULT_LEN;
+    let names: Vec<String> = (0..=most).map(|n| format!("{n:03}")).collect();
+    assert!(h.put_all(names.iter().map(|name| job(name))).await.iter().all(Result::is_ok));
+    let result = Body::octets(vec![b'x'; MAX_ACK_RESULT_LEN]).expect("a valid body");
+    for jobs in h.claim_up_to(1000).await.chunks(100) {
+        let acks = jobs.iter().map(|job| (job, Settlement::AckWith(result.clone())));
+        assert!(h.settle_all(acks).await.iter().all(Result::is_ok));
+    }
+    let query = Query { limit: 1000, ..Query::new(mail()) };
+    let first = h.store.list(query.clone()).await.expect("the call succeeds");
+    assert_eq!(first.jobs.len(), most);
+    let query = Query { after: first.cursor, ..query };
+    let second = h.store.list(query).await.expect("the call succeeds");
+    assert_eq!((second.jobs.len(), second.cursor), (1, None));
 }
 
 pub(crate) async fn for_a_put_a_done_job_is_absent(h: &Harness) {

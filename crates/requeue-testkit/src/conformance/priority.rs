@@ -1,7 +1,7 @@
 //! Priorities.
 
 use crate::harness::{Harness, LEASE, ids, job, millis, secs};
-use requeue_jobs::{ChangeKind, Invalid, Mode, Settings, Settlement, StoreError};
+use requeue_jobs::{ChangeKind, Invalid, Mode, Restored, Settings, Settlement, StoreError};
 use std::time::Duration;
 
 /// Puts jobs a millisecond apart, each with its priority.
@@ -167,6 +167,45 @@ pub(crate) async fn a_successor_after_an_expired_lease_has_its_own_priority(h: &
     h.put(job("b").priority(3)).await;
     h.advance(LEASE);
     assert_eq!(ids(&h.claim_up_to(2).await), ["b", "a"]);
+}
+
+pub(crate) async fn a_lease_that_has_expired_is_ready_since_its_end(h: &Harness) {
+    h.set(|settings| settings.ageing = Some(secs(60))).await;
+    h.put("a").await;
+    h.claim().await;
+    h.advance(LEASE + millis(59_999));
+    h.put(job("b").priority(1)).await;
+    assert_eq!(ids(&h.claim_up_to(1).await), ["b"], "a has gained no level");
+    h.put(job("c").priority(1)).await;
+    h.advance(millis(1));
+    assert_eq!(ids(&h.claim_up_to(2).await), ["a", "c"], "it has gained one, and is older");
+}
+
+pub(crate) async fn run_now_keeps_the_priority(h: &Harness) {
+    h.put(job("a").priority(5).after(secs(60))).await;
+    h.put(job("b").priority(3)).await;
+    h.run_now("a").await;
+    assert_eq!(ids(&h.claim_up_to(2).await), ["a", "b"]);
+    h.put(job("a").priority(7).after(secs(60))).await;
+    h.run_now("a").await;
+    assert_eq!(h.view("a").await.next.map(|next| next.priority.get()), Some(7), "of a successor");
+}
+
+pub(crate) async fn a_restored_job_has_its_priority(h: &Harness) {
+    h.put(job("a").priority(5)).await;
+    h.put(job("b").priority(2)).await;
+    h.claim().await;
+    h.put(job("a").priority(7)).await;
+    let views = [h.view("a").await, h.view("b").await];
+    for (name, view) in ["a", "b"].into_iter().zip(views) {
+        h.cancel(name).await;
+        h.advance(LEASE);
+        h.reap().await;
+        assert_eq!(h.get(name).await, None);
+        assert_eq!(h.restore(view).await, Restored::Created);
+    }
+    let priorities = [h.view("a").await.priority.get(), h.view("b").await.priority.get()];
+    assert_eq!(priorities, [7, 2], "a job has that of its successor");
 }
 
 pub(crate) async fn a_dead_job_has_its_priority_when_it_is_revived(h: &Harness) {

@@ -93,6 +93,19 @@ pub(crate) async fn retries_and_expired_leases_take_a_token_again(h: &Harness) {
     assert_eq!(h.claim().await.attempt, 3);
 }
 
+pub(crate) async fn a_reap_ends_expired_leases_without_a_token(h: &Harness) {
+    h.put("a").await;
+    limit(h, 1, secs(60), 1).await;
+    h.claim().await;
+    h.advance(LEASE);
+    assert_eq!(h.reap().await, 1);
+    let view = h.view("a").await;
+    assert_eq!((view.state, view.attempts), (JobState::Ready, 1));
+    h.claims_nothing().await;
+    h.advance(secs(60) - LEASE);
+    assert_eq!(h.claim().await.attempt, 2, "the reap has taken no token");
+}
+
 pub(crate) async fn a_wait_ends_with_the_next_token(h: &Harness) {
     put_many(h, 2).await;
     limit(h, 2, secs(1), 1).await;

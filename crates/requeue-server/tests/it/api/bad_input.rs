@@ -300,7 +300,6 @@ fn an_invalid_value_is_named_with_its_limit() {
             "rate.per",
             &["2764800s", "2678400s"],
         ),
-        ("PATCH", "/v1/kinds/mail", json!({"rate": {"jobs": 1}}), "rate.per", &["missing"]),
         ("PATCH", "/v1/kinds/mail", json!({"ageing": "0s"}), "ageing", &["0ns", "1ms"]),
         ("PATCH", "/v1/kinds/mail", json!({"keep_done": {"for": "7"}}), "keep_done.for", &["7s"]),
         // Changes by filter.
