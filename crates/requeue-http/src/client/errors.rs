@@ -145,13 +145,14 @@ pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem
 
 /// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
 /// response must be found here.
-const LENGTHS: [&str; 8] = [
+const LENGTHS: [&str; 9] = [
     "the kind",
     "the id",
     "the worker's name",
     "the body",
     "the content type",
     "the bodies of a batch",
+    "the result",
     "the schedule",
     "the time zone",
 ];
@@ -164,12 +165,21 @@ const COUNTS: [&str; 7] = [
     "schedules of a kind",
     "failed attempts of a job",
 ];
-const NUMBERS: [&str; 4] =
-    ["the kind's generation", "the kind's fence", "the generation", "the jitter in percent"];
-const LOW_NUMBERS: [&str; 1] = ["the concurrency"];
-const TIMES: [&str; 13] = [
+const NUMBERS: [&str; 8] = [
+    "the kind's generation",
+    "the kind's fence",
+    "the generation",
+    "the jitter in percent",
+    "the concurrency",
+    "the priority",
+    "the jobs of the rate",
+    "the burst of the rate",
+];
+const TIMES: [&str; 17] = [
     "the lease",
     "the delay",
+    "the ageing",
+    "the period of the rate",
     "the backoff's first delay",
     "the backoff's longest delay",
     "the due time",
@@ -180,6 +190,8 @@ const TIMES: [&str; 13] = [
     "the end of the lease",
     "the start of an attempt",
     "its end",
+    "the start of the attempt",
+    "the time when it was done",
     "the successor's due time",
 ];
 
@@ -200,9 +212,11 @@ fn known_limit(problem: &Problem) -> Option<Invalid> {
     } else if let Some(what) = known(&COUNTS) {
         Some(Invalid::TooMany { what, count: size(value)?, limit: size(limit)? })
     } else if let Some(field) = known(&NUMBERS) {
-        Some(Invalid::TooHigh { field, value: number(value)?, limit: number(limit)? })
-    } else if let Some(field) = known(&LOW_NUMBERS) {
-        Some(Invalid::TooLow { field, value: number(value)?, limit: number(min)? })
+        let value = number(value)?;
+        Some(match number(limit) {
+            Some(limit) => Invalid::TooHigh { field, value, limit },
+            None => Invalid::TooLow { field, value, limit: number(min)? },
+        })
     } else {
         let field = known(&TIMES)?;
         Some(Invalid::OutOfRange { field, value: time(value)?, min: time(min)?, max: time(limit)? })
@@ -223,6 +237,16 @@ mod tests {
             Invalid::TooHigh { field: "the kind's fence", value: u64::MAX, limit: 1 << 52 },
             Invalid::TooHigh { field: "the jitter in percent", value: 101, limit: 100 },
             Invalid::TooLow { field: "the concurrency", value: 0, limit: 1 },
+            Invalid::TooLong { field: "the result", len: 65_537, limit: 65_536 },
+            Invalid::TooHigh { field: "the priority", value: 10, limit: 9 },
+            Invalid::TooHigh { field: "the jobs of the rate", value: 7, limit: 6 },
+            Invalid::TooLow { field: "the burst of the rate", value: 0, limit: 1 },
+            Invalid::OutOfRange {
+                field: "the ageing",
+                value: Duration::ZERO,
+                min: Duration::from_millis(1),
+                max: MAX_DELAY,
+            },
             Invalid::OutOfRange {
                 field: "the delay",
                 value: MAX_DELAY + Duration::from_millis(1),

@@ -140,6 +140,12 @@ fn a_failed_connection_means_unavailable() {
     unavailable(&look, &url);
 }
 
+/// So that a worker does not reap: the server does.
+#[test]
+fn the_store_needs_no_reaping() {
+    assert!(!HttpStore::connect("http://127.0.0.1:1").expect("a valid URL").needs_reaping());
+}
+
 #[test]
 fn a_request_without_a_response_has_an_unknown_outcome() {
     let (url, _seen) = server(|_| Reaction::Disconnect(String::new()));
