@@ -280,7 +280,7 @@ fn done_jobs_are_kept_with_their_results_and_not_put_again() {
     dir.ask(&["put", "mail", "a", "x", "--if-absent"]).ok().says("created mail/a");
     dir.ask(&["cancel", "mail", "--all", "--state", "done"]).ok().says("changed 1 of 1 job");
 
-    dir.write("long", &vec![b'x'; 65_537]);
+    dir.write("long", vec![b'x'; 65_537]);
     let receipt = claim(&dir, "mail");
     let long = dir.ask(&["ack", &receipt, "--result", "@long"]).code(2);
     long.complains("the result has 65537 bytes; the limit is 65536");

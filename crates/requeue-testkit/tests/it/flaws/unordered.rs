@@ -69,8 +69,8 @@ impl Jobs {
 impl Jobs {
     fn ready(&self, now: Timestamp) -> u64 {
         let is_ready =
-            |record: &&Box<Record>| matches!(record.status, Status::Pending) && record.due <= now;
-        self.jobs.values().filter(is_ready).count() as u64
+            |record: &Record| matches!(record.status, Status::Pending) && record.due <= now;
+        self.jobs.values().filter(|record| is_ready(record)).count() as u64
     }
 }
 
