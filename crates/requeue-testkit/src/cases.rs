@@ -46,6 +46,7 @@ macro_rules! each_case {
             retry_release_and_requeue_keep_the_priority
             an_expired_lease_keeps_the_priority
             a_successor_after_an_expired_lease_has_its_own_priority
+            a_successor_after_a_failure_has_its_own_priority
             a_lease_that_has_expired_is_ready_since_its_end
             a_dead_job_has_its_priority_when_it_is_revived
             run_now_keeps_the_priority

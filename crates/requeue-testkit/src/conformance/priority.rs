@@ -1,7 +1,9 @@
 //! Priorities.
 
 use crate::harness::{Harness, LEASE, ids, job, millis, secs};
-use requeue_jobs::{ChangeKind, Invalid, Mode, Restored, Settings, Settlement, StoreError};
+use requeue_jobs::{
+    ChangeKind, Invalid, JobState, Mode, Restored, Settings, Settlement, StoreError,
+};
 use std::time::Duration;
 
 /// Puts jobs a millisecond apart, each with its priority.
@@ -167,6 +169,25 @@ pub(crate) async fn a_successor_after_an_expired_lease_has_its_own_priority(h: &
     h.put(job("b").priority(3)).await;
     h.advance(LEASE);
     assert_eq!(ids(&h.claim_up_to(2).await), ["b", "a"]);
+}
+
+pub(crate) async fn a_successor_after_a_failure_has_its_own_priority(h: &Harness) {
+    let (delay, error) = (Some(secs(0)), "no".to_owned());
+    let failures = [
+        Settlement::Retry { delay, error: error.clone() },
+        Settlement::Bury { error },
+        Settlement::Release,
+    ];
+    for (number, action) in failures.into_iter().enumerate() {
+        let name = number.to_string();
+        h.put(job(&name).priority(5)).await;
+        let claimed = h.claim().await;
+        h.put(job(&name).priority(1)).await;
+        h.settle(&claimed, action).await.expect("the lease is current");
+        let view = h.view(&name).await;
+        assert_eq!((view.state, view.priority.get()), (JobState::Ready, 1));
+        h.cancel(&name).await;
+    }
 }
 
 pub(crate) async fn a_lease_that_has_expired_is_ready_since_its_end(h: &Harness) {

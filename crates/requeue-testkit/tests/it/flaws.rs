@@ -21,7 +21,8 @@ use leases::{
     SettledReported, StaleReceipt, SuccessorLost, SuccessorTwice,
 };
 use priorities::{
-    ConditionIs, DoneCanRun, DoneStays, LongResultsDiscarded, PutsKeepDone, ReleaseTakesAToken,
+    ConditionIs, DoneCanRun, DoneStays, LongResultsDiscarded, PutsKeepDone, ReapNeedsAToken,
+    ReleaseTakesAToken,
 };
 use puts::{
     AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
@@ -516,6 +517,8 @@ const FLAWS: &[Flaw] = &[
         &[
             Case("priority::a_successor_has_its_own_priority"),
             Case("priority::a_successor_after_an_expired_lease_has_its_own_priority"),
+            Case("priority::a_successor_after_a_failure_has_its_own_priority"),
+            Case("priority::a_restored_job_has_its_priority"),
             History,
         ],
         |clock| {
@@ -544,6 +547,30 @@ const FLAWS: &[Flaw] = &[
         "a dead job loses its priority",
         &[Case("priority::a_dead_job_has_its_priority_when_it_is_revived"), History],
         |clock| UnorderedStore::create(clock, Order::Altered(priorities::death_loses_the_priority)),
+    ),
+    flaw(
+        "run now loses the priority",
+        &[Case("priority::run_now_keeps_the_priority"), History],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::run_now_loses_the_priority))
+        },
+    ),
+    flaw(
+        "a done job loses its priority",
+        &[Case("done::a_done_job_keeps_its_due_time_and_its_priority"), History],
+        |clock| {
+            UnorderedStore::create(clock, Order::Altered(priorities::done_jobs_lose_the_priority))
+        },
+    ),
+    flaw(
+        "results do not count towards the bytes of a page",
+        &[Case("done::a_page_has_sixteen_mebibytes_of_results")],
+        |clock| FlawedStore::create(clock, SuccessorsNotCounted),
+    ),
+    flaw(
+        "a kind without tokens is not reaped",
+        &[Case("rate::a_reap_ends_expired_leases_without_a_token"), History],
+        |clock| FlawedStore::create(clock, ReapNeedsAToken),
     ),
     flaw(
         "no done job is kept",

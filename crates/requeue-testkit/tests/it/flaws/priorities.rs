@@ -4,7 +4,7 @@ use super::store::{CorrectStore, Deviation, JobName};
 use requeue_jobs::rules::{Record, Status};
 use requeue_jobs::{
     Body, Change, ChangeError, ChangeKind, Changed, Condition, JobState, Placed, Priority, Put,
-    PutError, Settle, SettleError, Settled, Settlement,
+    PutError, Reaped, Settle, SettleError, Settled, Settlement,
 };
 use std::time::Duration;
 
@@ -59,6 +59,23 @@ pub(super) fn a_release_loses_the_priority(before: Before<'_>, after: &mut Recor
 
 pub(super) fn death_loses_the_priority(_: Before<'_>, after: &mut Record) {
     if matches!(after.status, Status::Dead { .. }) {
+        after.priority = Priority::default();
+    }
+}
+
+/// *Run now* changes the due time, and nothing that a put changes.
+pub(super) fn run_now_loses_the_priority(before: Before<'_>, after: &mut Record) {
+    if let Some(before) = before
+        && matches!((&before.status, &after.status), (Status::Pending, Status::Pending))
+        && before.generation == after.generation
+        && before.due != after.due
+    {
+        after.priority = Priority::default();
+    }
+}
+
+pub(super) fn done_jobs_lose_the_priority(_: Before<'_>, after: &mut Record) {
+    if matches!(after.status, Status::Done(_)) {
         after.priority = Priority::default();
     }
 }
@@ -145,6 +162,18 @@ impl Deviation for LongResultsDiscarded {
             action => action,
         };
         correct.settle(settle.receipt, action)
+    }
+}
+
+/// While a kind has no token, nothing is reaped.
+pub(super) struct ReapNeedsAToken;
+
+impl Deviation for ReapNeedsAToken {
+    fn reap(&mut self, correct: &CorrectStore, max: usize) -> Reaped {
+        match correct.kinds().iter().any(|kind| kind.throttled_until.is_some()) {
+            true => Reaped::default(),
+            false => correct.reap(max),
+        }
     }
 }
 
