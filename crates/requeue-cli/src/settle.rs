@@ -6,7 +6,7 @@ use crate::put::{body_bytes, guessed_type};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use requeue_http::wire::SettleDone;
-use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH};
+use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH, MAX_BATCH_BYTES};
 use requeue_jobs::rules::check_result;
 use requeue_jobs::{Body, Receipt, Settle, Settled, Settlement};
 use serde::Serialize;
@@ -147,7 +147,9 @@ pub(crate) async fn settle(action: Action, store_args: &StoreArgs, out: Output) 
     let (receipts, settlement) = action.settlement()?;
     let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
-    for receipts in receipts.chunks(MAX_BATCH) {
+    // Each has the result, and a batch has a limit of its bytes, too.
+    let batch = (MAX_BATCH_BYTES / settlement.result_len().max(1)).min(MAX_BATCH);
+    for receipts in receipts.chunks(batch) {
         let of =
             |receipt: &Receipt| Settle { receipt: receipt.clone(), action: settlement.clone() };
         let results = store.settle(receipts.iter().map(of).collect()).await?;

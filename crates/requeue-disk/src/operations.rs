@@ -13,7 +13,7 @@ use crate::reply::{Reply, Waiting, reply};
 use crate::state::State;
 use crate::writer::GROUP_BYTES;
 use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_RESULT_BYTES};
-use requeue_jobs::rules::check_count;
+use requeue_jobs::rules::{check_count, check_settlements};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, Placed, Put,
     PutError, Reaped, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
@@ -210,7 +210,7 @@ impl Operation for Vec<Settle> {
     type Output = BatchResults<Settled, SettleError>;
 
     fn check(&self) -> Result<(), StoreError> {
-        Ok(check_count("entries in a batch", self.len())?)
+        Ok(check_settlements(self)?)
     }
 
     fn entries(&self) -> usize {

@@ -186,6 +186,16 @@ pub enum Settlement {
     Extend(Option<Duration>),
 }
 
+impl Settlement {
+    /// Returns the number of bytes in the result of an ack, or 0.
+    pub fn result_len(&self) -> usize {
+        match self {
+            Settlement::AckWith(result) => result.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// The result of settling a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

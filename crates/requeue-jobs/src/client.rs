@@ -107,10 +107,7 @@ impl Jobs {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.settle(settlements).await })
             },
-            |settle: &Settle| match &settle.action {
-                Settlement::AckWith(result) => result.len(),
-                _ => 0,
-            },
+            |settle: &Settle| settle.action.result_len(),
         );
         let to = Arc::clone(&store);
         let changes = Batcher::new(

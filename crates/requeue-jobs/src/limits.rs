@@ -34,7 +34,7 @@ pub const MAX_ERROR_LEN: usize = 2 << 10;
 /// The largest number of entries in a batch. A store applies them under one lock or in one script.
 pub const MAX_BATCH: usize = 1000;
 
-/// The largest total size of the bodies in a batch, in bytes.
+/// The largest total size of the bodies of puts, or of the results of acks, in a batch, in bytes.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 
 /// The largest total size of the bodies that one claim, or one page of a list, returns, in bytes.

@@ -16,7 +16,7 @@ use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put, check_batch};
 use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
-use crate::rules::{ChangeNotifier, Kinds, check_count, wait};
+use crate::rules::{ChangeNotifier, Kinds, check_count, check_settlements, wait};
 use crate::settings::Settings;
 use crate::store::{BatchResults, Store, StoreFuture, Tick};
 use crate::time::{Timestamp, WallClock};
@@ -109,7 +109,7 @@ impl Store for MemoryStore {
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
-            check_count("entries in a batch", settlements.len())?;
+            check_settlements(&settlements)?;
             Ok(self.change_state(|state, now| {
                 settlements.into_iter().map(|settle| state.settle(settle, now)).collect()
             }))

@@ -38,7 +38,7 @@ pub use page::PageBuilder;
 pub use rate::RateUse;
 pub use record::{Lease, Record, Status, Successor};
 pub use result_size::ResultSize;
-pub use settle::check_result;
+pub use settle::{check_result, check_settlements};
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};

@@ -8,7 +8,7 @@ use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Cmd;
 use requeue_jobs::limits::MAX_DELAY;
-use requeue_jobs::rules::{check_count, check_result};
+use requeue_jobs::rules::{check_result, check_settlements};
 use requeue_jobs::{
     Backoff, BatchResults, Invalid, JobId, Kind, Priority, Receipt, Settle, SettleError, Settled,
     Settlement, StoreError, Timestamp, check_lease, kept_error,
@@ -42,7 +42,7 @@ impl RedisStore {
         &self,
         settlements: Vec<Settle>,
     ) -> Result<BatchResults<Settled, SettleError>, StoreError> {
-        check_count("entries in a batch", settlements.len())?;
+        check_settlements(&settlements)?;
         Ok(run_batch(settlements, |kind, settlements| self.settle_call(kind, settlements)).await)
     }
 

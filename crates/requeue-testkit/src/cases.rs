@@ -61,6 +61,7 @@ macro_rules! each_case {
             a_done_job_keeps_the_result_of_its_ack
             a_result_is_discarded_if_done_jobs_are_not_kept
             a_result_that_is_too_long_is_rejected
+            the_results_of_a_batch_are_sixteen_mebibytes_at_most
             a_done_job_is_not_claimed_or_reaped
             done_jobs_are_listed
             a_page_has_sixteen_mebibytes_of_results

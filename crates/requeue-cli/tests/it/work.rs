@@ -29,7 +29,8 @@ fn a_command_gets_the_body_on_stdin_and_the_job_in_its_environment() {
     assert_eq!(dir.read("stdin"), "{\"to\":\"ü\"}");
     let env = dir.read("env");
     let names: Vec<&str> = env.lines().filter_map(|line| line.split('=').next()).collect();
-    let expected = ["ATTEMPT", "CONTENT_TYPE", "DUE", "GENERATION", "ID", "KIND", "RECEIPT"];
+    let expected =
+        ["ATTEMPT", "CONTENT_TYPE", "DUE", "GENERATION", "ID", "KIND", "PRIORITY", "RECEIPT"];
     assert_eq!(names, expected.map(|name| format!("REQUEUE_{name}")));
     for line in ["REQUEUE_KIND=mail", "REQUEUE_ID=a", "REQUEUE_ATTEMPT=1", "REQUEUE_GENERATION=1"] {
         assert!(env.contains(line), "{env}");

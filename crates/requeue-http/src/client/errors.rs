@@ -145,7 +145,7 @@ pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem
 
 /// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
 /// response must be found here.
-const LENGTHS: [&str; 9] = [
+const LENGTHS: [&str; 10] = [
     "the kind",
     "the id",
     "the worker's name",
@@ -153,6 +153,7 @@ const LENGTHS: [&str; 9] = [
     "the content type",
     "the bodies of a batch",
     "the result",
+    "the results of a batch",
     "the schedule",
     "the time zone",
 ];

@@ -16,7 +16,7 @@ use hyper::Method;
 use hyper::body::Bytes;
 use requeue_jobs::json::state_name;
 use requeue_jobs::limits::{MAX_BATCH, MAX_ID_LEN, MAX_SPANS};
-use requeue_jobs::rules::check_count;
+use requeue_jobs::rules::{check_count, check_settlements};
 use requeue_jobs::{
     Arrival, BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
@@ -97,7 +97,7 @@ impl Store for HttpStore {
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
         Box::pin(async move {
-            check_count("entries in a batch", settlements.len())?;
+            check_settlements(&settlements)?;
             let receipts: Vec<_> =
                 settlements.iter().map(|settle| settle.receipt.clone()).collect();
             let leases =

@@ -1,12 +1,13 @@
 //! Settlements: how a worker ends or extends a lease.
 
+use super::check_count;
 use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Record, Status, Successor};
 use crate::claim::{Settle, Settled, Settlement};
 use crate::error::{Invalid, SettleError};
 use crate::job::{Body, DoneView, kept_error};
-use crate::limits::MAX_ACK_RESULT_LEN;
+use crate::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH_BYTES};
 use crate::names::JobId;
 use crate::settings::check_lease;
 use crate::time::{Due, Timestamp};
@@ -176,6 +177,18 @@ impl<S: JobTable> KindState<S> {
         self.table.keep(id, record);
         Settled::RetryAt(due)
     }
+}
+
+/// Fails if a batch has more than [`MAX_BATCH`](crate::limits::MAX_BATCH) settlements, or [`MAX_BATCH_BYTES`] of results. For
+/// stores.
+pub fn check_settlements(settlements: &[Settle]) -> Result<(), Invalid> {
+    check_count("entries in a batch", settlements.len())?;
+    let len = settlements.iter().map(|settle| settle.action.result_len()).sum();
+    if len > MAX_BATCH_BYTES {
+        let (field, limit) = ("the results of a batch", MAX_BATCH_BYTES);
+        return Err(Invalid::TooLong { field, len, limit });
+    }
+    Ok(())
 }
 
 /// Fails if the result of an ack is too long. For stores.

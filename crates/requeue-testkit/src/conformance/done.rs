@@ -1,10 +1,10 @@
 //! Done jobs that are kept.
 
 use crate::harness::{Harness, LEASE, ids, job, mail, millis, secs, text};
-use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_RESULT_BYTES};
+use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH_BYTES, MAX_RESULT_BYTES};
 use requeue_jobs::{
-    Body, ChangeError, ChangeKind, Changed, Invalid, JobState, PutError, PutOutcome, Query,
-    Restored, Retention, SettleError, Settled, Settlement, StoreError,
+    Body, ChangeError, ChangeKind, Changed, ClaimedJob, Invalid, JobState, PutError, PutOutcome,
+    Query, Restored, Retention, Settle, SettleError, Settled, Settlement, StoreError,
 };
 use std::time::Duration;
 
@@ -94,6 +94,26 @@ pub(crate) async fn a_result_that_is_too_long_is_rejected(h: &Harness) {
     assert_eq!(h.view("a").await.state, JobState::Leased, "nothing has changed");
     let settled = h.settle(&claimed, Settlement::AckWith(body(limit))).await;
     assert_eq!(settled, Ok(Settled::Done));
+}
+
+pub(crate) async fn the_results_of_a_batch_are_sixteen_mebibytes_at_most(h: &Harness) {
+    keep_all(h).await;
+    let most = MAX_BATCH_BYTES / MAX_ACK_RESULT_LEN;
+    let names: Vec<String> = (0..=most).map(|n| format!("{n:03}")).collect();
+    assert!(h.put_all(names.iter().map(|name| job(name))).await.iter().all(Result::is_ok));
+    let result = Body::octets(vec![b'x'; MAX_ACK_RESULT_LEN]).expect("a valid body");
+    let ack = |job: &ClaimedJob| {
+        let (receipt, action) = (job.receipt.clone(), Settlement::AckWith(result.clone()));
+        Settle { receipt, action }
+    };
+    let acks: Vec<Settle> = h.claim_up_to(1000).await.iter().map(ack).collect();
+    let (field, len) = ("the results of a batch", MAX_BATCH_BYTES + MAX_ACK_RESULT_LEN);
+    let invalid = Invalid::TooLong { field, len, limit: MAX_BATCH_BYTES };
+    assert_eq!(h.store.settle(acks.clone()).await, Err(StoreError::Invalid(invalid)));
+    assert_eq!(done(h).await, 0, "none of them was settled");
+    let settled = h.store.settle(acks[1..].to_vec()).await.expect("the call succeeds");
+    assert!(settled.iter().all(Result::is_ok));
+    assert_eq!(done(h).await, most as u64);
 }
 
 pub(crate) async fn a_done_job_is_not_claimed_or_reaped(h: &Harness) {

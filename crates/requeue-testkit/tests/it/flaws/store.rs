@@ -1,6 +1,7 @@
 //! A correct store, and a store that deviates from it in one way.
 
 use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::rules::check_settlements;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
     KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore,
@@ -198,7 +199,7 @@ impl Layered for FlawedStore {
         &self,
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        if settlements.len() > MAX_BATCH {
+        if check_settlements(&settlements).is_err() {
             return self.correct.store.settle(settlements);
         }
         let settle = |settle| self.deviation().settle(&self.correct, settle);

@@ -1,7 +1,8 @@
 //! A store that follows the rules, but orders its jobs in another way, or stores them changed.
 
 use requeue_jobs::rules::{
-    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, Status, check_count, wait,
+    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, Status, check_count,
+    check_settlements, wait,
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
@@ -187,7 +188,7 @@ impl Store for UnorderedStore {
     }
 
     fn settle(&self, all: Vec<Settle>) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
-        now(check_count("entries in a batch", all.len()).map(|()| {
+        now(check_settlements(&all).map(|()| {
             self.act(|kinds, now| all.into_iter().map(|one| kinds.settle(one, now)).collect())
         }))
     }
