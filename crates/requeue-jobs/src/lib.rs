@@ -45,7 +45,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `serde` | `Jobs::put_json` and `ClaimedJob::json` (JSON bodies); `transfer` (export and import of a store as JSON Lines) |
+//! | `serde` | `Jobs::put_json` and `ClaimedJob::json` (JSON bodies), `JobOutcome::done_with_json` and `DoneView::result_json` (JSON results); `transfer` (export and import of a store as JSON Lines) |
 //! | `tokio` | `JobWorker::spawn` (a worker on tokio) |
 
 mod change_notifier;

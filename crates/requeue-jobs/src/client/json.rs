@@ -3,6 +3,8 @@
 use super::{Jobs, PutJob};
 use crate::claim::ClaimedJob;
 use crate::error::Invalid;
+use crate::job::{Body, DoneView};
+use crate::worker::JobOutcome;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -43,6 +45,41 @@ impl ClaimedJob {
     /// [`Invalid::NotJson`] if the body is not JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
         serde_json::from_slice(self.body.bytes()).map_err(|error| not_json(&error))
+    }
+}
+
+impl JobOutcome {
+    /// Returns [`JobOutcome::DoneWith`] with `value` as JSON. Requires the feature `serde`. Fails with
+    /// [`Invalid::NotJson`] if `value` cannot be serialized.
+    ///
+    /// ```
+    /// use requeue_jobs::{BoxError, JobOutcome, JobRun};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Sent {
+    ///     parts: u32,
+    /// }
+    ///
+    /// async fn remind(_run: JobRun) -> Result<JobOutcome, BoxError> {
+    ///     Ok(JobOutcome::done_with_json(&Sent { parts: 2 })?)
+    /// }
+    /// # let outcome = JobOutcome::done_with_json(&Sent { parts: 2 })?;
+    /// # let JobOutcome::DoneWith(result) = outcome else { panic!("{outcome:?}") };
+    /// # assert_eq!(result.bytes(), br#"{"parts":2}"#);
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    pub fn done_with_json(value: &(impl Serialize + ?Sized)) -> Result<Self, Invalid> {
+        let json = serde_json::to_vec(value).map_err(|error| not_json(&error))?;
+        Ok(JobOutcome::DoneWith(Body::new(json, CONTENT_TYPE)?))
+    }
+}
+
+impl DoneView {
+    /// Returns the result, parsed as JSON, or `None` if there is none. Requires the feature `serde`.
+    /// Fails with [`Invalid::NotJson`] if the result is not JSON of this type.
+    pub fn result_json<T: DeserializeOwned>(&self) -> Result<Option<T>, Invalid> {
+        let parse = |result: &Body| serde_json::from_slice(result.bytes());
+        self.result.as_ref().map(parse).transpose().map_err(|error| not_json(&error))
     }
 }
 

@@ -171,6 +171,17 @@ fn a_job_is_acked_with_the_result_of_its_handler() {
 }
 
 #[test]
+#[cfg(feature = "serde")]
+fn a_result_may_be_json() {
+    let env = TestEnv::new();
+    env.keep_done();
+    process(&env, || JobOutcome::done_with_json(&[1, 2]).expect("it can be serialized"));
+    let done = env.view("i").and_then(|job| job.done).expect("it is done");
+    assert_eq!(done.result_json::<Vec<u8>>(), Ok(Some(vec![1, 2])));
+    assert!(done.result_json::<String>().is_err());
+}
+
+#[test]
 fn a_result_that_is_too_long_is_a_failure() {
     let env = TestEnv::new();
     env.keep_done();
