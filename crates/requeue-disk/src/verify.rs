@@ -322,12 +322,14 @@ impl Verifier<'_> {
                 let Some(state) = state.as_mut().filter(|_| group.is_new && whole) else { return };
                 if let Err(replay) = state.replay(group.payload) {
                     whole = false;
-                    let what = match replay {
-                        Replay::Malformed(Malformed(what)) => what.to_owned(),
-                        Replay::Disk(error) => error.to_string(),
-                    };
-                    let what = format!("group {} is malformed: {what}", group.number);
-                    found.problem(Corrupt::new(group.file, group.offset, what));
+                    found.problem(match replay {
+                        Replay::Malformed(Malformed(what)) => {
+                            let what = format!("group {} is malformed: {what}", group.number);
+                            Corrupt::new(group.file, group.offset, what)
+                        }
+                        // The group changes a job in a table that cannot be read.
+                        Replay::Disk(error) => corrupt(error, group.file),
+                    });
                 }
             }
         })?;

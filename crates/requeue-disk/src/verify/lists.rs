@@ -37,6 +37,9 @@ impl Counted {
             let Entry::Due { kind, position, value: Some(value) } = entry else { return };
             read(value.len() as u64);
             let sums = kinds.entry(kind).or_default();
+            if position.list == SCHEDULES {
+                return;
+            }
             let Some(count) = sums.jobs.get_mut(usize::from(position.list)) else { return };
             *count += 1;
             match codec::id(&mut Bytes::new(value)) {
