@@ -135,6 +135,9 @@ fn loss_json(loss: &Loss) -> serde_json::Value {
             "lost": "version", "kind": kind.as_str(), "id": id.as_str(), "generation": lost.0,
             "written_generation": returned.0,
         }),
+        Loss::FailedAttempts { kind, id } => serde_json::json!({
+            "lost": "failed_attempts", "kind": kind.as_str(), "id": id.as_str(),
+        }),
         Loss::KindName { number, returned_as } => serde_json::json!({
             "lost": "kind_name", "number": number, "written_as": returned_as.as_str(),
         }),

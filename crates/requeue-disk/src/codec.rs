@@ -327,6 +327,11 @@ impl Draft {
         self.record.newest_generation()
     }
 
+    /// Whether failed attempts of the record before are meant, of which there is at least one.
+    pub(crate) fn repeats_failures(&self) -> bool {
+        matches!(self.flags & FAILURES, FAILURES_SAME | FAILURES_MORE)
+    }
+
     /// The record, if its bodies are known although changes just before this one are lost.
     ///
     /// `before` is the latest record that is known. A generation has one body, so a body is taken
@@ -497,7 +502,7 @@ pub(crate) fn more_settings(
     settings: &mut Settings,
 ) -> Result<(), Malformed> {
     let flags = bytes.number()?;
-    if flags >= 2 * KEEPS_DONE {
+    if flags >= 2 * KEEPS_DONE || flags & (HAS_AGEING | NO_AGEING) == HAS_AGEING | NO_AGEING {
         return Err(Malformed("settings have unknown flags"));
     }
     // Only these are checked: the others may come from an earlier version, which accepted more.

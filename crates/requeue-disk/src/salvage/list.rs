@@ -7,7 +7,7 @@ use crate::error::{DiskError, unavailable};
 use crate::tables::JobLocation;
 use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use requeue_jobs::rules::Record;
-use requeue_jobs::{JobId, JobView, Kind, Page, Query, StoreError, Timestamp};
+use requeue_jobs::{Body, JobId, JobView, Kind, Page, Query, StoreError, Timestamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::PoisonError;
@@ -135,6 +135,8 @@ impl Inner {
                 && query.state.is_none_or(|asked| asked == view.state)
             {
                 bytes += view.body.len() + view.next.as_ref().map_or(0, |next| next.body.len());
+                let result = view.done.as_ref().and_then(|done| done.result.as_ref());
+                bytes += result.map_or(0, Body::len);
                 page.jobs.push(view);
             }
         }

@@ -2,7 +2,9 @@
 
 use crate::error::Corrupt;
 use crate::log::LogDamage;
+use crate::state::SCHEDULES;
 use crate::tables::{LostPart, Tree};
+use requeue_jobs::rules::List;
 use requeue_jobs::{Generation, JobId, Kind};
 use std::fmt;
 
@@ -52,6 +54,13 @@ pub enum Loss {
         lost: Generation,
         /// The generation that is returned.
         returned: Generation,
+    },
+    /// Failed attempts of a job. The job is returned without some or all of them.
+    FailedAttempts {
+        /// The kind.
+        kind: Kind,
+        /// The id.
+        id: JobId,
     },
     /// The name of a kind. Its jobs are returned under another name.
     KindName {
@@ -117,21 +126,18 @@ fn contents(lost: &LostPart, name: &impl Fn(u32) -> Option<Kind>) -> String {
                 let at = key.and_then(|key| key.get(5..13)?.try_into().ok());
                 at.map_or(0, u64::from_be_bytes)
             };
-            match (list(after), list(upto)) {
-                (Some(a), Some(b)) if same_kind && a == b && a < 3 => {
-                    let (list, at_what) = [
-                        ("pending", "due at"),
-                        ("leased", "with a lease that ends at"),
-                        ("dead", "that died at"),
-                    ][usize::from(a)];
-                    let (from, to) = (at(after), at(upto));
-                    format!(
-                        "{list} jobs {kinds} {at_what} {from} to {to} (milliseconds since 1970)"
-                    )
-                }
-                (Some(a), Some(3)) if same_kind && a == 3 => format!("schedules {kinds}"),
-                _ => format!("jobs and schedules {kinds}"),
-            }
+            let both = (list(after), list(upto));
+            let one = both.0.filter(|list| same_kind && Some(*list) == both.1);
+            let (list, at_what) = match one.map(|list| List::by_index(list.into())) {
+                Some(Some(List::Pending(_))) => ("pending", "due at"),
+                Some(Some(List::Leased(_))) => ("leased", "with a lease that ends at"),
+                Some(Some(List::Dead)) => ("dead", "that died at"),
+                Some(Some(List::Done)) => ("done", "that were done at"),
+                Some(None) if one == Some(SCHEDULES) => return format!("schedules {kinds}"),
+                _ => return format!("jobs and schedules {kinds}"),
+            };
+            let (from, to) = (at(after), at(upto));
+            format!("{list} jobs {kinds} {at_what} {from} to {to} (milliseconds since 1970)")
         }
     }
 }
@@ -177,6 +183,11 @@ impl fmt::Display for Loss {
                 lost.0,
                 id.as_str(),
                 returned.0
+            ),
+            Loss::FailedAttempts { kind, id } => write!(
+                f,
+                "failed attempts of job {:?} of kind {kind}: it is written without some of them",
+                id.as_str()
             ),
             Loss::KindName { number, returned_as } => {
                 write!(f, "the name of kind number {number}: its jobs are written as {returned_as}")

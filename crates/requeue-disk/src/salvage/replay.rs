@@ -34,6 +34,8 @@ pub(super) struct LoggedJob {
     /// The number of gaps before the group that wrote the record.
     gaps: u32,
     lost: Option<LostVersion>,
+    /// The record refers to failed attempts of a record that is lost.
+    lacks_attempts: bool,
 }
 
 /// Why the latest version of a job is lost.
@@ -121,16 +123,18 @@ pub(super) fn replay(
     let Replay { kinds, mut losses, .. } = replay;
     for kind in kinds.values() {
         for (id, job) in &kind.jobs {
-            let Some(LostVersion { generation, why }) = &job.lost else { continue };
             let (kind, id) = (kind.name.clone(), id.clone());
-            losses.push(match &job.record {
-                Some(record) => Loss::Version {
+            losses.extend(match (&job.lost, &job.record) {
+                (Some(LostVersion { generation, .. }), Some(record)) => Some(Loss::Version {
                     kind,
                     id,
                     lost: *generation,
                     returned: record.newest_generation(),
-                },
-                None => Loss::Job { kind, id, why: (*why).to_owned() },
+                }),
+                (Some(LostVersion { why, .. }), None) => {
+                    Some(Loss::Job { kind, id, why: (*why).to_owned() })
+                }
+                (None, _) => job.lacks_attempts.then_some(Loss::FailedAttempts { kind, id }),
             });
         }
     }
@@ -237,6 +241,8 @@ struct Before {
     exact: bool,
     /// The job existed, but cannot be read.
     lost: bool,
+    /// The record has not all failed attempts, or is not the latest version.
+    lacks_attempts: bool,
 }
 
 impl Replay<'_> {
@@ -283,7 +289,9 @@ impl Replay<'_> {
     fn schedules(&mut self) -> Result<(), DiskError> {
         for (number, kind) in &mut self.kinds {
             let mut entries = self.tables.entries_of(*number, SCHEDULES);
-            while let Some(entry) = entries.next()? {
+            while let Some(entry) = entries.next()?
+                && entry.position.list == SCHEDULES
+            {
                 let schedule = codec::schedule(&mut Bytes::new(entry.value));
                 if let Ok(schedule) = schedule {
                     kind.schedules.insert(schedule.id.clone(), schedule);
@@ -344,7 +352,8 @@ impl Replay<'_> {
             }
             Change::Gone(id) => {
                 self.before(number, &id)?;
-                let job = LoggedJob { record: None, gaps: self.gaps, lost: None };
+                let gaps = self.gaps;
+                let job = LoggedJob { record: None, gaps, lost: None, lacks_attempts: false };
                 self.kind(number).jobs.insert(id, job);
             }
             Change::Kept(id, draft) => self.keep(number, id, draft)?,
@@ -353,8 +362,11 @@ impl Replay<'_> {
     }
 
     fn keep(&mut self, number: u32, id: JobId, draft: Draft) -> Result<(), DiskError> {
-        let Before { record: before, exact, lost } = self.before(number, &id)?;
+        let Before { record: before, exact, lost, lacks_attempts } = self.before(number, &id)?;
         let generation = draft.newest_generation();
+        let no_attempts = before.as_ref().is_none_or(|before| before.failures.is_empty());
+        let lacks_attempts =
+            draft.repeats_failures() && (lacks_attempts || (!exact && no_attempts));
         let completed = if exact {
             draft.complete(before.as_deref().map(codec::Parts::of).as_ref()).ok()
         } else {
@@ -368,7 +380,7 @@ impl Replay<'_> {
                 if let Status::Leased(lease) = &record.status {
                     kind.fence = kind.fence.max(lease.fence.0);
                 }
-                LoggedJob { record: Some(Box::new(record)), gaps, lost: None }
+                LoggedJob { record: Some(Box::new(record)), gaps, lost: None, lacks_attempts }
             }
             None => {
                 let why = match lost {
@@ -377,7 +389,7 @@ impl Replay<'_> {
                 };
                 // Not as of this group: later changes must not rely on it.
                 let lost = Some(LostVersion { generation, why });
-                LoggedJob { record: before, gaps: u32::MAX, lost }
+                LoggedJob { record: before, gaps: u32::MAX, lost, lacks_attempts }
             }
         };
         kind.jobs.insert(id, job);
@@ -392,7 +404,8 @@ impl Replay<'_> {
         if let Some(job) = kind.jobs.get_mut(id) {
             let exact = job.gaps == gaps;
             let lost = job.lost.is_some() && job.record.is_none();
-            return Ok(Before { record: job.record.take(), exact, lost });
+            let lacks_attempts = job.lacks_attempts || job.lost.is_some();
+            return Ok(Before { record: job.record.take(), exact, lost, lacks_attempts });
         }
         let (location, found) = match tables.find(number, id.as_str())? {
             FoundId::At(location) => (Some(location), true),
@@ -400,14 +413,16 @@ impl Replay<'_> {
             FoundId::Unknown => (elsewhere, false),
         };
         let Some(location) = location else {
-            return Ok(Before { record: None, exact: found && gaps == 0, lost: !found });
+            let (exact, lost) = (found && gaps == 0, !found);
+            return Ok(Before { record: None, exact, lost, lacks_attempts: false });
         };
         if let Some(count) = kind.in_tables.get_mut(usize::from(location.list)) {
             *count = count.saturating_sub(1);
         }
         let record = read(tables, number, id.as_str(), &location)?.ok();
         let lost = record.is_none();
-        Ok(Before { record, exact: found && gaps == 0 && !lost, lost })
+        let exact = found && gaps == 0 && !lost;
+        Ok(Before { record, exact, lost, lacks_attempts: false })
     }
 }
 

@@ -6,7 +6,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use crate::support::{seeds, small};
 use requeue_disk::{Disk, DiskError, DiskStore, Loss, Options, Salvage};
 use requeue_jobs::{
-    Body, Claim, Due, JobId, Kind, MemoryStore, Put, Store, StoreError, WorkerName, transfer,
+    Body, Claim, Due, JobId, Kind, MemoryStore, Put, Settle, Settlement, Store, StoreError,
+    WorkerName, transfer,
 };
 use requeue_testkit::{Random, block_on};
 use std::collections::BTreeMap;
@@ -284,6 +285,52 @@ fn a_body_that_was_lost_in_the_log_is_named_and_an_earlier_version_returned() {
     assert_eq!(losses[3], "job \"b\" of kind mail: its body is in a part of the log that is lost");
     let kinds = block_on(found.salvage.kinds()).unwrap();
     assert!(kinds[0].generation.0 > 4 + (1 << 20));
+}
+
+#[test]
+fn failed_attempts_that_were_lost_in_a_table_are_named() {
+    let (clock, wall_clock) = beginning();
+    let disk = SimulatedDisk::new();
+    let mut options = small(&wall_clock);
+    (options.memory, options.segment) = (6 << 10, 64 << 10);
+    let store = DiskStore::open_on(Arc::new(disk.clone()), options).unwrap();
+    let put = |kind: &str, id: &str, body: &[u8]| {
+        let (kind, body) = (Kind::new(kind).unwrap(), Body::octets(body).unwrap());
+        let put = Put::new(kind, JobId::new(id).unwrap(), body);
+        block_on(store.put(vec![put])).unwrap().remove(0).unwrap();
+    };
+    put("mail", "a", b"first");
+    let (kinds, worker) = (vec![Kind::new("mail").unwrap()], WorkerName::new("w").unwrap());
+    let claim = Claim { kinds, max: 1, lease: None, worker, nonce: 1 };
+    let receipt = block_on(store.claim(claim)).unwrap().jobs.remove(0).receipt;
+    let action = Settlement::Retry { delay: None, error: "no route".into() };
+    block_on(store.settle(vec![Settle { receipt, action }])).unwrap().remove(0).unwrap();
+    clock.advance(Duration::from_millis(1));
+    // Several flushes: no older manifest makes up for the table.
+    (0..8).for_each(|number| put("other", &number.to_string(), &[0; 3000]));
+    assert!(!files(&disk, "table-").is_empty(), "the job is in a table");
+    // Two changes that have a body, and refer to the failed attempts in the table.
+    put("mail", "a", b"second");
+    put("mail", "a", b"third");
+    drop(store);
+
+    let mut times_named = 0;
+    for name in files(&disk, "table-") {
+        let damaged = disk.snapshot();
+        damaged.flip(&name, 8, 1);
+        let found = Salvaged::read(&damaged, wall_clock.now()).unwrap();
+        let job = found.jobs.iter().find(|job| job.id.as_str() == "a").unwrap();
+        assert_eq!((job.attempts, job.body.bytes()), (1, &b"third"[..]));
+        let losses: Vec<_> = found.losses.iter().map(ToString::to_string).collect();
+        let named = losses.iter().filter(|loss| {
+            **loss
+                == "failed attempts of job \"a\" of kind mail: it is written without some of them"
+        });
+        let named = named.count();
+        assert_eq!(named, usize::from(job.failures.is_empty()), "{losses:#?}");
+        times_named += named;
+    }
+    assert_eq!(times_named, 1, "one table has the job");
 }
 
 #[test]

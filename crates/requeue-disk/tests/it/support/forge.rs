@@ -34,8 +34,12 @@ fn segment(bytes: &[u8]) -> Vec<Range<usize>> {
     parts
 }
 
-/// The blocks, the index, the filter if there is one, and the footer.
+/// The blocks, the index, the filter if there is one, and the footer. None if the process was killed
+/// while it wrote the table.
 fn table(bytes: &[u8]) -> Vec<Range<usize>> {
+    if !bytes.ends_with(b"rqtable\n") {
+        return Vec::new();
+    }
     let tail = bytes.len() - 20;
     let footer = tail - u32_at(bytes, tail + 4);
     let filter = footer - u64_at(bytes, footer + 32);

@@ -151,7 +151,9 @@ impl Original {
         for loss in &found.losses {
             match loss {
                 Loss::Groups { first, last } => groups.push((*first, *last)),
-                Loss::Job { kind, id, .. } | Loss::Version { kind, id, .. } => {
+                Loss::Job { kind, id, .. }
+                | Loss::Version { kind, id, .. }
+                | Loss::FailedAttempts { kind, id } => {
                     named.insert((kind.as_str().to_owned(), id.as_str().to_owned()));
                 }
                 Loss::Bytes { file, contents, .. } => {
