@@ -111,6 +111,23 @@ impl<S: JobTable> KindState<S> {
         u64::from(priority.get()).saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
     }
 
+    /// Returns `true` if the first job, with this priority and position, is claimed before the second.
+    fn is_before(
+        &self,
+        first: (Priority, Position),
+        second: (Priority, Position),
+        now: Timestamp,
+    ) -> bool {
+        // Most kinds use one priority: no level is computed for them.
+        if first.0 == second.0 {
+            return first.1 < second.1;
+        }
+        let rank = |(priority, position): (Priority, Position)| {
+            (Reverse(self.level(priority, position.at, now)), position)
+        };
+        rank(first) < rank(second)
+    }
+
     /// Takes out the first job that is due or whose lease has expired: of the highest level, and of
     /// those the one that has been ready for the longest time.
     ///
@@ -119,20 +136,20 @@ impl<S: JobTable> KindState<S> {
         &mut self,
         now: Timestamp,
     ) -> Result<Option<(JobId, Box<Record>)>, StoreError> {
-        let mut best: Option<((Reverse<u64>, Position), List)> = None;
+        let mut best: Option<(Priority, Position, List)> = None;
         for priority in self.table.priorities().iter() {
             for list in [List::Pending(priority), List::Leased(priority)] {
                 if let Some(position) = self.table.first(list)?
                     && position.at <= now
+                    && best.is_none_or(|(other, best, _)| {
+                        self.is_before((priority, position), (other, best), now)
+                    })
                 {
-                    let rank = (Reverse(self.level(priority, position.at, now)), position);
-                    if best.is_none_or(|(best, _)| rank < best) {
-                        best = Some((rank, list));
-                    }
+                    best = Some((priority, position, list));
                 }
             }
         }
-        best.map_or(Ok(None), |(_, list)| self.table.take_first(list))
+        best.map_or(Ok(None), |(_, _, list)| self.table.take_first(list))
     }
 
     fn lease(
