@@ -423,11 +423,13 @@ impl DiskJobTable {
         }
         let (active, frozen) = (&mut self.active, &mut self.frozen);
         let (buckets, frozen_buckets) = (active.buckets.of(list), frozen.buckets.of(list));
+        // Most kinds use the lists of pending jobs without a priority and of dead or done jobs.
+        let lists = self.read_ahead.len().max(2);
         let read_ahead = self.read_ahead.of(list);
         let here = |id: &JobId| active.jobs.contains_key(id) || frozen.jobs.contains_key(id);
         let piece = TableList { version: &self.version, kind: self.number, list };
-        let kinds = self.kinds.load(Ordering::Relaxed) as usize;
-        read_ahead.fill(piece, kinds, here).map_err(unavailable)?;
+        let lists = lists.saturating_mul(self.kinds.load(Ordering::Relaxed) as usize);
+        read_ahead.fill(piece, lists, here).map_err(unavailable)?;
         let first = buckets.first(|at, id| is_at(&active.jobs, list, at, id));
         let second = frozen_buckets.first(in_frozen(&active.jobs, &frozen.jobs, list));
         let memory = first.into_iter().chain(second).min_by_key(|(at, _)| *at);

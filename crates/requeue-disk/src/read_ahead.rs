@@ -42,12 +42,12 @@ pub(crate) struct TableList<'a> {
 }
 
 impl ReadAhead {
-    /// Reads the next jobs if none is left. The limit depends on the number of kinds. Jobs for
-    /// which `here` holds, because they are in memory, are skipped.
+    /// Reads the next jobs if none is left. The limit depends on the number of lists that share the
+    /// memory. Jobs for which `here` holds, because they are in memory, are skipped.
     pub(crate) fn fill(
         &mut self,
         TableList { version, kind, list }: TableList<'_>,
-        kinds: usize,
+        lists: usize,
         here: impl Fn(&JobId) -> bool,
     ) -> Result<(), DiskError> {
         if self.is_read() {
@@ -55,7 +55,7 @@ impl ReadAhead {
         }
         let mut cursor = version.scan(kind, list.index() as u8, self.next);
         let mut bytes = 0;
-        let share = ALL_BYTES / (2 * kinds.max(1));
+        let share = ALL_BYTES / lists.max(1);
         while self.jobs.len() < MAX_JOBS && bytes < MAX_BYTES.min(share) {
             let Some((at, value)) = cursor.next()? else {
                 self.next = END;
@@ -138,17 +138,17 @@ mod tests {
         }
         drop(store);
         let (tables, _) = Tables::open(disk, Options::for_memory(64 << 10)).unwrap();
-        let kept = |kinds| {
+        let kept = |lists| {
             let (mut read_ahead, version) = (ReadAhead::default(), tables.version());
             let list =
                 TableList { version: &version, kind: 0, list: List::Pending(Default::default()) };
-            read_ahead.fill(list, kinds, |_| false).unwrap();
+            read_ahead.fill(list, lists, |_| false).unwrap();
             let jobs = read_ahead.jobs.values();
             let bodies = jobs.flat_map(|(_, record)| record).map(|record| record.body.len());
             (read_ahead.jobs.len(), bodies.sum::<usize>())
         };
         assert_eq!(kept(1), (3, 300 << 10));
-        assert_eq!(kept(200), (2, 100 << 10), "160 KiB are the share of a list");
-        assert_eq!(kept(10_000), (1, 0));
+        assert_eq!(kept(400), (2, 100 << 10), "160 KiB are the share of a list");
+        assert_eq!(kept(20_000), (1, 0));
     }
 }
