@@ -219,13 +219,13 @@ impl Operation for Vec<Settle> {
 
     fn log_space(&self, _: &State) -> LogSpace {
         let each = |settle: &Settle| {
-            let error = match &settle.action {
+            let more = match &settle.action {
                 Settlement::Retry { error, .. } | Settlement::Bury { error } => {
                     error.len().min(MAX_ERROR_LEN)
                 }
-                _ => 0,
+                action => action.result_len(),
             };
-            ENTRY_BYTES + settle.receipt.id().as_str().len() + error
+            ENTRY_BYTES + settle.receipt.id().as_str().len() + more
         };
         LogSpace::existing_jobs(self.iter().map(each).sum())
     }

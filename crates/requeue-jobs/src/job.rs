@@ -143,8 +143,7 @@ pub struct JobView {
 
 impl JobView {
     /// Returns the number of bytes in the body of the job, in that of its successor and in its
-    /// result. They count
-    /// towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
+    /// result. They count towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
     pub fn body_bytes(&self) -> usize {
         let result = self.done.as_ref().and_then(|done| done.result.as_ref());
         let next = self.next.as_ref().map(|next| &next.body);

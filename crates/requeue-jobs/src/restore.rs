@@ -33,18 +33,13 @@ impl Restore {
         if count > MAX_BATCH {
             return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
         }
-        let len = self.jobs.iter().map(bodies_len).sum();
+        let len = self.jobs.iter().map(JobView::body_bytes).sum();
         if len > MAX_BATCH_BYTES {
             let field = "the bodies of a batch";
             return Err(Invalid::TooLong { field, len, limit: MAX_BATCH_BYTES });
         }
         Ok(())
     }
-}
-
-/// Returns the size of the bodies of a job and of its successor, in bytes.
-pub(crate) fn bodies_len(job: &JobView) -> usize {
-    job.body.len() + job.next.as_ref().map_or(0, |next| next.body.len())
 }
 
 /// The result of restoring one job.

@@ -77,7 +77,7 @@ impl RedisStore {
                 let room = limit + 1 - jobs.len();
                 let (seen, found) =
                     self.views(&query.kind, &keys, query.state, room, &ids[from..upto]).await?;
-                bytes += found.iter().map(bodies).sum::<usize>();
+                bytes += found.iter().map(JobView::body_bytes).sum::<usize>();
                 jobs.extend(found);
                 from += seen;
             }
@@ -89,7 +89,7 @@ impl RedisStore {
         }
         let mut bytes = 0;
         let fits = jobs.iter().take(limit).take_while(|job| {
-            bytes += bodies(job);
+            bytes += job.body_bytes();
             bytes <= MAX_RESULT_BYTES
         });
         let fitting = fits.count().max(1);
@@ -170,11 +170,6 @@ impl RedisStore {
         }
         Ok(ScannedIds { query, ids: ids.into_iter().collect(), is_last, scanned })
     }
-}
-
-/// The bytes of a job that count for the size of a page.
-fn bodies(job: &JobView) -> usize {
-    job.body.len() + job.next.as_ref().map_or(0, |next| next.body.len())
 }
 
 /// Returns the Redis pattern that matches the ids with this prefix.

@@ -9,7 +9,7 @@ use crate::job::JobView;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
 use crate::receipt::{Fence, Generation};
-use crate::restore::{Restore, Restored, bodies_len};
+use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::store::Store;
 use std::collections::HashSet;
@@ -155,7 +155,7 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
         let kind = self.kind_of(&mut fields)?.name.clone();
         let (line, job) = (fields.line(), job::read_job(kind, &mut fields)?);
         fields.finish()?;
-        let bytes = bodies_len(&job);
+        let bytes = job.body_bytes();
         if self.jobs.len() == BATCH || self.bytes + bytes > BATCH_BYTES {
             self.send().await?;
         }
