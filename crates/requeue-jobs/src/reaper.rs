@@ -32,23 +32,28 @@ const WORKER_INTERVAL: Duration = Duration::from_secs(10);
 /// kind. For programs that use a store without a [`JobWorker`](crate::JobWorker) and without the
 /// service, which both reap by themselves.
 ///
+/// Call [`step`](Self::step), sleep for [`pause`](Self::pause), and repeat.
+///
 /// ```
-/// use requeue_jobs::{Clock, MemoryStore, PeriodicReap};
+/// use requeue_jobs::{Jobs, ManualClock, MemoryStore, PeriodicReap, Timestamp, WallClock};
+/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// # requeue_testkit::block_on(async {
-/// let (store, clock) = (MemoryStore::new(), Clock::system());
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::with(WallClock::manual(&clock, Timestamp::from_millis(0)));
+/// let jobs = Jobs::new(Arc::new(store.clone()));
+/// jobs.put("order.close", "order-42", "unpaid").await?;
+/// let claimed = jobs.claim(["order.close"], "worker-1").await?;
+/// jobs.bury(&claimed.jobs[0].receipt, "no such order").await?;
+///
+/// clock.advance(Duration::from_secs(8 * 86_400)); // a dead job is kept for seven days
 /// let mut reap = PeriodicReap::every(Duration::from_secs(1));
-/// # for _ in 0..1 {
-/// // loop {
-///     if let Err(error) = reap.step(&store).await {
-///         eprintln!("reaping failed, for the {}. time: {error}", reap.failures());
-///     }
-/// #   assert_eq!(reap.pause(), Duration::from_secs(1)); }
-/// //  clock.sleep(reap.pause()).await;
-/// // }
-/// # drop(clock);
-/// # })
+/// reap.step(&store).await?;
+/// assert_eq!(jobs.get("order.close", "order-42").await?, None);
+/// assert_eq!(reap.pause(), Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct PeriodicReap {

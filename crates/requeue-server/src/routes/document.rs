@@ -84,7 +84,7 @@ const SCHEMAS: [RequestSchema; 11] = [
         paths: &["/v1/ack"],
     },
     RequestSchema {
-        name: "ReleaseLease",
+        name: "OnlyLease",
         of: "SettleLease",
         fields: &["receipt"],
         required: &[],
