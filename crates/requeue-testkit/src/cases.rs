@@ -77,6 +77,7 @@ macro_rules! each_case {
             done_and_dead_jobs_have_retentions_of_their_own
             a_done_job_is_restored
             a_restored_job_replaces_a_done_one
+            a_restored_job_that_is_done_is_not_restored_again
         }
         rate {
             a_claim_returns_no_more_than_the_rate_allows

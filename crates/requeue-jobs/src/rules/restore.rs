@@ -27,11 +27,19 @@ impl<S: JobTable> KindState<S> {
             return Err(Invalid::InconsistentJob { id, reason }.into());
         }
         let arrival = Arrival::of(job, now)?;
-        // As for puts, a done job counts as absent, unless the other one is done, too.
+        // As for puts, a done job counts as absent, unless the other one is done, too, or is the same:
+        // then it was imported before.
         let there = self.table.peek(&id)?;
         let done = there.is_some_and(Record::is_done);
-        let arrives_done = matches!(&arrival, Some(arrival) if arrival.job.done.is_some());
-        let is_there = there.is_some() && (!done || arrives_done);
+        let counts_as_there = |record: &Record| match &arrival {
+            Some(Arrival { job, .. }) => {
+                let is_same =
+                    (record.generation, record.created_at) == (job.generation, job.created_at);
+                is_same || job.done.is_some()
+            }
+            None => false,
+        };
+        let is_there = there.is_some_and(|record| !done || counts_as_there(record));
         // Also for a job that is not imported: its generation was assigned.
         self.raise(newest, Fence(0));
         if is_there {

@@ -1,5 +1,5 @@
 -- Adds jobs exported from another store, unless their ids exist here. The ids must be distinct. A done job
--- counts as absent, unless the exported one is done, too.
+-- counts as absent, unless the exported one is done, too, or has the same generation and time of creation.
 --
 -- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; lowest allowed value of the
 --         generation counter and of the fence counter; then for each job:
@@ -27,7 +27,8 @@ for i = 1, (#ARGV - 4) / PER_JOB do
   generation = math.max(generation, tonumber(ARGV[at + 1]))
   local exists = call('HEXISTS', JOB, id) == 1
   local done = exists and levels and call('ZSCORE', LISTS.o, id)
-  if exists and (not done or state == 'o') then
+  local is_same = done and string.sub(call('HGET', JOB, id), 1, 13) == string.sub(ARGV[at + 4], 1, 13)
+  if exists and (not done or state == 'o' or is_same) then
     letters[i] = 'K'
   elseif state == '' then
     letters[i] = 'N'

@@ -291,13 +291,27 @@ pub(crate) async fn a_done_job_is_restored(h: &Harness) {
 pub(crate) async fn a_restored_job_replaces_a_done_one(h: &Harness) {
     keep_all(h).await;
     h.put(job("a").after(secs(60))).await;
-    let waiting = h.view("a").await;
+    let mut waiting = h.view("a").await;
     h.run_now("a").await;
     let claimed = h.claim().await;
     h.ack(&claimed).await;
+    // One that another store has assigned the same generation.
+    waiting.created_at = waiting.created_at.saturating_add(millis(1));
     assert_eq!(h.restore(waiting.clone()).await, Restored::Created);
     let view = h.view("a").await;
     assert_eq!((view.state, view.body), (JobState::Waiting, waiting.body));
     h.advance(secs(60));
     assert_eq!(ids(&h.claim_up_to(10).await), ["a"]);
+}
+
+pub(crate) async fn a_restored_job_that_is_done_is_not_restored_again(h: &Harness) {
+    keep_all(h).await;
+    h.put("a").await;
+    let exported = h.view("a").await;
+    h.cancel("a").await;
+    assert_eq!(h.restore(exported.clone()).await, Restored::Created);
+    let claimed = h.claim().await;
+    h.ack(&claimed).await;
+    assert_eq!(h.restore(exported).await, Restored::Kept);
+    assert_eq!(h.view("a").await.state, JobState::Done);
 }

@@ -342,7 +342,10 @@ const FLAWS: &[Flaw] = &[
     ),
     flaw(
         "a restored job replaces an existing one",
-        &[Case("restore::an_existing_job_is_kept_in_any_state")],
+        &[
+            Case("restore::an_existing_job_is_kept_in_any_state"),
+            Case("done::a_restored_job_that_is_done_is_not_restored_again"),
+        ],
         |clock| FlawedStore::create(clock, RestoreOverwrites),
     ),
     flaw(
