@@ -385,7 +385,7 @@ fn field_of(what: &str) -> Option<&'static str> {
         "the lease" => "lease",
         "the priority" => "priority",
         "the result" => "result",
-        "the jobs of the rate" => "rate.jobs",
+        "the number of jobs of the rate" => "rate.jobs",
         "the burst of the rate" => "rate.burst",
         "the period of the rate" => "rate.per",
         "the ageing" => "ageing",

@@ -160,7 +160,7 @@ impl Rate {
     /// Fails if a number is out of range. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
         for (field, value) in
-            [("the jobs of the rate", self.jobs), ("the burst of the rate", self.burst)]
+            [("the number of jobs of the rate", self.jobs), ("the burst of the rate", self.burst)]
         {
             let value = value.into();
             if value < 1 {

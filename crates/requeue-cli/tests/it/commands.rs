@@ -238,7 +238,9 @@ fn a_kind_with_a_rate_limit_is_throttled() {
     dir.ask(&["stats"]).ok().says("throttled, next job in ");
     let kind = dir.ask(&["stats", "--json"]).ok().json();
     assert!(kind["throttled_until"].is_string(), "{kind}");
-    dir.ask(&["kind", "sms", "--rate", "0/1s"]).code(2).complains("the jobs of the rate is 0");
+    dir.ask(&["kind", "sms", "--rate", "0/1s"])
+        .code(2)
+        .complains("the number of jobs of the rate is 0");
     dir.ask(&["kind", "sms", "--rate", "5"]).code(2).complains("such as 100/1m, or `none`");
     dir.ask(&["kind", "sms", "--burst", "5"]).code(2).complains("--rate");
     dir.ask(&["kind", "sms", "--rate", "none"]).ok();

@@ -173,7 +173,7 @@ const NUMBERS: [&str; 8] = [
     "the jitter in percent",
     "the concurrency",
     "the priority",
-    "the jobs of the rate",
+    "the number of jobs of the rate",
     "the burst of the rate",
 ];
 const TIMES: [&str; 17] = [
@@ -240,7 +240,7 @@ mod tests {
             Invalid::TooLow { field: "the concurrency", value: 0, limit: 1 },
             Invalid::TooLong { field: "the result", len: 65_537, limit: 65_536 },
             Invalid::TooHigh { field: "the priority", value: 10, limit: 9 },
-            Invalid::TooHigh { field: "the jobs of the rate", value: 7, limit: 6 },
+            Invalid::TooHigh { field: "the number of jobs of the rate", value: 7, limit: 6 },
             Invalid::TooLow { field: "the burst of the rate", value: 0, limit: 1 },
             Invalid::OutOfRange {
                 field: "the ageing",

@@ -288,7 +288,7 @@ impl SettingsPatch {
                 Invalid::OutOfRange { field: "the period of the rate", .. } => "rate.per",
                 Invalid::OutOfRange { field: "the ageing", .. } => "ageing",
                 Invalid::TooHigh { field, .. } | Invalid::TooLow { field, .. } => match field {
-                    "the jobs of the rate" => "rate.jobs",
+                    "the number of jobs of the rate" => "rate.jobs",
                     "the burst of the rate" => "rate.burst",
                     "the concurrency" => "concurrency",
                     _ => "backoff.jitter_percent",

@@ -168,8 +168,8 @@ pub(crate) async fn other_settings_keep_the_tokens_and_another_rate_starts_anew(
 pub(crate) async fn a_rate_out_of_range_is_rejected(h: &Harness) {
     let good = Rate { jobs: 1, per: secs(1), burst: 1 };
     for (rate, field) in [
-        (Rate { jobs: 0, ..good }, "the jobs of the rate"),
-        (Rate { jobs: MAX_RATE_JOBS + 1, ..good }, "the jobs of the rate"),
+        (Rate { jobs: 0, ..good }, "the number of jobs of the rate"),
+        (Rate { jobs: MAX_RATE_JOBS + 1, ..good }, "the number of jobs of the rate"),
         (Rate { burst: 0, ..good }, "the burst of the rate"),
         (Rate { burst: MAX_RATE_JOBS + 1, ..good }, "the burst of the rate"),
         (Rate { per: Duration::ZERO, ..good }, "the period of the rate"),
