@@ -91,6 +91,7 @@ fn nothing_can_be_changed() {
 #[test]
 fn after_a_flipped_bit_everything_else_is_read() {
     let most = std::env::var("REQUEUE_FLIPS").map_or(1500, |most| most.parse().unwrap());
+    let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for seed in seeds("REQUEUE_SALVAGED", 1) {
         let original = Original::random(seed, SHAPE);
         let mut random = Random::new(seed);
@@ -98,7 +99,6 @@ fn after_a_flipped_bit_everything_else_is_read() {
         for name in original.disk.names().unwrap() {
             places.extend((0..used(&original.disk, &name)).map(|at| (name.clone(), at as u64)));
         }
-        let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
         for _ in 0..most.min(places.len()) {
             let (name, at) = places.swap_remove(random.below(places.len()));
             let damaged = original.disk.snapshot();
@@ -109,10 +109,11 @@ fn after_a_flipped_bit_everything_else_is_read() {
             let part = ["log", "manifest", "spare", "table"].into_iter().find(|p| *p == part);
             counts.entry(part.unwrap()).or_default()[usize::from(!found.losses.is_empty())] += 1;
         }
-        println!("files: [nothing lost, something lost]: {counts:?}");
-        assert_eq!(counts["manifest"][1], 0, "the manifest before and the log have the same data");
-        assert!(counts["table"][1] > 0 && counts["log"][1] > 0, "{counts:?}");
     }
+    println!("files: [nothing lost, something lost]: {counts:?}");
+    assert_eq!(counts["manifest"][1], 0, "the manifest before and the log have the same data");
+    // Of all seeds: after some, everything is in tables, and the log is not needed.
+    assert!(counts["table"][1] > 0 && counts["log"][1] > 0, "{counts:?}");
 }
 
 /// A store with 300 jobs in tables, which the log has not changed.
