@@ -470,13 +470,15 @@ const HAS_RATE: u64 = 1;
 const HAS_AGEING: u64 = 2;
 const NO_AGEING: u64 = 4;
 const KEEPS_DONE: u64 = 8;
+/// The ageing without a flag. It belongs to the format, also if the default of settings changes.
+const USUAL_AGEING: Option<Duration> = Some(Duration::from_secs(600));
 
 /// Writes the settings that formats before 3 do not have.
 pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
     let mut flags = 0;
     flags |= if settings.rate.is_some() { HAS_RATE } else { 0 };
     flags |= match settings.ageing {
-        ageing if ageing == Settings::default().ageing => 0,
+        ageing if ageing == USUAL_AGEING => 0,
         Some(_) => HAS_AGEING,
         None => NO_AGEING,
     };
@@ -507,6 +509,7 @@ pub(crate) fn more_settings(
     }
     // Only these are checked: the others may come from an earlier version, which accepted more.
     let mut new = Settings::default();
+    new.ageing = USUAL_AGEING;
     if flags & HAS_RATE != 0 {
         let jobs = bytes.number32()?;
         let (per, burst) = (duration(bytes)?, bytes.number32()?);

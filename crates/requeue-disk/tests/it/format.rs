@@ -485,15 +485,17 @@ fn formats(disk: &SimulatedDisk) -> (Vec<u32>, Vec<u32>) {
     (logs, tables)
 }
 
-/// A directory that was not closed, or does not list the end of its log, gets a manifest when it is
-/// closed.
+/// A directory that does not list the end of its log gets a manifest when it is closed.
 #[test]
-fn the_new_format_is_written_when_format_1_is_closed() {
-    let (disk, told) = (copy(1), told(1));
-    let (_, wall_clock) = then(&told);
-    drop(DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap());
-    let (logs, tables) = formats(&disk);
-    assert!(logs.contains(&3) && tables.iter().all(|format| *format == 1), "{logs:?} {tables:?}");
+fn the_new_format_is_written_when_a_log_is_closed_for_the_first_time() {
+    let killed = copy(2);
+    killed.remove("manifest-0000000020").unwrap();
+    for (disk, told) in [(copy(1), told(1)), (killed, told(2))] {
+        let (_, wall_clock) = then(&told);
+        drop(DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap());
+        let (logs, _) = formats(&disk);
+        assert!(logs.contains(&3), "{logs:?}");
+    }
 }
 
 /// An older program refuses a newer format. So it can open the directory until this one has changed
