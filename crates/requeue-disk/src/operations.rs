@@ -206,6 +206,17 @@ impl Operation for Claim {
     }
 }
 
+/// The space that a settlement needs in the log at most.
+fn settle_bytes(settle: &Settle) -> usize {
+    let more = match &settle.action {
+        Settlement::Retry { error, .. } | Settlement::Bury { error } => {
+            error.len().min(MAX_ERROR_LEN)
+        }
+        action => action.result_len(),
+    };
+    ENTRY_BYTES + settle.receipt.id().as_str().len() + more
+}
+
 impl Operation for Vec<Settle> {
     type Output = BatchResults<Settled, SettleError>;
 
@@ -218,16 +229,7 @@ impl Operation for Vec<Settle> {
     }
 
     fn log_space(&self, _: &State) -> LogSpace {
-        let each = |settle: &Settle| {
-            let more = match &settle.action {
-                Settlement::Retry { error, .. } | Settlement::Bury { error } => {
-                    error.len().min(MAX_ERROR_LEN)
-                }
-                action => action.result_len(),
-            };
-            ENTRY_BYTES + settle.receipt.id().as_str().len() + more
-        };
-        LogSpace::existing_jobs(self.iter().map(each).sum())
+        LogSpace::existing_jobs(self.iter().map(settle_bytes).sum())
     }
 
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {
@@ -424,5 +426,24 @@ impl Operation for ReadNextClaims {
     fn run(self, state: &mut State, _: Timestamp) -> Result<(), StoreError> {
         self.0.iter().for_each(|kind| state.touch(kind));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use requeue_jobs::{Body, Fence, Receipt};
+
+    #[test]
+    fn a_settlement_needs_space_for_its_error_or_result() {
+        let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
+        let receipt = Receipt::new(kind, id, Fence(1), 7);
+        let bytes = |action| settle_bytes(&Settle { receipt: receipt.clone(), action });
+        let plain = bytes(Settlement::Ack);
+        let result = Body::octets(vec![0; 5000]).expect("a short body");
+        assert_eq!(bytes(Settlement::AckWith(result)), plain + 5000);
+        assert_eq!(bytes(Settlement::Bury { error: "x".repeat(500) }), plain + 500);
+        let long = "x".repeat(2 * MAX_ERROR_LEN);
+        assert_eq!(bytes(Settlement::Retry { delay: None, error: long }), plain + MAX_ERROR_LEN);
     }
 }
