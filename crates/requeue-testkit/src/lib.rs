@@ -23,6 +23,7 @@ mod proxy;
 mod random;
 pub mod servers;
 mod simulator;
+mod tokens;
 mod wake_flag;
 
 pub use concurrent::Concurrent;

@@ -10,11 +10,12 @@ mod job;
 mod schedules;
 mod views;
 
+use crate::tokens::Tokens;
 use job::Job;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Condition, ExpiredLease,
     Fence, Generation, JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome,
-    Rate, Reaped, Receipt, Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement,
+    Reaped, Receipt, Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement,
     Timestamp, kept_error,
 };
 use std::cmp::Reverse;
@@ -51,34 +52,8 @@ struct KindFacts {
     schedules: Vec<Schedule>,
     generation: Generation,
     fence: Fence,
-    /// When jobs were leased under the present rate limit, and not released.
+    /// The tokens of the present rate limit.
     tokens: Tokens,
-}
-
-/// The tokens of a rate limit: a whole one has as many parts as its period has milliseconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tokens {
-    /// The parts that are there, once some were taken. Before that the bucket is full.
-    parts: Option<u128>,
-    since: Timestamp,
-}
-
-impl Tokens {
-    /// Returns the parts that are there now.
-    fn parts(&mut self, rate: &Rate, now: Timestamp) -> u128 {
-        let full = rate.per.as_millis() * u128::from(rate.burst);
-        let elapsed = u128::from(now.as_millis().saturating_sub(self.since.as_millis()));
-        let parts = self.parts.map_or(full, |parts| parts + elapsed * u128::from(rate.jobs));
-        (self.parts, self.since) = (Some(parts.min(full)), self.since.max(now));
-        parts.min(full)
-    }
-
-    fn throttled_until(mut self, rate: &Rate, now: Timestamp) -> Option<Timestamp> {
-        let missing = rate.per.as_millis().saturating_sub(self.parts(rate, now));
-        let millis = missing.div_ceil(u128::from(rate.jobs));
-        let wait = std::time::Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
-        (millis > 0).then(|| self.since.saturating_add(wait))
-    }
 }
 
 impl Model {
@@ -207,8 +182,7 @@ impl Model {
         let leases = self.of(kind).filter(|job| job.lease_ends_at().is_some_and(|end| end > now));
         let leased = leases.count();
         let KindFacts { settings, tokens, .. } = self.facts(kind);
-        let has_token =
-            settings.rate.is_none_or(|rate| tokens.throttled_until(&rate, now).is_none());
+        let has_token = settings.rate.is_none_or(|rate| tokens.has(1, &rate, now));
         let may_lease = settings.concurrency.is_none_or(|limit| leased < limit as usize);
         !settings.paused && may_lease && has_token
     }
@@ -276,8 +250,7 @@ impl Model {
         let facts = self.facts(&kind);
         let ends_at = now.saturating_add(claim.lease.unwrap_or(facts.settings.lease));
         if let Some(rate) = &facts.settings.rate {
-            let parts = facts.tokens.parts(rate, now);
-            facts.tokens.parts = Some(parts.saturating_sub(rate.per.as_millis()));
+            facts.tokens.take(rate, now);
         }
         let last = &mut facts.fence;
         *last = fence.filter(|fence| fence > last).unwrap_or(Fence(last.0 + 1));
@@ -351,8 +324,7 @@ impl Model {
         let place = self.next_place();
         let KindFacts { settings, tokens, .. } = self.facts(receipt.kind());
         if let (Settlement::Release, Some(rate)) = (&settle.action, &settings.rate) {
-            tokens.parts = Some(tokens.parts(rate, now) + rate.per.as_millis());
-            tokens.parts(rate, now);
+            tokens.give_back(rate, now);
         }
         let settings = settings.clone();
         let job = &mut self.jobs[at];

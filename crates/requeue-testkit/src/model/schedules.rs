@@ -1,6 +1,7 @@
 //! Settings and schedules of the model.
 
-use super::{Model, Tokens};
+use super::Model;
+use crate::tokens::Tokens;
 use requeue_jobs::{
     Due, Generation, JobId, Kind, Put, PutError, Schedule, Settings, Tick, Ticked, Timestamp,
 };

@@ -1,6 +1,7 @@
 //! What the log contains so far: for each job the facts that the invariants need.
 
 use super::event::{Action, Event};
+use crate::tokens::Tokens;
 use requeue_jobs::{
     Change, ChangeKind, Changed, ClaimedJob, Due, Fence, Generation, JobId, JobState, JobView,
     Kind, Mode, Placed, Put, PutOutcome, Rate, Receipt, Settings, Settle, Settled, Settlement,
@@ -15,33 +16,10 @@ pub(super) struct Facts {
     pub(super) settings: BTreeMap<Kind, Settings>,
     /// The times of schedules for which a job was put.
     pub(super) ticked: BTreeSet<(Kind, JobId, Timestamp)>,
-    /// What is missing from the tokens of each kind with a rate limit.
-    pub(super) tokens: BTreeMap<Kind, MissingTokens>,
+    /// The tokens of each kind with a rate limit.
+    tokens: BTreeMap<Kind, Tokens>,
     /// How many claims in a row could have returned a job of this kind, and returned none.
     pub(super) passed_over: BTreeMap<Kind, u32>,
-}
-
-/// What is missing from a full bucket of tokens, in as many parts of a token as the period of the rate has
-/// milliseconds.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct MissingTokens {
-    parts: u128,
-    at: Timestamp,
-}
-
-impl MissingTokens {
-    /// Returns what is missing at `now`, which is not before the last change.
-    pub(super) fn parts(self, rate: Rate, now: Timestamp) -> u128 {
-        let elapsed = now.saturating_since(self.at).as_millis();
-        self.parts.saturating_sub(elapsed * u128::from(rate.jobs))
-    }
-
-    /// Takes tokens out, or puts them back if `count` is negative.
-    fn take(&mut self, count: i128, rate: Rate, now: Timestamp) {
-        let change = count * rate.per.as_millis() as i128;
-        let parts = self.parts(rate, now) as i128 + change;
-        *self = MissingTokens { parts: parts.max(0) as u128, at: now };
-    }
 }
 
 /// The facts about a kind and id, including all jobs of that name before.
@@ -208,15 +186,19 @@ impl Facts {
             Action::Claim { jobs, before } => {
                 self.count_passed_over(jobs, before, now);
                 for job in jobs {
-                    self.take_tokens(job.kind(), 1, now);
+                    if let Some((rate, tokens)) = self.rate(job.kind()) {
+                        tokens.take(&rate, now);
+                    }
                     self.fences.insert(job.kind().clone(), job.receipt.fence());
                     self.job(job.kind(), job.id()).claim(job);
                 }
             }
             Action::Settle { settle, settled: Ok(settled), .. } => {
                 let receipt = &settle.receipt;
-                if settle.action == Settlement::Release {
-                    self.take_tokens(receipt.kind(), -1, now);
+                if settle.action == Settlement::Release
+                    && let Some((rate, tokens)) = self.rate(receipt.kind())
+                {
+                    tokens.give_back(&rate, now);
                 }
                 let keeps =
                     self.settings.get(receipt.kind()).is_some_and(|s| s.keep_done.is_some());
@@ -255,18 +237,17 @@ impl Facts {
         }
     }
 
-    fn take_tokens(&mut self, kind: &Kind, count: i128, now: Timestamp) {
-        if let Some(rate) = self.settings.get(kind).and_then(|settings| settings.rate) {
-            self.tokens.entry(kind.clone()).or_default().take(count, rate, now);
-        }
+    /// Returns the rate limit of a kind and its tokens, if it has one.
+    fn rate(&mut self, kind: &Kind) -> Option<(Rate, &mut Tokens)> {
+        let rate = self.settings.get(kind)?.rate?;
+        Some((rate, self.tokens.entry(kind.clone()).or_default()))
     }
 
-    /// Returns how many parts of tokens are missing, if `count` jobs of a kind with a rate limit are
-    /// claimed.
-    pub(super) fn missing_after(&self, kind: &Kind, count: usize, now: Timestamp) -> Option<u128> {
-        let rate = self.settings.get(kind)?.rate?;
-        let missing = self.tokens.get(kind).copied().unwrap_or_default().parts(rate, now);
-        Some(missing + count as u128 * rate.per.as_millis())
+    /// Returns whether the rate limit of a kind allows a claim of so many of its jobs.
+    pub(super) fn has_tokens(&self, kind: &Kind, count: usize, now: Timestamp) -> bool {
+        let rate = self.settings.get(kind).and_then(|settings| settings.rate);
+        let tokens = self.tokens.get(kind).copied().unwrap_or_default();
+        rate.is_none_or(|rate| tokens.has(count, &rate, now))
     }
 
     /// Returns whether a claim may return a job of this kind.
@@ -276,11 +257,8 @@ impl Facts {
         let of_kind = self.jobs.iter().filter(|((of, _), _)| of == kind);
         let leased = of_kind.filter(|(_, job)| is_leased(job)).count();
         let settings = self.settings.get(kind).cloned().unwrap_or_default();
-        let has_token = settings.rate.is_none_or(|rate| {
-            self.missing_after(kind, 1, now) <= Some(u128::from(rate.burst) * rate.per.as_millis())
-        });
         !settings.paused
-            && has_token
+            && self.has_tokens(kind, 1, now)
             && settings.concurrency.is_none_or(|limit| leased < limit as usize)
     }
 

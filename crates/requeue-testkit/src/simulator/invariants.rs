@@ -331,12 +331,8 @@ fn rates_are_kept(facts: &Facts, event: &Event) -> Checked {
     let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
     for (kind, settings) in &facts.settings {
         let count = jobs.iter().filter(|job| job.kind() == kind).count();
-        if let (Some(rate), Some(missing)) =
-            (settings.rate, facts.missing_after(kind, count, event.at))
-            && count > 0
-            && missing > u128::from(rate.burst) * rate.per.as_millis()
-        {
-            return Err(format!("{count} jobs of {kind} exceed {rate:?}"));
+        if !facts.has_tokens(kind, count, event.at) {
+            return Err(format!("{count} jobs of {kind} exceed {:?}", settings.rate));
         }
     }
     Ok(())
