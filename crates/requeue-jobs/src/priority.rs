@@ -62,12 +62,6 @@ impl Priorities {
         self.0 |= 1 << priority.0;
     }
 
-    /// Removes a priority.
-    #[inline]
-    pub fn remove(&mut self, priority: Priority) {
-        self.0 &= !(1 << priority.0);
-    }
-
     /// Iterates over the priorities, the highest first.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = Priority> {
@@ -92,8 +86,5 @@ mod tests {
             set.insert(Priority(level));
         }
         assert_eq!(set.iter().map(Priority::get).collect::<Vec<_>>(), [9, 4, 0]);
-        set.remove(Priority(9));
-        set.remove(Priority(8));
-        assert_eq!(set.iter().map(Priority::get).collect::<Vec<_>>(), [4, 0]);
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct MemoryTable {
     /// One index for each [`List`], at its [number](List::index).
     /// Invariant: each contains exactly the jobs that belong there, at their places.
     lists: [BTreeMap<Position, JobId>; List::END],
+    /// The priorities of all pending and leased jobs, and of earlier ones.
+    priorities: Priorities,
 }
 
 impl JobTable for MemoryTable {
@@ -40,6 +42,7 @@ impl JobTable for MemoryTable {
 
     fn keep(&mut self, id: JobId, record: Box<Record>) {
         let (list, position) = record.position();
+        self.priorities.insert(record.priority);
         let before = self.lists[list.index()].insert(position, id.clone());
         debug_assert!(before.is_none(), "{id:?} is where {before:?} is");
         self.jobs.insert(id, record);
@@ -54,13 +57,7 @@ impl JobTable for MemoryTable {
     }
 
     fn priorities(&self) -> Priorities {
-        let mut priorities = Priorities::default();
-        for list in List::all().filter(|list| !self.lists[list.index()].is_empty()) {
-            if let List::Pending(priority) | List::Leased(priority) = list {
-                priorities.insert(priority);
-            }
-        }
-        priorities
+        self.priorities
     }
 
     fn unexpired(
