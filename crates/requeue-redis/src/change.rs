@@ -38,8 +38,7 @@ impl RedisStore {
         kind: Kind,
         changes: Vec<Change>,
     ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
-        let (keys, script) = (self.keys(&kind), &SCRIPTS.change);
-        let reply = self.run(script, &kind, |cmd| {
+        let reply = self.run(&SCRIPTS.change, &kind, |cmd| {
             for change in &changes {
                 cmd.arg(change.id.as_str()).arg(match change.action {
                     ChangeKind::Cancel => "c",
@@ -60,7 +59,7 @@ impl RedisStore {
                 b'l' => Err(ChangeError::Leased { kind, id }),
                 b'd' => Err(ChangeError::NotDead { kind, id }),
                 b'o' => Err(ChangeError::Done { kind, id }),
-                b'b' => Err(NO_RECORD.of(keys.job(), id.as_str()).into()),
+                b'b' => Err(NO_RECORD.of(self.keys(&kind).job(), id.as_str()).into()),
                 _ => return Err(unexpected("unknown letter in the reply to a change")),
             })
         };

@@ -14,6 +14,8 @@ use requeue_jobs::{
     Claim, Claimed, ClaimedJob, ExpiredLease, Fence, Invalid, JobId, Kind, Receipt, StoreError,
     Timestamp, WorkerName, check_lease,
 };
+use std::cell::LazyCell;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Max. jobs per script call.
@@ -104,7 +106,6 @@ impl RedisStore {
         room: &mut Room,
         claimed: &mut Claimed,
     ) -> Result<bool, StoreError> {
-        let keys = self.keys(kind);
         let request = self.shared.watch.request(kind);
         let call = async |script: &'static Script| {
             let reply = self.run(script, kind, |cmd| {
@@ -137,6 +138,8 @@ impl RedisStore {
         room.ends = room.ends.saturating_sub(ended);
         let (mut found, mut records, mut pasts) = (reply.array()?, reply.array()?, reply.array()?);
         let has_pasts = !pasts.is_empty();
+        // Only errors need them.
+        let keys = LazyCell::new(|| self.keys(kind));
         for fence in first.. {
             if found.is_empty() {
                 break;
@@ -185,7 +188,7 @@ struct FoundJob {
 }
 
 fn read_job(
-    keys: &Keys,
+    keys: &impl Deref<Target = Keys>,
     id: Value,
     due: &Value,
     record: Value,
