@@ -53,9 +53,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Fails if the lease, the backoff, the jitter, the concurrency, the
-    /// ageing or the rate is out of range. For
-    /// stores.
+    /// Fails if the lease, the backoff, the jitter, the concurrency, the ageing or the rate is out of
+    /// range. For stores.
     ///
     /// ```
     /// use requeue_jobs::Settings;
@@ -145,7 +144,7 @@ pub struct Rate {
     pub jobs: u32,
     /// The period, in whole milliseconds: at most 31 days.
     pub per: Duration,
-    /// How many jobs at once if none were leased for a while: 1 to a million.
+    /// How many jobs may be leased together if none were for a while: 1 to a million.
     pub burst: u32,
 }
 

@@ -4,9 +4,7 @@ use super::parse::{ParseContext, optional_object};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
-use requeue_jobs::{
-    Backoff, Counts, Fence, Generation, Invalid, Kind, KindView, Rate, Retention, Settings,
-};
+use requeue_jobs::{Backoff, Counts, Fence, Generation, Kind, KindView, Rate, Retention, Settings};
 use serde::{Deserialize, Serialize};
 
 /// The settings of a kind.
@@ -82,8 +80,8 @@ pub struct RateJson {
     pub jobs: u32,
     /// The period, such as `1s` or `1m`, from `1ms` to `31d`.
     pub per: String,
-    /// How many jobs may be claimed at once after a pause, 1 to 1,000,000. Default: as many as a second
-    /// allows, at least 1.
+    /// How many jobs may be claimed together after a pause, 1 to 1,000,000. Default: as many as a
+    /// second allows, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
     pub burst: Option<u32>,
@@ -282,20 +280,11 @@ impl SettingsPatch {
     pub fn apply(&self, settings: Settings, context: &ParseContext) -> Result<Settings, Problem> {
         let settings = self.apply_unchecked(settings, context)?;
         settings.check().map_err(|invalid| {
-            let field = match invalid {
-                Invalid::OutOfRange { field: "the backoff's first delay", .. } => "backoff.base",
-                Invalid::OutOfRange { field: "the backoff's longest delay", .. } => "backoff.max",
-                Invalid::OutOfRange { field: "the period of the rate", .. } => "rate.per",
-                Invalid::OutOfRange { field: "the ageing", .. } => "ageing",
-                Invalid::TooHigh { field, .. } | Invalid::TooLow { field, .. } => match field {
-                    "the number of jobs of the rate" => "rate.jobs",
-                    "the burst of the rate" => "rate.burst",
-                    "the concurrency" => "concurrency",
-                    _ => "backoff.jitter_percent",
-                },
-                _ => "lease",
-            };
-            Problem::from(invalid).at(field)
+            let problem = Problem::from(invalid);
+            match problem.field.clone() {
+                Some(field) => problem.at(field),
+                None => problem,
+            }
         })?;
         Ok(settings)
     }

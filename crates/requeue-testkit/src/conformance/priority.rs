@@ -1,4 +1,4 @@
-//! Priorities.
+//! Priorities of jobs, and how ready jobs gain levels.
 
 use crate::harness::{Harness, LEASE, ids, job, millis, secs};
 use requeue_jobs::{
