@@ -92,6 +92,7 @@ impl Sentinels {
 
     /// Kills the master, and waits until most sentinels report the other server as the master.
     pub fn kill_master(&mut self) {
+        self.set_down_after("500");
         self.servers[self.master].kill();
         self.wait_for_failover();
     }
@@ -99,12 +100,22 @@ impl Sentinels {
     /// Starts the killed server again as a replica. The sentinels would also do this, but only after
     /// a while.
     pub fn start_again(&mut self) {
+        // On a busy machine, the sentinels would take a slow master for a dead one.
+        self.set_down_after("60000");
         let port = self.master().port().to_string();
         self.servers[1 - self.master].start_again();
         self.replica().command(&["REPLICAOF", "127.0.0.1", &port]);
         until("the old master is a replica", || {
             self.replica().command(&["INFO", "replication"]).contains("master_link_status:up")
         });
+    }
+
+    /// Sets for how many milliseconds a server may not respond before a sentinel takes it for dead.
+    fn set_down_after(&self, millis: &str) {
+        for sentinel in &self.sentinels {
+            let set = ["SENTINEL", "SET", NAME, "down-after-milliseconds", millis];
+            assert_eq!(sentinel.command(&set), "OK");
+        }
     }
 
     /// Promotes the replica. The old master continues as a replica.
