@@ -3,7 +3,8 @@
 use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
-    bench, change, claim, disk, generate, inspect, kind, put, serve, settle, transfer, work,
+    bench, change, claim, disk, generate, inspect, kind, put, schedule, serve, settle, transfer,
+    work,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -95,6 +96,8 @@ pub(crate) enum CliCommand {
     Resume(kind::KindArgs),
     /// Show or change the settings of a kind
     Kind(kind::Args),
+    /// Manage schedules: jobs that recur by a cron expression or a period
+    Schedule(schedule::Args),
     /// Run a shell command for each due job
     Work(work::Args),
     /// Write all jobs, schedules and settings to a file
@@ -133,6 +136,9 @@ mod tests {
             "claim",
             "retry",
             "kind",
+            "schedule",
+            "set",
+            "next",
             "work",
             "bench",
             "serve",
@@ -143,6 +149,9 @@ mod tests {
             "--lease",
             "--wait",
             "--backoff",
+            "--cron",
+            "--every",
+            "0 9 * * MON-FRI",
             "--keep-dead",
             "--time",
             "--grace",
@@ -188,8 +197,14 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_and_its_help_fits_80_columns() {
-        for command in Cli::command().get_subcommands() {
-            let name = command.get_name();
+        let cli = Cli::command();
+        let of_cli = cli.get_subcommands().map(|command| (command.get_name().to_owned(), command));
+        let nested = cli.get_subcommands().flat_map(|group| {
+            let name =
+                |command: &clap::Command| format!("{} {}", group.get_name(), command.get_name());
+            group.get_subcommands().map(move |command| (name(command), command))
+        });
+        for (name, command) in of_cli.chain(nested) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:\n  "), "{name} has no examples");
             assert!(help.contains(&format!("  requeue {name}")), "{name} has no example");

@@ -6,7 +6,7 @@ use requeue_disk::DiskError;
 use requeue_http::ProblemType;
 use requeue_http::client::CallError;
 use requeue_jobs::transfer::TransferError;
-use requeue_jobs::{ChangeError, Invalid, PutError, SettleError, StoreError};
+use requeue_jobs::{ChangeError, Invalid, PutError, ScheduleError, SettleError, StoreError};
 use requeue_redis::RedisConnectError;
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// The exit code of a failed command. The numbers are stable; [`EXIT_CODES`] documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The job does not exist, or there is no job to claim.
+    /// The job or schedule does not exist, or there is no job to claim.
     NotFound = 3,
     /// The operation was rejected, or it failed and trying again would not help.
     Failed = 1,
@@ -52,7 +52,7 @@ Exit codes:
   0  Success
   1  Failed: a condition did not hold, the lease is lost, a file is damaged
   2  Invalid command line
-  3  The job does not exist, or there is no job to claim
+  3  The job or schedule does not exist, or there is no job to claim
   4  Unavailable: nothing was done; try again later
   5  Unknown: it may or may not have been done; check before you try again
   6  Incomplete: everything that can be read was exported, the rest is lost";
@@ -238,6 +238,19 @@ impl From<ChangeError> for CliError {
             ChangeError::Done { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("to run it again, put it again: requeue put"),
             _ => CliError::from_error(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<ScheduleError> for CliError {
+    fn from(error: ScheduleError) -> Self {
+        match error {
+            ScheduleError::Store(error) => error.into(),
+            ScheduleError::Put(error) => error.into(),
+            ScheduleError::Absent { .. } => CliError::from_error(Exit::NotFound, &error),
+            ScheduleError::Rule(_) => CliError::from_error(Exit::Failed, &error)
+                .hint("set the schedule again: requeue schedule set"),
+            _ => CliError::from_error(Exit::Usage, &error),
         }
     }
 }

@@ -25,6 +25,7 @@ mod output;
 mod private_files;
 mod progress;
 mod put;
+mod schedule;
 mod serve;
 mod settle;
 mod signals;
@@ -110,6 +111,7 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
             CliCommand::Pause(args) => kind::pause(args, true, &store_args, out).await,
             CliCommand::Resume(args) => kind::pause(args, false, &store_args, out).await,
             CliCommand::Kind(args) => kind::kind(args, &store_args, out).await,
+            CliCommand::Schedule(args) => schedule::schedule(args, &store_args, out).await,
             CliCommand::Work(args) => work::work(args, &store_args, out).await,
             CliCommand::Export(args) => transfer::export(args, &store_args, out).await,
             CliCommand::Import(args) => transfer::import(args, &store_args, out).await,

@@ -21,6 +21,11 @@ fn zoned(at: Timestamp, zone: TimeZone) -> Option<jiff::Zoned> {
     Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(zone))
 }
 
+/// A time in a zone of the IANA database, in a format of `strftime`. `None` if there is no such zone.
+pub(crate) fn in_zone(at: Timestamp, zone: &str, format: &str) -> Option<String> {
+    Some(zoned(at, TimeZone::get(zone).ok()?)?.strftime(format).to_string())
+}
+
 /// A time in the zone of this machine, with its distance from `now`.
 pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     match zoned(at, TimeZone::system()) {

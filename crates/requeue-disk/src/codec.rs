@@ -6,8 +6,8 @@
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
 use requeue_jobs::rules::{Lease, RateUse, Record, Status, Successor};
 use requeue_jobs::{
-    Backoff, Body, DoneView, FailedAttempt, Fence, Generation, JobId, Missed, Priority, Rate,
-    Retention, Schedule, Settings, Timestamp, WorkerName,
+    Backoff, Body, DoneView, FailedAttempt, Fence, Generation, JobId, Missed, Priority,
+    PushSetting, Rate, Retention, Schedule, Settings, Timestamp, WorkerName,
 };
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -470,6 +470,7 @@ const HAS_RATE: u64 = 1;
 const HAS_AGEING: u64 = 2;
 const NO_AGEING: u64 = 4;
 const KEEPS_DONE: u64 = 8;
+const HAS_PUSH: u64 = 16;
 /// The ageing without a flag. It belongs to the format, also if the default of settings changes.
 const USUAL_AGEING: Option<Duration> = Some(Duration::from_secs(600));
 
@@ -483,6 +484,7 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
         None => NO_AGEING,
     };
     flags |= if settings.keep_done.is_some() { KEEPS_DONE } else { 0 };
+    flags |= if settings.push.is_some() { HAS_PUSH } else { 0 };
     put_number(out, flags);
     if let Some(rate) = settings.rate {
         put_number(out, rate.jobs.into());
@@ -496,6 +498,10 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
         put_duration(out, keep.age);
         put_number(out, keep.count as u64);
     }
+    if let Some(push) = &settings.push {
+        put_bytes(out, push.config.as_bytes());
+        put_bytes(out, push.secrets.expose().as_bytes());
+    }
 }
 
 /// Reads the settings that formats before 3 do not have.
@@ -504,7 +510,7 @@ pub(crate) fn more_settings(
     settings: &mut Settings,
 ) -> Result<(), Malformed> {
     let flags = bytes.number()?;
-    if flags >= 2 * KEEPS_DONE || flags & (HAS_AGEING | NO_AGEING) == HAS_AGEING | NO_AGEING {
+    if flags >= 2 * HAS_PUSH || flags & (HAS_AGEING | NO_AGEING) == HAS_AGEING | NO_AGEING {
         return Err(Malformed("settings have unknown flags"));
     }
     // Only these are checked: the others may come from an earlier version, which accepted more.
@@ -526,8 +532,13 @@ pub(crate) fn more_settings(
         let count = count.map_err(|_| Malformed("a number is too large"))?;
         new.keep_done = Some(Retention { age, count });
     }
+    if flags & HAS_PUSH != 0 {
+        let config = bytes.text()?.to_owned();
+        new.push = Some(PushSetting { config, secrets: bytes.text()?.to_owned().into() });
+    }
     new.check().map_err(|_| Malformed("settings are out of range"))?;
     (settings.rate, settings.ageing, settings.keep_done) = (new.rate, new.ageing, new.keep_done);
+    settings.push = new.push;
     Ok(())
 }
 
@@ -565,6 +576,7 @@ pub(crate) fn put_schedule(out: &mut Vec<u8>, schedule: &Schedule) {
     out.push(match schedule.missed {
         Missed::One => 0,
         Missed::Skip => 1,
+        Missed::All => 2,
     });
     put_number(out, schedule.next.as_millis());
     put_body(out, &schedule.body);
@@ -577,6 +589,7 @@ pub(crate) fn schedule(bytes: &mut Bytes<'_>) -> Result<Schedule, Malformed> {
     let missed = match bytes.byte()? {
         0 => Missed::One,
         1 => Missed::Skip,
+        2 => Missed::All,
         _ => return Err(Malformed("a schedule has an unknown rule for missed runs")),
     };
     let next = time(bytes.number()?);
@@ -616,6 +629,20 @@ mod tests {
         assert!(old.check().is_err());
         assert_eq!(read, old.clamped());
         assert_eq!(read.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_push_target_is_kept_with_its_secrets() {
+        let mut pushed = Settings::default();
+        let (config, secrets) = ("{\"url\":\"https://é\"}".to_owned(), "whsec_1".to_owned().into());
+        pushed.push = Some(PushSetting { config, secrets });
+        let mut written = Vec::new();
+        put_more_settings(&mut written, &pushed);
+        let mut read = Settings::default();
+        let Ok(()) = more_settings(&mut Bytes::new(&written), &mut read) else {
+            panic!("it can be read")
+        };
+        assert_eq!(read, pushed);
     }
 
     /// A job that uses nothing new takes as many bytes as before.

@@ -225,6 +225,7 @@ fn view(
         counts: Counts { ready, ..totals(&kind.table.counts()) },
         oldest_ready,
         paused: kind.settings.paused,
+        push: kind.settings.push.is_some(),
         throttled_until: kind.throttled_until(now),
         generation: Generation(kind.counters.generation),
         fence: Fence(kind.counters.fence),

@@ -16,8 +16,8 @@ use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::rules::{check_count, check_settlements};
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, Placed, Put,
-    PutError, Reaped, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
-    Settlement, StoreError, Tick, Ticked, Timestamp, check_batch,
+    PutError, Reaped, Restore, Restored, Schedule, ScheduleCondition, Settings, Settle,
+    SettleError, Settled, Settlement, StoreError, Tick, Ticked, Timestamp, check_batch,
 };
 
 /// An operation that the writer runs.
@@ -348,11 +348,11 @@ impl Operation for Set {
     }
 }
 
-/// Adds or replaces a schedule of a kind.
-pub(crate) struct SetSchedule(pub(crate) Kind, pub(crate) Schedule);
+/// Adds or replaces a schedule of a kind, if the condition holds. Returns whether it did.
+pub(crate) struct SetSchedule(pub(crate) Kind, pub(crate) Schedule, pub(crate) ScheduleCondition);
 
 impl Operation for SetSchedule {
-    type Output = ();
+    type Output = bool;
 
     fn bytes(&self) -> usize {
         4 * ENTRY_BYTES + self.1.body.len()
@@ -362,11 +362,13 @@ impl Operation for SetSchedule {
         LogSpace::new_jobs(self.bytes())
     }
 
-    fn run(self, state: &mut State, _: Timestamp) -> Result<(), StoreError> {
+    fn run(self, state: &mut State, _: Timestamp) -> Result<bool, StoreError> {
         let id = self.1.id.clone();
-        state.kinds.set_schedule(&self.0, self.1)?;
-        state.schedule_changed(&self.0, &id);
-        Ok(())
+        let was_set = state.kinds.set_schedule(&self.0, self.1, self.2)?;
+        if was_set {
+            state.schedule_changed(&self.0, &id);
+        }
+        Ok(was_set)
     }
 }
 
@@ -395,8 +397,9 @@ impl Operation for Tick {
     fn log_space(&self, state: &State) -> LogSpace {
         let schedules = state.kinds.kind(&self.kind).map(|kind| &kind.schedules);
         let schedule = schedules.and_then(|schedules| schedules.get(&self.id));
-        // The body is logged twice: with the job, and with the schedule's new time.
-        let bodies = 2 * schedule.map_or(0, |schedule| schedule.body.len());
+        // Two bodies are logged: that of the job, and that of the schedule with its new time.
+        let bodies = schedule.map_or(0, |schedule| schedule.body.len())
+            + self.put.as_ref().map_or(0, |job| job.body.len());
         LogSpace::new_jobs(4 * ENTRY_BYTES + bodies)
     }
 

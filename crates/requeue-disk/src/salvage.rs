@@ -37,8 +37,8 @@ use requeue_jobs::limits::MAX_COUNTER;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Fence, Generation, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
-    Settings, Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick, Ticked,
-    WallClock,
+    ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
+    StoreFuture, Tick, Ticked, WallClock,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -294,6 +294,7 @@ impl Inner {
                 counts: totals,
                 oldest_ready: None,
                 paused: kind.settings.paused,
+                push: kind.settings.push.is_some(),
                 throttled_until: None,
                 generation: Generation(raise(kind.generation)),
                 fence: Fence(raise(kind.fence)),
@@ -371,12 +372,17 @@ impl Store for Salvage {
         ready(refused())
     }
 
-    fn set_schedule(&self, _: Kind, _: Schedule) -> StoreFuture<'_, ()> {
+    fn set_schedule(&self, _: Kind, _: Schedule, _: ScheduleCondition) -> StoreFuture<'_, bool> {
         ready(refused())
     }
 
     fn remove_schedule(&self, _: Kind, _: JobId) -> StoreFuture<'_, bool> {
         ready(refused())
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        let kind = self.inner.kind(&kind);
+        ready(Ok(kind.and_then(|(_, kind)| kind.schedules.get(&id).cloned())))
     }
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {

@@ -25,9 +25,9 @@ use requeue_jobs::limits::MAX_SPANS;
 use requeue_jobs::rules;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, StoreStatus, Tick, Ticked,
-    Timestamp,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
+    ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
+    StoreFuture, StoreStatus, Tick, Ticked, Timestamp,
 };
 use std::fmt;
 use std::io;
@@ -322,8 +322,20 @@ impl Store for DiskStore {
         Box::pin(self.run(Set(kind, settings)))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Box::pin(self.run(SetSchedule(kind, schedule)))
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        Box::pin(self.run(SetSchedule(kind, schedule, condition)))
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        let read = move |shared: &Shared| {
+            Ok(State::lock(&shared.state).kinds.schedule(&kind, &id).cloned())
+        };
+        Box::pin(self.read(read))
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {

@@ -46,6 +46,8 @@ use transport::Transport;
 /// because it runs its network I/O on a thread of its own. Dropping a future ends its request; the
 /// operation may have been done.
 ///
+/// The service starts the runs of schedules: [`tick`](requeue_jobs::Store::tick) fails.
+///
 /// ```no_run
 /// use requeue_http::HttpStore;
 /// use requeue_jobs::Jobs;

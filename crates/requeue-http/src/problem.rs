@@ -3,7 +3,10 @@
 //! This module alone decides which status an error has.
 
 use crate::times::{self, TimeError};
-use requeue_jobs::{ChangeError, Generation, Invalid, JobId, PutError, SettleError, StoreError};
+use requeue_jobs::{
+    ChangeError, CronTimesError, Generation, Invalid, JobId, PutError, ScheduleError, SettleError,
+    StoreError,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -93,6 +96,8 @@ pub enum ProblemType {
     NotDead,
     /// The operator has not enabled this operation.
     NotAllowed,
+    /// The server uses the kind for itself.
+    Reserved,
     /// The client sent the request too slowly.
     TooSlow,
     /// The request is too large.
@@ -114,7 +119,7 @@ pub enum ProblemType {
 use ProblemType::*;
 
 /// Type, name, status, title, and what the caller can do.
-const TYPES: [(ProblemType, &str, u16, &str, &str); 22] = [
+const TYPES: [(ProblemType, &str, u16, &str, &str); 23] = [
     (
         Malformed,
         "malformed",
@@ -212,6 +217,13 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 22] = [
         409,
         "operation not enabled",
         "The operator must start the server with the option that `detail` names.",
+    ),
+    (
+        Reserved,
+        "reserved",
+        409,
+        "kind is reserved",
+        "The server uses this kind for itself. Its jobs can be read, but not put or claimed, and it has no settings or schedules of its own. Use another kind.",
     ),
     (
         TooSlow,
@@ -337,6 +349,14 @@ impl Problem {
         self
     }
 
+    /// Puts the name of the field in front of the detail, if a limit names the field.
+    pub(crate) fn at_its_field(self) -> Self {
+        match self.field.clone() {
+            Some(field) => self.at(field),
+            None => self,
+        }
+    }
+
     /// Puts `path`, such as `jobs[3].`, in front of the name of the field, if the problem is about
     /// one. So the names of valid fields need not be formatted.
     #[must_use]
@@ -389,8 +409,14 @@ fn field_of(what: &str) -> Option<&'static str> {
         "the burst of the rate" => "rate.burst",
         "the period of the rate" => "rate.per",
         "the ageing" => "ageing",
-        "the schedule" => "when",
+        "the schedule" => "cron",
         "the time zone" => "time_zone",
+        "the period of the schedule" => "every",
+        "the jitter of the schedule" => "jitter",
+        "the catch-up window" => "catch_up",
+        "the id of a schedule whose runs overlap" => "overlap",
+        "the push setting" => "push",
+        "the push secrets" => "push.secrets",
         _ => return None,
     })
 }
@@ -489,7 +515,36 @@ impl From<ChangeError> for Problem {
     }
 }
 
+impl From<ScheduleError> for Problem {
+    fn from(error: ScheduleError) -> Self {
+        let problem = |problem_type| Problem::new(problem_type, error.to_string());
+        match error {
+            ScheduleError::Times(CronTimesError::Zone { .. }) => {
+                problem(ProblemType::Invalid).at("time_zone")
+            }
+            ScheduleError::Times(_) => problem(ProblemType::Invalid).at("cron"),
+            ScheduleError::Invalid(invalid) => Problem::from(invalid).at_its_field(),
+            ScheduleError::NothingToCatchUp => problem(ProblemType::Invalid).at("catch_up"),
+            ScheduleError::Over => problem(ProblemType::Invalid).at("ends_at"),
+            ScheduleError::Rule(_) => {
+                let problem = problem(ProblemType::Invalid);
+                let detail = format!("{}; set the schedule again", problem.detail);
+                Problem { detail, ..problem }
+            }
+            ScheduleError::Absent { .. } => problem(ProblemType::Absent),
+            ScheduleError::Put(error) => error.into(),
+            ScheduleError::Store(error) => error.into(),
+            _ => problem(ProblemType::Bug),
+        }
+    }
+}
+
 impl Problem {
+    /// Creates the problem for a schedule that does not exist.
+    pub fn no_schedule(kind: &requeue_jobs::Kind, id: &JobId) -> Self {
+        ScheduleError::Absent { kind: kind.clone(), id: id.clone() }.into()
+    }
+
     /// Creates the problem for a job that does not exist.
     pub fn no_job(kind: &requeue_jobs::Kind, id: &JobId) -> Self {
         ChangeError::Absent { kind: kind.clone(), id: id.clone() }.into()

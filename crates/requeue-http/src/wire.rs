@@ -43,5 +43,5 @@ pub use parse::{JsonObject, ParseContext, list_limit};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};
-pub use schedule::{MissedJson, ScheduleJson, Schedules, TickOutcome, TickRequest, TickResult};
+pub use schedule::{MissedJson, OverlapJson, ScheduleJson, ScheduleRequest, Schedules};
 pub use settle::{SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};

@@ -3,15 +3,15 @@
 
 use requeue_http::wire::{
     ChangeEntry, ClaimRequest, ClaimedView, JobJson, ParseContext, PutDone, PutRequest,
-    RestoreRequest, ScheduleJson, SettingsJson, SettleDone, SettleLease, TickRequest, TickResult,
+    RestoreRequest, ScheduleJson, ScheduleRequest, SettingsJson, SettleDone, SettleLease,
 };
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MAX_RATE_PERIOD, MIN_LEASE};
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, DoneView, Due, FailedAttempt,
     Fence, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, Placed, Priority,
-    Put, PutOutcome, Rate, Receipt, Restore, Retention, Schedule, Settings, Settle, Settled,
-    Settlement, SuccessorView, Tick, Ticked, Timestamp, WorkerName,
+    Put, PutOutcome, Rate, Receipt, Restore, Retention, ScheduleSpec, ScheduleView, Settings,
+    Settle, Settled, Settlement, SuccessorView, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -61,20 +61,15 @@ fn check(random: &mut Random) {
     assert_eq!(read, (generation, fence, restore.jobs.into_iter().map(Ok).collect()));
     let settings = settings(random);
     assert_eq!(sent(&SettingsJson::from(&settings)).read(&CONTEXT), Ok(settings));
-    let schedule = schedule(random);
-    assert_eq!(sent(&ScheduleJson::from(&schedule)).read_response(&CONTEXT), Ok(schedule));
-    let (kind, id) = (kind(random), id(random));
-    let (expected, next) = (time(random), time(random));
-    let tick = Tick { kind, id, expected, next, put: random.chance(50) };
-    let read = sent(&TickRequest::from(&tick)).read(tick.kind.clone(), tick.id.clone(), &CONTEXT);
-    assert_eq!(read, Ok(tick));
-    let ticked = *random.pick(&[
-        Ticked::Put(placed),
-        Ticked::Skipped,
-        Ticked::Moved(expected),
-        Ticked::Absent,
-    ]);
-    assert_eq!(sent(&TickResult::from(ticked)).read(&CONTEXT), Ok(ticked));
+    let (kind, id, spec) = (kind(random), id(random), schedule(random));
+    assert_eq!(sent(&ScheduleRequest::from(&spec)).create(&CONTEXT), Ok(spec.clone()));
+    let schedule = spec.to_schedule(id, time(random).min(Timestamp::from_millis(1 << 47)));
+    let view = ScheduleView::new(&kind, &schedule, CONTEXT.now);
+    let read = sent(&ScheduleJson::from(&view)).read(&CONTEXT);
+    match view.problem {
+        None => assert_eq!(read, Ok(schedule)),
+        Some(_) => assert_eq!(read.map(|schedule| schedule.when), Ok(schedule.when)),
+    }
 }
 
 #[test]
@@ -295,13 +290,19 @@ fn settings(random: &mut Random) -> Settings {
     settings
 }
 
-fn schedule(random: &mut Random) -> Schedule {
-    Schedule {
-        id: id(random),
-        when: text(random),
-        time_zone: text(random),
-        body: body(random),
-        missed: *random.pick(&[Missed::One, Missed::Skip]),
-        next: time(random),
-    }
+fn schedule(random: &mut Random) -> ScheduleSpec {
+    let whole = |duration: Duration| Duration::from_millis(duration.as_millis() as u64);
+    let mut spec = match random.below(3) {
+        0 => ScheduleSpec::every(whole(delay(random)).max(Duration::from_secs(1))),
+        1 => ScheduleSpec::cron("*/5 9-17 * * MON-FRI", "Europe/Berlin"),
+        _ => ScheduleSpec::cron("@daily", "Europe/Atlantis"),
+    };
+    spec.body = body(random);
+    spec.priority = priority(random);
+    spec.jitter = whole(delay(random));
+    spec.missed = *random.pick(&[Missed::One, Missed::Skip, Missed::All]);
+    spec.catch_up = maybe(random, |random| whole(delay(random)));
+    (spec.allow_overlap, spec.paused) = (random.chance(50), random.chance(50));
+    (spec.starts_at, spec.ends_at) = (maybe(random, time), maybe(random, time));
+    spec
 }

@@ -6,6 +6,8 @@ mod claim;
 mod json;
 mod list;
 mod put;
+#[cfg(feature = "cron")]
+mod schedules;
 
 pub use claim::ClaimJobs;
 pub(crate) use claim::nonce;
@@ -13,6 +15,8 @@ pub use list::ListJobs;
 pub use put::{PutFuture, PutJob};
 
 use crate::claim::{Change, ChangeKind, Changed, Settle, Settled, Settlement};
+#[cfg(feature = "cron")]
+use crate::cron::TickTurn;
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::{Body, JobView, kept_error};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -23,6 +27,7 @@ use crate::reaper::ReapTurns;
 use crate::receipt::Receipt;
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::time::WallClock;
 use batcher::Batcher;
 use requeue::Clock;
 use std::fmt;
@@ -66,11 +71,13 @@ pub struct Jobs {
 
 struct Shared {
     store: Arc<dyn Store>,
-    clock: Clock,
+    wall_clock: WallClock,
     puts: Arc<Batcher<Put, Placed, PutError>>,
     settlements: Arc<Batcher<Settle, Settled, SettleError>>,
     changes: Arc<Batcher<Change, Changed, ChangeError>>,
     reap_turns: ReapTurns,
+    #[cfg(feature = "cron")]
+    tick_turn: TickTurn,
 }
 
 impl Jobs {
@@ -92,7 +99,12 @@ impl Jobs {
     /// let jobs = Jobs::with_clock(Arc::new(store), &clock);
     /// ```
     pub fn with_clock(store: Arc<dyn Store>, clock: impl Into<Clock>) -> Self {
-        let clock = clock.into();
+        Jobs::with_wall_clock(store, WallClock::on(clock.into()))
+    }
+
+    /// Returns a handle that takes the date from `wall_clock`, too, which schedules need. Use it in tests,
+    /// with the wall clock of the store.
+    pub fn with_wall_clock(store: Arc<dyn Store>, wall_clock: WallClock) -> Self {
         let to = Arc::clone(&store);
         let puts = Batcher::new(
             move |puts| {
@@ -118,10 +130,20 @@ impl Jobs {
             |_: &Change| 0,
         );
         let reap_turns = ReapTurns::default();
-        Jobs { shared: Arc::new(Shared { store, clock, puts, settlements, changes, reap_turns }) }
+        let shared = Shared {
+            store,
+            wall_clock,
+            puts,
+            settlements,
+            changes,
+            reap_turns,
+            #[cfg(feature = "cron")]
+            tick_turn: TickTurn::default(),
+        };
+        Jobs { shared: Arc::new(shared) }
     }
 
-    /// Returns the store, for operations that this handle does not offer, such as schedules.
+    /// Returns the store, for operations that this handle does not offer.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
@@ -131,9 +153,21 @@ impl Jobs {
         &self.shared.reap_turns
     }
 
+    /// Returns the turn in which one of the workers of this handle starts the runs of schedules.
+    #[cfg(feature = "cron")]
+    pub(crate) fn tick_turn(&self) -> &TickTurn {
+        &self.shared.tick_turn
+    }
+
     /// Returns the clock for waiting times.
     pub(crate) fn clock(&self) -> &Clock {
-        &self.shared.clock
+        self.shared.wall_clock.clock()
+    }
+
+    /// Returns the clock for dates.
+    #[cfg(feature = "cron")]
+    pub(crate) fn wall_clock(&self) -> &WallClock {
+        &self.shared.wall_clock
     }
 
     /// Puts a job: creates it, or changes it if it exists. It is due now, unless a method of

@@ -1,7 +1,7 @@
 //! Stores that wrap another store.
 
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
-use crate::cron::{Schedule, Ticked};
+use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::names::{JobId, Kind};
@@ -10,7 +10,7 @@ use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::status::StoreStatus;
-use crate::store::{BatchResults, Store, StoreFuture, Tick};
+use crate::store::{BatchResults, Store, StoreFuture};
 use std::time::Duration;
 
 /// A method of [`Store`].
@@ -49,6 +49,8 @@ pub enum StoreMethod {
     SetSchedule,
     /// [`Store::remove_schedule`].
     RemoveSchedule,
+    /// [`Store::schedule`].
+    Schedule,
     /// [`Store::schedules`].
     Schedules,
     /// [`Store::tick`].
@@ -57,7 +59,7 @@ pub enum StoreMethod {
 
 impl StoreMethod {
     /// All methods, in the order of their declaration.
-    pub const ALL: [StoreMethod; 18] = [
+    pub const ALL: [StoreMethod; 19] = [
         StoreMethod::Put,
         StoreMethod::Claim,
         StoreMethod::Settle,
@@ -74,6 +76,7 @@ impl StoreMethod {
         StoreMethod::Set,
         StoreMethod::SetSchedule,
         StoreMethod::RemoveSchedule,
+        StoreMethod::Schedule,
         StoreMethod::Schedules,
         StoreMethod::Tick,
     ];
@@ -97,6 +100,7 @@ impl StoreMethod {
             StoreMethod::Set => "set",
             StoreMethod::SetSchedule => "set_schedule",
             StoreMethod::RemoveSchedule => "remove_schedule",
+            StoreMethod::Schedule => "schedule",
             StoreMethod::Schedules => "schedules",
             StoreMethod::Tick => "tick",
         }
@@ -233,13 +237,25 @@ pub trait Layered: Send + Sync + 'static {
     }
 
     /// Forwards [`Store::set_schedule`].
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        self.around(StoreMethod::SetSchedule, move |store| store.set_schedule(kind, schedule))
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        self.around(StoreMethod::SetSchedule, move |store| {
+            store.set_schedule(kind, schedule, condition)
+        })
     }
 
     /// Forwards [`Store::remove_schedule`].
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
         self.around(StoreMethod::RemoveSchedule, move |store| store.remove_schedule(kind, id))
+    }
+
+    /// Forwards [`Store::schedule`].
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        self.around(StoreMethod::Schedule, move |store| store.schedule(kind, id))
     }
 
     /// Forwards [`Store::schedules`].
@@ -323,8 +339,17 @@ impl<L: Layered> Store for L {
         Layered::set(self, kind, settings)
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Layered::set_schedule(self, kind, schedule)
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        Layered::set_schedule(self, kind, schedule, condition)
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        Layered::schedule(self, kind, id)
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {

@@ -33,6 +33,7 @@
 //! |---|---|
 //! | [`Jobs`] | the handle: puts, changes, claims and settles jobs, and batches concurrent calls |
 //! | [`JobWorker`] | calls a handler for each job, and takes care of leases, timeouts, panics and shutdown |
+//! | [`ScheduleSpec`] | a recurring job: a cron expression or a period |
 //! | [`Store`] | the interface of all stores |
 //! | [`MemoryStore`] | a store in memory |
 //! | [`Layered`] | a store that wraps another store |
@@ -45,6 +46,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `cron` | `Jobs::set_schedule` and other methods for recurring jobs; `JobWorker` starts their runs; `CronTimes` and `ScheduleTicker` |
 //! | `serde` | `Jobs::put_json` and `ClaimedJob::json` (JSON bodies), `JobOutcome::done_with_json` and `DoneView::result_json` (JSON results); `transfer` (export and import of a store as JSON Lines) |
 //! | `tokio` | `JobWorker::spawn` (a worker on tokio) |
 
@@ -62,6 +64,7 @@ mod memory;
 mod names;
 mod panics;
 mod priority;
+mod push;
 mod put;
 mod query;
 mod reaper;
@@ -81,7 +84,14 @@ pub use claim::{
     Settlement,
 };
 pub use client::{ClaimJobs, Jobs, ListJobs, PutFuture, PutJob};
-pub use cron::{Missed, Schedule, Ticked};
+#[cfg(feature = "cron")]
+pub use cron::{
+    CronTimes, CronTimesError, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, ScheduleView,
+};
+pub use cron::{
+    Missed, RuleError, Schedule, ScheduleCondition, ScheduleSpec, ScheduleTimes, Tick, TickJob,
+    Ticked,
+};
 pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 pub use job::{
     Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error,
@@ -90,6 +100,7 @@ pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};
 pub use priority::{Priorities, Priority};
+pub use push::{PushSetting, SecretText};
 pub use put::{Condition, Mode, Placed, Put, PutOutcome, check_batch};
 pub use query::{Counts, KindView, Page, Query, Spans};
 pub use reaper::PeriodicReap;
@@ -97,7 +108,7 @@ pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
 pub use settings::{Backoff, Rate, Retention, Settings, check_lease};
 pub use status::{StoreMetric, StoreMetricKind, StoreProblem, StoreStatus};
-pub use store::{BatchResults, Store, StoreFuture, Tick};
+pub use store::{BatchResults, Store, StoreFuture};
 pub use time::{Due, Timestamp, WallClock};
 pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 

@@ -76,8 +76,23 @@ pub const MAX_KINDS: usize = 10_000;
 /// The largest number of schedules of a kind.
 pub const MAX_SCHEDULES: usize = 10_000;
 
-/// The longest expression of a schedule, and the longest name of its time zone, in bytes.
-pub const MAX_SCHEDULE_LEN: usize = 256;
+/// The largest total size of the bodies of a kind's schedules, in bytes: a list returns all of them, and
+/// the disk store keeps them in memory. Only a body of more than a kilobyte can exceed it.
+pub const MAX_SCHEDULES_BYTES: usize = 16 << 20;
+
+/// The longest [rule](crate::Schedule::when) of a schedule, and the longest name of its time zone, in
+/// bytes.
+pub const MAX_SCHEDULE_LEN: usize = 1024;
+
+/// The shortest period of a schedule. Work that recurs more often is better done by one job that
+/// requeues itself.
+pub const MIN_SCHEDULE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The longest jitter of a schedule: a day. Its runs would otherwise belong to another day.
+pub const MAX_SCHEDULE_JITTER: Duration = Duration::from_secs(86_400);
+
+/// The longest configuration of a [push target](crate::PushSetting), and of its secrets, in bytes.
+pub const MAX_PUSH_LEN: usize = 8 << 10;
 
 /// The number of failed attempts that are kept per job. Older ones are dropped.
 pub const KEPT_ATTEMPTS: usize = 5;

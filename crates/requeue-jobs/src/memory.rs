@@ -8,7 +8,7 @@ mod job_table;
 mod tests;
 
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
-use crate::cron::{Schedule, Ticked};
+use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::limits::MAX_SPANS;
@@ -18,7 +18,7 @@ use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
 use crate::rules::{ChangeNotifier, Kinds, check_count, check_settlements, wait};
 use crate::settings::Settings;
-use crate::store::{BatchResults, Store, StoreFuture, Tick};
+use crate::store::{BatchResults, Store, StoreFuture};
 use crate::time::{Timestamp, WallClock};
 pub(crate) use job_table::MemoryTable;
 use std::fmt;
@@ -192,10 +192,19 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.change_state(|state, _| state.set(&kind, settings))?) })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Box::pin(
-            async move { Ok(self.change_state(|state, _| state.set_schedule(&kind, schedule))?) },
-        )
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            Ok(self.change_state(|state, _| state.set_schedule(&kind, schedule, condition))?)
+        })
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        Box::pin(async move { Ok(self.read(|state, _| state.schedule(&kind, &id).cloned())) })
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {

@@ -67,6 +67,8 @@ pub struct KindView {
     pub oldest_ready: Option<Timestamp>,
     /// Whether the kind is paused: claims return none of its jobs.
     pub paused: bool,
+    /// Whether the service delivers the jobs of the kind to a [target](crate::Settings::push).
+    pub push: bool,
     /// Until when the [rate limit](crate::Settings::rate) allows no job to be leased. `None` if it
     /// allows one now.
     pub throttled_until: Option<Timestamp>,
@@ -80,8 +82,8 @@ impl KindView {
     /// Returns the view of a kind that was never used. For stores, which set the other fields.
     pub fn new(kind: Kind) -> Self {
         let (counts, generation, fence) = Default::default();
-        let (oldest_ready, paused, throttled_until) = (None, false, None);
-        KindView { kind, counts, oldest_ready, paused, throttled_until, generation, fence }
+        let (oldest_ready, paused, push, throttled_until) = (None, false, false, None);
+        KindView { kind, counts, oldest_ready, paused, push, throttled_until, generation, fence }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::limits::{
     MAX_DELAY, MAX_JITTER_PERCENT, MAX_LEASE, MAX_RATE_JOBS, MAX_RATE_PERIOD, MIN_CONCURRENCY,
     MIN_LEASE,
 };
+use crate::push::PushSetting;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub retention: Retention,
     /// How long, and how many, done jobs are kept, without their bodies. `None` (default) keeps none.
     pub keep_done: Option<Retention>,
+    /// Where the service delivers the jobs. `None` (default) means that workers claim them.
+    pub push: Option<PushSetting>,
 }
 
 impl Default for Settings {
@@ -48,13 +51,14 @@ impl Default for Settings {
             paused: false,
             retention: Retention::default(),
             keep_done: None,
+            push: None,
         }
     }
 }
 
 impl Settings {
     /// Fails if the lease, the backoff, the jitter, the concurrency, the ageing or the rate is out of
-    /// range. For stores.
+    /// range, or the push target too long. For stores.
     ///
     /// ```
     /// use requeue_jobs::Settings;
@@ -91,7 +95,8 @@ impl Settings {
         {
             return Err(Invalid::OutOfRange { field, value, min, max });
         }
-        self.rate.as_ref().map_or(Ok(()), Rate::check)
+        self.rate.as_ref().map_or(Ok(()), Rate::check)?;
+        self.push.as_ref().map_or(Ok(()), PushSetting::check)
     }
 
     /// Returns these settings with the values that earlier versions accepted, and that

@@ -1,7 +1,7 @@
 //! The [`Store`] trait.
 
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
-use crate::cron::{Schedule, Ticked};
+use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::names::{JobId, Kind};
@@ -10,7 +10,6 @@ use crate::query::{KindView, Page, Query, Spans};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::status::StoreStatus;
-use crate::time::Timestamp;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -136,18 +135,27 @@ pub trait Store: Send + Sync + 'static {
     /// Replaces the settings of a kind. Existing pending and leased jobs do not change.
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()>;
 
-    /// Stores a schedule. It replaces the schedule of the same id, if there is one.
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()>;
+    /// Stores a schedule. It replaces the schedule of the same id, if there is one. Returns `false`,
+    /// and changes nothing, if the condition does not hold.
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool>;
 
     /// Removes a schedule. Returns `false` if there is no such schedule. Its jobs stay.
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool>;
 
+    /// Returns a schedule, or `None` if there is no such schedule.
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>>;
+
     /// Returns the schedules of a kind, ordered by id.
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>>;
 
-    /// If the schedule's next time is still `expected`, puts its job, due at that time, and sets
-    /// `next` as its next time, in one atomic step. Any number of nodes may call this: exactly one
-    /// puts the job.
+    /// If the schedule's next time is still the expected one, puts the job of that time, if there is
+    /// one, and sets the new next time, in one atomic step. Any number of nodes may call this:
+    /// exactly one puts the job.
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked>;
 
     /// Returns whether a process that uses this store should call [`reap`](Self::reap) now and then.
@@ -165,20 +173,4 @@ pub trait Store: Send + Sync + 'static {
     fn status(&self) -> StoreStatus {
         StoreStatus::default()
     }
-}
-
-/// One step of a schedule: the argument of [`Store::tick`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tick {
-    /// The kind of the schedule.
-    pub kind: Kind,
-    /// The id of the schedule.
-    pub id: JobId,
-    /// The next time that the caller read from the schedule. If the schedule has another one, the
-    /// tick does nothing.
-    pub expected: Timestamp,
-    /// The next time that the schedule gets.
-    pub next: Timestamp,
-    /// Whether to put the job. `false` skips a missed run.
-    pub put: bool,
 }

@@ -93,6 +93,11 @@ impl WallClock {
         WallClock { clock: clock.into(), began_at: Some(began_at) }
     }
 
+    /// Returns the system's date, with this clock for timers.
+    pub(crate) fn on(clock: Clock) -> Self {
+        WallClock { clock, began_at: None }
+    }
+
     /// Returns the current time, rounded down to whole milliseconds.
     pub fn now(&self) -> Timestamp {
         match self.began_at {

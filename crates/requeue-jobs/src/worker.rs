@@ -26,8 +26,8 @@
 //!   then reports a lost lease, the first try has most likely succeeded.
 //! - **A claimed job is started or released.** A job whose lease ended before it could be started is
 //!   not started.
-//! - **Retention needs no other process.** The claiming task also reaps the store, unless the store
-//!   is behind a service, which does.
+//! - **Retention and schedules need no other process.** The claiming task also reaps the store and starts
+//!   the runs of schedules, unless the store is behind a service, which does.
 //! - **A panic is a failed attempt**, in the handler and when its future is dropped.
 
 mod attempt;
@@ -75,8 +75,9 @@ use std::time::Duration;
 ///
 /// The worker also reaps its store, every ten seconds: it ends the expired leases of kinds that no
 /// worker claims, and drops dead and done jobs of all kinds beyond their
-/// [retention](crate::Retention). Workers that share a [`Jobs`] take turns. Behind an HTTP service,
-/// the service does this instead.
+/// [retention](crate::Retention). With the feature `cron`, it starts the runs of
+/// [schedules](crate::ScheduleSpec). Workers that share a [`Jobs`] take turns. Behind an HTTP service, the
+/// service does this instead.
 ///
 /// A handler has the same form as for a [`Worker`](requeue::worker::Worker) of an in-memory queue,
 /// so both can share code:

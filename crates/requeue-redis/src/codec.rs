@@ -332,6 +332,7 @@ pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
     out.push(match schedule.missed {
         Missed::One => 0,
         Missed::Skip => 1,
+        Missed::All => 2,
     });
     for text in [when, zone] {
         push_number(&mut out, text.len() as u64, 2);
@@ -348,6 +349,7 @@ pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, Damage>
     let missed = match input.take(1)?[0] {
         0 => Missed::One,
         1 => Missed::Skip,
+        2 => Missed::All,
         _ => return Err(Damage("a schedule was written by a newer version")),
     };
     let mut text = || {

@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use requeue_jobs::limits::{MAX_BATCH, MAX_SPANS, READY_COUNT_CAP};
 use requeue_jobs::{
-    Counts, Fence, Generation, Invalid, Kind, KindView, Rate, Reaped, Retention, Settings, Spans,
-    StoreError, Timestamp,
+    Counts, Fence, Generation, Invalid, Kind, KindView, PushSetting, Rate, Reaped, Retention,
+    Settings, Spans, StoreError, Timestamp,
 };
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const AT_ONCE: usize = 100;
 const REAPED_AT_ONCE: usize = 10;
 
 /// The settings fields in `meta`, in the order in which they are written and read.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 17] = [
     "lease",
     "backoff_base",
     "backoff_max",
@@ -37,6 +37,8 @@ const FIELDS: [&str; 15] = [
     "ageing",
     "keep_done_age",
     "keep_done_count",
+    "push",
+    "push_secrets",
 ];
 
 /// The first of the [`FIELDS`] that only layout 2 has.
@@ -84,13 +86,16 @@ impl RedisStore {
         let oldest = facts.signed()?;
         let (generation, fence) = (Generation(facts.number()?), Fence(facts.number()?));
         let (paused, throttled) = (facts.number()? == 1, facts.signed()?);
+        let push = facts.number()? == 1;
         let is_shown = pending + leased + dead + done > 0 || facts.number()? == 1;
         let counts = Counts { pending, leased, dead, done, ready };
         let time = |millis| u64::try_from(millis).ok().map(Timestamp::from_millis);
         let (oldest_ready, throttled_until) = (time(oldest), time(throttled));
         let kind = kind.clone();
-        let view =
-            KindView { kind, counts, oldest_ready, paused, throttled_until, generation, fence };
+        let mut view = KindView::new(kind);
+        (view.counts, view.oldest_ready, view.throttled_until) =
+            (counts, oldest_ready, throttled_until);
+        (view.paused, view.push, view.generation, view.fence) = (paused, push, generation, fence);
         Ok(FoundKind { view, is_shown })
     }
 
@@ -196,7 +201,7 @@ fn write_settings(settings: &Settings) -> [String; FIELDS.len()] {
         return Default::default();
     }
     let Settings { lease, backoff, max_attempts, concurrency, paused, retention, .. } = settings;
-    let Settings { rate, ageing, keep_done, .. } = settings;
+    let Settings { rate, ageing, keep_done, push, .. } = settings;
     let of_rate = |part: fn(&Rate) -> String| rate.as_ref().map(part).unwrap_or_default();
     let of_done = |part: fn(&Retention) -> String| keep_done.as_ref().map(part).unwrap_or_default();
     [
@@ -218,6 +223,8 @@ fn write_settings(settings: &Settings) -> [String; FIELDS.len()] {
         },
         of_done(|keep| write_millis(keep.age)),
         of_done(|keep| keep.count.to_string()),
+        push.as_ref().map(|push| push.config.clone()).unwrap_or_default(),
+        push.as_ref().map(|push| push.secrets.expose().to_owned()).unwrap_or_default(),
     ]
 }
 
@@ -269,6 +276,8 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
             (read_millis(&age).ok_or_else(wrong)?, count.parse().map_err(|_| wrong())?);
         settings.keep_done = Some(Retention { age, count });
     }
+    let (push, secrets) = (next()?, next()?.unwrap_or_default());
+    settings.push = push.map(|config| PushSetting { config, secrets: secrets.into() });
     Ok(settings.clamped())
 }
 

@@ -1,14 +1,16 @@
 //! Schedules.
 
-use crate::codec::{Damage, kept_time, read_schedule, write_schedule};
+use crate::codec::{Damage, content, kept_time, read_schedule, write_schedule};
+use crate::keys::Keys;
 use crate::put::{no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Value;
-use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES};
+use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use requeue_jobs::{
-    Generation, Invalid, JobId, Kind, Placed, Schedule, StoreError, Tick, Ticked, Timestamp,
+    Generation, Invalid, JobId, Kind, Placed, Priority, Schedule, ScheduleCondition, StoreError,
+    Tick, Ticked, Timestamp,
 };
 use std::time::Duration;
 
@@ -20,17 +22,44 @@ impl RedisStore {
         &self,
         kind: Kind,
         schedule: Schedule,
-    ) -> Result<(), StoreError> {
+        condition: ScheduleCondition,
+    ) -> Result<bool, StoreError> {
         schedule.check()?;
         let value = write_schedule(&schedule);
         let kept = self.make(&SCRIPTS.schedule, &kind, |cmd| {
             cmd.arg(schedule.id.as_str()).arg(&value).arg(MAX_SCHEDULES);
+            match condition {
+                ScheduleCondition::Always => cmd.arg(""),
+                ScheduleCondition::Absent => cmd.arg("absent"),
+                ScheduleCondition::Next(next) => cmd.arg(kept_time(next)),
+            };
+            cmd.arg(MAX_SCHEDULES_BYTES);
         });
-        if signed(&kept.await?)? < 0 {
-            let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
-            return Err(Invalid::TooMany { what, count: limit + 1, limit }.into());
+        match signed(&kept.await?)? {
+            1 => Ok(true),
+            2 => Ok(false),
+            -1 => {
+                let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
+                Err(Invalid::TooMany { what, count: limit + 1, limit }.into())
+            }
+            size => {
+                let (field, limit) = ("the bodies of the kind's schedules", MAX_SCHEDULES_BYTES);
+                let len = usize::try_from(-1 - size).unwrap_or(usize::MAX);
+                Err(Invalid::TooLong { field, len, limit }.into())
+            }
         }
-        Ok(())
+    }
+
+    pub(crate) async fn schedule_of(
+        &self,
+        kind: Kind,
+        id: JobId,
+    ) -> Result<Option<Schedule>, StoreError> {
+        let reply = self.run(&SCRIPTS.schedules, &kind, |cmd| {
+            cmd.arg(MAX_BYTES).arg(id.as_str());
+        });
+        let value = Reply::of(reply.await?)?.next()?;
+        read_one(&self.keys(&kind), id, value)
     }
 
     pub(crate) async fn drop_schedule(&self, kind: Kind, id: JobId) -> Result<bool, StoreError> {
@@ -65,26 +94,23 @@ impl RedisStore {
             }
             while let ([id, rest @ ..], false) = (left, values.is_empty()) {
                 left = rest;
-                let value = match values.next()? {
-                    Value::Int(length) => {
-                        return Err(Damage::too_long(keys.schedules(), id.as_str(), length));
-                    }
-                    value => bytes(value)?,
-                };
-                // An empty one was removed meanwhile.
-                if !value.is_empty() {
-                    let read = read_schedule(id.clone(), &value);
-                    schedules.push(read.map_err(|it| it.of(keys.schedules(), id.as_str()))?);
-                }
+                // One that is missing was removed meanwhile.
+                schedules.extend(read_one(&keys, id.clone(), values.next()?)?);
             }
         }
         Ok(schedules)
     }
 
     pub(crate) async fn tick_schedule(&self, tick: Tick) -> Result<Ticked, StoreError> {
+        let priority = tick.put.as_ref().map(|job| job.priority).unwrap_or_default();
+        if priority > Priority::default() {
+            self.use_layout_2(&tick.kind).await?;
+        }
         let reply = self.run(&SCRIPTS.tick, &tick.kind, |cmd| {
             cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
-            cmd.arg(if tick.put { "1" } else { "" });
+            if let Some(job) = &tick.put {
+                cmd.arg(job.id.as_str()).arg(content(&job.body, job.priority));
+            }
         });
         let mut reply = Reply::of(reply.await?)?;
         Ok(match bytes(reply.next()?)?.as_slice() {
@@ -104,6 +130,21 @@ impl RedisStore {
     }
 }
 
+/// Reads the reply of `schedules.lua` for one id.
+fn read_one(keys: &Keys, id: JobId, value: Value) -> Result<Option<Schedule>, StoreError> {
+    let value = match value {
+        Value::Int(length) => {
+            return Err(Damage::too_long(keys.schedules(), id.as_str(), length));
+        }
+        value => bytes(value)?,
+    };
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let read = read_schedule(id.clone(), &value);
+    Ok(Some(read.map_err(|damage| damage.of(keys.schedules(), id.as_str()))?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +162,8 @@ mod tests {
         let (when, time_zone, body) = (String::new(), String::new(), Body::default());
         let (missed, next) = (Missed::One, Timestamp::default());
         let schedule = Schedule { id: id.clone(), when, time_zone, body, missed, next };
-        block_on(store.keep_schedule(kind.clone(), schedule)).unwrap();
+        let always = ScheduleCondition::Always;
+        assert_eq!(block_on(store.keep_schedule(kind.clone(), schedule, always)), Ok(true));
         proxy.cut_after(Direction::ToClient, 0);
         let removed = block_on(store.drop_schedule(kind.clone(), id));
         assert!(matches!(removed, Err(StoreError::Unknown { .. })), "{removed:?}");

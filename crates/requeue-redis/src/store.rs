@@ -14,9 +14,9 @@ use requeue_jobs::limits::MAX_KINDS;
 use requeue_jobs::rules::Turns;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
-    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule, Settings,
-    Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, StoreStatus, Tick, Ticked,
-    Timestamp, WallClock,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
+    ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
+    StoreFuture, StoreStatus, Tick, Ticked, Timestamp, WallClock,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -331,8 +331,17 @@ impl Store for RedisStore {
         Box::pin(self.set_of(kind, settings))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        Box::pin(self.keep_schedule(kind, schedule))
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        Box::pin(self.keep_schedule(kind, schedule, condition))
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        Box::pin(self.schedule_of(kind, id))
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {

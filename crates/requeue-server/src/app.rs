@@ -10,11 +10,12 @@ use crate::reaper::Reaper;
 use crate::requests::Endpoint;
 use crate::response_memory::ResponseMemory;
 use crate::routes::BackupFn;
+use crate::schedules::{ScheduleRunner, schedule_ticker};
 use requeue::Clock;
 use requeue_http::wire::ParseContext;
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{Jobs, Store, StoreStatus, WallClock};
+use requeue_jobs::{Jobs, Store, StoreError, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -100,7 +101,7 @@ impl App {
         let health = Arc::new(Health::new(wall_clock.clone()));
         let shared = Shared {
             instrumented,
-            jobs: Jobs::with_clock(Arc::clone(&store), wall_clock.clock().clone()),
+            jobs: Jobs::with_wall_clock(Arc::clone(&store), wall_clock.clone()),
             store,
             wall_clock,
             waiting: Semaphore::new(limits.waiting),
@@ -136,8 +137,8 @@ impl App {
         &self.shared.shutdown
     }
 
-    /// Serves requests until [`shutdown`](Self::shutdown) is requested, and runs a [`Reaper`],
-    /// which ends expired leases and drops old dead and done jobs.
+    /// Serves requests until [`shutdown`](Self::shutdown) is requested. Meanwhile it runs a [`Reaper`],
+    /// which ends expired leases and drops old dead and done jobs, and starts the runs of schedules.
     ///
     /// When this returns, no request is in flight. Jobs that were claimed for clients that did not
     /// receive them have been released, unless that took longer than `limit` after the shutdown
@@ -147,12 +148,15 @@ impl App {
         let reaper = Reaper::new(Arc::clone(self.store()), &self.shared.wall_clock);
         let reaper = reaper.with_health(Arc::clone(self.health()));
         let reaping = tokio::spawn(reaper.run(self.shutdown().clone()));
+        let schedules = ScheduleRunner::new(self.jobs(), self.clock(), Arc::clone(self.health()));
+        // Like a request in flight, the runs that are being started are awaited at the shutdown.
+        self.tasks().spawn(schedules.run(self.shutdown().clone()));
         self.serve_without_reaper(listener, access, limit).await;
         let _ = reaping.await;
     }
 
-    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`]. For programs that run their
-    /// own reaper, and for tests.
+    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`], and does not start the runs of
+    /// schedules. For programs that do that themselves, and for tests.
     pub async fn serve_without_reaper(&self, listener: Listener, access: &Access, limit: Duration) {
         let metrics = Arc::clone(self.instrumented().metrics());
         let listener = listener.with_metrics(metrics);
@@ -188,6 +192,11 @@ impl App {
     /// store as one batch.
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.shared.jobs
+    }
+
+    /// Sets the timers of schedules that were stored without one, such as those of an import.
+    pub(crate) async fn set_missing_timers(&self) -> Result<usize, StoreError> {
+        schedule_ticker(self.jobs()).set_missing_timers().await
     }
 
     pub(crate) fn limits(&self) -> &Limits {

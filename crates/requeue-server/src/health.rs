@@ -16,6 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A problem of the reaper: see [`Reaper`](crate::Reaper).
 pub(crate) const REAPER_FAILED: &str = "reaper_failed";
 
+/// The runs of schedules are not started: see [`ScheduleRunner`](crate::schedules::ScheduleRunner).
+pub(crate) const SCHEDULES_NOT_RUNNING: &str = "schedules_not_running";
+
 /// The numbers of jobs could not be read for the last scrape of the metrics.
 pub(crate) const COUNTS_UNAVAILABLE: &str = "counts_unavailable";
 

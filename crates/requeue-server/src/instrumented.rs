@@ -10,8 +10,9 @@ use crate::workers::{WaitingWorker, Workers};
 use outcomes::SettleAction;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, Kind, Layered, Placed, Put,
-    PutError, Reaped, Receipt, Restore, Restored, Schedule, Settings, Settle, SettleError, Settled,
-    Store, StoreError, StoreFuture, StoreMethod, Tick, Ticked, WallClock, WorkerName,
+    PutError, Reaped, Receipt, Restore, Restored, Schedule, ScheduleCondition, Settings, Settle,
+    SettleError, Settled, Store, StoreError, StoreFuture, StoreMethod, Tick, Ticked, WallClock,
+    WorkerName,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -172,13 +173,20 @@ impl Layered for InstrumentedStore {
         })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let id = schedule.id.clone();
-            let call = self.store.set_schedule(kind.clone(), schedule);
-            self.timed(StoreMethod::SetSchedule, call).await?;
-            self.record_schedule(&kind, &id, "set");
-            Ok(())
+            let call = self.store.set_schedule(kind.clone(), schedule, condition);
+            let is_set = self.timed(StoreMethod::SetSchedule, call).await?;
+            if is_set {
+                self.record_schedule(&kind, &id, "set");
+            }
+            Ok(is_set)
         })
     }
 
@@ -195,10 +203,11 @@ impl Layered for InstrumentedStore {
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         Box::pin(async move {
-            let (kind, id) = (tick.kind.clone(), tick.id.clone());
+            let (kind, expected) = (tick.kind.clone(), tick.expected);
+            let job = tick.put.as_ref().map(|job| job.id.clone());
             let ticked = self.timed(StoreMethod::Tick, self.store.tick(tick)).await?;
-            if let Ticked::Put(placed) = ticked {
-                self.record_put(&mut self.metrics.by_kind(), &kind, &id, placed);
+            if let (Ticked::Put(placed), Some(id)) = (ticked, job) {
+                self.record_run(&kind, &id, placed, expected);
             }
             Ok(ticked)
         })

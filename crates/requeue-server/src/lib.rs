@@ -31,6 +31,7 @@
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
 //! | `health`, `failure_log` | problems of the node: in the log, `/readyz`, `/v1/stats` and `/metrics` |
 //! | `reaper` | the background task that ends expired leases and drops old dead jobs |
+//! | `schedules` | the background task that starts the runs of schedules |
 
 mod app;
 pub mod auth;
@@ -51,6 +52,7 @@ mod requests;
 mod response;
 mod response_memory;
 mod routes;
+mod schedules;
 mod workers;
 
 pub use app::{App, Limits};

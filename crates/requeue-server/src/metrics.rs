@@ -33,8 +33,8 @@ pub(crate) use kinds::{ByKind, DEFAULT_LIMIT};
 use crate::failure_log::FailureLog;
 use calls::CallMetrics;
 use http::HttpMetrics;
-use kinds::KindCounters;
-use prometheus::{IntCounter, IntGauge, Opts, Registry, TextEncoder};
+use kinds::{KindCounters, LATENESS};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder};
 use requeue_jobs::{KindView, Store, StoreError, StoreMethod, StoreStatus, WallClock};
 use status::StatusMetrics;
 use std::fmt;
@@ -72,6 +72,7 @@ pub struct ServerMetrics {
     failures: FailureLog,
     http: HttpMetrics,
     reaped: IntCounter,
+    schedule_lateness: Histogram,
     listeners: IntGauge,
     response_memory: IntGauge,
     waiting_for_memory: IntGauge,
@@ -85,6 +86,13 @@ impl ServerMetrics {
         let reaped = IntCounter::new(
             "requeue_reaped_total",
             "Expired leases ended, and dead and done jobs dropped, by reaps on this node.",
+        );
+        let schedule_lateness = Histogram::with_opts(
+            HistogramOpts::new(
+                "requeue_schedule_lateness_seconds",
+                "Time between the time of a run of a schedule and its start, by this node's clock.",
+            )
+            .buckets(LATENESS.to_vec()),
         );
         let listeners = IntGauge::new(
             "requeue_event_listeners",
@@ -114,6 +122,7 @@ impl ServerMetrics {
             failures: FailureLog::new(wall_clock.clock().clone()),
             http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
+            schedule_lateness: registered(&registry, schedule_lateness),
             listeners: registered(&registry, listeners),
             response_memory: registered(&registry, response_memory),
             waiting_for_memory: registered(&registry, waiting_for_memory),
@@ -220,6 +229,11 @@ impl ServerMetrics {
 
     pub(crate) fn reaped(&self, count: usize) {
         self.reaped.inc_by(count as u64);
+    }
+
+    /// Records how late a run of a schedule was started.
+    pub(crate) fn schedule_run(&self, late: Duration) {
+        self.schedule_lateness.observe(late.as_secs_f64());
     }
 
     /// Returns the counters by kind, for one batch.

@@ -25,7 +25,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_RESULT_BYTES};
-use requeue_jobs::{ClaimedJob, JobView, KindView};
+use requeue_jobs::{ClaimedJob, JobView, KindView, ScheduleView};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -184,6 +184,12 @@ impl Weighed for JobView {
         let errors = self.failures.iter().filter_map(|failure| failure.error.as_ref());
         let errors: usize = errors.map(|error| error.len()).sum();
         JOB_BYTES + self.id.as_str().len() + errors + self.body_bytes()
+    }
+}
+
+impl Weighed for ScheduleView {
+    fn weight(&self) -> usize {
+        JOB_BYTES + self.id.as_str().len() + self.spec.body.len()
     }
 }
 

@@ -6,6 +6,7 @@ mod document;
 mod jobs;
 mod kinds;
 mod monitoring;
+mod reserved;
 mod schedules;
 mod service;
 mod settle;
@@ -36,7 +37,7 @@ use utoipa_axum::routes;
         (name = "jobs", description = "Put, read, list and change jobs"),
         (name = "work", description = "Claim jobs and settle their leases"),
         (name = "kinds", description = "Settings and job counts of kinds"),
-        (name = "schedules", description = "Recurring jobs, as stored; clients tick them"),
+        (name = "schedules", description = "Recurring jobs, by cron expression or period"),
         (name = "service", description = "Health, metrics, events, export, import and backups")
     )
 )]
@@ -80,8 +81,8 @@ fn documented_routes() -> OpenApiRouter<App> {
         .routes(routes!(kinds::resume))
         .routes(routes!(kinds::upcoming))
         .routes(routes!(schedules::all))
-        .routes(routes!(schedules::set, schedules::remove))
-        .routes(routes!(schedules::tick))
+        .routes(routes!(schedules::one, schedules::set, schedules::change, schedules::remove))
+        .routes(routes!(schedules::run))
         .routes(routes!(transfer::restore))
         .routes(routes!(transfer::reap))
         .routes(routes!(transfer::export))

@@ -286,6 +286,7 @@ macro_rules! each_case {
             a_kind_has_the_default_settings_until_it_is_set
             settings_are_kept_per_kind
             settings_do_not_change_jobs
+            a_kind_shows_whether_it_is_pushed
             settings_apply_to_the_next_failure
             nothing_is_claimed_of_a_paused_kind
             leases_of_a_paused_kind_can_be_settled
@@ -329,7 +330,9 @@ macro_rules! each_case {
             two_runs_never_overlap
             a_removed_schedule_leaves_its_jobs
             a_tick_puts_a_job_again_that_is_done
-            a_tick_puts_a_job_of_priority_0
+            a_tick_puts_the_job_that_it_specifies
+            a_schedule_is_set_only_if_its_condition_holds
+            the_schedules_of_a_kind_have_sixteen_mebibytes_of_bodies
         }
         wait {
             a_wait_returns_immediately_if_a_job_is_ready

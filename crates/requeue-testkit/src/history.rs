@@ -189,8 +189,9 @@ impl History<'_> {
                 self.same_expired(&reaped.expired, &expected.expired)?;
             }
             (Operation::Set(kind, settings), _) => model.set(kind, settings.clone()),
-            (Operation::SetSchedule(kind, schedule), _) => {
-                model.set_schedule(kind, schedule.clone());
+            (Operation::SetSchedule(kind, schedule, condition), Response::SetSchedule(was_set)) => {
+                let expected = model.set_schedule(kind, schedule.clone(), *condition);
+                same("set_schedule", &was_set, &expected)?;
             }
             (Operation::RemoveSchedule(kind, id), Response::RemoveSchedule(removed)) => {
                 same("remove_schedule", &removed, &model.remove_schedule(kind, id))?;
@@ -259,6 +260,10 @@ impl History<'_> {
             same("settings", &settings, &model.settings(&kind))?;
             let schedules = read(store.schedules(kind.clone()))?;
             same("schedules", &schedules, &model.schedules(&kind))?;
+            if let Some(first) = schedules.first() {
+                let one = read(store.schedule(kind.clone(), first.id.clone()))?;
+                same("schedule", &one.as_ref(), &Some(first))?;
+            }
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ mod model;
 mod operations;
 mod proxy;
 mod random;
+mod schedules;
 pub mod servers;
 mod simulator;
 mod tokens;
@@ -38,4 +39,5 @@ pub use operations::{
 };
 pub use proxy::{Direction, Proxy};
 pub use random::{Random, check_seeds};
+pub use schedules::check_schedules;
 pub use simulator::{check_simulations, simulate};

@@ -10,8 +10,8 @@ use requeue_jobs::{
     Backoff, BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed,
     Condition, Due, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Missed, Mode,
     Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Restore, Restored,
-    Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement, Spans, Store,
-    StoreError, Tick, Ticked, Timestamp, WorkerName,
+    Retention, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
+    Spans, Store, StoreError, Tick, TickJob, Ticked, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub enum Operation {
     /// Calls [`Store::set`].
     Set(Kind, Settings),
     /// Calls [`Store::set_schedule`].
-    SetSchedule(Kind, Schedule),
+    SetSchedule(Kind, Schedule, ScheduleCondition),
     /// Calls [`Store::remove_schedule`].
     RemoveSchedule(Kind, JobId),
     /// Calls [`Store::tick`].
@@ -66,7 +66,7 @@ pub enum Response {
     Restore(BatchResults<Restored, StoreError>),
     Reap(Reaped),
     Set,
-    SetSchedule,
+    SetSchedule(bool),
     RemoveSchedule(bool),
     Tick(Ticked),
     List(Page),
@@ -97,9 +97,8 @@ impl Operation {
                 store.set(kind, settings).await?;
                 Response::Set
             }
-            Operation::SetSchedule(kind, schedule) => {
-                store.set_schedule(kind, schedule).await?;
-                Response::SetSchedule
+            Operation::SetSchedule(kind, schedule, condition) => {
+                Response::SetSchedule(store.set_schedule(kind, schedule, condition).await?)
             }
             Operation::RemoveSchedule(kind, id) => {
                 Response::RemoveSchedule(store.remove_schedule(kind, id).await?)
@@ -315,8 +314,15 @@ impl Operations {
             OperationKind::Reap => Operation::Reap(random.weighted(self.max_reaped)),
             OperationKind::Set => Operation::Set(self.kind(random), (self.settings)(random)),
             OperationKind::SetSchedule => {
-                let schedule = self.schedule(random, now);
-                Operation::SetSchedule(self.kind(random), schedule)
+                let (kind, schedule) = (self.kind(random), self.schedule(random, now));
+                let present = block_on(reader.schedule(kind.clone(), schedule.id.clone()));
+                let condition = match (random.below(3), present.ok().flatten()) {
+                    (0, _) => ScheduleCondition::Absent,
+                    (1, Some(present)) => ScheduleCondition::Next(present.next),
+                    (1, None) => ScheduleCondition::Next(now),
+                    _ => ScheduleCondition::Always,
+                };
+                Operation::SetSchedule(kind, schedule, condition)
             }
             OperationKind::RemoveSchedule => {
                 Operation::RemoveSchedule(self.kind(random), self.id(random))
@@ -490,7 +496,12 @@ impl Operations {
         let is_current = random.chance(80);
         let expected = if is_current { next } else { next.saturating_add((self.delay)(random)) };
         let next = expected.saturating_add((self.delay)(random));
-        Tick { kind, id, expected, next, put: random.chance(70) }
+        let put = random.chance(70).then(|| {
+            let job_id = if random.chance(80) { id.clone() } else { self.id(random) };
+            let (body, priority) = ((self.body)(random), (self.priority)(random));
+            TickJob { id: job_id, body, priority }
+        });
+        Tick { kind, id, expected, next, put }
     }
 
     /// Generates a query.

@@ -22,8 +22,8 @@ use crate::fixture::{Fixture, block_on};
 use crate::random::{self, Random};
 use recorder::Recorder;
 use requeue_jobs::{
-    Backoff, Body, JobId, Kind, KindView, Missed, Rate, Receipt, Retention, Schedule, Settings,
-    Store, Timestamp, WorkerName,
+    Backoff, Body, JobId, Kind, KindView, Missed, Rate, Receipt, Retention, Schedule,
+    ScheduleCondition, Settings, Store, Timestamp, WorkerName,
 };
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -164,7 +164,8 @@ impl Simulation {
                 missed: Missed::One,
                 next: self.fixture.now().saturating_add(Duration::from_secs(5)),
             };
-            block_on(self.store.set_schedule(kind, schedule)).expect("there are no faults yet");
+            block_on(self.store.set_schedule(kind, schedule, ScheduleCondition::Always))
+                .expect("there are no faults yet");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "put",
     "get",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 25] = [
     "pause",
     "resume",
     "kind",
+    "schedule",
     "work",
     "export",
     "import",
@@ -122,6 +123,18 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&["ls", "mail", "--state", "asleep"], "waiting, ready, leased, dead"),
         (&["kind", "mail", "--max-attempts", "0"], "0 is not in 1.."),
         (&["kind", "mail", "--concurrency", "many"], "expected a number or `none`"),
+        (&["schedule"], "Usage: requeue schedule"),
+        (&["schedule", "set", "mail", "a"], "--cron EXPRESSION or --every DURATION is required"),
+        (&["schedule", "set", "mail", "a", "--cron", "x", "--every", "1h"], "cannot be used with"),
+        (
+            &["schedule", "set", "mail", "a", "--time-zone", "UTC", "--every", "1h"],
+            "cannot be used with",
+        ),
+        (&["schedule", "next", "mail"], "<ID>"),
+        (&["schedule", "next", "--cron", "0 0 31 2 *"], "never fires"),
+        (&["schedule", "next", "--cron", "0 25 * * *"], "the hour \"25\""),
+        (&["schedule", "next", "--cron", "@daily", "--time-zone", "Mars/Base"], "Mars/Base"),
+        (&["schedule", "next", "--every", "1ms"], "the period of the schedule is 1ms"),
         (&["stats", "--data", "d", "--server", "http://h"], "use only one of"),
         (&["--data", "d", "stats", "--store", "redis://h"], "use only one of"),
         (&["backup", "--data", "d"], "--data needs --to DIR"),

@@ -7,6 +7,7 @@ mod help;
 mod hostile;
 #[cfg(feature = "otel")]
 mod otel;
+mod schedules;
 mod serve;
 mod service;
 mod support;

@@ -6,8 +6,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, JobId, Kind, MemoryStore, Rate, Retention, Settings, Spans, Timestamp, WallClock,
-    WorkerName,
+    Body, JobId, Kind, MemoryStore, PushSetting, Rate, Retention, Settings, Spans, Timestamp,
+    WallClock, WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
@@ -168,6 +168,10 @@ fn settings(random: &mut Random) -> Settings {
         let per = Duration::from_millis(1 + random.below(5000) as u64);
         let (jobs, burst) = (1 + random.below(5) as u32, 1 + random.below(20) as u32);
         settings.rate = Some(Rate { jobs, per, burst });
+    }
+    if random.chance(20) {
+        let (config, secrets) = ("a target".to_owned(), "its secrets".to_owned().into());
+        settings.push = Some(PushSetting { config, secrets });
     }
     let ageing = *random.pick(&[0, 1, 1000, 600_000]);
     settings.ageing = (ageing > 0).then(|| Duration::from_millis(ageing));

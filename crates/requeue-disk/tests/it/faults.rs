@@ -11,8 +11,8 @@ use crate::support::workload::{
 use crate::support::{PATIENCE, seeds, small, wait_until};
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
-    Body, Change, ChangeKind, Claim, Kind, Missed, Put, Query, Schedule, Settle, Settlement, Store,
-    StoreError, Tick, Timestamp, WorkerName,
+    Body, Change, ChangeKind, Claim, Kind, Missed, Priority, Put, Query, Schedule, Settle,
+    Settlement, Store, StoreError, Tick, TickJob, Timestamp, WorkerName,
 };
 use requeue_testkit::{Operation, Random, block_on};
 use std::collections::{BTreeMap, BTreeSet};
@@ -707,12 +707,14 @@ fn a_tick_that_does_not_fit_blocks_no_caller() {
         missed: Missed::One,
         next: now,
     };
-    block_on(tracked.store().set_schedule(kinds().remove(1), schedule)).expect("it fits");
+    block_on(tracked.store().set_schedule(kinds().remove(1), schedule, Default::default()))
+        .expect("it fits");
     (0..10).for_each(|_| tracked.put().expect("there is space"));
     tracked.disk.set_capacity(Some(tracked.disk.used() + 20_000));
     tracked.fill();
-    let tick =
-        Tick { kind: kinds().remove(1), id: id("large"), expected: now, next: now, put: true };
+    let (body, priority) = (Body::octets(vec![7; 30_000]).expect("a body"), Priority::default());
+    let put = Some(TickJob { id: id("large"), body, priority });
+    let tick = Tick { kind: kinds().remove(1), id: id("large"), expected: now, next: now, put };
     let refused = block_on(tracked.store().tick(tick)).expect_err("there is no space");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
     for _ in 0..10 {

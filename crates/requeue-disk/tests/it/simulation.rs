@@ -2,7 +2,9 @@
 //! on the way.
 
 use crate::support::DiskFixture;
-use requeue_testkit::{check_histories, check_simulations};
+use requeue_testkit::{check_histories, check_schedules, check_seeds, check_simulations};
+use std::sync::Arc;
+use std::time::Duration;
 
 const FAILED_ONCE: [u64; 0] = [];
 
@@ -24,4 +26,12 @@ fn the_invariants_hold_over_power_cuts() {
 #[test]
 fn histories_go_on_over_power_cuts() {
     check_histories(|| DiskFixture::cut_after(7), &FAILED_ONCE, 100);
+}
+
+#[test]
+fn each_run_of_a_schedule_is_started_once_over_power_cuts() {
+    check_seeds(&FAILED_ONCE, "REQUEUE_SCHEDULES", 3, |seed| {
+        let fixture = Arc::new(DiskFixture::cut_after(40));
+        check_schedules(fixture, seed, Duration::from_secs(10 * 86_400))
+    });
 }

@@ -56,7 +56,8 @@ pub(super) fn problem_error(problem: Problem) -> StoreError {
         | ProblemType::NotJson
         | ProblemType::NoSuchPath
         | ProblemType::WrongMethod
-        | ProblemType::NotAllowed => invalid(problem).into(),
+        | ProblemType::NotAllowed
+        | ProblemType::Reserved => invalid(problem).into(),
         _ => StoreError::Unknown { reason: reason(StoreError::Unknown { reason: empty() }) },
     }
 }
@@ -145,7 +146,7 @@ pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem
 
 /// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
 /// response must be found here.
-const LENGTHS: [&str; 10] = [
+const LENGTHS: [&str; 14] = [
     "the kind",
     "the id",
     "the worker's name",
@@ -156,6 +157,10 @@ const LENGTHS: [&str; 10] = [
     "the results of a batch",
     "the schedule",
     "the time zone",
+    "the id of a schedule whose runs overlap",
+    "the bodies of the kind's schedules",
+    "the push setting",
+    "the push secrets",
 ];
 const COUNTS: [&str; 7] = [
     "entries in a batch",
@@ -176,9 +181,12 @@ const NUMBERS: [&str; 8] = [
     "the number of jobs of the rate",
     "the burst of the rate",
 ];
-const TIMES: [&str; 17] = [
+const TIMES: [&str; 20] = [
     "the lease",
     "the delay",
+    "the period of the schedule",
+    "the jitter of the schedule",
+    "the catch-up window",
     "the ageing",
     "the period of the rate",
     "the backoff's first delay",
@@ -242,6 +250,18 @@ mod tests {
             Invalid::TooHigh { field: "the priority", value: 10, limit: 9 },
             Invalid::TooHigh { field: "the number of jobs of the rate", value: 7, limit: 6 },
             Invalid::TooLow { field: "the burst of the rate", value: 0, limit: 1 },
+            Invalid::TooLong { field: "the schedule", len: 1025, limit: 1024 },
+            Invalid::TooLong {
+                field: "the id of a schedule whose runs overlap",
+                len: 500,
+                limit: 487,
+            },
+            Invalid::OutOfRange {
+                field: "the period of the schedule",
+                value: Duration::from_millis(500),
+                min: Duration::from_secs(1),
+                max: MAX_DELAY,
+            },
             Invalid::OutOfRange {
                 field: "the ageing",
                 value: Duration::ZERO,

@@ -1,12 +1,11 @@
-//! Reads jobs and schedules of responses, and ignores unknown fields.
+//! Reads the jobs of responses, and ignores unknown fields.
 //!
 //! The types of [`wire`](crate::wire) that are also sent in requests reject unknown fields, so that a
 //! typing error is noticed. In a response, a newer server may send fields that this client does not
 //! know.
 
 use crate::wire::{
-    DoneJson, FailureJson, JobJson, LeaseJson, MissedJson, ResultJson, ScheduleJson, StateJson,
-    SuccessorJson, any_json,
+    DoneJson, FailureJson, JobJson, LeaseJson, ResultJson, StateJson, SuccessorJson, any_json,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -20,16 +19,6 @@ pub(super) struct LenientJob(#[serde(with = "AnyJob")] pub(super) JobJson);
 pub(super) struct LenientPage {
     pub(super) jobs: Vec<LenientJob>,
     pub(super) cursor: Option<String>,
-}
-
-/// A schedule, with unknown fields ignored.
-#[derive(Deserialize)]
-pub(super) struct LenientSchedule(#[serde(with = "AnySchedule")] pub(super) ScheduleJson);
-
-/// The schedules of a kind, with unknown fields ignored.
-#[derive(Deserialize)]
-pub(super) struct LenientSchedules {
-    pub(super) schedules: Vec<LenientSchedule>,
 }
 
 #[derive(Deserialize)]
@@ -124,28 +113,6 @@ struct AnyFailure {
     error: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(remote = "ScheduleJson")]
-struct AnySchedule {
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    when: String,
-    #[serde(default)]
-    time_zone: String,
-    #[serde(default, deserialize_with = "any_json")]
-    body: Option<Box<RawValue>>,
-    #[serde(default)]
-    body_text: Option<String>,
-    #[serde(default)]
-    body_base64: Option<String>,
-    #[serde(default)]
-    content_type: Option<String>,
-    #[serde(default)]
-    missed: MissedJson,
-    next: String,
-}
-
 fn lease<'de, D: Deserializer<'de>>(input: D) -> Result<Option<LeaseJson>, D::Error> {
     #[derive(Deserialize)]
     struct Lenient(#[serde(with = "AnyLease")] LeaseJson);
@@ -220,14 +187,5 @@ mod tests {
         let page: LenientPage = serde_json::from_str(&page).unwrap();
         assert_eq!(page.cursor.as_deref(), Some("a"));
         assert_eq!(serde_json::to_value(&page.jobs[0].0).unwrap(), job);
-
-        let schedule = json!({
-            "id": "s", "when": "0 6 * * *", "time_zone": "UTC", "body": [1],
-            "content_type": "application/json", "missed": "skip",
-            "next": "2026-12-01T08:00:00.000Z",
-        });
-        let schedules = with_unknown_fields(json!({"schedules": [schedule]})).to_string();
-        let schedules: LenientSchedules = serde_json::from_str(&schedules).unwrap();
-        assert_eq!(serde_json::to_value(&schedules.schedules[0].0).unwrap(), schedule);
     }
 }

@@ -7,7 +7,7 @@ use super::HttpStore;
 use super::calls::CallError;
 use super::chunks::chunks;
 use super::errors::{self, SentPut, change_error, read_error};
-use super::lenient::{LenientJob, LenientPage, LenientSchedule, LenientSchedules};
+use super::lenient::{LenientJob, LenientPage};
 use super::path::{path, query};
 use super::transport::HttpCall;
 use crate::problem::Problem;
@@ -20,8 +20,8 @@ use requeue_jobs::rules::{check_count, check_settlements};
 use requeue_jobs::{
     Arrival, BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
-    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, StoreFuture,
-    Tick, Ticked, Timestamp, check_batch, check_lease, kept_error,
+    ScheduleCondition, ScheduleSpec, Settings, Settle, SettleError, Settled, Settlement, Spans,
+    Store, StoreError, StoreFuture, Tick, Ticked, Timestamp, check_batch, check_lease, kept_error,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -249,13 +249,34 @@ impl Store for HttpStore {
         })
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
+    /// Sends the schedule to the service, which applies the condition: it computes the next time, and
+    /// keeps the present one if the schedule has the same times. Returns `true`.
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        _condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             schedule.check()?;
+            let spec = ScheduleSpec::from_schedule(&schedule)
+                .map_err(|error| Invalid::Refused { reason: error.to_string() })?;
             let path = kind_path(&kind, &["schedules", schedule.id.as_str()]);
-            let text = wire::ScheduleJson { id: None, ..(&schedule).into() };
-            let IgnoredAny = self.send(Method::PUT, &path, &text).await.map_err(change_error)?;
-            Ok(())
+            let request = wire::ScheduleRequest::from(&spec);
+            let IgnoredAny = self.send(Method::PUT, &path, &request).await.map_err(change_error)?;
+            Ok(true)
+        })
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        Box::pin(async move {
+            let path = kind_path(&kind, &["schedules", id.as_str()]);
+            match self.get_json::<wire::ScheduleJson>(&path).await {
+                Ok(schedule) => schedule.read(&CONTEXT).map(Some).map_err(invalid_response),
+                Err(error) if errors::is_absent(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+            .map_err(read_error)
         })
     }
 
@@ -273,26 +294,18 @@ impl Store for HttpStore {
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(async move {
             let response = self.get_json(&kind_path(&kind, &["schedules"])).await;
-            let LenientSchedules { schedules } = response.map_err(read_error)?;
-            let read = |LenientSchedule(schedule)| schedule.read_response(&CONTEXT);
-            let schedules = schedules.into_iter().map(read);
+            let wire::Schedules { schedules } = response.map_err(read_error)?;
+            let schedules = schedules.into_iter().map(|schedule| schedule.read(&CONTEXT));
             schedules
                 .collect::<Result<_, _>>()
                 .map_err(|problem| read_error(invalid_response(problem)))
         })
     }
 
-    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        Box::pin(async move {
-            let path = kind_path(&tick.kind, &["schedules", tick.id.as_str(), "tick"]);
-            let request = wire::TickRequest::from(&tick);
-            match self.send::<wire::TickResult>(Method::POST, &path, &request).await {
-                Ok(done) => done.read(&CONTEXT).map_err(invalid_response),
-                Err(error) if errors::is_absent(&error) => Ok(Ticked::Absent),
-                Err(error) => Err(error),
-            }
-            .map_err(change_error)
-        })
+    /// Fails: the service starts the runs of schedules.
+    fn tick(&self, _tick: Tick) -> StoreFuture<'_, Ticked> {
+        let reason = "the service starts the runs of schedules, not its clients".to_owned();
+        Box::pin(async move { Err(Invalid::Refused { reason }.into()) })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::problem::Problem;
-use requeue_jobs::{JobId, Kind, Timestamp};
+use requeue_jobs::{Kind, Timestamp};
 use requeue_testkit::{Random, check_seeds};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,10 +23,6 @@ fn context() -> ParseContext {
 
 fn kind() -> Kind {
     Kind::new("mail").expect("a valid kind")
-}
-
-fn id() -> JobId {
-    JobId::new("a").expect("a valid id")
 }
 
 fn parsed<T: DeserializeOwned>(text: &str) -> Option<T> {
@@ -104,12 +100,15 @@ fn requests() -> Vec<(Value, Read)> {
             },
         ),
         (
-            json!({"when": "0 6 * * *", "time_zone": "UTC", "body": 1, "missed": "one",
-                   "content_type": "application/json", "next": "tomorrow"}),
-            |text| problems([parsed::<ScheduleJson>(text)?.read(id(), &context())]),
+            json!({"cron": "0 6 * * *", "time_zone": "UTC", "body": 1, "missed": "one",
+                   "content_type": "application/json", "priority": 3, "jitter": "30s",
+                   "catch_up": "1d", "overlap": "allow", "paused": false,
+                   "starts_at": "tomorrow", "ends_at": "in 9d"}),
+            |text| problems([parsed::<ScheduleRequest>(text)?.create(&context())]),
         ),
-        (json!({"expected": "now", "next": "tomorrow", "put": true}), |text| {
-            problems([parsed::<TickRequest>(text)?.read(kind(), id(), &context())])
+        (json!({"every": "90s", "paused": null, "body_text": "x"}), |text| {
+            let present = requeue_jobs::ScheduleSpec::cron("@daily", "UTC");
+            problems([parsed::<ScheduleRequest>(text)?.change(present, &context())])
         }),
     ]
 }
@@ -144,8 +143,11 @@ fn responses() -> Vec<(Value, Read)> {
             problems([serde_json::from_str::<SettleDone>(text).ok()?.read(&context())])
         }),
         (
-            json!({"result": "put", "put": {"outcome": "created", "generation": 1}, "next": time}),
-            |text| problems([serde_json::from_str::<TickResult>(text).ok()?.read(&context())]),
+            json!({"kind": "mail", "id": "s", "every": "1m30s", "body": 1, "priority": 0,
+                   "content_type": "application/json", "jitter": "0s", "missed": "all",
+                   "catch_up": null, "overlap": "none", "paused": false, "starts_at": time,
+                   "ends_at": null, "next": time, "next_times": [time]}),
+            |text| problems([serde_json::from_str::<ScheduleJson>(text).ok()?.read(&context())]),
         ),
     ]
 }

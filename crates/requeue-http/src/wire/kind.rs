@@ -1,6 +1,6 @@
 //! Kinds: settings and counts.
 
-use super::parse::{ParseContext, optional_object};
+use super::parse::{ParseContext, nullable, optional_object};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
@@ -266,26 +266,11 @@ pub struct RetentionPatch {
     pub count: Option<usize>,
 }
 
-/// Deserializes a field in which `null` differs from a missing field.
-fn nullable<'de, D, T>(input: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(input).map(Some)
-}
-
 impl SettingsPatch {
     /// Returns `settings` with the changes of this patch. Fails with a problem that names the field.
     pub fn apply(&self, settings: Settings, context: &ParseContext) -> Result<Settings, Problem> {
         let settings = self.apply_unchecked(settings, context)?;
-        settings.check().map_err(|invalid| {
-            let problem = Problem::from(invalid);
-            match problem.field.clone() {
-                Some(field) => problem.at(field),
-                None => problem,
-            }
-        })?;
+        settings.check().map_err(|invalid| Problem::from(invalid).at_its_field())?;
         Ok(settings)
     }
 
@@ -408,6 +393,7 @@ impl KindStats {
             counts: Counts { pending, leased, dead, done, ready },
             oldest_ready: oldest_ready.transpose()?,
             paused: self.paused,
+            push: false,
             throttled_until: throttled_until.transpose()?,
             generation: Generation(self.generation),
             fence: Fence(self.fence),

@@ -154,6 +154,15 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     }
 }
 
+/// Deserializes a field in which `null` differs from a missing field.
+pub(super) fn nullable<'de, D, T>(input: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(input).map(Some)
+}
+
 /// Deserializes an optional field that must be an object or `null`.
 pub(super) fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,

@@ -6,10 +6,10 @@ use super::job_table::{JobTable, List};
 use super::rate::RateUse;
 use super::record::{Record, Status, Successor};
 use crate::claim::{Change, ChangeKind, Changed};
-use crate::cron::{Schedule, Ticked};
+use crate::cron::{Schedule, Tick, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::{Body, JobView};
-use crate::limits::{MAX_COUNTER, MAX_SCHEDULES};
+use crate::limits::{MAX_COUNTER, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use crate::names::{JobId, Kind};
 use crate::priority::Priority;
 use crate::put::{Condition, Mode, Placed, Put, PutOutcome};
@@ -17,9 +17,11 @@ use crate::query::{Counts, KindView};
 use crate::receipt::{Fence, Generation};
 use crate::restore::check_counter;
 use crate::settings::Settings;
-use crate::store::Tick;
 use crate::time::{Due, Timestamp};
 use std::collections::BTreeMap;
+
+/// A schedule with a shorter body is stored without adding up those of all others.
+const COUNTED_SCHEDULE_LEN: usize = 1024;
 
 /// One kind: its jobs, in a [`JobTable`], its settings, schedules and counters.
 ///
@@ -138,14 +140,22 @@ impl<S> KindState<S> {
         self.settings.rate.and_then(|rate| self.rate_use.throttled_until(&rate, now))
     }
 
-    pub(super) fn set_schedule(&mut self, schedule: Schedule) -> Result<(), Invalid> {
+    pub(super) fn set_schedule(&mut self, schedule: Schedule) -> Result<bool, Invalid> {
         let count = self.schedules.len() + 1;
         if count > MAX_SCHEDULES && !self.schedules.contains_key(&schedule.id) {
             let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
             return Err(Invalid::TooMany { what, count, limit });
         }
+        if schedule.body.len() > COUNTED_SCHEDULE_LEN {
+            let others = self.schedules.values().filter(|other| other.id != schedule.id);
+            let len = others.map(|other| other.body.len()).sum::<usize>() + schedule.body.len();
+            let (field, limit) = ("the bodies of the kind's schedules", MAX_SCHEDULES_BYTES);
+            if len > limit {
+                return Err(Invalid::TooLong { field, len, limit });
+            }
+        }
         self.schedules.insert(schedule.id.clone(), schedule);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -261,20 +271,20 @@ impl<S: JobTable> KindState<S> {
         if schedule.next != tick.expected {
             return Ok(Ticked::Moved(schedule.next));
         }
-        if !tick.put {
+        let Some(job) = tick.put else {
             schedule.next = tick.next;
             return Ok(Ticked::Skipped);
-        }
+        };
         // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
         check_counter("the kind's generation", self.counters.generation.saturating_add(1))?;
-        let there = self.table.take(&tick.id)?.filter(|record| !record.is_done());
+        let there = self.table.take(&job.id)?.filter(|record| !record.is_done());
         schedule.next = tick.next;
-        let (body, priority) = (schedule.body.clone(), Priority::default());
+        let (body, priority) = (job.body, job.priority);
         let (content, mode) = (Content { body, due, priority }, Mode::Replace);
         Ok(Ticked::Put(match there {
-            None => self.create(tick.id, content, mode, now),
-            Some(record) => self.merge(tick.id, record, content, mode, now),
+            None => self.create(job.id, content, mode, now),
+            Some(record) => self.merge(job.id, record, content, mode, now),
         }))
     }
 
@@ -348,6 +358,7 @@ impl<S: JobTable> KindState<S> {
             counts: Counts { pending, leased, dead, done, ready },
             oldest_ready: oldest.filter(|due| *due <= now),
             paused: self.settings.paused,
+            push: self.settings.push.is_some(),
             throttled_until: self.throttled_until(now),
             generation: Generation(self.counters.generation),
             fence: Fence(self.counters.fence),

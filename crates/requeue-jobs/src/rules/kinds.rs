@@ -6,7 +6,7 @@ use super::job_table::JobTable;
 use super::kind::KindState;
 use super::turns::Turns;
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
-use crate::cron::{Schedule, Ticked};
+use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::limits::{MAX_KINDS, MAX_RESULT_BYTES};
@@ -14,7 +14,7 @@ use crate::names::{JobId, Kind};
 use crate::put::{Condition, Placed, Put};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
-use crate::store::{BatchResults, Tick};
+use crate::store::BatchResults;
 use crate::time::Timestamp;
 use foldhash::HashMap;
 use std::time::Duration;
@@ -213,10 +213,24 @@ impl<S: JobTable> Kinds<S> {
         Ok(())
     }
 
-    /// Stores a schedule. It replaces the schedule of the same id.
-    pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) -> Result<(), Invalid> {
+    /// Stores a schedule. It replaces the schedule of the same id. Returns `false`, and changes
+    /// nothing, if the condition does not hold.
+    pub fn set_schedule(
+        &mut self,
+        kind: &Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> Result<bool, Invalid> {
         schedule.check()?;
+        if !condition.holds(self.schedule(kind, &schedule.id).map(|schedule| schedule.next)) {
+            return Ok(false);
+        }
         self.made(kind)?.set_schedule(schedule)
+    }
+
+    /// Returns a schedule.
+    pub fn schedule(&self, kind: &Kind, id: &JobId) -> Option<&Schedule> {
+        self.kinds.get(kind)?.schedules.get(id)
     }
 
     /// Removes a schedule. Returns `false` if there is no such schedule.

@@ -6,8 +6,8 @@ use crate::memory::MemoryTable;
 use crate::{
     Body, Change, ChangeError, ChangeKind, Claim, Claimed, ClaimedJob, Condition, Due, JobId,
     JobView, Kind, Missed, Mode, Priorities, Priority, Put, PutError, PutOutcome, Receipt,
-    Schedule, Settle, SettleError, Settled, Settlement, StoreError, Tick, Ticked, Timestamp,
-    WorkerName,
+    Schedule, ScheduleCondition, Settle, SettleError, Settled, Settlement, StoreError, Tick,
+    TickJob, Ticked, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ fn kind() -> KindState<MemoryTable> {
 
 fn id() -> JobId {
     JobId::new("a").unwrap()
+}
+
+fn tick_job() -> TickJob {
+    TickJob { id: id(), body: Body::default(), priority: Priority::default() }
 }
 
 /// Puts the job, due in ten seconds, but at most `max_wait` seconds after the first put.
@@ -121,9 +125,9 @@ fn a_tick_whose_put_is_rejected_does_not_advance_the_schedule() {
     let (when, time_zone) = (String::new(), String::new());
     let (body, missed) = (Body::default(), Missed::One);
     let schedule = Schedule { id: id(), when, time_zone, body, missed, next: expected };
-    state.set_schedule(&name, schedule).unwrap();
+    assert_eq!(state.set_schedule(&name, schedule, ScheduleCondition::Always), Ok(true));
     let next = expected.saturating_add(SECOND);
-    let tick = Tick { kind: name, id: id(), expected, next, put: true };
+    let tick = Tick { kind: name, id: id(), expected, next, put: Some(tick_job()) };
     assert!(state.tick(tick.clone(), at(0)).is_err());
     assert!(matches!(state.tick(tick, at(1)), Ok(Ticked::Put(_))));
 }
@@ -297,7 +301,7 @@ fn a_schedule_does_not_advance_if_its_job_cannot_be_read() {
         id: id(),
         expected: at(1),
         next: at(2),
-        put: true,
+        put: Some(tick_job()),
     };
     kind.table.fail_jobs = true;
     assert_eq!(kind.tick(tick(), at(1)), Err(read_error()));

@@ -5,6 +5,7 @@ use super::kind::{KindLine, read_schedule};
 use super::lines::LineReader;
 use super::object::ObjectReader;
 use super::{FORMAT, TransferProgress, VERSION, job};
+use crate::cron::ScheduleCondition;
 use crate::job::JobView;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
@@ -144,7 +145,8 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
         if kind.schedules.contains(&schedule.id) {
             self.done.kept += 1;
         } else {
-            let set = self.store.set_schedule(kind.name.clone(), schedule).await;
+            let condition = ScheduleCondition::Absent;
+            let set = self.store.set_schedule(kind.name.clone(), schedule, condition).await;
             set.map_err(|source| TransferError::Refused { line, source })?;
         }
         self.done.schedules += 1;

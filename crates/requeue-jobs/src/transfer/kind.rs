@@ -5,6 +5,7 @@ use super::job::{read_body, write_body};
 use super::object::{ObjectReader, ObjectWriter};
 use crate::cron::{Missed, Schedule};
 use crate::names::{JobId, Kind};
+use crate::push::{PushSetting, SecretText};
 use crate::receipt::{Fence, Generation};
 use crate::settings::{Backoff, Rate, Retention, Settings};
 
@@ -39,7 +40,7 @@ impl KindLine {
 /// Durations are written as serde writes them, `{"secs", "nanos"}`, which is exact for every value.
 fn write_settings(settings: &Settings) -> ObjectWriter {
     let Settings { lease, backoff, max_attempts, concurrency, rate, .. } = settings;
-    let Settings { ageing, paused, retention, keep_done, .. } = settings;
+    let Settings { ageing, paused, retention, keep_done, push, .. } = settings;
     let Backoff { base, max, jitter_percent } = backoff;
     let Retention { age, count } = retention;
     let backoff = ObjectWriter::new().with("base", base).with("max", max);
@@ -60,6 +61,10 @@ fn write_settings(settings: &Settings) -> ObjectWriter {
     if let Some(Retention { age, count }) = keep_done {
         let keep_done = ObjectWriter::new().with("age", age).with("count", count);
         settings = settings.object("keep_done", keep_done);
+    }
+    if let Some(push) = push {
+        // Without the secrets: an export is a file that people copy.
+        settings = settings.with("push", &push.config);
     }
     settings
 }
@@ -87,6 +92,9 @@ fn read_settings(mut fields: ObjectReader<'_>) -> Result<Settings, TransferError
         paused: fields.take("paused")?,
         retention,
         keep_done,
+        push: fields
+            .find("push")?
+            .map(|config| PushSetting { config, secrets: SecretText::default() }),
     };
     for fields in [backoff, fields] {
         fields.finish()?;
@@ -113,6 +121,7 @@ pub(super) fn write_schedule(kind: &Kind, schedule: &Schedule) -> ObjectWriter {
     let missed = match missed {
         Missed::One => "one",
         Missed::Skip => "skip",
+        Missed::All => "all",
     };
     let line = ObjectWriter::with_type("schedule").with("kind", kind.as_str());
     let line = line.with("id", id.as_str()).with("when", when).with("time_zone", time_zone);
@@ -125,7 +134,8 @@ pub(super) fn read_schedule(fields: &mut ObjectReader<'_>) -> Result<Schedule, T
     let missed = match &*missed {
         "one" => Missed::One,
         "skip" => Missed::Skip,
-        _ => return Err(fields.unexpected("missed", &missed, "one or skip")),
+        "all" => Missed::All,
+        _ => return Err(fields.unexpected("missed", &missed, "one, skip or all")),
     };
     Ok(Schedule {
         id: fields.parse("id", JobId::new)?,

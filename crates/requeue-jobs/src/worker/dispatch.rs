@@ -1,10 +1,13 @@
-//! Claims as many jobs as there are free slots, and starts them. Meanwhile, reaps the store.
+//! Claims as many jobs as there are free slots, and starts them. Meanwhile, reaps the store and starts the
+//! runs of schedules.
 
 use super::JobWorker;
 use super::lease::{Lease, by, first, yield_now};
 use super::slots::{Claims, JobSlot};
 use crate::claim::{Claim, ClaimedJob, Settlement};
 use crate::client::nonce;
+#[cfg(feature = "cron")]
+use crate::cron::{ScheduleTicker, TURN_INTERVAL};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
 use crate::panics::{guarded, guarded_call};
@@ -27,7 +30,30 @@ pub(super) async fn dispatch(
     claims: Claims,
     start: impl Fn(JobSlot, ClaimedJob, Lease),
 ) {
-    first(claim_and_start(&worker, &claims, start), reap(&worker)).await;
+    let background = first(reap(&worker), tick_schedules(&worker));
+    first(claim_and_start(&worker, &claims, start), background).await;
+}
+
+/// Starts the runs of schedules as long as it is polled, unless another worker of the process does.
+#[cfg(feature = "cron")]
+async fn tick_schedules(worker: &Arc<JobWorker>) {
+    if !guarded(|| worker.jobs.store().needs_reaping()).unwrap_or(true) {
+        return pending().await;
+    }
+    let reporter = Arc::clone(worker);
+    let ticker = ScheduleTicker::with_name(&worker.jobs, worker.name.clone());
+    let ticker = ticker.on_error(move |error| reporter.report_schedule_error(error));
+    loop {
+        if let Some(_turn) = worker.jobs.tick_turn().take() {
+            ticker.run().await;
+        }
+        worker.jobs.clock().sleep(TURN_INTERVAL).await;
+    }
+}
+
+#[cfg(not(feature = "cron"))]
+async fn tick_schedules(_: &Arc<JobWorker>) {
+    pending().await
 }
 
 /// Reaps as long as it is polled, in turns with the other workers of the process.

@@ -3,6 +3,10 @@
 use super::JobWorker;
 use super::slots::JobSlot;
 use crate::claim::{ClaimedJob, Settled, Settlement};
+#[cfg(feature = "cron")]
+use crate::cron::ScheduleError;
+#[cfg(feature = "cron")]
+use crate::error::Invalid;
 use crate::error::{SettleError, StoreError};
 use crate::panics::guarded;
 use crate::receipt::Receipt;
@@ -140,6 +144,16 @@ impl JobWorker {
         if let Some(callback) = &self.on_store_error {
             drop(guarded(|| callback(error)));
         }
+    }
+
+    /// Reports an error of the store, or a schedule that cannot run.
+    #[cfg(feature = "cron")]
+    pub(super) fn report_schedule_error(&self, error: &ScheduleError) {
+        let error = match error {
+            ScheduleError::Store(error) => error.clone(),
+            other => Invalid::Refused { reason: other.to_string() }.into(),
+        };
+        self.report_store_error(&error);
     }
 
     /// Returns the time until `at`, which is on the store's clock. The claim, which is known on both

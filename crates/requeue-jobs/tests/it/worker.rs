@@ -63,7 +63,7 @@ impl TestEnv {
             })
     }
 
-    fn spawn<F, Fut>(&self, worker: JobWorker, handler: F) -> RunningJobs
+    pub(crate) fn spawn<F, Fut>(&self, worker: JobWorker, handler: F) -> RunningJobs
     where
         F: Fn(JobRun) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, BoxError>> + Send + 'static,

@@ -1,6 +1,7 @@
 -- Advances a schedule: if its next time is the expected one, puts its job and sets the new next time.
 --
--- ARGV    now or ''; id; expected time; new next time; '1' to put the job, '' to skip it
+-- ARGV    now or ''; id; expected time; new next time; then, unless the run is skipped: id and content of the
+--         job to put
 -- Reply   S skipped; a schedule absent; M and the next time: another node advanced it; D and the delay in
 --         milliseconds: due too late; N no generation is left; otherwise the letter that put.lua returns, and the generation before
 -- State   as put.lua
@@ -8,11 +9,12 @@ local SCHEDULES = KEYS[9]
 local id, expected, later = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local schedule = call('HGET', SCHEDULES, id)
 if not schedule then return { 'a' } end
--- The schedule begins with its next time and the position of its content. This script needs no more.
-local at, content = cut('>I6H', schedule)
+-- The schedule begins with its next time. This script needs no more.
+local at = cut('>I6', schedule)
 if at ~= expected then return { 'M', at } end
 local moved = pack('>I6', later) .. string.sub(schedule, 7)
-if ARGV[5] == '' then
+local job = ARGV[5]
+if not job then
   call('HSET', SCHEDULES, id, moved)
   return { 'S' }
 end
@@ -29,7 +31,7 @@ generation = tonumber(set[1]) or 0
 if generation >= MAX_COUNTER then return { 'N' } end
 local base, sooner = generation, head()
 local merge = load_merge()
-local letter = merge(id, due, string.sub(schedule, content), '', find(id))
+local letter = merge(job, due, ARGV[6], '', find(job))
 call('HSET', SCHEDULES, id, moved)
 call('HSET', META, 'generation', generation)
 local first = head()

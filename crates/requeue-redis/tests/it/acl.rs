@@ -4,8 +4,8 @@
 use requeue::ManualClock;
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobView, Kind,
-    Missed, Mode, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle, Settlement,
-    Spans, Store, Tick, Timestamp, WallClock, WorkerName,
+    Missed, Mode, Priority, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
+    Settlement, Spans, Store, Tick, TickJob, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
@@ -137,8 +137,10 @@ impl AllOperations<'_> {
         let next = Timestamp::from_millis(1_700_000_000_000);
         let (when, time_zone, body) = (String::new(), String::new(), Body::default());
         let schedule = Schedule { id: id("s"), when, time_zone, body, missed: Missed::One, next };
-        drop(block_on(self.store.set_schedule(kind(), schedule)));
-        let tick = Tick { kind: kind(), id: id("s"), expected: next, next, put: true };
+        drop(block_on(self.store.set_schedule(kind(), schedule, Default::default())));
+        let (body, priority) = (Body::default(), Priority::default());
+        let put = Some(TickJob { id: id("s"), body, priority });
+        let tick = Tick { kind: kind(), id: id("s"), expected: next, next, put };
         drop(block_on(self.store.tick(tick)));
         drop(block_on(self.store.schedules(kind())));
         drop(block_on(self.store.remove_schedule(kind(), id("s"))));

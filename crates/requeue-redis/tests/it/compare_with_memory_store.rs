@@ -10,8 +10,8 @@ use requeue::ManualClock;
 use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
-    MemoryStore, Put, Query, Restore, Retention, Settings, Settle, Settlement, Store, StoreError,
-    Timestamp, WallClock, WorkerName,
+    MemoryStore, PushSetting, Put, Query, Restore, Retention, Settings, Settle, Settlement, Store,
+    StoreError, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -187,6 +187,10 @@ fn settings(random: &mut Random) -> Settings {
     let ages = [Duration::ZERO, length(random), Duration::MAX];
     let (age, count) = (*random.pick(&ages), *random.pick(&[0, 2, usize::MAX]));
     settings.retention = Retention { age, count };
+    if random.chance(20) {
+        let (config, secrets) = ("a target".to_owned(), "its secrets".to_owned().into());
+        settings.push = Some(PushSetting { config, secrets });
+    }
     // Both stores reject settings that contradict themselves.
     if random.chance(10) { settings } else { settings.clamped() }
 }

@@ -3,8 +3,8 @@
 
 use crate::support::deployment::{Deployment, id, kind, text};
 use requeue_jobs::{
-    Change, ChangeKind, Claim, Claimed, Due, Generation, Mode, Priority, Put, PutOutcome, Query,
-    Receipt, Settle, Settlement, Spans, Store, StoreError, Tick, WorkerName,
+    Body, Change, ChangeKind, Claim, Claimed, Due, Generation, Mode, Priority, Put, PutOutcome,
+    Query, Receipt, Settle, Settlement, Spans, Store, StoreError, Tick, TickJob, WorkerName,
 };
 use requeue_testkit::{Fixture, Random, block_on, check_seeds};
 use std::time::Duration;
@@ -165,7 +165,9 @@ fn call_everything(all: &Deployment, jobs: &[&str]) {
     let spans = Spans { from: all.now(), length: Duration::from_secs(1), count: 3 };
     drop(block_on(store.upcoming(kind(), spans)));
     let (expected, next) = (all.now(), all.now());
-    drop(block_on(store.tick(Tick { kind: kind(), id: id("daily"), expected, next, put: true })));
+    let (body, priority) = (Body::default(), Priority::default());
+    let put = Some(TickJob { id: id("daily"), body, priority });
+    drop(block_on(store.tick(Tick { kind: kind(), id: id("daily"), expected, next, put })));
 }
 
 /// Changes a value in a random way.

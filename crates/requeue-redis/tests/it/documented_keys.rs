@@ -109,7 +109,8 @@ fn a_time_that_is_too_late_is_stored_as_the_latest_that_fits() {
     let (when, time_zone, body) = (String::new(), String::new(), Body::default());
     let schedule = Schedule { id: id("s"), when, time_zone, body, missed: Missed::One, next };
     for far in [LAST, LAST + 1, 1 << 60, u64::MAX] {
-        block_on(far_away.store.set_schedule(kind(), schedule.clone())).unwrap();
+        block_on(far_away.store.set_schedule(kind(), schedule.clone(), Default::default()))
+            .unwrap();
         assert_eq!(far_away.tick("s", next, at(far)), Ticked::Skipped);
         assert_eq!(far_away.read()["order.close"].schedules[0].next, at(LAST), "{far}");
         assert_eq!(far_away.tick("s", at(far), next), Ticked::Skipped, "{far} is expected");

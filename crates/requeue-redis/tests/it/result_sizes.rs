@@ -172,7 +172,7 @@ fn many_large_schedules_are_read_in_small_replies() {
         let (when, time_zone) = ("0 6 * * *".to_owned(), "UTC".to_owned());
         let (missed, next) = (requeue_jobs::Missed::One, Timestamp::from_millis(1));
         let schedule = Schedule { id, when, time_zone, body, missed, next };
-        block_on(store.set_schedule(kind.clone(), schedule)).expect("it is up");
+        block_on(store.set_schedule(kind.clone(), schedule, Default::default())).expect("it is up");
     }
     let schedules = block_on(store.schedules(kind)).expect("it is up");
     let ids: Vec<_> = schedules.iter().map(|schedule| schedule.id.as_str().to_owned()).collect();

@@ -8,8 +8,8 @@ use crate::events::{Event, EventName};
 use crate::metrics::ByKind;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claimed, ExpiredLease, Generation,
-    JobId, Kind, Placed, PutError, Receipt, Restored, SettleError, Settled, StoreError,
-    StoreMethod, Timestamp, WorkerName,
+    JobId, Kind, Placed, PutError, Receipt, Restored, SCHEDULE_TIMERS, SettleError, Settled,
+    StoreError, StoreMethod, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -41,6 +41,14 @@ impl InstrumentedStore {
         });
     }
 
+    /// Counts a run of a schedule, which was expected at this time.
+    pub(super) fn record_run(&self, kind: &Kind, id: &JobId, put: Placed, expected: Timestamp) {
+        let mut meters = self.metrics.by_kind();
+        meters.of(kind).runs.inc();
+        self.record_put(&mut meters, kind, id, put);
+        self.metrics.schedule_run(self.wall_clock.now().saturating_since(expected));
+    }
+
     pub(super) fn record_claim(
         &self,
         worker: &WorkerName,
@@ -52,7 +60,10 @@ impl InstrumentedStore {
         for (_, error) in &claimed.errors {
             self.metrics.failed(StoreMethod::Claim, error);
         }
-        self.workers.claimed(worker, kinds, &claimed.jobs);
+        // The timers of schedules are claimed by the nodes themselves.
+        if !matches!(kinds, [kind] if kind.as_str() == SCHEDULE_TIMERS) {
+            self.workers.claimed(worker, kinds, &claimed.jobs);
+        }
         self.record_expired(&claimed.expired);
         let mut meters = self.metrics.by_kind();
         let node_now = self.wall_clock.now();

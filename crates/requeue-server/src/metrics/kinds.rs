@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Buckets in seconds: from a millisecond, the resolution of stores, to an hour.
-const LATENESS: [f64; 18] = [
+pub(super) const LATENESS: [f64; 18] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 900.0, 3600.0,
 ];
@@ -35,7 +35,7 @@ const BY_OUTCOME: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// Counters without outcomes: name, help text.
-const PLAIN: [(&str, &str); 5] = [
+const PLAIN: [(&str, &str); 6] = [
     ("requeue_put_conditions_refused_total", "Puts rejected because their condition did not hold."),
     ("requeue_claimed_total", "Claimed jobs. Each claimed job is one lease."),
     ("requeue_extended_total", "Extended leases."),
@@ -44,6 +44,7 @@ const PLAIN: [(&str, &str); 5] = [
         "Settlements rejected because the lease had expired or was settled before.",
     ),
     ("requeue_lapses_total", "Expired leases that claims and reaps on this node ended."),
+    ("requeue_schedule_runs_total", "Runs of schedules that this node started."),
 ];
 
 /// The label of all kinds that have none of their own. No kind can have this name.
@@ -79,6 +80,7 @@ pub(crate) struct KindMeters {
     pub(crate) extended: IntCounter,
     pub(crate) lost: IntCounter,
     pub(crate) expired: IntCounter,
+    pub(crate) runs: IntCounter,
     lateness: Histogram,
     /// The sum of the counters at the last scrape.
     counted: AtomicU64,
@@ -88,7 +90,8 @@ impl KindMeters {
     /// Returns how much was counted in total.
     fn sum(&self) -> u64 {
         let outcomes = [&self.puts[..], &self.settled, &self.changed, &self.restored].concat();
-        let plain = [&self.refused, &self.claimed, &self.extended, &self.lost, &self.expired];
+        let plain =
+            [&self.refused, &self.claimed, &self.extended, &self.lost, &self.expired, &self.runs];
         outcomes.iter().chain(plain).map(IntCounter::get).sum()
     }
 
@@ -227,7 +230,7 @@ fn meters(
     lateness: &HistogramVec,
     kind: &str,
 ) -> KindMeters {
-    let [refused, claimed, extended, lost, expired] =
+    let [refused, claimed, extended, lost, expired, runs] =
         plain.each_ref().map(|counter| counter.with_label_values(&[kind]));
     KindMeters {
         puts: outcomes::PUT.map(|outcome| puts.with_label_values(&[kind, outcome])),
@@ -239,6 +242,7 @@ fn meters(
         extended,
         lost,
         expired,
+        runs,
         lateness: lateness.with_label_values(&[kind]),
         counted: AtomicU64::new(0),
     }

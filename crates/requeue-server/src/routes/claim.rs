@@ -1,6 +1,7 @@
 //! Claiming jobs.
 
 use super::Problems;
+use super::reserved::check_kind;
 use crate::app::App;
 use crate::claims::{self, FirstClaim};
 use crate::extract::Json;
@@ -33,6 +34,9 @@ pub(super) async fn claim(
     Json(request): Json<ClaimRequest>,
 ) -> ApiResult<Response> {
     let (claim, wait) = request.read(&app.reading(), nonce())?;
+    for (n, kind) in claim.kinds.iter().enumerate() {
+        check_kind(&format!("kinds[{n}]"), kind)?;
+    }
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     match claims::claim(&app, &claim, wait, &delivery).await? {

@@ -36,13 +36,10 @@ const PUT: [&str; 14] = [
     "if_generation",
 ];
 
-const SCHEDULE: [&str; 8] =
-    ["when", "time_zone", "body", "body_text", "body_base64", "content_type", "missed", "next"];
-
 const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
 const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
 
-const SCHEMAS: [RequestSchema; 11] = [
+const SCHEMAS: [RequestSchema; 10] = [
     RequestSchema {
         name: "PutJob",
         of: "PutRequest",
@@ -122,14 +119,6 @@ const SCHEMAS: [RequestSchema; 11] = [
         required: &[],
         batch: LEASES,
         paths: &["/v1/extend"],
-    },
-    RequestSchema {
-        name: "SetSchedule",
-        of: "Schedule",
-        fields: &SCHEDULE,
-        required: &[],
-        batch: None,
-        paths: &["/v1/kinds/{kind}/schedules/{id}"],
     },
 ];
 

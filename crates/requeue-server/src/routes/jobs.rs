@@ -1,6 +1,7 @@
 //! Putting, reading, listing and changing jobs.
 
 use super::Problems;
+use super::reserved::check_kind;
 use crate::app::App;
 use crate::bulk::{self, BulkFilter, MAX_SCANNED, PAGE};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
@@ -31,6 +32,7 @@ pub(super) async fn put(
     JobPath(kind, id): JobPath,
     Json(request): Json<PutRequest>,
 ) -> ApiResult<Json<PutDone>> {
+    check_kind("kind", &kind)?;
     let put = request.read("", Some(&kind), Some(&id), &app.reading())?;
     Ok(Json(app.jobs().place(put).await?.into()))
 }
@@ -111,6 +113,7 @@ async fn put_all(
         let jobs = batch.jobs.into_iter().enumerate();
         let read = |(n, job): (usize, PutRequest)| {
             let read = job.read("", kind.as_ref(), None, &reading);
+            let read = read.and_then(|put| check_kind("kind", &put.kind).map(|()| put));
             read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
         };
         BatchErrors::split(jobs.map(read))

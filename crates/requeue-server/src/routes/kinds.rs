@@ -2,6 +2,7 @@
 
 use super::Problems;
 use super::jobs::cursor;
+use super::reserved::check_kind;
 use crate::app::App;
 use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
@@ -87,6 +88,10 @@ async fn store_settings(
     patch: &SettingsPatch,
 ) -> ApiResult<Json<SettingsJson>> {
     let settings = patch.apply(before, &app.reading())?;
+    // An import sets the default settings of each kind of an export.
+    if settings != Settings::default() {
+        check_kind("kind", &kind)?;
+    }
     app.store().set(kind, settings.clone()).await?;
     Ok(Json(SettingsJson::from(&settings)))
 }
@@ -123,6 +128,7 @@ pub(super) async fn delete(
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Json<KindDeleted>> {
+    check_kind("kind", &kind)?;
     let after = cursor(query.after)?;
     let _room = app.response_memory().for_list(bulk::PAGE).await?;
     Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
@@ -140,6 +146,7 @@ pub(super) async fn pause(
     State(app): State<App>,
     KindPath(kind): KindPath,
 ) -> ApiResult<StatusCode> {
+    check_kind("kind", &kind)?;
     Ok(set_paused(&app, kind, true).await?)
 }
 

@@ -1,13 +1,34 @@
-//! Schedules, as the store keeps them. The client that ticks a schedule computes its next time.
+//! Schedules: recurring jobs.
 
 use super::Problems;
+use super::reserved::check_kind;
 use crate::app::App;
 use crate::extract::{JobPath, Json, KindPath};
+use crate::listen::Delivery;
 use crate::response::ApiResult;
+use crate::response_memory::{self, list_response};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
-use requeue_http::wire::{ScheduleJson, Schedules, TickRequest, TickResult};
+use axum::response::Response;
+use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
 use requeue_http::{Problem, ProblemType};
+use requeue_jobs::Jobs;
+use requeue_jobs::limits::MAX_BATCH;
+use std::cell::RefCell;
+use tokio::runtime::Handle;
+
+/// Calls the store on a thread for blocking work, because a cron expression that rarely or never fires
+/// takes up to a tenth of a second of computation.
+async fn off_runtime<T: Send + 'static>(
+    app: &App,
+    work: impl AsyncFnOnce(&Jobs) -> T + Send + 'static,
+) -> ApiResult<T> {
+    let (jobs, runtime) = (app.jobs().clone(), Handle::current());
+    let done = app.tasks().spawn_blocking(move || runtime.block_on(work(&jobs))).await;
+    let panicked = |_| Problem::new(ProblemType::Bug, "the call panicked; see the server's log");
+    Ok(done.map_err(panicked)?)
+}
 
 /// List the schedules of a kind, sorted by id.
 #[utoipa::path(
@@ -17,34 +38,93 @@ use requeue_http::{Problem, ProblemType};
 )]
 pub(super) async fn all(
     State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
     KindPath(kind): KindPath,
-) -> ApiResult<Json<Schedules>> {
-    let schedules = app.store().schedules(kind).await?;
-    Ok(Json(Schedules { schedules: schedules.iter().map(ScheduleJson::from).collect() }))
+) -> ApiResult<Response> {
+    let mut room = app.response_memory().for_list(MAX_BATCH).await?;
+    let schedules = off_runtime(&app, async move |jobs| jobs.schedules(kind.as_str()).await);
+    let schedules = schedules.await??;
+    room.keep(response_memory::weight(&schedules));
+    delivery.hold(room);
+    let encode = |schedule| ScheduleJson::from(&schedule);
+    Ok(list_response("schedules", schedules, encode, String::new(), delivery))
+}
+
+/// Get a schedule and its next times.
+#[utoipa::path(
+    get, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "get_schedule",
+    params(JobPath),
+    responses((status = 200, body = ScheduleJson), Problems)
+)]
+pub(super) async fn one(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+    JobPath(kind, id): JobPath,
+) -> ApiResult<Json<ScheduleJson>> {
+    delivery.hold(app.response_memory().for_job().await?);
+    let absent = Problem::no_schedule(&kind, &id);
+    let read = async move |jobs: &Jobs| jobs.schedule(kind.as_str(), id.as_str()).await;
+    match off_runtime(&app, read).await?? {
+        Some(view) => Ok(Json(ScheduleJson::from(&view))),
+        None => Err(absent.into()),
+    }
 }
 
 /// Set a schedule. It replaces a schedule with the same id.
+///
+/// If the schedule exists and has the same times, its next run stays. So a program can set its
+/// schedules whenever it starts.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
-    params(JobPath), request_body = ScheduleJson,
-    responses((status = 204, description = "The schedule is set."), Problems)
+    params(JobPath), request_body = ScheduleRequest,
+    responses((status = 200, body = ScheduleJson), Problems)
 )]
 pub(super) async fn set(
     State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
     JobPath(kind, id): JobPath,
-    Json(schedule): Json<ScheduleJson>,
-) -> ApiResult<StatusCode> {
-    if schedule.id.is_some() {
-        return Err(Problem::new(
-            ProblemType::Invalid,
-            "the id is part of the path; omit this field",
-        )
-        .at("id")
-        .into());
-    }
-    let schedule = schedule.read(id, &app.reading())?;
-    app.store().set_schedule(kind, schedule).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Json(request): Json<ScheduleRequest>,
+) -> ApiResult<Json<ScheduleJson>> {
+    check_kind("kind", &kind)?;
+    delivery.hold(app.response_memory().for_job().await?);
+    let reading = app.reading();
+    let set = async move |jobs: &Jobs| {
+        let spec = request.create(&reading)?;
+        let view = jobs.set_schedule(kind.as_str(), id.as_str(), spec).await?;
+        ApiResult::Ok(ScheduleJson::from(&view))
+    };
+    Ok(Json(off_runtime(&app, set).await??))
+}
+
+/// Change a schedule. Omitted fields stay.
+#[utoipa::path(
+    patch, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules",
+    operation_id = "change_schedule",
+    params(JobPath), request_body = ScheduleRequest,
+    responses((status = 200, body = ScheduleJson), Problems)
+)]
+pub(super) async fn change(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+    JobPath(kind, id): JobPath,
+    Json(request): Json<ScheduleRequest>,
+) -> ApiResult<Json<ScheduleJson>> {
+    delivery.hold(app.response_memory().for_job().await?);
+    let reading = app.reading();
+    let change = async move |jobs: &Jobs| {
+        // What is invalid may depend on the present schedule, such as a time zone for a period.
+        let refused = RefCell::new(None);
+        let changed = jobs.change_schedule(kind.as_str(), id.as_str(), |spec| {
+            let changed = request.change(spec.clone(), &reading).map(|changed| *spec = changed);
+            *refused.borrow_mut() = changed.err();
+        });
+        let changed = changed.await;
+        if let Some(problem) = refused.take() {
+            return Err(problem.into());
+        }
+        ApiResult::Ok(ScheduleJson::from(&changed?))
+    };
+    Ok(Json(off_runtime(&app, change).await??))
 }
 
 /// Remove a schedule. Its jobs stay.
@@ -58,27 +138,24 @@ pub(super) async fn remove(
     State(app): State<App>,
     JobPath(kind, id): JobPath,
 ) -> ApiResult<StatusCode> {
-    if app.store().remove_schedule(kind.clone(), id.clone()).await? {
-        return Ok(StatusCode::NO_CONTENT);
+    match app.jobs().remove_schedule(kind.as_str(), id.as_str()).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::no_schedule(&kind, &id).into()),
     }
-    let detail = format!("there is no schedule {id:?} of kind {kind}");
-    Err(Problem::new(ProblemType::Absent, detail).into())
 }
 
-/// Tick a schedule: put its job and set its next time, if its next time is the expected one.
+/// Start a run of a schedule now, in addition to those at its times.
 ///
-/// This is atomic: any number of clients may try, and one succeeds.
+/// A paused schedule can be run, too.
 #[utoipa::path(
-    post, path = "/v1/kinds/{kind}/schedules/{id}/tick", tag = "schedules",
-    operation_id = "tick_schedule",
-    params(JobPath), request_body = TickRequest,
-    responses((status = 200, body = TickResult), Problems)
+    post, path = "/v1/kinds/{kind}/schedules/{id}/run", tag = "schedules",
+    operation_id = "run_schedule",
+    params(JobPath),
+    responses((status = 200, body = PutDone), Problems)
 )]
-pub(super) async fn tick(
+pub(super) async fn run(
     State(app): State<App>,
     JobPath(kind, id): JobPath,
-    Json(request): Json<TickRequest>,
-) -> ApiResult<Json<TickResult>> {
-    let tick = request.read(kind, id, &app.reading())?;
-    Ok(Json(app.store().tick(tick).await?.into()))
+) -> ApiResult<Json<PutDone>> {
+    Ok(Json(app.jobs().run_schedule(kind.as_str(), id.as_str()).await?.into()))
 }

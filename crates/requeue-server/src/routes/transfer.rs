@@ -158,7 +158,12 @@ pub(super) async fn import(
     });
     let panicked =
         |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
-    Ok(Json(imported.await.map_err(panicked)?.map_err(import_problem)?.into()))
+    let imported = imported.await.map_err(panicked)?;
+    // Also those of an import that failed halfway. If this fails, they are set within ten minutes.
+    if let Err(error) = app.set_missing_timers().await {
+        tracing::warn!(%error, "the runs of imported schedules may begin some minutes late");
+    }
+    Ok(Json(imported.map_err(import_problem)?.into()))
 }
 
 fn import_problem(error: TransferError) -> Problem {

@@ -6,7 +6,8 @@ use requeue_http::HttpStore;
 use requeue_http::client::{CallError, Options};
 use requeue_jobs::{
     Body, Change, ChangeKind, Changed, JobId, Jobs, Kind, MemoryStore, Missed, Put, Query,
-    Schedule, Spans, Store, StoreError, Tick, Ticked, Timestamp, WallClock,
+    SCHEDULE_TIMERS, ScheduleError, ScheduleSpec, Spans, Store, StoreError, Tick, Timestamp,
+    WallClock,
 };
 use requeue_server::auth::{Access, Right};
 use requeue_server::listen::Tls;
@@ -84,30 +85,55 @@ fn any_text_is_an_id() {
 }
 
 #[test]
-fn any_text_is_the_id_of_a_schedule() {
+fn schedules_with_any_id_are_set_changed_run_and_removed_by_a_client() {
+    let server = Server::of(MemoryStore::new());
+    let store = Arc::new(server.client());
+    let jobs = Jobs::new(store.clone());
+    block_on(async {
+        for name in ODD {
+            let mut spec = ScheduleSpec::cron("*/5 9-17 * * MON-FRI", "Europe/Berlin");
+            spec.body = Body::new(*b"hello", "text/plain").unwrap();
+            (spec.missed, spec.jitter) = (Missed::All, Duration::from_secs(30));
+            (spec.catch_up, spec.allow_overlap) = (Some(Duration::from_secs(3600)), true);
+            spec.ends_at = Some(Timestamp::from_millis(4_000_000_000_000));
+            let set = jobs.set_schedule("mail", name, spec.clone()).await.unwrap();
+            assert_eq!(jobs.schedule("mail", name).await.unwrap().as_ref(), Some(&set));
+            assert_eq!((set.next, &set.spec), (Some(set.next_times[0]), &spec));
+            assert_eq!(jobs.schedules("mail").await.unwrap(), [set]);
+
+            let changed = jobs.change_schedule("mail", name, |spec| spec.paused = true).await;
+            assert_eq!(changed.unwrap().next, None);
+            let paused = store.schedule(kind(), id(name)).await.unwrap().unwrap();
+            assert!(ScheduleSpec::from_schedule(&paused).unwrap().paused);
+            let resumed = jobs.change_schedule("mail", name, |spec| {
+                (spec.paused, spec.allow_overlap) = (false, false);
+            });
+            assert!(resumed.await.unwrap().next.is_some());
+
+            jobs.run_schedule("mail", name).await.unwrap();
+            let job = jobs.get("mail", name).await.unwrap().unwrap();
+            assert_eq!(job.body, spec.body);
+            assert!(jobs.remove_schedule("mail", name).await.unwrap());
+            assert!(!jobs.remove_schedule("mail", name).await.unwrap());
+            assert_eq!(jobs.schedule("mail", name).await.unwrap(), None);
+            let absent = jobs.change_schedule("mail", name, |_| {}).await.unwrap_err();
+            assert!(matches!(absent, ScheduleError::Absent { .. }), "{absent}");
+        }
+    });
+}
+
+#[test]
+fn a_client_cannot_tick_or_use_the_kind_of_the_timers() {
     let server = Server::of(MemoryStore::new());
     let store = server.client();
+    let at = Timestamp::from_millis;
+    let tick = Tick { kind: kind(), id: id("a"), expected: at(1), next: at(2), put: None };
     block_on(async {
-        let at = Timestamp::from_millis;
-        for name in ODD {
-            let schedule = Schedule {
-                id: id(name),
-                when: "*/5 * * * *".to_owned(),
-                time_zone: "Europe/Berlin".to_owned(),
-                body: Body::default(),
-                missed: Missed::Skip,
-                next: at(1_800_000_000_000),
-            };
-            store.set_schedule(kind(), schedule.clone()).await.unwrap();
-            let (expected, next) = (schedule.next, at(1_800_000_300_000));
-            assert_eq!(store.schedules(kind()).await.unwrap(), [schedule]);
-            let tick = Tick { kind: kind(), id: id(name), expected, next, put: false };
-            assert_eq!(store.tick(tick.clone()).await.unwrap(), Ticked::Skipped);
-            assert_eq!(store.tick(tick.clone()).await.unwrap(), Ticked::Moved(next));
-            assert!(store.remove_schedule(kind(), id(name)).await.unwrap());
-            assert!(!store.remove_schedule(kind(), id(name)).await.unwrap());
-            assert_eq!(store.tick(tick).await.unwrap(), Ticked::Absent);
-        }
+        let error = store.tick(tick).await.unwrap_err();
+        assert!(error.to_string().contains("the service starts the runs"), "{error}");
+        let put = Put::new(Kind::new(SCHEDULE_TIMERS).unwrap(), id("a"), Body::default());
+        let error = store.put(vec![put]).await.unwrap().remove(0).unwrap_err();
+        assert!(error.to_string().contains("contains the timers of schedules"), "{error}");
     });
 }
 

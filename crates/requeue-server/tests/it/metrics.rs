@@ -5,9 +5,9 @@ use crate::support::instrumented::{
 };
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Change, ChangeKind, Condition, Due, Fence, Generation, JobView, MemoryStore, Missed, Put,
-    Query, Receipt, Restore, Schedule, Settings, Settle, SettleError, Settled, Settlement, Store,
-    Tick, WallClock, WorkerName,
+    Body, Change, ChangeKind, Condition, Due, Fence, Generation, JobView, MemoryStore, Missed,
+    Priority, Put, Query, Receipt, Restore, Schedule, ScheduleCondition, Settings, Settle,
+    SettleError, Settled, Settlement, Store, Tick, TickJob, WallClock, WorkerName,
 };
 use requeue_server::InstrumentedStore;
 use requeue_testkit::{Fault, Faulty, block_on};
@@ -128,13 +128,16 @@ fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
         missed: Missed::One,
         next,
     };
-    block_on(fixture.store.set_schedule(kind("report"), schedule)).unwrap();
+    let body = schedule.body.clone();
+    let set = fixture.store.set_schedule(kind("report"), schedule, ScheduleCondition::Always);
+    assert!(block_on(set).unwrap());
+    fixture.advance(2);
     let tick = Tick {
         kind: kind("report"),
         id: id("daily"),
         expected: next,
         next: next.saturating_add(Duration::from_secs(86_400)),
-        put: true,
+        put: Some(TickJob { id: id("daily"), body, priority: Priority::default() }),
     };
     block_on(fixture.store.tick(tick.clone())).unwrap();
     block_on(fixture.store.tick(tick)).unwrap();
@@ -156,6 +159,9 @@ fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
             r#"requeue_restored_total{kind="moved",outcome="created"} 1"#,
             r#"requeue_restored_total{kind="moved",outcome="kept"} 1"#,
             "requeue_reaped_total 1",
+            r#"requeue_schedule_runs_total{kind="report"} 1"#,
+            "requeue_schedule_lateness_seconds_sum 2",
+            "requeue_schedule_lateness_seconds_count 1",
         ],
     );
 }

@@ -1,7 +1,10 @@
 //! Schedules and ticks.
 
 use crate::harness::{Harness, id, job, kind, mail, secs, text};
-use requeue_jobs::{JobState, Missed, PutOutcome, Retention, Schedule, Tick, Ticked, Timestamp};
+use requeue_jobs::{
+    Body, Invalid, JobState, Missed, Priority, PutOutcome, Retention, Schedule, ScheduleCondition,
+    StoreError, Tick, TickJob, Ticked, Timestamp,
+};
 
 fn nightly(next: Timestamp) -> Schedule {
     Schedule {
@@ -15,7 +18,11 @@ fn nightly(next: Timestamp) -> Schedule {
 }
 
 async fn keep(h: &Harness, schedule: Schedule) {
-    h.store.set_schedule(mail(), schedule).await.expect("the failure is kept");
+    assert!(keep_if(h, schedule, ScheduleCondition::Always).await);
+}
+
+async fn keep_if(h: &Harness, schedule: Schedule, condition: ScheduleCondition) -> bool {
+    h.store.set_schedule(mail(), schedule, condition).await.expect("the call succeeds")
 }
 
 async fn schedules(h: &Harness) -> Vec<Schedule> {
@@ -23,6 +30,16 @@ async fn schedules(h: &Harness) -> Vec<Schedule> {
 }
 
 async fn tick(h: &Harness, expected: Timestamp, next: Timestamp, put: bool) -> Ticked {
+    let job = TickJob { id: id("nightly"), body: text("report"), priority: Priority::default() };
+    tick_with(h, expected, next, put.then_some(job)).await
+}
+
+async fn tick_with(
+    h: &Harness,
+    expected: Timestamp,
+    next: Timestamp,
+    put: Option<TickJob>,
+) -> Ticked {
     let tick = Tick { kind: mail(), id: id("nightly"), expected, next, put };
     h.store.tick(tick).await.expect("the call succeeds")
 }
@@ -33,7 +50,10 @@ pub(crate) async fn schedules_are_kept_by_id(h: &Harness) {
     other.id = id("hourly");
     keep(h, one.clone()).await;
     keep(h, other.clone()).await;
-    assert_eq!(schedules(h).await, [other, one]);
+    assert_eq!(schedules(h).await, [other.clone(), one]);
+    assert_eq!(h.store.schedule(mail(), id("hourly")).await, Ok(Some(other)));
+    assert_eq!(h.store.schedule(mail(), id("daily")).await, Ok(None));
+    assert_eq!(h.store.schedule(kind("sms"), id("hourly")).await, Ok(None));
     assert_eq!(h.store.schedules(kind("sms")).await, Ok(vec![]));
     assert_eq!(h.kinds().await.len(), 1);
     h.claims_nothing().await;
@@ -45,6 +65,42 @@ pub(crate) async fn a_schedule_replaces_one_with_the_same_id(h: &Harness) {
     (other.when, other.missed) = ("0 4 * * *".into(), Missed::One);
     keep(h, other.clone()).await;
     assert_eq!(schedules(h).await, [other]);
+}
+
+pub(crate) async fn a_schedule_is_set_only_if_its_condition_holds(h: &Harness) {
+    let times = [h.now(), h.after(secs(60)), h.after(secs(120))];
+    let [first, second, third] = times.map(nightly);
+    let next = |at: usize| ScheduleCondition::Next(times[at]);
+    assert!(!keep_if(h, first.clone(), next(0)).await);
+    assert_eq!(h.kinds().await, []);
+    assert!(keep_if(h, first.clone(), ScheduleCondition::Absent).await);
+    assert!(!keep_if(h, second.clone(), ScheduleCondition::Absent).await);
+    assert!(!keep_if(h, second.clone(), next(1)).await);
+    assert_eq!(schedules(h).await, [first]);
+    assert!(keep_if(h, second, next(0)).await);
+    // A tick in between: the change was made from what is no longer there.
+    tick(h, times[1], times[2], true).await;
+    assert!(!keep_if(h, nightly(times[0]), next(1)).await);
+    assert_eq!(schedules(h).await, [third]);
+}
+
+pub(crate) async fn the_schedules_of_a_kind_have_sixteen_mebibytes_of_bodies(h: &Harness) {
+    let large = |n: usize| {
+        let body = Body::octets(vec![7; 1 << 20]).expect("a valid body");
+        Schedule { id: id(&format!("s{n}")), body, ..nightly(h.now()) }
+    };
+    for n in 0..15 {
+        keep(h, large(n)).await;
+    }
+    keep(h, large(3)).await;
+    let half = Body::octets(vec![7; 1 << 19]).expect("a valid body");
+    keep(h, Schedule { body: half, ..large(15) }).await;
+    let always = ScheduleCondition::Always;
+    let error = h.store.set_schedule(mail(), large(16), always).await.expect_err("it is too much");
+    let StoreError::Invalid(Invalid::TooLong { limit, .. }) = error else { panic!("{error}") };
+    assert_eq!(limit, 16 << 20);
+    keep(h, nightly(h.now())).await;
+    assert_eq!(schedules(h).await.len(), 17);
 }
 
 pub(crate) async fn a_tick_puts_the_job_and_advances_the_schedule(h: &Harness) {
@@ -134,12 +190,22 @@ pub(crate) async fn a_removed_schedule_leaves_its_jobs(h: &Harness) {
     h.claim().await;
 }
 
-pub(crate) async fn a_tick_puts_a_job_of_priority_0(h: &Harness) {
-    let now = h.now();
-    keep(h, nightly(now)).await;
+pub(crate) async fn a_tick_puts_the_job_that_it_specifies(h: &Harness) {
+    let times = [h.now(), h.after(secs(60)), h.after(secs(120))];
+    keep(h, nightly(times[0])).await;
     h.put(job("nightly").priority(7)).await;
-    assert!(matches!(tick(h, now, h.after(secs(60)), true).await, Ticked::Put(_)));
+    assert!(matches!(tick(h, times[0], times[1], true).await, Ticked::Put(_)));
     assert_eq!(h.view("nightly").await.priority.get(), 0);
+    let priority = Priority::new(3).expect("a valid priority");
+    let other = TickJob { id: id("nightly@2"), body: text("other"), priority };
+    let Ticked::Put(placed) = tick_with(h, times[1], times[2], Some(other)).await else {
+        panic!("the put succeeds");
+    };
+    assert_eq!(placed.outcome, PutOutcome::Created);
+    let view = h.view("nightly@2").await;
+    assert_eq!((view.priority, view.body, view.due), (priority, text("other"), times[1]));
+    assert_eq!(h.view("nightly").await.body, text("report"));
+    assert_eq!(schedules(h).await, [nightly(times[2])]);
 }
 
 pub(crate) async fn a_tick_puts_a_job_again_that_is_done(h: &Harness) {

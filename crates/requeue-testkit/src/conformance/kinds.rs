@@ -1,7 +1,7 @@
 //! Settings, pausing, concurrency, and claims of several kinds.
 
 use crate::harness::{Harness, LEASE, ids, job, kind, millis, secs};
-use requeue_jobs::{Claimed, Settings, Settled};
+use requeue_jobs::{Claimed, PushSetting, SecretText, Settings, Settled};
 
 pub(crate) async fn a_kind_has_the_default_settings_until_it_is_set(h: &Harness) {
     assert_eq!(h.settings().await, Settings::default());
@@ -21,6 +21,17 @@ pub(crate) async fn settings_are_kept_per_kind(h: &Harness) {
     assert_eq!(h.settings().await, mail);
     let sms = h.store.settings(kind("sms")).await.expect("the call succeeds");
     assert_eq!((sms.max_attempts, sms.paused), (5, false));
+}
+
+pub(crate) async fn a_kind_shows_whether_it_is_pushed(h: &Harness) {
+    let config = r#"{"url":"https://example.com/hook"}"#.to_owned();
+    let target = PushSetting { config, secrets: SecretText::default() };
+    h.put("a").await;
+    assert!(!h.kinds().await[0].push);
+    h.set(|settings| settings.push = Some(target)).await;
+    assert!(h.kinds().await[0].push && h.settings().await.push.is_some());
+    h.set(|settings| settings.push = None).await;
+    assert!(!h.kinds().await[0].push && h.settings().await.push.is_none());
 }
 
 pub(crate) async fn settings_do_not_change_jobs(h: &Harness) {

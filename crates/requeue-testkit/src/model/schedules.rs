@@ -3,7 +3,8 @@
 use super::Model;
 use crate::tokens::Tokens;
 use requeue_jobs::{
-    Due, Generation, JobId, Kind, Put, PutError, Schedule, Settings, Tick, Ticked, Timestamp,
+    Due, Generation, JobId, Kind, Put, PutError, Schedule, ScheduleCondition, Settings, Tick,
+    Ticked, Timestamp,
 };
 
 impl Model {
@@ -21,10 +22,24 @@ impl Model {
         self.facts(kind).settings.clone()
     }
 
-    /// Sets a schedule. It replaces one with the same id.
-    pub fn set_schedule(&mut self, kind: &Kind, schedule: Schedule) {
-        self.remove_schedule(kind, &schedule.id);
-        self.facts(kind).schedules.push(schedule);
+    /// Sets a schedule, if the condition holds. It replaces one with the same id.
+    pub fn set_schedule(
+        &mut self,
+        kind: &Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> bool {
+        let present = self.schedules(kind).into_iter().find(|other| other.id == schedule.id);
+        let holds = match condition {
+            ScheduleCondition::Always => true,
+            ScheduleCondition::Absent => present.is_none(),
+            ScheduleCondition::Next(next) => present.is_some_and(|present| present.next == next),
+        };
+        if holds {
+            self.remove_schedule(kind, &schedule.id);
+            self.facts(kind).schedules.push(schedule);
+        }
+        holds
     }
 
     /// Removes a schedule. Returns whether it existed.
@@ -50,18 +65,19 @@ impl Model {
         now: Timestamp,
     ) -> Result<Ticked, PutError> {
         let schedules = &mut self.facts(&tick.kind).schedules;
-        let Some(schedule) = schedules.iter_mut().find(|schedule| schedule.id == tick.id) else {
+        let Some(schedule) = schedules.iter().find(|schedule| schedule.id == tick.id) else {
             return Ok(Ticked::Absent);
         };
         if schedule.next != tick.expected {
             return Ok(Ticked::Moved(schedule.next));
         }
-        let ticked = if tick.put {
-            let mut put = Put::new(tick.kind.clone(), tick.id.clone(), schedule.body.clone());
-            put.due = Due::At(tick.expected);
-            Ticked::Put(self.put(&put, given, now)?)
-        } else {
-            Ticked::Skipped
+        let ticked = match &tick.put {
+            Some(job) => {
+                let mut put = Put::new(tick.kind.clone(), job.id.clone(), job.body.clone());
+                (put.due, put.priority) = (Due::At(tick.expected), job.priority);
+                Ticked::Put(self.put(&put, given, now)?)
+            }
+            None => Ticked::Skipped,
         };
         let mut moved = self.facts(&tick.kind).schedules.iter_mut();
         if let Some(schedule) = moved.find(|schedule| schedule.id == tick.id) {

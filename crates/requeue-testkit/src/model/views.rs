@@ -48,6 +48,7 @@ impl Model {
                 counts: Counts { pending, leased, dead, done, ready },
                 oldest_ready: ready_jobs.map(|job| job.due).min(),
                 paused: facts.settings.paused,
+                push: facts.settings.push.is_some(),
                 throttled_until: facts
                     .settings
                     .rate

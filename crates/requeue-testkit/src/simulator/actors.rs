@@ -6,8 +6,8 @@ use super::{Simulation, kinds};
 use crate::operations::{ConditionKind, DueKind, ModeKind, Operations, SettlementKind};
 use crate::random::Random;
 use requeue_jobs::{
-    ChangeKind, ClaimedJob, Condition, Generation, JobId, Receipt, Settle, Settlement, Store,
-    StoreError, Tick, WorkerName,
+    ChangeKind, ClaimedJob, Condition, Generation, JobId, Priority, Receipt, Settle, Settlement,
+    Store, StoreError, Tick, TickJob, WorkerName,
 };
 use std::time::Duration;
 
@@ -197,7 +197,9 @@ pub(super) async fn ticker(simulation: &Simulation) {
                 }
                 let next = schedule.next.saturating_add(Duration::from_secs(10));
                 let (id, expected) = (schedule.id, schedule.next);
-                let tick = Tick { kind: kind.clone(), id, expected, next, put: true };
+                let (body, priority) = (schedule.body, Priority::default());
+                let put = Some(TickJob { id: id.clone(), body, priority });
+                let tick = Tick { kind: kind.clone(), id, expected, next, put };
                 let _ = simulation.store.tick(tick).await;
             }
         }

@@ -221,7 +221,8 @@ impl Facts {
             Action::Tick { tick, ticked: Ticked::Put(placed) } => {
                 self.ticked.insert((tick.kind.clone(), tick.id.clone(), tick.expected));
                 let due = tick.expected.max(now);
-                self.job(&tick.kind, &tick.id).put(Mode::Replace, due, placed, now);
+                let id = tick.put.as_ref().map_or(&tick.id, |job| &job.id);
+                self.job(&tick.kind, id).put(Mode::Replace, due, placed, now);
             }
             _ => {}
         }

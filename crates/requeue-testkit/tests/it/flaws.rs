@@ -12,7 +12,7 @@ pub(crate) mod unordered;
 mod views;
 
 use crate::fixture::ManualFixture;
-use Check::{Case, Concurrent, History, Simulation};
+use Check::{Case, Concurrent, History, Schedules, Simulation};
 use leases::{
     AckAlwaysSucceeds, AckLost, BytesPerKind, CancelDeletes, CancelLost, DeletesBeforeAck,
     DueTimeAsReceipt, EarlyDelivery, EndsWithoutRoom, ExpiredIsLost, ExpiredNotReported, ExpiryIs,
@@ -30,7 +30,9 @@ use puts::{
 };
 use requeue_jobs::rules::List;
 use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallClock};
-use requeue_testkit::{Concurrent as ConcurrentRun, check_history, conformance, simulate};
+use requeue_testkit::{
+    Concurrent as ConcurrentRun, check_history, check_schedules, conformance, simulate,
+};
 use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ use store::{Deviation, FlawedStore};
 use unordered::{Order, UnorderedStore};
 use views::{
     CountsDrift, DeadLoseErrors, EagerReaper, EmptyKindsAreNew, NoReaper, NotEnforced, PagesRepeat,
-    PagingSkips, SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
+    PagingSkips, SetsAnySchedule, SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
 };
 
 /// A mistake that a store can make.
@@ -57,13 +59,15 @@ struct Flaw {
 enum Check {
     /// The conformance case with this name.
     Case(&'static str),
-    /// One of 300 random histories.
+    /// One of 1000 random histories.
     History,
     /// One of 40 simulations: it reports that this invariant is violated.
     Simulation(u32),
     /// One of 20 concurrent runs: it reports that this invariant is violated, in a message that
     /// contains this text.
     Concurrent(u32, &'static str),
+    /// Ten days of schedules on two nodes that crash.
+    Schedules,
 }
 
 const fn flaw(
@@ -337,8 +341,13 @@ const FLAWS: &[Flaw] = &[
     ),
     flaw(
         "a tick puts twice",
-        &[Case("cron::of_two_ticks_one_succeeds"), History, Simulation(12)],
+        &[Case("cron::of_two_ticks_one_succeeds"), History, Simulation(12), Schedules],
         |clock| FlawedStore::create(clock, TicksTwice),
+    ),
+    flaw(
+        "a schedule is set although its condition does not hold",
+        &[Case("cron::a_schedule_is_set_only_if_its_condition_holds"), History],
+        |clock| FlawedStore::create(clock, SetsAnySchedule),
     ),
     flaw(
         "a restored job replaces an existing one",
@@ -730,10 +739,14 @@ impl Flaw {
     fn is_found_by(&self, check: &Check) -> bool {
         match check {
             Case(name) => catch_unwind(|| conformance::run(name, || self.fixture())).is_err(),
-            History => (0..300).any(|seed| check_history(&self.fixture(), seed).is_err()),
+            History => (0..1000).any(|seed| check_history(&self.fixture(), seed).is_err()),
             Simulation(invariant) => (0..40).any(|seed| {
                 let violation = simulate(Arc::new(self.fixture()), seed).err().unwrap_or_default();
                 violation.contains(&format!("\ninvariant {invariant}: "))
+            }),
+            Schedules => (0..5).any(|seed| {
+                let span = Duration::from_secs(10 * 86_400);
+                check_schedules(Arc::new(self.fixture()), seed, span).is_err()
             }),
             Concurrent(invariant, message) => (0..20).any(|seed| {
                 let store = (self.create)(WallClock::system());

@@ -95,6 +95,10 @@ impl Layered for ReopeningStore {
         Box::pin(async move { block_on(call(&self.turn())) })
     }
 
+    fn needs_reaping(&self) -> bool {
+        true
+    }
+
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let store = self.turn();

@@ -235,7 +235,7 @@ impl<'a> SampleWriter<'a> {
         let all = [("daily", Missed::One), ("ticked", Missed::Skip), ("gone", Missed::One)];
         for (name, missed) in all {
             let schedule = schedule(name, missed);
-            block_on(self.store.set_schedule(kind(of), schedule)).unwrap();
+            block_on(self.store.set_schedule(kind(of), schedule, Default::default())).unwrap();
         }
         let moved = next.saturating_add(24 * HOUR);
         let tick = Tick {
@@ -243,7 +243,7 @@ impl<'a> SampleWriter<'a> {
             id: id(&format!("{with}-ticked")),
             expected: next,
             next: moved,
-            put: false,
+            put: None,
         };
         block_on(self.store.tick(tick)).unwrap();
         let gone = id(&format!("{with}-gone"));

@@ -138,9 +138,9 @@ impl Workload {
             let before = view();
             let mut operation = operations.next(&mut random, now, &store);
             match &mut operation {
-                Operation::SetSchedule(_, schedule) => {
+                Operation::SetSchedule(_, schedule, _) => {
                     schedule.body = (shape.body)(&mut random);
-                    schedule.missed = *random.pick(&[Missed::One, Missed::Skip]);
+                    schedule.missed = *random.pick(&[Missed::One, Missed::Skip, Missed::All]);
                 }
                 // There are few schedules: a random id is seldom one.
                 Operation::RemoveSchedule(kind, id) => {

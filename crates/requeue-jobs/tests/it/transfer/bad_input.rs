@@ -103,8 +103,8 @@ fn errors_name_line_field_and_value() {
         // Schedules.
         (
             r#""missed":"skip""#,
-            r#""missed":"all""#,
-            r#"line 3: missed is "all": expected one or skip"#,
+            r#""missed":"each""#,
+            r#"line 3: missed is "each": expected one, skip or all"#,
         ),
         (
             r#""when":"0 3"#,

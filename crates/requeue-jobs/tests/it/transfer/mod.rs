@@ -139,7 +139,7 @@ fn full() -> MemoryFixture {
             .expect("the memory store does not fail");
         for (id, missed) in [("nightly", Missed::Skip), ("hourly", Missed::One)] {
             store
-                .set_schedule(kind(), schedule(&fixture, id, missed))
+                .set_schedule(kind(), schedule(&fixture, id, missed), Default::default())
                 .await
                 .expect("the memory store does not fail");
         }
@@ -272,6 +272,21 @@ fn bodies_survive_byte_for_byte() {
 }
 
 #[test]
+fn an_export_contains_push_targets_without_their_secrets() {
+    let old = MemoryFixture::new();
+    let mut settings = Settings::default();
+    let (config, secrets) = ("{\"url\":\"https://example.com\"}".to_owned(), "whsec_1".to_owned());
+    settings.push = Some(PushSetting { config: config.clone(), secrets: secrets.into() });
+    block_on(old.store().set(kind(), settings)).unwrap();
+    let file = exported(&*old.store());
+    assert!(!file.contains("whsec"), "{file}");
+    let new = new_at_the_time_of(&old);
+    imported(&*new.store(), &file).unwrap();
+    let push = block_on(new.store().settings(kind())).unwrap().push.unwrap();
+    assert_eq!((push.config, push.secrets), (config, SecretText::default()));
+}
+
+#[test]
 fn existing_jobs_are_kept_and_an_import_can_be_repeated() {
     let old = full();
     let file = exported(&*old.store());
@@ -281,7 +296,7 @@ fn existing_jobs_are_kept_and_an_import_can_be_repeated() {
     settings.max_attempts = 77;
     let other = Schedule { when: "never".to_owned(), ..schedule(&new, "nightly", Missed::One) };
     block_on(store.set(kind(), settings.clone())).unwrap();
-    block_on(store.set_schedule(kind(), other.clone())).unwrap();
+    block_on(store.set_schedule(kind(), other.clone(), Default::default())).unwrap();
     let body = Body::octets(*b"mine").unwrap();
     let mine = Put::new(kind(), JobId::new("ready").unwrap(), body.clone());
     block_on(store.put(vec![mine])).unwrap().remove(0).unwrap();

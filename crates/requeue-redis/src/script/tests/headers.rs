@@ -227,7 +227,7 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
 fn read_only_scripts_return_the_current_state() {
     let mut runner = ScriptRunner::of("look");
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
-    assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 0 -1 0 0 0 -1 0]");
+    assert_eq!(runner.call(&SCRIPTS.facts, NOW), "[0 0 0 0 0 -1 0 0 0 -1 0 0]");
     let leases = runner.lease(NOW, &["a", "b"]);
     assert_eq!(runner.call(&SCRIPTS.peek, NOW + 200), "800", "when the leases expire");
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
@@ -238,13 +238,13 @@ fn read_only_scripts_return_the_current_state() {
     let fence = format!("{NOW}001");
     assert_eq!(
         runner.call(&SCRIPTS.facts, NOW),
-        format!("[2 1 1 0 1 {} 4 {fence} 0 -1 0]", NOW - 7)
+        format!("[2 1 1 0 1 {} 4 {fence} 0 -1 0 0]", NOW - 7)
     );
     let spans = runner.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
     assert_eq!(spans, "[1 0 1]");
     runner.call(&SCRIPTS.set, (NOW, "1", "", "paused", "1", "lease", "10"));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
-    assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 -1 1]"));
+    assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 -1 0 1]"));
 
     let view = |runner: &mut ScriptRunner, state: &str, max: usize, bytes: usize| {
         runner.call(&SCRIPTS.view, (NOW, state, max, bytes, &["a", "x", "b", "c", "d"]))
@@ -279,13 +279,23 @@ fn settings_are_fields_and_an_empty_value_removes_one() {
 fn the_number_of_schedules_is_limited_and_a_tick_runs_once() {
     let mut runner = ScriptRunner::of("tick");
     let schedule = |next: u64| [&next.to_be_bytes()[2..], &[0, 10, 0], &of("body")].concat();
-    assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2)), "0");
+    assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2, "", 9999)), "0");
     assert_eq!(runner.ask("EXISTS", "schedules", &[]), "0");
     for (id, reply) in [("a", "1"), ("b", "1"), ("c", "-1"), ("a", "1")] {
-        assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "1", id, schedule(NOW), 2)), reply, "{id}");
+        let set = (NOW, "1", id, schedule(NOW), 2, "", 9999);
+        assert_eq!(runner.call(&SCRIPTS.schedule, set), reply, "{id}");
     }
-    let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| {
-        runner.call(&SCRIPTS.tick, (NOW, id, expected, next, put))
+    let (same, other) = (NOW.to_string(), (NOW + 1).to_string());
+    for (id, condition, reply) in
+        [("a", "absent", "2"), ("a", &other, "2"), ("a", &same, "1"), ("c", &same, "2")]
+    {
+        let set = (NOW, "1", id, schedule(NOW), 2, condition, 9999);
+        assert_eq!(runner.call(&SCRIPTS.schedule, set), reply, "{id} {condition}");
+    }
+    let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| match put
+    {
+        "" => runner.call(&SCRIPTS.tick, (NOW, id, expected, next)),
+        _ => runner.call(&SCRIPTS.tick, (NOW, id, expected, next, id, of("body"))),
     };
     assert_eq!(tick(&mut runner, "c", NOW, NOW + 9, "1"), "[a]");
     assert_eq!(tick(&mut runner, "a", NOW, NOW + 9, "1"), "[C 0]");

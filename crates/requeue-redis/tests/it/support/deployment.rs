@@ -166,7 +166,7 @@ impl Deployment {
     }
 
     pub(crate) fn tick(&self, schedule: &str, expected: Timestamp, next: Timestamp) -> Ticked {
-        let tick = Tick { kind: kind(), id: id(schedule), expected, next, put: false };
+        let tick = Tick { kind: kind(), id: id(schedule), expected, next, put: None };
         block_on(self.store.tick(tick)).unwrap()
     }
 
@@ -319,7 +319,7 @@ impl Deployment {
             let (when, time_zone) = ("0 6 * * *".into(), "Europe/Berlin".into());
             let (body, next) = (text("good morning"), Timestamp::from_millis(BEGAN_AT + 86_400));
             let schedule = Schedule { id: id(name), when, time_zone, body, missed, next };
-            block_on(self.store.set_schedule(kind(), schedule)).unwrap();
+            block_on(self.store.set_schedule(kind(), schedule, Default::default())).unwrap();
         }
         let next = Timestamp::from_millis(BEGAN_AT + 86_400);
         assert_eq!(self.tick("moved", next, next.saturating_add(HOUR)), Ticked::Skipped);

@@ -191,7 +191,6 @@ fn an_invalid_value_is_named_with_its_limit() {
     let job = "/v1/kinds/mail/jobs/a";
     let of_kind = "/v1/kinds/mail";
     let schedule = "/v1/kinds/mail/schedules/s";
-    let tick = "/v1/kinds/mail/schedules/s/tick";
     let long = "1".repeat(2000) + "s";
     let many = |entry: Value| vec![entry; 1001];
     for (method, path, body, field, words) in [
@@ -386,25 +385,48 @@ fn an_invalid_value_is_named_with_its_limit() {
         ("PATCH", of_kind, json!({"concurrency": 0}), "concurrency", &["is 0", "1"]),
         ("PATCH", of_kind, json!({"retention": {"age": "-1s"}}), "retention.age", &["\"-1s\""]),
         // Schedules.
-        ("PUT", schedule, json!({"next": "sometimes"}), "next", &["\"sometimes\""]),
-        ("PUT", schedule, json!({"next": "now", "id": "s"}), "id", &["path"]),
-        ("PUT", schedule, json!({"next": "now", "when": "x".repeat(257)}), "when", &["257", "256"]),
+        ("PUT", schedule, json!({}), "cron", &["cron or every"]),
+        ("PUT", schedule, json!({"cron": "x", "every": "1h"}), "every", &["only one"]),
+        ("PUT", schedule, json!({"cron": ""}), "cron", &["0 fields"]),
+        ("PUT", schedule, json!({"cron": "every full moon"}), "cron", &["3 fields", "5"]),
+        ("PUT", schedule, json!({"cron": "0 25 * * *"}), "cron", &["the hour \"25\""]),
+        ("PUT", schedule, json!({"cron": "0 9 * * *; paused"}), "cron", &["\"*;\""]),
+        ("PUT", schedule, json!({"cron": "@fortnightly"}), "cron", &["@weekly"]),
+        ("PUT", schedule, json!({"cron": "0 0 31 2 *"}), "cron", &["never fires"]),
+        ("PUT", schedule, json!({"cron": "0,".repeat(600)}), "cron", &["1200", "1024"]),
         (
             "PUT",
             schedule,
-            json!({"next": "now", "time_zone": "x".repeat(257)}),
+            json!({"cron": "@daily", "time_zone": "Europe/Atlantis"}),
             "time_zone",
-            &["257"],
+            &["Europe/Atlantis", "Europe/Berlin"],
         ),
-        ("PUT", schedule, json!({"next": "now", "body_base64": "?"}), "body_base64", &["base64"]),
         (
-            "POST",
-            tick,
-            json!({"expected": "x", "next": "now", "put": true}),
-            "expected",
-            &["\"x\""],
+            "PUT",
+            schedule,
+            json!({"cron": "@daily", "time_zone": "x".repeat(1025)}),
+            "time_zone",
+            &["1025", "1024"],
         ),
-        ("POST", tick, json!({"expected": "now", "next": "1s", "put": true}), "next", &["in 1s"]),
+        ("PUT", schedule, json!({"every": "1h", "time_zone": "UTC"}), "time_zone", &["cron"]),
+        ("PUT", schedule, json!({"every": "often"}), "every", &["\"often\""]),
+        ("PUT", schedule, json!({"every": "500ms"}), "every", &["500ms", "1s"]),
+        ("PUT", schedule, json!({"every": "530w"}), "every", &["range"]),
+        ("PUT", schedule, json!({"every": "1m", "jitter": "61s"}), "jitter", &["61s", "60s"]),
+        ("PUT", schedule, json!({"cron": "@daily", "jitter": "25h"}), "jitter", &["range"]),
+        ("PUT", schedule, json!({"every": "1m", "catch_up": "530w"}), "catch_up", &["range"]),
+        (
+            "PUT",
+            schedule,
+            json!({"every": "1m", "missed": "skip", "catch_up": "1h"}),
+            "catch_up",
+            &["skipped"],
+        ),
+        ("PUT", schedule, json!({"every": "1m", "priority": 10}), "priority", &["10", "9"]),
+        ("PUT", schedule, json!({"every": "1m", "starts_at": "x"}), "starts_at", &["\"x\""]),
+        ("PUT", schedule, json!({"every": "1m", "ends_at": "5m"}), "ends_at", &["in 5m"]),
+        ("PUT", schedule, json!({"every": "1m", "ends_at": "2020-01-01"}), "ends_at", &["no run"]),
+        ("PUT", schedule, json!({"every": "1m", "body_base64": "?"}), "body_base64", &["base64"]),
         // Other requests.
         (
             "POST",
@@ -562,6 +584,9 @@ fn invalid_paths_and_query_parameters_are_rejected() {
         ("GET", "/v1/events?kinds=".to_owned(), "invalid", &["kinds", "empty"]),
         ("GET", "/v1/events?x=1".to_owned(), "malformed", &["x"]),
         ("DELETE", "/v1/kinds/mail/schedules/s".to_owned(), "absent", &["\"s\""]),
+        ("GET", "/v1/kinds/mail/schedules/s".to_owned(), "absent", &["schedule \"s\""]),
+        ("POST", "/v1/kinds/mail/schedules/s/run".to_owned(), "absent", &["schedule \"s\""]),
+        ("POST", "/v1/kinds/mail/schedules/s/tick".to_owned(), "no-such-path", &["tick"]),
         ("DELETE", "/v1/kinds/mail/schedules/%ff".to_owned(), "malformed", &["UTF-8"]),
         ("POST", "/v1/kinds/mail/nonsense".to_owned(), "no-such-path", &["nonsense"]),
         ("BREW", "/v1/kinds".to_owned(), "wrong-method", &[]),

@@ -58,7 +58,7 @@ fn json_that_some_clients_cannot_read_is_rejected_and_returned_as_text() {
         ("1E400", "1E400 is larger than"),
         (r#""\ud800""#, "half of a surrogate pair"),
     ] {
-        let text = format!(r#"{{"body":{json},"next":"now"}}"#);
+        let text = format!(r#"{{"body":{json},"every":"1h"}}"#);
         let set = client.send_json("PUT", "/v1/kinds/mail/schedules/a", text.as_bytes());
         assert_eq!(set.is("invalid")["field"], "body");
         let text = format!(r#"{{"body":{json}}}"#);

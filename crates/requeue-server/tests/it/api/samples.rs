@@ -34,9 +34,11 @@ pub(crate) fn all() -> Vec<Sample> {
         "retention": {"age": "7d", "count": 100},
     });
     let schedule = json!({
-        "when": "daily", "time_zone": "UTC", "body": 1, "content_type": "application/json",
-        "missed": "one", "next": "tomorrow",
+        "cron": "0 9 * * *", "time_zone": "UTC", "body": 1, "content_type": "application/json",
+        "priority": 7, "jitter": "30s", "missed": "all", "catch_up": "2d", "overlap": "allow",
+        "paused": false, "starts_at": "tomorrow", "ends_at": "in 30d",
     });
+    let period = json!({"every": "90s", "time_zone": null, "body_text": "x"});
     let time = "2026-12-01T08:00:00.000Z";
     let job = json!({
         "kind": "samples", "id": "told", "state": "leased", "body": 1,
@@ -90,7 +92,6 @@ pub(crate) fn all() -> Vec<Sample> {
     });
     let wait = json!({"kinds": ["samples"], "wait": "0s"});
     let change = json!({"jobs": [{"kind": "samples", "id": "none", "what": "run-now"}]});
-    let tick = json!({"expected": "now", "next": "tomorrow", "put": true});
     let leases = |fields: Value| {
         let mut lease = fields;
         lease["receipt"] = json!(receipt);
@@ -124,8 +125,9 @@ pub(crate) fn all() -> Vec<Sample> {
         sample("POST", "/v1/extend", leases(json!({"lease": "1s"})), of_leases),
         sample("PUT", "/v1/kinds/samples", settings.clone(), &[]),
         sample("PATCH", "/v1/kinds/samples", settings, &[]),
-        sample("PUT", "/v1/kinds/samples/schedules/s", schedule, &["next"]),
-        sample("POST", "/v1/kinds/samples/schedules/s/tick", tick, &["expected", "next", "put"]),
+        sample("PUT", "/v1/kinds/samples/schedules/s", schedule.clone(), &[]),
+        sample("PATCH", "/v1/kinds/samples/schedules/s", schedule, &[]),
+        sample("PATCH", "/v1/kinds/samples/schedules/s", period, &[]),
         sample("POST", "/v1/kinds/samples/restore", restore, restored),
         sample("POST", "/v1/reap", json!({"max": 1}), &["max"]),
     ]

@@ -132,10 +132,9 @@ fn the_document_and_the_routes_match() {
             }
             let response = client.call(&method.to_uppercase(), &sample, json!(null));
             if item.get(method).is_some() {
-                assert!(
-                    !matches!(response.status, 404 | 405) || method == "get" || method == "delete",
-                    "{method} {path}"
-                );
+                // There may be no such job or schedule.
+                let is_routed = response.status != 404 || !response.text().contains("no-such-path");
+                assert!(is_routed, "{method} {path}");
                 assert_ne!(response.status, 405, "{method} {path}");
             } else {
                 response.is("wrong-method");

@@ -44,7 +44,14 @@ impl Server {
     pub(crate) fn of(limits: Limits, options: Options, add: impl FnOnce(App) -> App) -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, BEGAN_AT);
-        Server::at(wall_clock, clock, limits, options, add)
+        Server::at(wall_clock, clock, limits, options, add, false)
+    }
+
+    /// Starts a server that reaps, and starts the runs of schedules.
+    pub(crate) fn with_schedules() -> Self {
+        let clock = ManualClock::new();
+        let wall_clock = WallClock::manual(&clock, BEGAN_AT);
+        Server::at(wall_clock, clock, Limits::default(), Options::default(), |app| app, true)
     }
 
     /// Starts a server in real time, with short waits.
@@ -52,7 +59,7 @@ impl Server {
         let mut limits = Limits::default();
         limits.wait = Duration::from_millis(20);
         let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
-        Server::at(wall_clock, clock, limits, Options::default(), |app| app)
+        Server::at(wall_clock, clock, limits, Options::default(), |app| app, false)
     }
 
     fn at(
@@ -61,6 +68,7 @@ impl Server {
         limits: Limits,
         options: Options,
         add: impl FnOnce(App) -> App,
+        in_full: bool,
     ) -> Self {
         let store = MemoryStore::with(wall_clock.clone());
         let app = add(App::new(Arc::new(store.clone()), wall_clock, limits));
@@ -70,10 +78,15 @@ impl Server {
         count_panics();
         let tcp = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = tcp.local_addr().expect("it is bound");
-        // Without the reaper: tests decide when expired leases are ended.
         let access = Access::new([], None).expect("nobody needs a token");
         let (listener, service) = (Listener::new(tcp, options), app.clone());
-        let serve = async move { service.serve_without_reaper(listener, &access, FOREVER).await };
+        let serve = async move {
+            match in_full {
+                true => service.serve(listener, &access, FOREVER).await,
+                // Tests decide when expired leases are ended.
+                false => service.serve_without_reaper(listener, &access, FOREVER).await,
+            }
+        };
         let served = Some(runtime.spawn(serve));
         Server { address, clock, store, app, runtime, served }
     }

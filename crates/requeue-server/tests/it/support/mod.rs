@@ -1,8 +1,10 @@
 //! Stores behind a server, reached by the HTTP client.
 
 pub(crate) mod instrumented;
+mod own_schedules;
 mod wait_counter;
 
+use own_schedules::OwnSchedules;
 use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
@@ -30,6 +32,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("ther
 /// A store behind its own server, with a manual clock and without a reaper: tests call reap.
 pub(crate) struct Served {
     client: HttpStore,
+    /// The store behind the server.
+    store: Arc<dyn Store>,
     /// How many waits have begun: at the client, and at the store.
     waits: [Arc<AtomicU64>; 2],
     clock: ManualClock,
@@ -59,6 +63,18 @@ impl Server {
         let shutdown = app.shutdown().clone();
         RUNTIME.spawn(async move {
             app.serve_without_reaper(listener, &access, Duration::from_secs(30)).await;
+        });
+        Server { address, shutdown }
+    }
+
+    /// Serves `app` on a free port, reaps, and starts the runs of schedules.
+    pub(crate) fn in_full(app: &App) -> Self {
+        let tcp = RUNTIME.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+        let address = tcp.local_addr().expect("it is bound");
+        let listener = Listener::new(tcp, Options::default());
+        let (app, shutdown) = (app.clone(), app.shutdown().clone());
+        RUNTIME.spawn(async move {
+            app.serve(listener, &open(), Duration::from_secs(30)).await;
         });
         Server { address, shutdown }
     }
@@ -129,12 +145,22 @@ impl Served {
     fn new(store: Arc<dyn Store>, clock: ManualClock, wall_clock: WallClock) -> Self {
         let waits = [Arc::default(), Arc::default()];
         let store = Arc::new(WaitCounter { store, waits: Arc::clone(&waits[1]) });
-        let app = App::new(store, wall_clock.clone(), Limits::default());
+        let app = App::new(store.clone(), wall_clock.clone(), Limits::default());
         let server = Server::start(&app, &open(), None);
         let client = server.client();
         let check = Box::new(|| {});
         let (orders_ties, directory) = (true, None);
-        Served { client, waits, clock, wall_clock, check, orders_ties, directory, _server: server }
+        Served {
+            client,
+            store,
+            waits,
+            clock,
+            wall_clock,
+            check,
+            orders_ties,
+            directory,
+            _server: server,
+        }
     }
 
     /// Waits until all waits have reached the store: a wait that is still on its way would begin at
@@ -170,7 +196,8 @@ fn time() -> (ManualClock, WallClock) {
 
 impl Fixture for Served {
     fn store(&self) -> Arc<dyn Store> {
-        let (store, waits) = (Arc::new(self.client.clone()), Arc::clone(&self.waits[0]));
+        let (client, store) = (Arc::new(self.client.clone()), Arc::clone(&self.store));
+        let (store, waits) = (Arc::new(OwnSchedules { client, store }), Arc::clone(&self.waits[0]));
         Arc::new(WaitCounter { store, waits })
     }
 

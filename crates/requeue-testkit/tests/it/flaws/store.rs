@@ -5,8 +5,8 @@ use requeue_jobs::rules::check_settlements;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
     KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore,
-    Restored, Schedule, Settings, Settle, SettleError, Settled, Settlement, Store, StoreError,
-    StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
+    Restored, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
+    Store, StoreError, StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
 };
 use requeue_testkit::block_on;
 use std::future::ready;
@@ -74,6 +74,9 @@ pub(super) trait Deviation: Send + 'static {
     fn tick(&mut self, correct: &CorrectStore, tick: Tick) -> Result<Ticked, StoreError> {
         correct.tick(tick)
     }
+
+    /// Alters the condition of a schedule that is set.
+    fn alter_condition(&mut self, _condition: &mut ScheduleCondition) {}
 }
 
 /// A memory store with methods that return immediately.
@@ -260,6 +263,16 @@ impl Layered for FlawedStore {
             all.push((kind, settings));
         }
         Box::pin(ready(result))
+    }
+
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        mut condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        self.deviation().alter_condition(&mut condition);
+        self.correct.store.set_schedule(kind, schedule, condition)
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {

@@ -7,8 +7,8 @@ use requeue_jobs::rules::{
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
     KindView, Page, Placed, Priorities, Priority, Put, PutError, Query, Reaped, Restore, Restored,
-    Schedule, Settings, Settle, SettleError, Settled, Spans, Store, StoreError, StoreFuture, Tick,
-    Ticked, Timestamp, WallClock, check_batch,
+    Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
+    StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -275,8 +275,17 @@ impl Store for UnorderedStore {
         now(self.act(|kinds, _| kinds.set(&kind, settings)))
     }
 
-    fn set_schedule(&self, kind: Kind, schedule: Schedule) -> StoreFuture<'_, ()> {
-        now(self.act(|kinds, _| kinds.set_schedule(&kind, schedule)))
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        now(self.act(|kinds, _| kinds.set_schedule(&kind, schedule, condition)))
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        now(Ok::<_, StoreError>(self.act(|kinds, _| kinds.schedule(&kind, &id).cloned())))
     }
 
     fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {

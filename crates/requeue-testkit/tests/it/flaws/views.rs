@@ -4,7 +4,7 @@ use super::store::{CorrectStore, Deviation};
 use requeue_jobs::limits::MAX_RESULT_BYTES;
 use requeue_jobs::{
     JobState, JobView, Kind, KindView, Page, Placed, Put, PutError, PutOutcome, Query, Reaped,
-    Settings, Store, StoreError, StoreFuture, Tick, Ticked,
+    ScheduleCondition, Settings, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use std::collections::HashMap;
 use std::time::Duration;
@@ -164,5 +164,14 @@ impl Deviation for SuccessorsNotCounted {
             page.cursor = one.cursor;
         }
         page
+    }
+}
+
+/// A schedule is set whatever the condition.
+pub(super) struct SetsAnySchedule;
+
+impl Deviation for SetsAnySchedule {
+    fn alter_condition(&mut self, condition: &mut ScheduleCondition) {
+        *condition = ScheduleCondition::Always;
     }
 }

@@ -1,0 +1,415 @@
+//! `schedule`: recurring jobs.
+
+mod next;
+mod text;
+
+use crate::error::{CliError, Result};
+use crate::format::{self, JobResult};
+use crate::output::{Output, Table, escape, print_note};
+use crate::put::{body_bytes, guessed_type};
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
+use crate::times;
+use clap::{Subcommand, ValueEnum};
+use requeue_http::HttpStore;
+use requeue_http::client::path;
+use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
+use requeue_jobs::limits::{MAX_BODY_LEN, MAX_PRIORITY};
+use requeue_jobs::{
+    Body, JobId, Jobs, Kind, Missed, Priority, ScheduleError, ScheduleSpec, Timestamp,
+};
+use serde_json::json;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true)]
+#[command(after_help = "\
+A server starts the runs, or a program with a worker on the same store: each run
+puts a job of the kind.
+
+Examples:
+  requeue schedule set report daily --cron '0 9 * * MON-FRI' \\
+      --time-zone Europe/Berlin '{\"to\":\"ann@example.org\"}'
+  requeue schedule set poll inbox --every 90s
+  requeue schedule ls
+  requeue schedule next report daily
+  requeue schedule pause report daily")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: ScheduleCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ScheduleCommand {
+    /// List the schedules of a kind, or of all kinds
+    #[command(after_help = "\
+Examples:
+  requeue schedule ls report
+  requeue schedule ls --json | jq -r 'select(.problem) | .id'")]
+    Ls {
+        /// Kind of the schedules [default: all kinds]
+        kind: Option<String>,
+    },
+    /// Set a schedule; it replaces one with the same kind and id
+    Set(Box<SetArgs>),
+    /// Show a schedule and its next times
+    #[command(after_help = "\
+Examples:
+  requeue schedule show report daily")]
+    Show(NameArgs),
+    /// Remove a schedule; its jobs stay
+    #[command(after_help = "\
+Examples:
+  requeue schedule rm report daily")]
+    Rm(NameArgs),
+    /// Start no runs until the schedule is resumed
+    #[command(after_help = "\
+Runs that fall into the pause are not made up for.
+
+Examples:
+  requeue schedule pause report daily")]
+    Pause(NameArgs),
+    /// Start the runs of a paused schedule again
+    #[command(after_help = "\
+Examples:
+  requeue schedule resume report daily")]
+    Resume(NameArgs),
+    /// Print the next times of a schedule, or of a cron expression
+    Next(next::Args),
+    /// Start a run now, in addition to those at its times
+    #[command(after_help = "\
+Examples:
+  requeue schedule run report daily")]
+    Run(NameArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct NameArgs {
+    /// Kind of the schedule
+    kind: String,
+    /// Id of the schedule
+    id: String,
+}
+
+impl NameArgs {
+    fn read(self) -> Result<(Kind, JobId)> {
+        Ok((Kind::new(self.kind)?, JobId::new(self.id)?))
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A cron expression has five fields: minute, hour, day of the month, month, day of
+the week; or six, with seconds first. Or write @hourly, @daily, @weekly,
+@monthly or @yearly. {{scheduled_at}} in the body becomes the time of the run.
+
+Setting a schedule again with the same times keeps its next run.
+
+Examples:
+  requeue schedule set report daily --cron '0 9 * * *' --time-zone Asia/Tokyo
+  requeue schedule set poll inbox --every 90s --jitter 30s --missed skip
+  requeue schedule set bill monthly --cron '0 0 1 * *' --missed all \\
+      --catch-up 3d '{\"month\":\"{{scheduled_at}}\"}'
+  requeue schedule set sale banner @banner.json --cron '0 12 * * *' \\
+      --starts-at 2026-12-01 --ends-at 2026-12-24")]
+struct SetArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// Body of the jobs: text, - to read stdin, or @FILE to read a file [default: empty]
+    body: Option<String>,
+    #[command(flatten)]
+    times: TimesArgs,
+    /// Media type of the body [default: guessed from the body]
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// Priority of the jobs, 0 to 9 [default: 0]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
+    priority: Option<u8>,
+    /// Start all runs later by the same share of this time, to spread schedules
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    jitter: Option<Duration>,
+    /// What happens with runs that were missed because no server was running
+    #[arg(long, value_enum, default_value_t = MissedName::One)]
+    missed: MissedName,
+    /// Skip runs that were missed longer ago than this [default: 1d with --missed all]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    catch_up: Option<Duration>,
+    /// Whether a run may begin while an earlier one goes on
+    #[arg(long, value_enum, default_value_t = OverlapName::None)]
+    overlap: OverlapName,
+    /// Start no runs until the schedule is resumed
+    #[arg(long)]
+    paused: bool,
+    /// Time before which the schedule does not run; periods are counted from it
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    starts_at: Option<Timestamp>,
+    /// Time after which the schedule does not run
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    ends_at: Option<Timestamp>,
+}
+
+/// When a schedule runs.
+#[derive(Debug, Clone, clap::Args)]
+struct TimesArgs {
+    /// Cron expression, such as '0 9 * * MON-FRI'
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+    /// Time zone of the cron expression, such as Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "cron", conflicts_with = "every")]
+    time_zone: Option<String>,
+    /// Period, instead of --cron, such as 90s
+    #[arg(long, value_name = "DURATION", value_parser = times::duration, conflicts_with = "cron")]
+    every: Option<Duration>,
+}
+
+impl TimesArgs {
+    /// The schedule with these times, if they are given.
+    fn spec(&self) -> Option<ScheduleSpec> {
+        let zone = self.time_zone.as_deref().unwrap_or("UTC");
+        match (&self.cron, self.every) {
+            (Some(cron), _) => Some(ScheduleSpec::cron(cron.trim(), zone)),
+            (None, Some(every)) => Some(ScheduleSpec::every(whole_millis(every))),
+            (None, None) => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MissedName {
+    /// Put one job for all of them
+    One,
+    /// Put no job for them
+    Skip,
+    /// Put a job for each of them, one after the other
+    All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OverlapName {
+    /// A run that falls due during another one follows it, once
+    None,
+    /// Each run has a job id of its own, which contains its time
+    Allow,
+}
+
+/// Stores keep durations in milliseconds.
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl SetArgs {
+    fn spec(&self) -> Result<ScheduleSpec> {
+        let mut spec = self
+            .times
+            .spec()
+            .ok_or_else(|| CliError::usage("--cron EXPRESSION or --every DURATION is required"))?;
+        let read = |body: &str| body_bytes(body, MAX_BODY_LEN);
+        let bytes = self.body.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
+        let guessed = || guessed_type(&bytes).to_owned();
+        let content_type = self.content_type.clone().unwrap_or_else(guessed);
+        spec.body = Body::new(bytes, content_type)?;
+        spec.priority = Priority::new(self.priority.unwrap_or_default())?;
+        spec.jitter = self.jitter.map(whole_millis).unwrap_or_default();
+        spec.missed = match self.missed {
+            MissedName::One => Missed::One,
+            MissedName::Skip => Missed::Skip,
+            MissedName::All => Missed::All,
+        };
+        spec.catch_up = self.catch_up.map(whole_millis);
+        spec.allow_overlap = self.overlap == OverlapName::Allow;
+        spec.paused = self.paused;
+        (spec.starts_at, spec.ends_at) = (self.starts_at, self.ends_at);
+        Ok(spec)
+    }
+}
+
+/// The schedules of a store. A server applies changes itself, and returns the times by its own clock.
+enum ScheduleStore {
+    Server(HttpStore),
+    Direct(Jobs),
+}
+
+fn schedule_path(kind: &Kind, id: &JobId, rest: &[&str]) -> String {
+    path(&[&["v1", "kinds", kind.as_str(), "schedules", id.as_str()], rest].concat())
+}
+
+impl ScheduleStore {
+    async fn open(store_args: &StoreArgs, missing: IfMissing) -> Result<Self> {
+        match store_args.location()? {
+            StoreLocation::Server(url) => Ok(ScheduleStore::Server(store_args.connect(&url)?)),
+            _ => Ok(ScheduleStore::Direct(Jobs::new(store_args.open(missing).await?))),
+        }
+    }
+
+    async fn one(&self, kind: &Kind, id: &JobId) -> Result<ScheduleJson> {
+        match self {
+            ScheduleStore::Server(server) => {
+                Ok(server.call("GET", &schedule_path(kind, id, &[]), None::<&()>).await?)
+            }
+            ScheduleStore::Direct(jobs) => {
+                let view = jobs.schedule(kind.as_str(), id.as_str()).await?;
+                let absent = || ScheduleError::Absent { kind: kind.clone(), id: id.clone() };
+                Ok(ScheduleJson::from(&view.ok_or_else(absent)?))
+            }
+        }
+    }
+
+    async fn all(&self, kind: &Kind) -> Result<Vec<ScheduleJson>> {
+        match self {
+            ScheduleStore::Server(server) => {
+                let path = path(&["v1", "kinds", kind.as_str(), "schedules"]);
+                let Schedules { schedules } = server.call("GET", &path, None::<&()>).await?;
+                Ok(schedules)
+            }
+            ScheduleStore::Direct(jobs) => {
+                let views = jobs.schedules(kind.as_str()).await?;
+                Ok(views.iter().map(ScheduleJson::from).collect())
+            }
+        }
+    }
+
+    async fn kinds(&self) -> Result<Vec<Kind>> {
+        let kinds = match self {
+            ScheduleStore::Server(server) => requeue_jobs::Store::kinds(server).await?,
+            ScheduleStore::Direct(jobs) => jobs.store().kinds().await?,
+        };
+        Ok(kinds.into_iter().map(|kind| kind.kind).collect())
+    }
+
+    async fn set(&self, kind: &Kind, id: &JobId, spec: ScheduleSpec) -> Result<ScheduleJson> {
+        match self {
+            ScheduleStore::Server(server) => {
+                let request = ScheduleRequest::from(&spec);
+                Ok(server.call("PUT", &schedule_path(kind, id, &[]), Some(&request)).await?)
+            }
+            ScheduleStore::Direct(jobs) => {
+                let view = jobs.set_schedule(kind.as_str(), id.as_str(), spec).await?;
+                Ok(ScheduleJson::from(&view))
+            }
+        }
+    }
+
+    async fn pause(&self, kind: &Kind, id: &JobId, paused: bool) -> Result<ScheduleJson> {
+        match self {
+            ScheduleStore::Server(server) => {
+                let request = ScheduleRequest { paused: Some(Some(paused)), ..Default::default() };
+                Ok(server.call("PATCH", &schedule_path(kind, id, &[]), Some(&request)).await?)
+            }
+            ScheduleStore::Direct(jobs) => {
+                let change = |spec: &mut ScheduleSpec| spec.paused = paused;
+                let view = jobs.change_schedule(kind.as_str(), id.as_str(), change).await?;
+                Ok(ScheduleJson::from(&view))
+            }
+        }
+    }
+
+    async fn remove(&self, kind: &Kind, id: &JobId) -> Result<()> {
+        match self {
+            ScheduleStore::Server(server) => {
+                Ok(server.call("DELETE", &schedule_path(kind, id, &[]), None::<&()>).await?)
+            }
+            ScheduleStore::Direct(jobs) => {
+                if jobs.remove_schedule(kind.as_str(), id.as_str()).await? {
+                    return Ok(());
+                }
+                Err(ScheduleError::Absent { kind: kind.clone(), id: id.clone() }.into())
+            }
+        }
+    }
+
+    async fn run(&self, kind: &Kind, id: &JobId) -> Result<PutDone> {
+        match self {
+            ScheduleStore::Server(server) => {
+                Ok(server.call("POST", &schedule_path(kind, id, &["run"]), None::<&()>).await?)
+            }
+            ScheduleStore::Direct(jobs) => {
+                Ok(jobs.run_schedule(kind.as_str(), id.as_str()).await?.into())
+            }
+        }
+    }
+}
+
+pub(crate) async fn schedule(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let open = async |missing| ScheduleStore::open(store_args, missing).await;
+    let now = times::now();
+    match args.command {
+        ScheduleCommand::Next(args) => next::next(args, store_args, out).await,
+        ScheduleCommand::Ls { kind } => ls(kind, &open(IfMissing::Fail).await?, out).await,
+        ScheduleCommand::Set(args) => {
+            let spec = args.spec()?;
+            let (kind, id) = args.name.read()?;
+            let set = open(IfMissing::Create).await?.set(&kind, &id, spec).await?;
+            out.print(|| &set, || format!("set {kind}/{}, {}", name(&id), text::next(&set, now)))
+        }
+        ScheduleCommand::Show(args) => {
+            let (kind, id) = args.read()?;
+            let schedule = open(IfMissing::Fail).await?.one(&kind, &id).await?;
+            out.print(|| &schedule, || text::schedule(&schedule, now))
+        }
+        ScheduleCommand::Rm(args) => {
+            let (kind, id) = args.read()?;
+            open(IfMissing::Fail).await?.remove(&kind, &id).await?;
+            let json = || json!({"kind": kind.as_str(), "id": id.as_str(), "removed": true});
+            out.print(json, || format!("removed {kind}/{}", name(&id)))
+        }
+        ScheduleCommand::Pause(args) => pause(args, true, store_args, out).await,
+        ScheduleCommand::Resume(args) => pause(args, false, store_args, out).await,
+        ScheduleCommand::Run(args) => {
+            let (kind, id) = args.read()?;
+            let done = open(IfMissing::Fail).await?.run(&kind, &id).await?;
+            let json = || JobResult { kind: kind.as_str(), id: id.as_str(), done };
+            out.print(json, || {
+                let outcome = format::wire_name(done.outcome);
+                format!("{outcome} {kind}/{} as generation {}", name(&id), done.generation)
+            })
+        }
+    }
+}
+
+async fn pause(args: NameArgs, paused: bool, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let (kind, id) = args.read()?;
+    let store = ScheduleStore::open(store_args, IfMissing::Fail).await?;
+    let schedule = store.pause(&kind, &id, paused).await?;
+    out.print(
+        || &schedule,
+        || match paused {
+            true => format!("paused {kind}/{}", name(&id)),
+            false => {
+                format!("resumed {kind}/{}, {}", name(&id), text::next(&schedule, times::now()))
+            }
+        },
+    )
+}
+
+async fn ls(kind: Option<String>, store: &ScheduleStore, out: Output) -> Result<()> {
+    let kinds = match kind {
+        Some(kind) => vec![Kind::new(kind)?],
+        None => store.kinds().await?,
+    };
+    let now = times::now();
+    let mut table = Table::new(&text::HEADING);
+    let mut any = false;
+    for kind in kinds {
+        for schedule in store.all(&kind).await? {
+            any = true;
+            match out.json {
+                true if !out.print_json_while_read(&schedule)? => return Ok(()),
+                true => {}
+                false => table.row(text::row(&schedule, now)),
+            }
+        }
+    }
+    match (out.json, any) {
+        (true, _) => Ok(()),
+        (false, true) => out.print_line(&table.to_text()),
+        (false, false) => {
+            print_note("there are no schedules");
+            Ok(())
+        }
+    }
+}
+
+fn name(id: &JobId) -> String {
+    escape(id.as_str())
+}

@@ -1,0 +1,319 @@
+//! The background task that starts the runs of schedules.
+
+use crate::health::{Health, SCHEDULES_NOT_RUNNING};
+use crate::listen::Shutdown;
+use requeue::{Clock, Moment};
+use requeue_jobs::{Jobs, Kind, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long one wait for timers takes at most.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// How often timers that are missing are set again.
+const REPAIR_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The first pause after a failure of the store, which doubles up to [`MAX_PAUSE`].
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after a failure.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Starts the runs of all schedules of the store when they are due, on every node: each run is started
+/// once.
+///
+/// While the store fails, that is a problem of the node. A schedule that cannot run, for example because
+/// its time zone is unknown here, is logged.
+pub(crate) struct ScheduleRunner {
+    jobs: Jobs,
+    clock: Clock,
+    ticker: ScheduleTicker,
+    health: Arc<Health>,
+    /// Whether a run could not be started during the present step.
+    failed: Arc<AtomicBool>,
+    /// When missing timers are set again.
+    repair_at: Option<Moment>,
+    /// Consecutive steps that failed.
+    failures: u32,
+}
+
+/// What to do until the next step.
+#[derive(Debug, PartialEq, Eq)]
+enum Pause {
+    /// More timers may be due.
+    None,
+    /// Wait for the next timer.
+    UntilDue,
+    /// The store failed.
+    For(Duration),
+}
+
+/// Returns a ticker with the name of this node.
+pub(crate) fn schedule_ticker(jobs: &Jobs) -> ScheduleTicker {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().take(32).collect();
+    let name = format!("{host}-{}", std::process::id());
+    ScheduleTicker::new(jobs, &name).expect("the name is short and not empty")
+}
+
+fn timer_kind() -> Kind {
+    Kind::new(SCHEDULE_TIMERS).expect("the name is valid")
+}
+
+impl ScheduleRunner {
+    /// `clock` measures pauses.
+    pub(crate) fn new(jobs: &Jobs, clock: &Clock, health: Arc<Health>) -> Self {
+        let failed = Arc::new(AtomicBool::new(false));
+        let report = {
+            let (health, failed) = (Arc::clone(&health), Arc::clone(&failed));
+            move |error: &ScheduleError| match error {
+                ScheduleError::Store(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    begin(&health, error);
+                }
+                error => tracing::warn!(%error, "a schedule cannot run until it is set again"),
+            }
+        };
+        let ticker = schedule_ticker(jobs).on_error(report);
+        ScheduleRunner {
+            jobs: jobs.clone(),
+            clock: clock.clone(),
+            ticker,
+            health,
+            failed,
+            repair_at: None,
+            failures: 0,
+        }
+    }
+
+    /// Runs until `stop` is requested. Runs that are being started then are completed.
+    pub(crate) async fn run(mut self, stop: Shutdown) {
+        while !stop.is_requested() {
+            let repaired = tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                repaired = self.repair() => repaired,
+            };
+            let pause = self.step(repaired).await;
+            tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                () = self.pause(pause) => {}
+            }
+        }
+    }
+
+    /// Sets missing timers from time to time.
+    async fn repair(&mut self) -> Result<(), StoreError> {
+        if self.repair_at.is_none_or(|at| self.clock.now() >= at) {
+            self.ticker.set_missing_timers().await?;
+            self.repair_at = Some(self.clock.now().saturating_add(REPAIR_INTERVAL));
+        }
+        Ok(())
+    }
+
+    /// Starts the runs that are due, unless the store has failed already.
+    async fn step(&mut self, repaired: Result<(), StoreError>) -> Pause {
+        self.failed.store(false, Ordering::Relaxed);
+        let stepped = match repaired {
+            Ok(()) => self.ticker.step().await,
+            Err(error) => Err(error),
+        };
+        match stepped {
+            Err(error) => begin(&self.health, &error),
+            Ok(count) if !self.failed.load(Ordering::Relaxed) => {
+                self.failures = 0;
+                self.health.end(SCHEDULES_NOT_RUNNING);
+                return if count == 0 { Pause::UntilDue } else { Pause::None };
+            }
+            Ok(_) => {}
+        }
+        let pause = PAUSE.saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        Pause::For(pause)
+    }
+
+    async fn pause(&self, pause: Pause) {
+        match pause {
+            Pause::None => tokio::task::yield_now().await,
+            Pause::UntilDue => {
+                let waited = self.jobs.store().wait(vec![timer_kind()], WAIT).await;
+                if waited.is_err() {
+                    // The next step probably fails, too, and reports it.
+                    self.clock.sleep(PAUSE).await;
+                }
+            }
+            Pause::For(pause) => self.clock.sleep(pause).await,
+        }
+    }
+}
+
+fn begin(health: &Health, error: &StoreError) {
+    let detail = format!("runs of schedules are not started until the store recovers: {error}");
+    health.begin(SCHEDULES_NOT_RUNNING, detail);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::tests::Lines;
+    use requeue::ManualClock;
+    use requeue_jobs::{
+        Body, JobId, JobState, Layered, MemoryStore, Missed, Schedule, ScheduleCondition,
+        ScheduleSpec, Store, StoreFuture, Tick, Ticked, Timestamp, WallClock,
+    };
+    use requeue_testkit::{Fault, Faulty, block_on};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use tokio::sync::Semaphore;
+
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn id(id: &str) -> JobId {
+        JobId::new(id).expect("a valid id")
+    }
+
+    fn kind(kind: &str) -> Kind {
+        Kind::new(kind).expect("a valid kind")
+    }
+
+    struct RunnerFixture {
+        clock: ManualClock,
+        memory: MemoryStore,
+        jobs: Jobs,
+        health: Arc<Health>,
+        runner: ScheduleRunner,
+    }
+
+    /// A store with a schedule that runs every minute.
+    fn fixture(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>) -> RunnerFixture {
+        let clock = ManualClock::new();
+        let wall_clock = WallClock::manual(&clock, START);
+        let memory = MemoryStore::with(wall_clock.clone());
+        let direct = Jobs::with_wall_clock(Arc::new(memory.clone()), wall_clock.clone());
+        let set = direct.set_schedule("mail", "poll", ScheduleSpec::every(MINUTE));
+        block_on(set).expect("the schedule is valid");
+        let jobs = Jobs::with_wall_clock(wrap(memory.clone()), wall_clock.clone());
+        let health = Arc::new(Health::new(wall_clock.clone()));
+        let runner = ScheduleRunner::new(&jobs, wall_clock.clock(), Arc::clone(&health));
+        RunnerFixture { clock, memory, jobs, health, runner }
+    }
+
+    impl RunnerFixture {
+        fn step(&mut self) -> Pause {
+            block_on(async {
+                let repaired = self.runner.repair().await;
+                self.runner.step(repaired).await
+            })
+        }
+
+        fn has_run(&self) -> bool {
+            block_on(self.memory.get(kind("mail"), id("poll"))).expect("it works").is_some()
+        }
+
+        fn problems(&self) -> Vec<&'static str> {
+            let problems = self.health.check(&self.memory).problems;
+            problems.into_iter().map(|problem| problem.name).collect()
+        }
+    }
+
+    #[test]
+    fn a_failing_store_is_a_problem_of_the_node_until_runs_are_started_again() {
+        let mut faulty = None;
+        let mut fixture = fixture(|memory| {
+            let store = Arc::new(Faulty::new(Arc::new(memory)));
+            faulty = Some(Arc::clone(&store));
+            store
+        });
+        for n in 1..=7 {
+            faulty.as_ref().expect("it was made").at(n, Fault::Refused);
+        }
+        fixture.clock.advance(MINUTE);
+        let pauses: Vec<_> = (0..7).map(|_| fixture.step()).collect();
+        let expected = [1, 2, 4, 8, 16, 30, 30].map(|secs| Pause::For(Duration::from_secs(secs)));
+        assert_eq!(pauses, expected);
+        assert_eq!((fixture.problems(), fixture.has_run()), (vec![SCHEDULES_NOT_RUNNING], false));
+        assert_eq!(fixture.step(), Pause::None);
+        assert_eq!((fixture.problems(), fixture.has_run()), (vec![], true));
+        assert_eq!(fixture.step(), Pause::UntilDue);
+    }
+
+    /// A store on which ticks fail, or wait until the test permits them.
+    struct TickStore {
+        store: MemoryStore,
+        permits: Option<Semaphore>,
+    }
+
+    impl Layered for TickStore {
+        fn inner(&self) -> &dyn Store {
+            &self.store
+        }
+
+        fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+            Box::pin(async move {
+                let refused = || StoreError::Unavailable { reason: "no ticks".into() };
+                let permits = self.permits.as_ref().ok_or_else(refused)?;
+                permits.acquire().await.map_err(|_| refused())?.forget();
+                self.store.tick(tick).await
+            })
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_started_is_a_problem_although_timers_can_be_claimed() {
+        let mut fixture = fixture(|store| Arc::new(TickStore { store, permits: None }));
+        fixture.clock.advance(MINUTE);
+        assert_eq!(fixture.step(), Pause::For(PAUSE));
+        assert_eq!(fixture.problems(), [SCHEDULES_NOT_RUNNING]);
+        // The timer is due again after a second.
+        assert_eq!(fixture.step(), Pause::UntilDue);
+        fixture.clock.advance(Duration::from_secs(1));
+        assert_eq!(fixture.step(), Pause::For(PAUSE));
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_run_is_logged_and_others_run() {
+        let mut fixture = fixture(|memory| Arc::new(memory));
+        let schedule = Schedule {
+            id: id("lunar"),
+            when: "every full moon".to_owned(),
+            time_zone: "UTC".to_owned(),
+            body: Body::default(),
+            missed: Missed::One,
+            next: START,
+        };
+        let set = fixture.memory.set_schedule(kind("mail"), schedule, ScheduleCondition::Always);
+        assert_eq!(block_on(set), Ok(true));
+        fixture.clock.advance(MINUTE);
+        let lines = Lines::of(|| assert_eq!(fixture.step(), Pause::None));
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(lines[0].contains("every full moon"), "{lines:#?}");
+        assert_eq!((fixture.problems(), fixture.has_run()), (vec![], true));
+    }
+
+    #[test]
+    fn runs_that_are_being_started_are_completed_at_the_shutdown() {
+        let mut tick_store = None;
+        let fixture = fixture(|store| {
+            let store = Arc::new(TickStore { store, permits: Some(Semaphore::new(0)) });
+            tick_store = Some(Arc::clone(&store));
+            store
+        });
+        fixture.clock.advance(MINUTE);
+        let RunnerFixture { runner, memory, jobs, .. } = fixture;
+        let stop = Shutdown::new();
+        let mut run = pin!(runner.run(stop.clone()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        stop.request();
+        assert!(run.as_mut().poll(&mut context).is_pending(), "the tick is not abandoned");
+        let permits = tick_store.as_ref().and_then(|store| store.permits.as_ref());
+        permits.expect("it has permits").add_permits(1);
+        assert_eq!(run.as_mut().poll(&mut context), Poll::Ready(()));
+        assert!(block_on(memory.get(kind("mail"), id("poll"))).expect("it works").is_some());
+        let timer = block_on(jobs.get(SCHEDULE_TIMERS, "mail/poll")).expect("it works");
+        assert_eq!(timer.map(|timer| timer.state), Some(JobState::Waiting), "it is not leased");
+    }
+}
