@@ -9,8 +9,15 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The crates whose API users rely on. The binary and the test support have none.
-const CRATES: [&str; 6] =
-    ["requeue", "requeue-jobs", "requeue-disk", "requeue-redis", "requeue-http", "requeue-server"];
+const CRATES: [&str; 7] = [
+    "requeue",
+    "requeue-jobs",
+    "requeue-disk",
+    "requeue-redis",
+    "requeue-http",
+    "requeue-push",
+    "requeue-server",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = env::args().skip(1).collect();

@@ -1,0 +1,350 @@
+//! The push setting of a kind: where its jobs are sent, and how.
+//!
+//! A store keeps two texts per kind. The *config text* may be shown and exported. The *private text*
+//! contains the signing secrets and the values of the headers, which usually are credentials.
+//! [`WebhookConfig::split`] and [`WebhookConfig::join`] convert between them and the setting, and
+//! [`WebhookConfig::view`] is what the API returns.
+
+mod error;
+mod headers;
+mod secret;
+mod url;
+
+pub use error::InvalidWebhook;
+pub use secret::SigningSecret;
+pub use url::WebhookUrl;
+
+use requeue_http::times::{parse_duration, show_duration};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// The default time limit of a delivery.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The shortest time limit of a delivery. A connection over TLS to another continent takes longer.
+pub const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The longest time limit of a delivery. The lease of the job is longer by a margin, and a node that
+/// dies blocks the job for that long.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The default number of requests of a kind that a node has in flight.
+pub const DEFAULT_CONCURRENCY: u32 = 10;
+
+/// The highest number of requests of a kind that a node has in flight. Each takes a connection.
+pub const MAX_CONCURRENCY: u32 = 10_000;
+
+/// The largest number of signing secrets: the current one, and the previous one while it is replaced.
+pub const MAX_SECRETS: usize = 2;
+
+/// The largest number of additional headers.
+pub const MAX_HEADERS: usize = 32;
+
+/// The longest config text and the longest private text, in bytes. Stores keep both with the kind's
+/// settings, in memory.
+pub const MAX_TEXT_LEN: usize = 8 << 10;
+
+/// How a job is represented in the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum WebhookFormat {
+    /// The body of the job is the body of the request, and headers describe the job.
+    #[default]
+    Plain,
+    /// As [`Plain`](WebhookFormat::Plain), with the headers of a CloudEvents 1.0 event in binary mode.
+    CloudEvents,
+}
+
+/// The push setting of a kind: where its jobs are sent, and how.
+///
+/// Its JSON form is the one of the API. [`Debug`](fmt::Debug) shows neither secrets nor the values of
+/// headers.
+///
+/// ```
+/// use requeue_push::WebhookConfig;
+///
+/// let config: WebhookConfig = serde_json::from_str(
+///     r#"{"url": "https://example.com/hooks", "timeout": "30s", "headers": {"authorization": "Bearer x"}}"#,
+/// )?;
+/// assert_eq!(config.concurrency, 10);
+/// assert!(!format!("{config:?}").contains("Bearer"));
+/// let texts = config.split()?;
+/// assert!(!texts.config.contains("Bearer"));
+/// assert_eq!(WebhookConfig::join(&texts.config, &texts.private)?, config);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "FullJson")]
+#[non_exhaustive]
+pub struct WebhookConfig {
+    /// Where the requests are sent.
+    pub url: WebhookUrl,
+    /// Additional headers of each request: names in lower case, and values.
+    pub headers: BTreeMap<String, String>,
+    /// How long a delivery may take, from the name lookup to the last byte of the response.
+    pub timeout: Duration,
+    /// How many requests of the kind one node has in flight.
+    pub concurrency: u32,
+    /// The secrets with which requests are signed: none, one, or two while one replaces the other.
+    pub secrets: Vec<SigningSecret>,
+    /// How a job is represented in the request.
+    pub format: WebhookFormat,
+}
+
+/// A push setting as a store keeps it: see [`WebhookConfig::split`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookTexts {
+    /// JSON without secrets, which may be shown and exported.
+    pub config: String,
+    /// JSON with the signing secrets and the values of the headers.
+    pub private: String,
+}
+
+/// A push setting as the API shows it: secrets and header values are masked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WebhookView {
+    /// Where the requests are sent.
+    pub url: String,
+    /// The names of the additional headers, each with the value `…`.
+    pub headers: BTreeMap<String, &'static str>,
+    /// How long a delivery may take, such as `10s`.
+    pub timeout: String,
+    /// How many requests of the kind one node has in flight.
+    pub concurrency: u32,
+    /// The end of each secret, such as `whsec_…a3f9`.
+    pub secrets: Vec<String>,
+    /// How a job is represented in the request.
+    pub format: WebhookFormat,
+}
+
+/// The whole setting in JSON, with secrets.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FullJson {
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default = "default_timeout")]
+    timeout: String,
+    #[serde(default = "default_concurrency")]
+    concurrency: u32,
+    #[serde(default)]
+    secrets: Vec<String>,
+    #[serde(default)]
+    format: WebhookFormat,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ConfigJson {
+    url: String,
+    headers: Vec<String>,
+    timeout: String,
+    concurrency: u32,
+    format: WebhookFormat,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct PrivateJson {
+    #[serde(default)]
+    secrets: Vec<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+fn default_timeout() -> String {
+    show_duration(DEFAULT_TIMEOUT)
+}
+
+fn default_concurrency() -> u32 {
+    DEFAULT_CONCURRENCY
+}
+
+impl WebhookConfig {
+    /// Returns a setting with this URL and otherwise default values. Fails if the URL is invalid.
+    pub fn new(url: &str) -> Result<Self, InvalidWebhook> {
+        Ok(WebhookConfig {
+            url: WebhookUrl::parse(url)?,
+            headers: BTreeMap::new(),
+            timeout: DEFAULT_TIMEOUT,
+            concurrency: DEFAULT_CONCURRENCY,
+            secrets: Vec::new(),
+            format: WebhookFormat::default(),
+        })
+    }
+
+    /// Checks every field. The fields are public, so this is called before a setting is used or stored.
+    pub fn check(&self) -> Result<(), InvalidWebhook> {
+        headers::check(&self.headers)?;
+        let (value, min, max) = (self.timeout, MIN_TIMEOUT, MAX_TIMEOUT);
+        if value < min || value > max {
+            return Err(InvalidWebhook::Timeout { value, min, max });
+        }
+        if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
+            let value = self.concurrency;
+            return Err(InvalidWebhook::Concurrency { value, min: 1, max: MAX_CONCURRENCY });
+        }
+        if self.secrets.len() > MAX_SECRETS {
+            let count = self.secrets.len();
+            return Err(InvalidWebhook::TooManySecrets { count, limit: MAX_SECRETS });
+        }
+        Ok(())
+    }
+
+    /// Returns the setting changed by a JSON merge patch (RFC 7396): fields that the patch lacks stay as
+    /// they are, and `null` resets a field to its default. Secrets and header values that were stored can
+    /// thus be kept without being known.
+    ///
+    /// ```
+    /// use requeue_push::WebhookConfig;
+    ///
+    /// let config = WebhookConfig::new("https://example.com/")?;
+    /// let patch = serde_json::json!({"concurrency": 20, "headers": {"x-team": "a"}});
+    /// let config = config.merged(&patch)?;
+    /// assert_eq!((config.concurrency, config.headers.len()), (20, 1));
+    /// let error = config.merged(&serde_json::json!({"timeout": "2h"})).unwrap_err();
+    /// assert_eq!(error.to_string(), "the timeout is 2h; the range is 100ms to 1h");
+    /// # Ok::<(), requeue_push::InvalidWebhook>(())
+    /// ```
+    pub fn merged(&self, patch: &Value) -> Result<Self, InvalidWebhook> {
+        let mut full = serde_json::to_value(self.full()).map_err(InvalidWebhook::json)?;
+        merge(&mut full, patch);
+        serde_json::from_value::<FullJson>(full).map_err(InvalidWebhook::json)?.try_into()
+    }
+
+    /// Returns the two texts in which a store keeps the setting. Fails if the setting is invalid or a text
+    /// is longer than [`MAX_TEXT_LEN`].
+    pub fn split(&self) -> Result<WebhookTexts, InvalidWebhook> {
+        self.check()?;
+        let FullJson { url, headers, timeout, concurrency, secrets, format } = self.full();
+        let names = headers.keys().cloned().collect();
+        let config = ConfigJson { url, headers: names, timeout, concurrency, format };
+        let text = |what, json: Result<String, _>| {
+            let json = json.map_err(InvalidWebhook::json)?;
+            match json.len() {
+                len if len > MAX_TEXT_LEN => {
+                    Err(InvalidWebhook::TooLong { what, len, limit: MAX_TEXT_LEN })
+                }
+                _ => Ok(json),
+            }
+        };
+        let private = serde_json::to_string(&PrivateJson { secrets, headers });
+        Ok(WebhookTexts {
+            config: text("the push setting", serde_json::to_string(&config))?,
+            private: text("the headers and secrets", private)?,
+        })
+    }
+
+    /// Returns the setting from its two texts. Fails if one cannot be read, or if a header has no value in
+    /// the private text.
+    ///
+    /// An empty private text contains nothing: the kind was imported from an export, which has no secrets.
+    pub fn join(config: &str, private: &str) -> Result<Self, InvalidWebhook> {
+        let config: ConfigJson = serde_json::from_str(config).map_err(InvalidWebhook::json)?;
+        let private = match private {
+            "" => PrivateJson::default(),
+            // The error of the parser could repeat a part of the text.
+            text => serde_json::from_str::<PrivateJson>(text).map_err(|_| {
+                InvalidWebhook::Json { reason: "the stored secrets cannot be read".to_owned() }
+            })?,
+        };
+        let PrivateJson { secrets, headers: mut values } = private;
+        let mut headers = BTreeMap::new();
+        for name in config.headers {
+            match values.remove(&name) {
+                Some(value) => drop(headers.insert(name, value)),
+                None => {
+                    let reason = "its value is not stored; set the header again".to_owned();
+                    return Err(InvalidWebhook::Header { name, reason });
+                }
+            }
+        }
+        let ConfigJson { url, timeout, concurrency, format, .. } = config;
+        FullJson { url, headers, timeout, concurrency, secrets, format }.try_into()
+    }
+
+    /// Returns the setting as the API shows it.
+    pub fn view(&self) -> WebhookView {
+        WebhookView {
+            url: self.url.as_str().to_owned(),
+            headers: self.headers.keys().map(|name| (name.clone(), "…")).collect(),
+            timeout: show_duration(self.timeout),
+            concurrency: self.concurrency,
+            secrets: self.secrets.iter().map(SigningSecret::hint).collect(),
+            format: self.format,
+        }
+    }
+
+    fn full(&self) -> FullJson {
+        FullJson {
+            url: self.url.as_str().to_owned(),
+            headers: self.headers.clone(),
+            timeout: show_duration(self.timeout),
+            concurrency: self.concurrency,
+            secrets: self.secrets.iter().map(|secret| secret.expose().to_owned()).collect(),
+            format: self.format,
+        }
+    }
+}
+
+impl TryFrom<FullJson> for WebhookConfig {
+    type Error = InvalidWebhook;
+
+    fn try_from(json: FullJson) -> Result<Self, InvalidWebhook> {
+        let timeout = parse_duration(&json.timeout)
+            .map_err(|error| InvalidWebhook::Duration { reason: error.to_string() })?;
+        if json.secrets.len() > MAX_SECRETS {
+            let count = json.secrets.len();
+            return Err(InvalidWebhook::TooManySecrets { count, limit: MAX_SECRETS });
+        }
+        let secrets = json.secrets.iter().map(|text| SigningSecret::parse(text));
+        let config = WebhookConfig {
+            url: WebhookUrl::parse(&json.url)?,
+            headers: headers::lower_case(json.headers)?,
+            timeout,
+            concurrency: json.concurrency,
+            secrets: secrets.collect::<Result<_, _>>()?,
+            format: json.format,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for WebhookConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
+
+impl fmt::Debug for WebhookTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookTexts").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Applies a JSON merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Some(fields) = target.as_object_mut() else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! [`Target`]: where jobs are delivered to.
+
+use requeue_jobs::{Body, ClaimedJob};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A place that jobs are delivered to: a [`Webhook`](crate::Webhook), or for example a message broker.
+///
+/// A [`Pusher`](crate::Pusher) claims jobs, calls [`deliver`](Self::deliver) for each, and settles it by the
+/// outcome. It drops the future after the timeout of the [`PushTarget`](crate::PushTarget) and a second
+/// more, and when it is shut down.
+///
+/// ```
+/// use requeue_push::{Delivery, DeliveryFuture, DeliveryOutcome, Target};
+///
+/// struct Log;
+///
+/// impl Target for Log {
+///     fn name(&self) -> String {
+///         "log".to_owned()
+///     }
+///
+///     fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {
+///         println!("{}", delivery.job.id());
+///         Box::pin(async { DeliveryOutcome::Done { result: None } })
+///     }
+/// }
+/// ```
+pub trait Target: Send + Sync + 'static {
+    /// Returns the name of what is overloaded or unreachable if a delivery fails: for HTTP the origin, such
+    /// as `https://example.com:443`. Targets with the same name are slowed down together.
+    fn name(&self) -> String;
+
+    /// Delivers a job. A delivery that fails may have reached the target: it receives a job at least once.
+    fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a>;
+}
+
+/// The future that [`Target::deliver`] returns.
+pub type DeliveryFuture<'a> = Pin<Box<dyn Future<Output = DeliveryOutcome> + Send + 'a>>;
+
+/// One attempt to deliver a job: the argument of [`Target::deliver`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The job, as it was claimed.
+    pub job: ClaimedJob,
+    /// Why the previous attempt failed. `None` if there was none, or if the store did not return it.
+    pub previous_failure: Option<Arc<str>>,
+}
+
+impl Delivery {
+    /// Returns the first attempt to deliver a job.
+    pub fn new(job: ClaimedJob) -> Self {
+        Delivery { job, previous_failure: None }
+    }
+}
+
+/// How an attempt to deliver a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeliveryOutcome {
+    /// The target accepted the job: it is acked.
+    Done {
+        /// The result, of at most [`MAX_ACK_RESULT_LEN`](requeue_jobs::limits::MAX_ACK_RESULT_LEN) bytes. It
+        /// is kept if the kind keeps done jobs.
+        result: Option<Body>,
+    },
+    /// The target did not accept the job: the attempt failed, and the job is tried again.
+    Retry {
+        /// Why, for people.
+        error: String,
+        /// When to try again. `None` uses the backoff of the kind.
+        after: Option<Duration>,
+    },
+    /// The target is overloaded: the job is tried again, and the target gets fewer requests.
+    SlowDown {
+        /// Why, for people.
+        error: String,
+        /// How long the target gets no requests at all. `None` uses a second, and the backoff of the kind
+        /// for the job.
+        after: Option<Duration>,
+    },
+    /// The target could not be reached or did not respond in time: the job is tried again, and after
+    /// several such outcomes in a row the target gets no requests for a while.
+    Unreachable {
+        /// Why, for people.
+        error: String,
+    },
+    /// The target never accepts the job: it becomes dead.
+    Bury {
+        /// Why, for people.
+        error: String,
+    },
+}
