@@ -171,6 +171,7 @@ impl Args {
             }),
             ageing: self.ageing.map(|DurationOrNone(ageing)| text(ageing)),
             keep_done: self.keep_done_patch()?,
+            push: None,
             paused: None,
             retention: (retention != RetentionPatch::default()).then_some(retention),
         };

@@ -98,6 +98,8 @@ pub enum ProblemType {
     NotAllowed,
     /// The server uses the kind for itself.
     Reserved,
+    /// The server sends the jobs of the kind to a URL, so they cannot be claimed.
+    Pushed,
     /// The client sent the request too slowly.
     TooSlow,
     /// The request is too large.
@@ -119,7 +121,7 @@ pub enum ProblemType {
 use ProblemType::*;
 
 /// Type, name, status, title, and what the caller can do.
-const TYPES: [(ProblemType, &str, u16, &str, &str); 23] = [
+const TYPES: [(ProblemType, &str, u16, &str, &str); 24] = [
     (
         Malformed,
         "malformed",
@@ -224,6 +226,13 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 23] = [
         409,
         "kind is reserved",
         "The server uses this kind for itself. Its jobs can be read, but not put or claimed, and it has no settings or schedules of its own. Use another kind.",
+    ),
+    (
+        Pushed,
+        "pushed",
+        409,
+        "kind is pushed",
+        "The server sends the jobs of this kind to a URL, so workers cannot claim them. Claim other kinds, or remove the setting `push` of the kind.",
     ),
     (
         TooSlow,

@@ -18,6 +18,7 @@ mod fuzz;
 mod job;
 mod kind;
 mod parse;
+mod push;
 mod put;
 mod query;
 mod restore;
@@ -40,6 +41,7 @@ pub use kind::{
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;
 pub use parse::{JsonObject, ParseContext, list_limit};
+pub use push::PushJson;
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};

@@ -8,6 +8,7 @@
 mod error;
 mod headers;
 mod secret;
+mod stored;
 mod url;
 
 pub use error::InvalidWebhook;
@@ -142,10 +143,17 @@ struct FullJson {
 #[derive(Serialize, Deserialize)]
 struct ConfigJson {
     url: String,
+    #[serde(default)]
     headers: Vec<String>,
+    #[serde(default = "default_timeout")]
     timeout: String,
+    #[serde(default = "default_concurrency")]
     concurrency: u32,
+    #[serde(default)]
     format: WebhookFormat,
+    /// How many secrets there are, so that it is known if they are missing after an import.
+    #[serde(default)]
+    signed: usize,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -222,7 +230,8 @@ impl WebhookConfig {
         self.check()?;
         let FullJson { url, headers, timeout, concurrency, secrets, format } = self.full();
         let names = headers.keys().cloned().collect();
-        let config = ConfigJson { url, headers: names, timeout, concurrency, format };
+        let signed = secrets.len();
+        let config = ConfigJson { url, headers: names, timeout, concurrency, format, signed };
         let text = |what, json: Result<String, _>| {
             let json = json.map_err(InvalidWebhook::json)?;
             match json.len() {
@@ -237,34 +246,6 @@ impl WebhookConfig {
             config: text("the push setting", serde_json::to_string(&config))?,
             private: text("the headers and secrets", private)?,
         })
-    }
-
-    /// Returns the setting from its two texts. Fails if one cannot be read, or if a header has no value in
-    /// the private text.
-    ///
-    /// An empty private text contains nothing: the kind was imported from an export, which has no secrets.
-    pub fn join(config: &str, private: &str) -> Result<Self, InvalidWebhook> {
-        let config: ConfigJson = serde_json::from_str(config).map_err(InvalidWebhook::json)?;
-        let private = match private {
-            "" => PrivateJson::default(),
-            // The error of the parser could repeat a part of the text.
-            text => serde_json::from_str::<PrivateJson>(text).map_err(|_| {
-                InvalidWebhook::Json { reason: "the stored secrets cannot be read".to_owned() }
-            })?,
-        };
-        let PrivateJson { secrets, headers: mut values } = private;
-        let mut headers = BTreeMap::new();
-        for name in config.headers {
-            match values.remove(&name) {
-                Some(value) => drop(headers.insert(name, value)),
-                None => {
-                    let reason = "its value is not stored; set the header again".to_owned();
-                    return Err(InvalidWebhook::Header { name, reason });
-                }
-            }
-        }
-        let ConfigJson { url, timeout, concurrency, format, .. } = config;
-        FullJson { url, headers, timeout, concurrency, secrets, format }.try_into()
     }
 
     /// Returns the setting as the API shows it.

@@ -6,6 +6,7 @@ use crate::health::{COUNTS_UNAVAILABLE, Health};
 use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
 use crate::metrics::DEFAULT_LIMIT;
+use crate::push::{Push, PushOptions, PushTask};
 use crate::reaper::Reaper;
 use crate::requests::Endpoint;
 use crate::response_memory::ResponseMemory;
@@ -48,6 +49,8 @@ pub struct Limits {
     /// How many kinds have metrics of their own; all others are summed. Default: 200; each takes
     /// about 7 KB of the text that Prometheus reads.
     pub metrics_kinds: usize,
+    /// What deliveries by HTTP request may reach, and how many there are.
+    pub push: PushOptions,
 }
 
 impl Default for Limits {
@@ -58,6 +61,7 @@ impl Default for Limits {
             transfers: 16,
             response_memory: 256 << 20,
             metrics_kinds: DEFAULT_LIMIT,
+            push: PushOptions::default(),
         }
     }
 }
@@ -86,6 +90,7 @@ struct Shared {
     /// Held while metrics are read and encoded, because that takes memory.
     scrape: Mutex<()>,
     health: Arc<Health>,
+    push: Arc<Push>,
 }
 
 impl App {
@@ -116,6 +121,7 @@ impl App {
             backup_lock: Arc::default(),
             scrape: Mutex::default(),
             health,
+            push: Arc::default(),
         };
         App { shared: Arc::new(shared) }
     }
@@ -138,7 +144,8 @@ impl App {
     }
 
     /// Serves requests until [`shutdown`](Self::shutdown) is requested. Meanwhile it runs a [`Reaper`],
-    /// which ends expired leases and drops old dead and done jobs, and starts the runs of schedules.
+    /// which ends expired leases and drops old dead and done jobs, starts the runs of schedules, and
+    /// delivers the jobs of kinds with a push setting.
     ///
     /// When this returns, no request is in flight. Jobs that were claimed for clients that did not
     /// receive them have been released, unless that took longer than `limit` after the shutdown
@@ -151,12 +158,15 @@ impl App {
         let schedules = ScheduleRunner::new(self.jobs(), self.clock(), Arc::clone(self.health()));
         // Like a request in flight, the runs that are being started are awaited at the shutdown.
         self.tasks().spawn(schedules.run(self.shutdown().clone()));
+        let push = PushTask::new(self, self.shared.wall_clock.clone());
+        // So are deliveries.
+        self.tasks().spawn(push.run(self.shutdown().clone(), limit));
         self.serve_without_reaper(listener, access, limit).await;
         let _ = reaping.await;
     }
 
-    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`], and does not start the runs of
-    /// schedules. For programs that do that themselves, and for tests.
+    /// Does the same as [`serve`](Self::serve), but runs no [`Reaper`], does not start the runs of
+    /// schedules, and delivers nothing. For programs that do that themselves, and for tests.
     pub async fn serve_without_reaper(&self, listener: Listener, access: &Access, limit: Duration) {
         let metrics = Arc::clone(self.instrumented().metrics());
         let listener = listener.with_metrics(metrics);
@@ -247,6 +257,11 @@ impl App {
     /// Returns the problems of the background tasks of this node.
     pub(crate) fn health(&self) -> &Arc<Health> {
         &self.shared.health
+    }
+
+    /// Returns what this node knows about kinds with a push setting.
+    pub(crate) fn push(&self) -> &Arc<Push> {
+        &self.shared.push
     }
 
     /// Returns all problems of this node, and the measurements of the store.

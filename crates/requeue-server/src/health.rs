@@ -19,6 +19,9 @@ pub(crate) const REAPER_FAILED: &str = "reaper_failed";
 /// The runs of schedules are not started: see [`ScheduleRunner`](crate::schedules::ScheduleRunner).
 pub(crate) const SCHEDULES_NOT_RUNNING: &str = "schedules_not_running";
 
+/// Changes of push settings are not noticed: see [`Push`](crate::push::Push).
+pub(crate) const PUSH_NOT_UPDATED: &str = "push_not_updated";
+
 /// The numbers of jobs could not be read for the last scrape of the metrics.
 pub(crate) const COUNTS_UNAVAILABLE: &str = "counts_unavailable";
 

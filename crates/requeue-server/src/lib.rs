@@ -31,6 +31,7 @@
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
 //! | `health`, `failure_log` | problems of the node: in the log, `/readyz`, `/v1/stats` and `/metrics` |
 //! | `reaper` | the background task that ends expired leases and drops old dead jobs |
+//! | `push` | the background task that delivers the jobs of kinds with a push setting |
 //! | `schedules` | the background task that starts the runs of schedules |
 
 mod app;
@@ -47,6 +48,7 @@ mod instrumented;
 mod json_text;
 pub mod listen;
 mod metrics;
+mod push;
 mod reaper;
 mod requests;
 mod response;
@@ -61,6 +63,8 @@ pub use events::{
 };
 pub use instrumented::{InstrumentedStore, WaitingClaim};
 pub use metrics::{CONTENT_TYPE, GaugeGuard, ServerMetrics};
+pub use push::PushOptions;
 pub use reaper::Reaper;
+pub use requeue_push::{AllowedTargets, InvalidAllowedTarget};
 pub use routes::{BackedUp, BackupFn};
 pub use workers::{WorkerInfo, Workers};

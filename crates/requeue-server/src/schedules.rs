@@ -49,12 +49,16 @@ enum Pause {
     For(Duration),
 }
 
-/// Returns a ticker with the name of this node.
-pub(crate) fn schedule_ticker(jobs: &Jobs) -> ScheduleTicker {
+/// Returns a name of this process, for people: at most 32 characters of the host name, and the process id.
+pub(crate) fn node_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.trim().chars().take(32).collect();
-    let name = format!("{host}-{}", std::process::id());
-    ScheduleTicker::new(jobs, &name).expect("the name is short and not empty")
+    format!("{host}-{}", std::process::id())
+}
+
+/// Returns a ticker with the name of this node.
+pub(crate) fn schedule_ticker(jobs: &Jobs) -> ScheduleTicker {
+    ScheduleTicker::new(jobs, &node_name()).expect("the name is short and not empty")
 }
 
 fn timer_kind() -> Kind {

@@ -57,7 +57,8 @@ pub(super) fn problem_error(problem: Problem) -> StoreError {
         | ProblemType::NoSuchPath
         | ProblemType::WrongMethod
         | ProblemType::NotAllowed
-        | ProblemType::Reserved => invalid(problem).into(),
+        | ProblemType::Reserved
+        | ProblemType::Pushed => invalid(problem).into(),
         _ => StoreError::Unknown { reason: reason(StoreError::Unknown { reason: empty() }) },
     }
 }

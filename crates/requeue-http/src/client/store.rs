@@ -239,11 +239,25 @@ impl Store for HttpStore {
         })
     }
 
+    /// The config text of a push setting is sent as the `push` of the API, which contains the secrets: see
+    /// [`PushSetting`](requeue_jobs::PushSetting). If it is the masked one that `settings` returns, and the
+    /// service still has it, it stays as it is.
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             settings.check()?;
-            let all = wire::SettingsPatch::from(wire::SettingsJson::from(&settings));
-            let response = self.send(Method::PUT, &kind_path(&kind, &[]), &all).await;
+            let mut all = wire::SettingsPatch::from(wire::SettingsJson::from(&settings));
+            if settings.push.is_some() && !matches!(all.push, Some(Some(_))) {
+                let reason = "the push target is not a JSON object with the fields of the API";
+                return Err(Invalid::Refused { reason: reason.to_owned() }.into());
+            }
+            let mut method = Method::PUT;
+            if all.push.iter().flatten().any(wire::PushJson::is_masked)
+                && self.settings(kind.clone()).await?.push == settings.push
+            {
+                // Every other setting is in the request, so this changes all of them, too.
+                (method, all.push) = (Method::PATCH, None);
+            }
+            let response = self.send(method, &kind_path(&kind, &[]), &all).await;
             let IgnoredAny = response.map_err(change_error)?;
             Ok(())
         })

@@ -1,6 +1,7 @@
 //! Kinds: settings and counts.
 
-use super::parse::{ParseContext, nullable, optional_object};
+use super::parse::{ParseContext, nullable, nullable_object, optional_object};
+use super::push::PushJson;
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
@@ -34,6 +35,9 @@ pub struct SettingsJson {
     /// How long done jobs are kept, and how many; `null` if they are not kept.
     #[serde(default)]
     pub keep_done: Option<KeepDoneJson>,
+    /// Where the jobs of this kind are sent to; `null` if workers claim them.
+    #[serde(default)]
+    pub push: Option<PushJson>,
 }
 
 fn default_ageing() -> Option<String> {
@@ -122,6 +126,7 @@ impl From<&Settings> for SettingsJson {
             paused: settings.paused,
             retention: settings.retention.into(),
             keep_done: settings.keep_done.map(KeepDoneJson::from),
+            push: settings.push.as_ref().and_then(PushJson::from_config),
         }
     }
 }
@@ -167,6 +172,7 @@ impl From<SettingsJson> for SettingsPatch {
             rate: Some(text.rate),
             ageing: Some(text.ageing),
             keep_done: Some(text.keep_done),
+            push: Some(text.push),
             paused: Some(text.paused),
             retention: Some(RetentionPatch {
                 age: Some(text.retention.age),
@@ -222,6 +228,15 @@ pub struct SettingsPatch {
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<KeepDoneJson>))]
     pub keep_done: Option<Option<KeepDoneJson>>,
+    /// Where the jobs of this kind are sent to, instead of being claimed by workers; `null` for nowhere.
+    /// Default: `null`.
+    #[serde(
+        default,
+        deserialize_with = "nullable_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<PushJson>))]
+    pub push: Option<Option<PushJson>>,
     /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -268,6 +283,8 @@ pub struct RetentionPatch {
 
 impl SettingsPatch {
     /// Returns `settings` with the changes of this patch. Fails with a problem that names the field.
+    ///
+    /// It does not apply `push`: the caller checks and stores that, as `requeue-push` does.
     pub fn apply(&self, settings: Settings, context: &ParseContext) -> Result<Settings, Problem> {
         let settings = self.apply_unchecked(settings, context)?;
         settings.check().map_err(|invalid| Problem::from(invalid).at_its_field())?;
@@ -318,7 +335,9 @@ impl SettingsJson {
     /// Converts this JSON to settings. Values that only an older server accepts are
     /// [clamped](Settings::clamped).
     pub fn read(self, context: &ParseContext) -> Result<Settings, Problem> {
-        let read = SettingsPatch::from(self).apply_unchecked(Settings::default(), context)?;
+        let push = self.push.as_ref().map(PushJson::to_setting);
+        let mut read = SettingsPatch::from(self).apply_unchecked(Settings::default(), context)?;
+        read.push = push;
         SettingsPatch::default().apply(read.clamped(), context)
     }
 }
@@ -346,6 +365,9 @@ pub struct KindStats {
     pub oldest_ready: Option<String>,
     /// Whether the kind is paused.
     pub paused: bool,
+    /// Whether the server sends the jobs of the kind to a URL, so that they cannot be claimed.
+    #[serde(default)]
+    pub push: bool,
     /// Until when the rate limit allows no job to be claimed, in RFC 3339; `null` if it allows one now.
     #[serde(default)]
     pub throttled_until: Option<String>,
@@ -371,6 +393,7 @@ impl From<&KindView> for KindStats {
             done,
             oldest_ready: view.oldest_ready.map(show_time),
             paused: view.paused,
+            push: view.push,
             throttled_until: view.throttled_until.map(show_time),
             generation: view.generation.0,
             fence: view.fence.0,
@@ -393,7 +416,7 @@ impl KindStats {
             counts: Counts { pending, leased, dead, done, ready },
             oldest_ready: oldest_ready.transpose()?,
             paused: self.paused,
-            push: false,
+            push: self.push,
             throttled_until: throttled_until.transpose()?,
             generation: Generation(self.generation),
             fence: Fence(self.fence),

@@ -163,6 +163,13 @@ where
     Option::deserialize(input).map(Some)
 }
 
+/// Deserializes an object or `null`, where `null` differs from a missing field.
+pub(super) fn nullable_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    optional_object(input).map(Some)
+}
+
 /// Deserializes an optional field that must be an object or `null`.
 pub(super) fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,

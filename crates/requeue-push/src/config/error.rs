@@ -44,6 +44,23 @@ pub enum InvalidWebhook {
         /// How many are allowed.
         limit: usize,
     },
+    /// The setting has secrets that the store lacks, because the kind was imported.
+    #[error("the signing secrets are not stored; set them again")]
+    SecretsNotStored,
+    /// A value is the masked one that the API shows.
+    #[error("a value is masked ('…'); leave the field out to keep it")]
+    Masked {
+        /// The field with the value.
+        field: &'static str,
+    },
+    /// The URL has another origin, and stored credentials would be sent there.
+    #[error(
+        "the url has another scheme, host or port than before: give the {field} again, or null for none"
+    )]
+    OtherOrigin {
+        /// The field that has to be given again.
+        field: &'static str,
+    },
     /// The timeout is not a duration.
     #[error("the timeout: {reason}")]
     Duration {
@@ -105,9 +122,10 @@ impl InvalidWebhook {
             InvalidWebhook::Header { .. } | InvalidWebhook::TooManyHeaders { .. } => {
                 Some("headers")
             }
-            InvalidWebhook::Secret { .. } | InvalidWebhook::TooManySecrets { .. } => {
-                Some("secrets")
-            }
+            InvalidWebhook::Secret { .. }
+            | InvalidWebhook::TooManySecrets { .. }
+            | InvalidWebhook::SecretsNotStored => Some("secrets"),
+            InvalidWebhook::Masked { field } | InvalidWebhook::OtherOrigin { field } => Some(field),
             InvalidWebhook::Duration { .. } | InvalidWebhook::Timeout { .. } => Some("timeout"),
             InvalidWebhook::Concurrency { .. } => Some("concurrency"),
             InvalidWebhook::TooLong { .. } | InvalidWebhook::Json { .. } => None,

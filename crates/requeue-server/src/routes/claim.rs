@@ -36,6 +36,7 @@ pub(super) async fn claim(
     let (claim, wait) = request.read(&app.reading(), nonce())?;
     for (n, kind) in claim.kinds.iter().enumerate() {
         check_kind(&format!("kinds[{n}]"), kind)?;
+        app.push().check_claim(n, kind)?;
     }
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;

@@ -17,7 +17,9 @@ use requeue_http::wire::{
     AfterQuery, KindDeleted, KindList, KindStats, SettingsJson, SettingsPatch, Upcoming,
     UpcomingQuery,
 };
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Kind, Settings, StoreError};
+use requeue_push::{InvalidWebhook, WebhookConfig};
 
 /// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
@@ -48,7 +50,7 @@ pub(super) async fn one(
 ) -> ApiResult<Json<KindStats>> {
     let settings = app.store().settings(kind.clone()).await?;
     let view = app.store().kind(kind).await?;
-    let settings = Some(SettingsJson::from(&settings));
+    let settings = Some(shown(&settings));
     Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
 }
 
@@ -61,7 +63,7 @@ pub(super) async fn settings(
     State(app): State<App>,
     KindPath(kind): KindPath,
 ) -> ApiResult<Json<SettingsJson>> {
-    Ok(Json(SettingsJson::from(&app.store().settings(kind).await?)))
+    Ok(Json(shown(&app.store().settings(kind).await?)))
 }
 
 /// Set all settings of a kind.
@@ -87,13 +89,30 @@ async fn store_settings(
     before: Settings,
     patch: &SettingsPatch,
 ) -> ApiResult<Json<SettingsJson>> {
-    let settings = patch.apply(before, &app.reading())?;
+    let mut settings = patch.apply(before, &app.reading())?;
+    if let Some(change) = &patch.push {
+        let before = settings.push.take();
+        let changed = change.as_ref().map(|change| WebhookConfig::changed(before.as_ref(), change));
+        settings.push = changed.transpose().map_err(invalid_push)?;
+    }
     // An import sets the default settings of each kind of an export.
     if settings != Settings::default() {
         check_kind("kind", &kind)?;
     }
-    app.store().set(kind, settings.clone()).await?;
-    Ok(Json(SettingsJson::from(&settings)))
+    app.store().set(kind.clone(), settings.clone()).await?;
+    app.push().settings_changed(kind, settings.push.is_some());
+    Ok(Json(shown(&settings)))
+}
+
+/// Returns the settings without secrets.
+fn shown(settings: &Settings) -> SettingsJson {
+    let push = settings.push.as_ref().and_then(WebhookConfig::masked);
+    SettingsJson { push, ..SettingsJson::from(settings) }
+}
+
+fn invalid_push(error: InvalidWebhook) -> Problem {
+    let field = error.field().map_or_else(|| "push".to_owned(), |field| format!("push.{field}"));
+    Problem::new(ProblemType::Invalid, error.to_string()).at(field)
 }
 
 /// Change some settings of a kind.
@@ -131,7 +150,9 @@ pub(super) async fn delete(
     check_kind("kind", &kind)?;
     let after = cursor(query.after)?;
     let _room = app.response_memory().for_list(bulk::PAGE).await?;
-    Ok(Json(bulk::delete(&**app.store(), kind, after).await?))
+    let deleted = bulk::delete(&**app.store(), kind.clone(), after).await?;
+    app.push().settings_changed(kind, false);
+    Ok(Json(deleted))
 }
 
 /// Pause a kind.

@@ -159,6 +159,7 @@ pub(super) async fn import(
     let panicked =
         |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
     let imported = imported.await.map_err(panicked)?;
+    app.push().read_again();
     // Also those of an import that failed halfway. If this fails, they are set within ten minutes.
     if let Err(error) = app.set_missing_timers().await {
         tracing::warn!(%error, "the runs of imported schedules may begin some minutes late");

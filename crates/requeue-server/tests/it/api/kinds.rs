@@ -10,7 +10,7 @@ fn defaults() -> Value {
     json!({
         "lease": "30s", "backoff": {"base": "1s", "max": "1h", "jitter_percent": 20},
         "max_attempts": 20, "concurrency": null, "rate": null, "ageing": "10m", "paused": false,
-        "retention": {"age": "7d", "count": 100_000}, "keep_done": null,
+        "retention": {"age": "7d", "count": 100_000}, "keep_done": null, "push": null,
     })
 }
 
@@ -31,7 +31,7 @@ fn put_sets_all_settings_and_patch_sets_some() {
         "lease": "5m", "backoff": {"base": "250ms", "max": "2d", "jitter_percent": 0},
         "max_attempts": 3, "concurrency": 7, "rate": {"jobs": 100, "per": "1m", "burst": 2},
         "ageing": null, "paused": true, "retention": {"age": "1d12h", "count": 0},
-        "keep_done": {"for": "1d", "count": 9},
+        "keep_done": {"for": "1d", "count": 9}, "push": null,
     });
     assert_eq!(client.call("PUT", KIND, all.clone()).json(), all);
     assert_eq!(client.get(KIND).json()["settings"], all);
@@ -84,7 +84,7 @@ fn counts_are_reported() {
     let fence = kind["fence"].clone();
     let expected = json!({
         "kind": "mail", "pending": 2, "ready": 1, "ready_capped": false, "leased": 1, "dead": 1,
-        "done": 0, "oldest_ready": "2026-12-01T08:00:00.000Z", "paused": false,
+        "done": 0, "oldest_ready": "2026-12-01T08:00:00.000Z", "paused": false, "push": false,
         "throttled_until": null, "generation": 4, "fence": fence,
     });
     assert_eq!(kind, expected);

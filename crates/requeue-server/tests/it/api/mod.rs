@@ -9,6 +9,7 @@ mod kinds;
 mod large_responses;
 mod lists;
 mod mutations;
+mod push;
 mod samples;
 mod schedules;
 mod service;

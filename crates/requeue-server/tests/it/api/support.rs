@@ -54,6 +54,14 @@ impl Server {
         Server::at(wall_clock, clock, Limits::default(), Options::default(), |app| app, true)
     }
 
+    /// Starts a server in real time that delivers jobs, and may reach these internal targets.
+    pub(crate) fn pushing(allowed: &str) -> Self {
+        let mut limits = Limits::default();
+        limits.push.allowed = allowed.parse().expect("valid targets");
+        let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
+        Server::at(wall_clock, clock, limits, Options::default(), |app| app, true)
+    }
+
     /// Starts a server in real time, with short waits.
     pub(crate) fn in_real_time() -> Self {
         let mut limits = Limits::default();

@@ -1,0 +1,91 @@
+//! The push setting of a kind.
+
+use super::parse::nullable;
+use requeue_jobs::{PushSetting, SecretText};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where the server sends the jobs of a kind by HTTP request, instead of letting workers claim them.
+///
+/// In a request, fields that are missing stay as they are with `PATCH`, and get their default with `PUT`;
+/// `null` resets a field. In a response, the values of headers are `…`, and secrets show only their end:
+/// such values cannot be sent back, but left out to keep them.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Push))]
+#[serde(deny_unknown_fields)]
+pub struct PushJson {
+    /// Where the requests are sent: `http` or `https`. Required, unless the kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Additional headers of each request, at most 32. With `PATCH`, `null` as the value of a header
+    /// removes it. Default: none.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, Option<String>>>))]
+    pub headers: Option<Option<BTreeMap<String, Option<String>>>>,
+    /// How long a delivery may take, from `100ms` to `1h`. Default: `10s`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub timeout: Option<Option<String>>,
+    /// How many requests of the kind a node has in flight, 1 to 10,000. Default: 10.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(value_type = Option<u32>, format = "uint32", minimum = 1, maximum = 10_000)
+    )]
+    pub concurrency: Option<Option<u32>>,
+    /// The secrets with which requests are signed, at most two. Default: none.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
+    pub secrets: Option<Option<Vec<String>>>,
+    /// How a job is represented in the request: `plain` or `cloudevents`. Default: `plain`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub format: Option<Option<String>>,
+}
+
+/// Shows neither secrets nor the values of headers, so that they get into no log.
+impl fmt::Debug for PushJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers = self.headers.iter().flatten().flat_map(BTreeMap::keys);
+        f.debug_struct("PushJson")
+            .field("url", &self.url)
+            .field("headers", &headers.collect::<Vec<_>>())
+            .field("secrets", &self.secrets.iter().flatten().map(Vec::len).sum::<usize>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PushJson {
+    /// What a response shows instead of a secret, or of a part of it.
+    pub const MASK: char = '…';
+
+    /// Returns whether a secret or the value of a header is [masked](Self::MASK).
+    pub fn is_masked(&self) -> bool {
+        self.has_masked_header() || self.has_masked_secret()
+    }
+
+    /// Returns whether the value of a header is [masked](Self::MASK).
+    pub fn has_masked_header(&self) -> bool {
+        let mut values = self.headers.iter().flatten().flat_map(BTreeMap::values).flatten();
+        values.any(|value| value.contains(Self::MASK))
+    }
+
+    /// Returns whether a secret is [masked](Self::MASK).
+    pub fn has_masked_secret(&self) -> bool {
+        let mut secrets = self.secrets.iter().flatten().flatten();
+        secrets.any(|secret| secret.contains(Self::MASK))
+    }
+
+    /// Reads the config text of a push setting, if it has the form of the API.
+    pub(crate) fn from_config(setting: &PushSetting) -> Option<Self> {
+        let is_object = setting.config.trim_start().starts_with('{');
+        serde_json::from_str(&setting.config).ok().filter(|_| is_object)
+    }
+
+    /// Returns a push setting with this JSON as its config text, and without secrets.
+    pub(crate) fn to_setting(&self) -> PushSetting {
+        let config = serde_json::to_string(self).unwrap_or_default();
+        PushSetting { config, secrets: SecretText::default() }
+    }
+}

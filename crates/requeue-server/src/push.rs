@@ -1,0 +1,238 @@
+//! The background task that delivers the jobs of kinds with a push setting.
+//!
+//! It reads the settings of all such kinds every [`INTERVAL`], and after each change by this node, and
+//! sets the targets of a [`Pusher`]. What it knows is kept in [`Push`], for claims, people and metrics.
+
+use crate::app::App;
+use crate::health::{Health, PUSH_NOT_UPDATED};
+use crate::listen::Shutdown;
+use requeue_http::{Problem, ProblemType};
+use requeue_jobs::{Jobs, Kind, PushSetting, StoreError, WallClock};
+use requeue_push::{
+    AllowedTargets, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, PushClient, PushClientOptions,
+    PushTarget, Pusher, PusherOptions, WebhookConfig,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often the settings are read again, to notice what other nodes have changed.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// How the jobs of kinds with a push setting are delivered.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PushOptions {
+    /// The internal targets that deliveries may connect to. Default: none, only the public internet.
+    pub allowed: AllowedTargets,
+    /// The largest number of deliveries in flight, over all kinds. Default: 10,000.
+    pub max_in_flight: usize,
+    /// The largest sum of the bytes of bodies in flight, over all kinds. Default: 64 MiB; at least 2 MiB.
+    pub max_bytes: usize,
+}
+
+impl Default for PushOptions {
+    fn default() -> Self {
+        PushOptions {
+            allowed: AllowedTargets::none(),
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            max_bytes: DEFAULT_MAX_BYTES,
+        }
+    }
+}
+
+/// What this node knows about kinds with a push setting.
+#[derive(Default)]
+pub(crate) struct Push {
+    known: Mutex<Known>,
+    /// Notified when this node has changed settings.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    pushed: BTreeSet<Kind>,
+    /// Why the jobs of a kind are not delivered.
+    problems: BTreeMap<Kind, String>,
+    pusher: Option<Arc<Pusher>>,
+    /// How many changes this node has made. What was read before a change is out of date.
+    changes: u64,
+}
+
+impl Push {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that this node has stored the settings of a kind.
+    pub(crate) fn settings_changed(&self, kind: Kind, is_pushed: bool) {
+        let mut known = self.lock();
+        let was_pushed = known.pushed.contains(&kind);
+        if is_pushed {
+            known.pushed.insert(kind);
+        } else {
+            known.pushed.remove(&kind);
+        }
+        if is_pushed || was_pushed {
+            known.changes += 1;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Reads all settings again, because this node may have stored some.
+    pub(crate) fn read_again(&self) {
+        self.lock().changes += 1;
+        self.changed.notify_one();
+    }
+
+    /// Fails if the jobs of the kind are delivered by the service. `n` is its position in the claim.
+    pub(crate) fn check_claim(&self, n: usize, kind: &Kind) -> Result<(), Problem> {
+        if !self.lock().pushed.contains(kind) {
+            return Ok(());
+        }
+        let detail =
+            format!("the jobs of kind {kind} are sent to a URL, so they cannot be claimed");
+        Err(Problem::new(ProblemType::Pushed, detail).at(format!("kinds[{n}]")))
+    }
+}
+
+/// The task that keeps the targets of a [`Pusher`] up to date.
+pub(crate) struct PushTask {
+    push: Arc<Push>,
+    jobs: Jobs,
+    health: Arc<Health>,
+    wall_clock: WallClock,
+    options: PushOptions,
+    /// Both are made when the first kind has a push setting.
+    client: Option<PushClient>,
+    pusher: Option<Arc<Pusher>>,
+    /// The settings from which the targets were made.
+    current: BTreeMap<Kind, PushSetting>,
+}
+
+impl PushTask {
+    pub(crate) fn new(app: &App, wall_clock: WallClock) -> Self {
+        PushTask {
+            push: Arc::clone(app.push()),
+            jobs: app.jobs().clone(),
+            health: Arc::clone(app.health()),
+            wall_clock,
+            options: app.limits().push.clone(),
+            client: None,
+            pusher: None,
+            current: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until `stop` is requested, and then waits until the deliveries have ended, at most `limit`.
+    pub(crate) async fn run(mut self, stop: Shutdown, limit: Duration) {
+        let work = async {
+            loop {
+                match self.update().await {
+                    Ok(()) => self.health.end(PUSH_NOT_UPDATED),
+                    Err(error) => {
+                        let detail = format!("changes of push settings are not noticed: {error}");
+                        self.health.begin(PUSH_NOT_UPDATED, detail);
+                    }
+                }
+                tokio::select! {
+                    () = self.push.changed.notified() => {}
+                    () = self.wall_clock.clock().sleep(INTERVAL) => {}
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            () = work => {}
+        }
+        if let Some(pusher) = &self.pusher {
+            let left = pusher.shut_down(limit).await;
+            if left > 0 {
+                tracing::warn!(deliveries = left, "shutdown time limit reached during deliveries");
+            }
+        }
+    }
+
+    /// Reads all push settings, and sets the targets that have changed.
+    async fn update(&mut self) -> Result<(), StoreError> {
+        let changes = self.push.lock().changes;
+        let mut settings = BTreeMap::new();
+        for view in self.jobs.store().kinds().await?.into_iter().filter(|view| view.push) {
+            if let Some(push) = self.jobs.store().settings(view.kind.clone()).await?.push {
+                settings.insert(view.kind, push);
+            }
+        }
+        let mut problems = self.push.lock().problems.clone();
+        problems.retain(|kind, _| settings.contains_key(kind));
+        if let Some(pusher) = &self.pusher {
+            let gone = self.current.keys().filter(|kind| !settings.contains_key(*kind));
+            gone.for_each(|kind| pusher.set(kind.clone(), None));
+        }
+        // A target that has not changed keeps its counts.
+        for (kind, setting) in &settings {
+            if self.current.get(kind) == Some(setting) && !problems.contains_key(kind) {
+                continue;
+            }
+            match self.set(kind, setting) {
+                Ok(()) => drop(problems.remove(kind)),
+                Err(problem) => {
+                    if problems.get(kind) != Some(&problem) {
+                        tracing::warn!(%kind, problem, "jobs are not delivered");
+                    }
+                    problems.insert(kind.clone(), problem);
+                }
+            }
+        }
+        let mut known = self.push.lock();
+        known.problems = problems;
+        known.pusher.clone_from(&self.pusher);
+        if known.changes == changes {
+            known.pushed = settings.keys().cloned().collect();
+        }
+        self.current = settings;
+        Ok(())
+    }
+
+    /// Sets the target of a kind, or stops its deliveries and returns why.
+    fn set(&mut self, kind: &Kind, setting: &PushSetting) -> Result<(), String> {
+        let made = self.target(setting);
+        let (target, result) = match made {
+            Ok(target) => (Some(target), Ok(())),
+            Err(problem) => (None, Err(problem)),
+        };
+        if let Some(pusher) = &self.pusher {
+            pusher.set(kind.clone(), target);
+        }
+        result
+    }
+
+    fn target(&mut self, setting: &PushSetting) -> Result<PushTarget, String> {
+        let config = WebhookConfig::join(&setting.config, setting.secrets.expose())
+            .map_err(|error| error.to_string())?;
+        if self.client.is_none() {
+            let mut options = PushClientOptions::default();
+            options.allowed = self.options.allowed.clone();
+            options.clock = self.wall_clock.clone();
+            self.client = Some(PushClient::new(options).map_err(|error| error.to_string())?);
+        }
+        if self.pusher.is_none() {
+            let pusher = self.start().map_err(|error| error.to_string())?;
+            self.pusher = Some(Arc::new(pusher));
+        }
+        let client = self.client.as_ref().ok_or("there is no client")?;
+        PushTarget::webhook(config, client).map_err(|error| error.to_string())
+    }
+
+    fn start(&self) -> Result<Pusher, requeue_jobs::Invalid> {
+        let mut options = PusherOptions::default();
+        options.clock = self.wall_clock.clone();
+        options.max_in_flight = self.options.max_in_flight;
+        options.max_bytes = self.options.max_bytes;
+        options.on_store_error = Some(Arc::new(|kind, error| {
+            tracing::debug!(%kind, %error, "a delivery waits for the store");
+        }));
+        Pusher::start(&self.jobs, &format!("push@{}", crate::schedules::node_name()), options)
+    }
+}
