@@ -41,7 +41,7 @@ pub use kind::{
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;
 pub use parse::{JsonObject, ParseContext, list_limit};
-pub use push::PushJson;
+pub use push::{PushErrorJson, PushJson, PushStateJson};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
 pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};

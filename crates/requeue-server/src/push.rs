@@ -6,11 +6,13 @@
 use crate::app::App;
 use crate::health::{Health, PUSH_NOT_UPDATED};
 use crate::listen::Shutdown;
+use requeue_http::times::show_time;
+use requeue_http::wire::{PushErrorJson, PushStateJson};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Jobs, Kind, PushSetting, StoreError, WallClock};
 use requeue_push::{
-    AllowedTargets, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, PushClient, PushClientOptions,
-    PushTarget, Pusher, PusherOptions, WebhookConfig,
+    AllowedTargets, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, LastError, PushClient,
+    PushClientOptions, PushStatus, PushTarget, Pusher, PusherOptions, WebhookConfig,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +96,35 @@ impl Push {
         let detail =
             format!("the jobs of kind {kind} are sent to a URL, so they cannot be claimed");
         Err(Problem::new(ProblemType::Pushed, detail).at(format!("kinds[{n}]")))
+    }
+}
+
+impl Push {
+    /// Returns the state of all deliveries, if there were any.
+    pub(crate) fn status(&self) -> Option<PushStatus> {
+        let pusher = self.lock().pusher.clone();
+        pusher.map(|pusher| pusher.status())
+    }
+
+    /// Returns the state of the deliveries of a kind.
+    pub(crate) fn state(&self, kind: &Kind) -> PushStateJson {
+        let problem = self.lock().problems.get(kind).cloned();
+        let mut state = PushStateJson { problem, ..PushStateJson::default() };
+        let Some(status) = self.status() else { return state };
+        let Some(found) = status.kinds.into_iter().find(|found| found.kind == *kind) else {
+            return state;
+        };
+        state.in_flight = found.in_flight as u64;
+        state.last_error = found
+            .last_error
+            .map(|LastError { at, error, .. }| PushErrorJson { at: show_time(at), error });
+        if let Some(target) = status.targets.iter().find(|one| one.target == found.target) {
+            state.circuit = Some(target.circuit.as_str().to_owned());
+            state.until = target.until.map(show_time);
+            state.limit = target.limit;
+        }
+        state.target = Some(found.target);
+        state
     }
 }
 

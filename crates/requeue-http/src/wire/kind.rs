@@ -1,7 +1,7 @@
 //! Kinds: settings and counts.
 
 use super::parse::{ParseContext, nullable, nullable_object, optional_object};
-use super::push::PushJson;
+use super::push::{PushJson, PushStateJson};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
@@ -378,6 +378,9 @@ pub struct KindStats {
     /// The settings, in the response about a single kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsJson>,
+    /// The state of deliveries, in the response about a single kind whose jobs are sent to a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push_state: Option<PushStateJson>,
 }
 
 impl From<&KindView> for KindStats {
@@ -398,6 +401,7 @@ impl From<&KindView> for KindStats {
             generation: view.generation.0,
             fence: view.fence.0,
             settings: None,
+            push_state: None,
         }
     }
 }

@@ -89,3 +89,36 @@ impl PushJson {
         PushSetting { config, secrets: SecretText::default() }
     }
 }
+
+/// The deliveries of a kind with a push setting, by the node that responds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PushState))]
+pub struct PushStateJson {
+    /// Why no job of the kind is delivered, for example because its secrets are missing after an import;
+    /// `null` if there is no such reason.
+    pub problem: Option<String>,
+    /// Scheme, host and port of the URL, such as `https://example.com:443`. Kinds with the same target share
+    /// `circuit`, `until` and `limit`. `null` if nothing is delivered.
+    pub target: Option<String>,
+    /// Whether the target works: `closed`, `slowed`, `open` or `half_open`. `null` if nothing is delivered.
+    pub circuit: Option<String>,
+    /// Until when the target gets no requests, in RFC 3339.
+    pub until: Option<String>,
+    /// The number of requests of the kind in flight.
+    pub in_flight: u64,
+    /// How many requests the target may have in flight; `null` if only `concurrency` limits them.
+    #[cfg_attr(feature = "openapi", schema(format = "uint32"))]
+    pub limit: Option<u32>,
+    /// The latest delivery of the kind that failed.
+    pub last_error: Option<PushErrorJson>,
+}
+
+/// A delivery that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PushError))]
+pub struct PushErrorJson {
+    /// When it ended, in RFC 3339.
+    pub at: String,
+    /// Why it failed.
+    pub error: String,
+}

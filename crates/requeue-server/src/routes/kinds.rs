@@ -49,9 +49,10 @@ pub(super) async fn one(
     KindPath(kind): KindPath,
 ) -> ApiResult<Json<KindStats>> {
     let settings = app.store().settings(kind.clone()).await?;
-    let view = app.store().kind(kind).await?;
+    let view = app.store().kind(kind.clone()).await?;
+    let push_state = settings.push.is_some().then(|| app.push().state(&kind));
     let settings = Some(shown(&settings));
-    Ok(Json(KindStats { settings, ..KindStats::from(&view) }))
+    Ok(Json(KindStats { settings, push_state, ..KindStats::from(&view) }))
 }
 
 /// Get the settings of a kind, or the defaults.

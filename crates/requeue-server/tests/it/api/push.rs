@@ -266,7 +266,55 @@ fn nothing_is_sent_to_an_internal_address_that_is_not_allowed() {
     let failures = failures();
     let error = failures[0]["error"].as_str().expect("a text");
     assert!(error.contains("127.0.0.1"), "{error}");
+    let state = server.get(KIND).json()["push_state"].take();
+    assert_eq!((&state["last_error"]["error"], &state["problem"]), (&json!(error), &Value::Null));
+    assert_eq!(state["target"], format!("http://{}", receiver.address));
     assert!(receiver.received().is_empty());
+}
+
+#[test]
+fn a_kind_that_was_imported_without_its_secrets_is_delivered_once_they_are_set() {
+    let (from, to, receiver) = (Server::start(), Server::pushing(ALLOWED), Receiver::start());
+    push(&from, json!({"url": receiver.url(), "headers": {"x-a": "1"}, "secrets": [SECRET]}));
+    let export = from.get("/v1/export").text().to_owned();
+    to.client().send_json("POST", "/v1/import", export.as_bytes()).json();
+    put(&to, "a");
+    let problem = || to.get(KIND).json()["push_state"]["problem"].take();
+    until("it is noticed", || problem().is_string());
+    let shown = to.get(KIND).json()["settings"]["push"].take();
+    assert_eq!((&shown["headers"], &shown["secrets"]), (&json!({"x-a": "…"}), &json!([])));
+    to.call("POST", "/v1/claim", json!({"kinds": ["order.close"]})).is("pushed");
+    for (patch, field) in [
+        (json!({"timeout": "5s"}), "push.headers"),
+        (json!({"headers": null}), "push.secrets"),
+        (json!({"secrets": [SECRET]}), "push.headers"),
+    ] {
+        let problem = to.call("PATCH", KIND, json!({"push": patch})).is("invalid");
+        assert_eq!(problem["field"], field, "{problem}");
+    }
+    assert!(receiver.received().is_empty());
+    push(&to, json!({"headers": {"x-a": "1"}, "secrets": [SECRET]}));
+    until("it is acked", || is_gone(&to, "a"));
+    assert!(receiver.received()[0].headers.contains_key("webhook-signature"));
+    until("the problem is over", || problem().is_null());
+}
+
+#[test]
+fn the_client_keeps_a_setting_that_it_has_read_and_rejects_one_of_another_server() {
+    let (server, other) = (Server::start(), Server::start());
+    push(&server, json!({"url": "https://a.test/", "secrets": [SECRET]}));
+    let before = stored(&server);
+    let client = support::client(server.address);
+    let mut settings = block_on(client.settings(kind())).expect("it works");
+    settings.max_attempts = 7;
+    block_on(client.set(kind(), settings.clone())).expect("it works");
+    assert_eq!(stored(&server), before);
+    assert_eq!(block_on(client.settings(kind())).expect("it works").max_attempts, 7);
+    let error = block_on(support::client(other.address).set(kind(), settings.clone()));
+    assert!(error.expect_err("the secret is unknown").to_string().contains("masked"));
+    settings.push = Some(PushSetting { config: "[]".to_owned(), secrets: Default::default() });
+    let error = block_on(client.set(kind(), settings)).expect_err("it is no object");
+    assert!(error.to_string().contains("not a JSON object"), "{error}");
 }
 
 #[test]
