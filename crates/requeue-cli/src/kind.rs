@@ -1,7 +1,8 @@
 //! `kind`, `pause` and `resume`: the settings of a kind.
 
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Exit, Result};
 use crate::output::Output;
+use crate::push::{self, PushArgs};
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use requeue_http::Problem;
@@ -10,6 +11,7 @@ use requeue_http::wire::{
     BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 use requeue_jobs::{Kind, Rate, Retention, Settings};
+use requeue_push::WebhookConfig;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -40,7 +42,8 @@ Examples:
   requeue kind mail --max-attempts 5 --backoff 10s --backoff-max 1h
   requeue kind mail --concurrency none
   requeue kind sms --rate 100/1m
-  requeue kind mail --keep-done 7d --keep-done-count 10000")]
+  requeue kind mail --keep-done 7d --keep-done-count 10000
+  requeue kind order.close --push https://example.com/hooks --push-secret FILE")]
 pub(crate) struct Args {
     /// Name of the kind
     kind: String,
@@ -83,6 +86,8 @@ pub(crate) struct Args {
     /// Maximum number of done jobs to keep; the oldest are removed first
     #[arg(long, value_name = "N")]
     keep_done_count: Option<usize>,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 /// A value of `--ageing` or `--keep-done`.
@@ -149,7 +154,7 @@ impl Args {
     }
 
     /// The settings to change, as the HTTP API has them. `None` if there are no options.
-    fn patch(&self) -> Result<Option<SettingsPatch>, &'static str> {
+    fn patch(&self) -> Result<Option<SettingsPatch>> {
         let text = |duration: Option<Duration>| duration.map(times::show_duration);
         let backoff = BackoffPatch {
             base: text(self.backoff),
@@ -170,8 +175,8 @@ impl Args {
                 })
             }),
             ageing: self.ageing.map(|DurationOrNone(ageing)| text(ageing)),
-            keep_done: self.keep_done_patch()?,
-            push: None,
+            keep_done: self.keep_done_patch().map_err(CliError::usage)?,
+            push: self.push.patch()?,
             paused: None,
             retention: (retention != RetentionPatch::default()).then_some(retention),
         };
@@ -182,7 +187,7 @@ impl Args {
 /// Changes the settings that are given, and shows all settings.
 pub(crate) async fn kind(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
-    let settings = match args.patch().map_err(CliError::usage)? {
+    let settings = match args.patch()? {
         Some(patch) => change(store_args, &kind, patch).await?,
         None => store_args.open(IfMissing::Fail).await?.settings(kind.clone()).await?,
     };
@@ -218,7 +223,13 @@ async fn change(store_args: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Re
     }
     let store = store_args.open(IfMissing::Fail).await?;
     let settings = store.settings(kind.clone()).await?;
-    let settings = patch.apply(settings, &reading).map_err(refused)?;
+    let mut settings = patch.apply(settings, &reading).map_err(refused)?;
+    if let Some(change) = &patch.push {
+        let before = settings.push.take();
+        let changed = change.as_ref().map(|change| WebhookConfig::changed(before.as_ref(), change));
+        let changed = changed.transpose();
+        settings.push = changed.map_err(|error| CliError::from_error(Exit::Usage, &error))?;
+    }
     store.set(kind.clone(), settings.clone()).await?;
     Ok(settings)
 }
@@ -243,9 +254,17 @@ fn show_retention(Retention { age, count }: Retention) -> String {
     format!("up to {count} jobs, for {}", times::show_duration(age))
 }
 
+/// Returns the settings without secrets. Those of a server are masked already, and have another form than
+/// those of a store.
+fn shown(settings: &Settings) -> SettingsJson {
+    let json = SettingsJson::from(settings);
+    let masked = settings.push.as_ref().and_then(WebhookConfig::masked);
+    SettingsJson { push: masked.or(json.push), ..json }
+}
+
 fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
     out.print(
-        || KindSettings { kind: kind.as_str(), settings: settings.into() },
+        || KindSettings { kind: kind.as_str(), settings: shown(settings) },
         || {
             let Settings { backoff, retention, .. } = settings;
             let (show, percent) = (times::show_duration, backoff.jitter_percent);
@@ -264,6 +283,7 @@ fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {
                 ("paused", if settings.paused { "yes" } else { "no" }.to_owned()),
                 ("keep dead", show_retention(*retention)),
                 ("keep done", settings.keep_done.map_or_else(|| "no".to_owned(), show_retention)),
+                ("push", push::show(shown(settings).push.as_ref())),
             ];
             lines.map(|(name, value)| format!("{name:<13} {value}")).join("\n")
         },

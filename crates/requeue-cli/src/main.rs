@@ -24,6 +24,7 @@ mod open_files;
 mod output;
 mod private_files;
 mod progress;
+mod push;
 mod put;
 mod schedule;
 mod serve;

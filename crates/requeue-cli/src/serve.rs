@@ -13,7 +13,7 @@ use requeue_disk::{DiskStore, RESERVED_FILES};
 use requeue_jobs::{Store, WallClock};
 use requeue_server::auth::{Access, Right, may_listen};
 use requeue_server::listen::{Listener, Options, Tls};
-use requeue_server::{App, BackedUp, BackupFn, Limits};
+use requeue_server::{App, BackedUp, BackupFn, Limits, PushOptions};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -92,6 +92,16 @@ pub(crate) struct Args {
     /// How many kinds have metrics of their own; all others are summed [default: 200]
     #[arg(long, value_name = "N")]
     metrics_kinds: Option<usize>,
+    /// Allow jobs to be sent to this internal target: HOST, HOST:PORT, IP address or range such as
+    /// 10.0.0.0/8; can be repeated [default: only the public internet]
+    #[arg(long, value_name = "TARGET")]
+    push_allow: Vec<String>,
+    /// Maximum number of jobs that are being sent to URLs [default: 10000]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    push_in_flight: Option<usize>,
+    /// Memory for the bodies of jobs that are being sent to URLs, in MiB [default: 64]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..))]
+    push_memory: Option<u32>,
     #[command(flatten)]
     logs: logs::LogArgs,
 }
@@ -104,12 +114,31 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("expected a number of at least 1".into())
+}
+
+/// The options of deliveries by HTTP request.
+fn push_options(args: &Args) -> Result<PushOptions> {
+    let mut options = PushOptions::default();
+    for entry in &args.push_allow {
+        let added = options.allowed.add(entry);
+        added.map_err(|error| CliError::usage(format!("--push-allow: {error}")))?;
+    }
+    options.max_in_flight = args.push_in_flight.unwrap_or(options.max_in_flight);
+    if let Some(mebibytes) = args.push_memory {
+        options.max_bytes = usize::try_from(u64::from(mebibytes) << 20).unwrap_or(usize::MAX);
+    }
+    Ok(options)
+}
+
 pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     allocator::return_large_blocks();
     let store_args = with_defaults(store_args);
     let location = store_args.location()?;
     let _logs = logs::start(&args.logs)?;
     // Cheap checks come before opening the store, which may take long.
+    let push = push_options(&args)?;
     let access = access(&args)?;
     warn_about_secrets(&args);
     may_listen(args.listen, access.is_restricted(), args.allow_anyone)
@@ -123,6 +152,7 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let hangup = on(SignalKind::hangup())?;
     let (store, backup) = open(&args, &store_args, &location).await?;
     let mut limits = Limits::default();
+    limits.push = push;
     limits.waiting = args.max_waiting.unwrap_or(limits.waiting);
     limits.metrics_kinds = args.metrics_kinds.unwrap_or(limits.metrics_kinds);
     if let Some(mebibytes) = args.response_memory {

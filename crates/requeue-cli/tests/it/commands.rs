@@ -629,3 +629,52 @@ fn an_export_into_a_closed_pipe_ends_quietly() {
     // Not 0: the export is incomplete.
     assert_eq!(Done::new(&["export"], output).code(1).err, "");
 }
+
+#[test]
+fn a_kind_is_pushed_to_a_url_with_secrets_from_files() {
+    // With a server, and on a data directory without one.
+    for dir in [Dir::served(), Dir::new()] {
+        pushed(&dir);
+    }
+}
+
+fn pushed(dir: &Dir) {
+    let secrets = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
+    dir.write("new", format!("whsec_{}\n", secrets[0]));
+    dir.write("old", format!("whsec_{}\n", secrets[1]));
+    dir.write("wrong", "hunter2");
+    // There are no jobs, so nothing is sent.
+    dir.ask(&["put", "other", "a"]).ok();
+    let url = "https://example.com/hooks";
+    let set = ["kind", "mail", "--push", url, "--push-secret", "new", "--push-secret", "old"];
+    dir.ask(&set).ok().says(&format!("to {url}, signed with 2 secrets"));
+    let change =
+        ["--push-timeout", "1m", "--push-concurrency", "3", "--push-format", "cloudevents"];
+    dir.ask(&[&["kind", "mail"][..], &change].concat()).ok();
+    let done = dir.ask(&["kind", "mail", "--json"]).ok();
+    assert!(secrets.iter().all(|secret| !done.out.contains(secret)), "{}", done.out);
+    let expected = json!({
+        "url": url, "headers": {}, "timeout": "1m", "concurrency": 3,
+        "secrets": ["whsec_…LaSw", "whsec_…b7oD"], "format": "cloudevents",
+    });
+    assert_eq!(done.json()["push"], expected);
+    let other = ["kind", "mail", "--push", "https://example.org/hooks"];
+    dir.ask(&other).code(2).complains("give the secrets again");
+    dir.ask(&["kind", "mail", "--push-secret", "wrong"]).code(2).complains("whsec_");
+    dir.ask(&["kind", "mail", "--push-secret", "absent"]).code(1).complains("absent");
+    dir.ask(&["kind", "mail", "--push-timeout", "2h"]).code(2).complains("100ms to 1h");
+    dir.ask(&["kind", "mail", "--no-push", "--push", url]).code(2);
+    dir.ask(&["kind", "mail", "--no-push"]).ok().says("push          no");
+    dir.ask(&["put", "mail", "a"]).ok();
+    // The server may claim for the last time, and gives the job back.
+    dir.ask(&["claim", "mail", "--wait", "20s"]).ok();
+}
+
+#[test]
+fn an_invalid_internal_target_is_rejected_before_the_server_starts() {
+    let dir = Dir::new();
+    let wrong = dir.run(&["serve", "--push-allow", "10.0.0.0/8", "--push-allow", "10.0.0.0/33"]);
+    wrong.code(2).complains("--push-allow").complains("10.0.0.0/33");
+    dir.run(&["serve", "--push-in-flight", "0"]).code(2).complains("at least 1");
+    dir.run(&["serve", "--push-memory", "1"]).code(2);
+}
