@@ -29,7 +29,7 @@ use system::{Programs, System};
 use workloads::{http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|http --out FILE [--quick]
+  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
@@ -200,7 +200,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
     let workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis and http")
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, http and push")
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
@@ -208,7 +208,7 @@ fn run(args: &[&str]) -> Result<(), String> {
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis") => Plan::REDIS,
-        (false, "http") => Plan::HTTP,
+        (false, "http" | "push") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

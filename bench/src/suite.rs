@@ -104,6 +104,14 @@ const OVER_HTTP: &[(&str, &[System], bool)] = &[
     ("waiting-10k", HTTP_WAIT, true),
 ];
 
+/// Columns as in `DISK`. There is no peer that can be installed everywhere.
+const PUSH: &[(&str, &[System], bool)] = &[
+    ("schedules", ALONE, false),
+    ("push", ALONE, false),
+    ("push-lateness", ALONE, false),
+    ("push-10k", ALONE, true),
+];
+
 /// The number of pending timers.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -119,6 +127,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "disk" => Some(disk(quick)),
         "redis" => Some(each(ON_REDIS)),
         "http" => Some(http(quick)),
+        "push" => Some(each(PUSH)),
         _ => None,
     }
 }
@@ -209,7 +218,7 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

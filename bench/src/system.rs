@@ -185,7 +185,7 @@ impl Programs {
             command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
             return Ok(command);
         }
-        if suite == "http" {
+        if suite == "http" || suite == "push" {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["http", system.name(), workload, &seconds.to_string()]);
             let program = match system {

@@ -6,6 +6,7 @@ mod in_process;
 mod job;
 mod load;
 mod ours;
+mod push;
 mod server;
 mod waiting;
 
@@ -36,6 +37,9 @@ pub(crate) fn measure(
     let place = Place::new(Some(scratch));
     // Syncs the removed files of the measurement before, so that this one does not.
     rustix::fs::sync();
+    if workload.starts_with("push") || workload == "schedules" {
+        return push::measure(workload, budget, &place, program?);
+    }
     if workload == "waiting-10k" {
         return wait(system, budget, &place, program);
     }

@@ -39,6 +39,12 @@ impl Connection {
         Connection { stream, body: String::new(), request: Vec::new(), answer: Vec::new() }
     }
 
+    /// Sends a request, and returns the body of the response, which must be a success.
+    pub(super) fn send(&mut self, method: &str, path: &str, body: &str) -> &str {
+        body.clone_into(&mut self.body);
+        self.call(method, path, "")
+    }
+
     /// Sends `self.body`, and returns the body of the response, which must be a success.
     fn call(&mut self, method: &str, path: &str, more_of_path: &str) -> &str {
         let Connection { stream, body, request, answer } = self;
@@ -53,7 +59,7 @@ impl Connection {
         stream.write_all(request).expect("the server listens");
         let start = read_answer(stream, answer);
         let text = std::str::from_utf8(answer).expect("the response is text");
-        let good = text.starts_with("HTTP/1.1 200") && !text[start..].contains("\"error\":");
+        let good = text.starts_with("HTTP/1.1 20") && !text[start..].contains("\"error\":");
         assert!(good, "{method} {path} returned: {text}");
         &text[start..]
     }
