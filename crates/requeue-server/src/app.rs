@@ -250,7 +250,9 @@ impl App {
             }
         };
         let status = self.status();
-        let text = tokio::task::spawn_blocking(move || metrics.encode(views, &status)).await;
+        let push = self.push().status();
+        let encode = move || metrics.encode(views, &status, push.as_ref());
+        let text = tokio::task::spawn_blocking(encode).await;
         text.map_err(|_| Problem::new(ProblemType::Bug, "the metrics could not be encoded"))
     }
 

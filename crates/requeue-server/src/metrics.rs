@@ -24,6 +24,7 @@ mod http;
 mod kinds;
 mod now;
 mod process;
+mod push;
 mod status;
 
 pub(crate) use calls::TimedCall;
@@ -35,7 +36,9 @@ use calls::CallMetrics;
 use http::HttpMetrics;
 use kinds::{KindCounters, LATENESS};
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder};
+use push::PushMetrics;
 use requeue_jobs::{KindView, Store, StoreError, StoreMethod, StoreStatus, WallClock};
+use requeue_push::PushStatus;
 use status::StatusMetrics;
 use std::fmt;
 use std::time::Duration;
@@ -69,6 +72,7 @@ pub struct ServerMetrics {
     kinds: KindCounters,
     calls: CallMetrics,
     status: StatusMetrics,
+    push: PushMetrics,
     failures: FailureLog,
     http: HttpMetrics,
     reaped: IntCounter,
@@ -119,6 +123,7 @@ impl ServerMetrics {
             kinds: KindCounters::new(&registry),
             calls: CallMetrics::new(&registry),
             status: StatusMetrics::new(&registry),
+            push: PushMetrics::default(),
             failures: FailureLog::new(wall_clock.clock().clone()),
             http: HttpMetrics::new(&registry),
             reaped: registered(&registry, reaped),
@@ -140,7 +145,7 @@ impl ServerMetrics {
         if let Err(error) = &views {
             tracing::debug!(%error, "metrics without job counts: the store failed");
         }
-        self.encode(views.ok(), &store.status())
+        self.encode(views.ok(), &store.status(), None)
     }
 
     /// Reads the kinds for [`encode`](Self::encode).
@@ -157,13 +162,21 @@ impl ServerMetrics {
 
     /// Returns all metrics as text, without the numbers of jobs if `views` is `None`. It takes some
     /// milliseconds of computation.
-    pub(crate) fn encode(&self, views: Option<Vec<KindView>>, status: &StoreStatus) -> String {
+    pub(crate) fn encode(
+        &self,
+        views: Option<Vec<KindView>>,
+        status: &StoreStatus,
+        push: Option<&PushStatus>,
+    ) -> String {
         self.status.set(status);
         // Before the counters are read: a kind that gets a label has all of them.
         let named = views.as_ref().map(|views| self.kinds.choose(views)).unwrap_or_default();
         let mut families = self.registry.gather();
         if let Some(views) = views {
             families.extend(now::families(&views, &named, self.wall_clock.now()));
+        }
+        if let Some(push) = push {
+            families.extend(self.push.families(push, &self.kinds.named(), self.kinds.limit()));
         }
         families.extend(status::families(status));
         families.extend(process::families());

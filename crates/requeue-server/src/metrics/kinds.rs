@@ -174,6 +174,16 @@ impl KindCounters {
         self.limit.store(limit, Relaxed);
     }
 
+    pub(super) fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Returns the kinds that have counters of their own. A kind whose jobs were delivered was claimed.
+    pub(super) fn named(&self) -> HashSet<Kind> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.keys().cloned().collect()
+    }
+
     /// Returns the kinds that have a label of their own, given all kinds of the store. To be called
     /// for each scrape.
     ///

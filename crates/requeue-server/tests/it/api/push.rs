@@ -95,6 +95,13 @@ fn a_job_is_sent_to_the_url_and_acked() {
     push(&server, setting);
     put(&server, "after");
     until("both are acked", || is_gone(&server, "before") && is_gone(&server, "after"));
+    let done = r#"requeue_push_deliveries_total{kind="order.close",result="done"} 2"#;
+    until("both are counted", || server.get("/metrics").text().contains(done));
+    let metrics = server.get("/metrics").text().to_owned();
+    let open = format!("requeue_push_circuit_open{{target=\"http://{}\"}} 0", receiver.address);
+    for line in [done, &open, "requeue_push_duration_seconds_count 2"] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in:\n{metrics}");
+    }
     let received = receiver.received();
     let mut bodies: Vec<_> = received.iter().map(|request| request.body.as_str()).collect();
     bodies.sort_unstable();
