@@ -91,7 +91,9 @@ fn a_job_is_sent_to_the_url_and_acked() {
     let (server, receiver) = (Server::pushing(ALLOWED), Receiver::start());
     put(&server, "before");
     let headers = json!({"Authorization": "Bearer 7"});
-    let setting = json!({"url": receiver.url(), "headers": headers, "secrets": [SECRET]});
+    let mut setting = json!({"url": receiver.url(), "headers": headers, "secrets": [SECRET]});
+    // A slow machine must not lead to a second delivery.
+    setting["timeout"] = json!("1h");
     push(&server, setting);
     put(&server, "after");
     until("both are acked", || is_gone(&server, "before") && is_gone(&server, "after"));
@@ -331,7 +333,8 @@ fn two_servers_on_one_redis_deliver_each_job_once() {
     let clients: Vec<_> = nodes.iter().map(|(_, server)| server.client()).collect();
     for client in &clients {
         let mut settings = Settings::default();
-        let config = json!({"url": receiver.url(), "secrets": [SECRET]}).to_string();
+        let config =
+            json!({"url": receiver.url(), "secrets": [SECRET], "timeout": "1h"}).to_string();
         settings.push = Some(PushSetting { config, secrets: Default::default() });
         block_on(client.set(kind(), settings)).expect("it works");
     }
