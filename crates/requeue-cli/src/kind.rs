@@ -258,8 +258,9 @@ fn show_retention(Retention { age, count }: Retention) -> String {
 /// those of a store.
 fn shown(settings: &Settings) -> SettingsJson {
     let json = SettingsJson::from(settings);
-    let masked = settings.push.as_ref().and_then(WebhookConfig::masked);
-    SettingsJson { push: masked.or(json.push), ..json }
+    let of_server = json.push.filter(|push| push.headers.is_some());
+    let masked = || settings.push.as_ref().and_then(WebhookConfig::masked);
+    SettingsJson { push: of_server.or_else(masked), ..json }
 }
 
 fn print(out: Output, kind: &Kind, settings: &Settings) -> Result<()> {

@@ -143,7 +143,7 @@ struct FullJson {
 #[derive(Serialize, Deserialize)]
 struct ConfigJson {
     url: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "stored::header_names")]
     headers: Vec<String>,
     #[serde(default = "default_timeout")]
     timeout: String,
@@ -151,6 +151,9 @@ struct ConfigJson {
     concurrency: u32,
     #[serde(default)]
     format: WebhookFormat,
+    /// The masked secrets, if this is what the API shows: an export through the API contains that.
+    #[serde(default, skip_serializing)]
+    secrets: Vec<serde::de::IgnoredAny>,
     /// How many secrets there are, so that it is known if they are missing after an import.
     #[serde(default)]
     signed: usize,
@@ -231,7 +234,16 @@ impl WebhookConfig {
         let FullJson { url, headers, timeout, concurrency, secrets, format } = self.full();
         let names = headers.keys().cloned().collect();
         let signed = secrets.len();
-        let config = ConfigJson { url, headers: names, timeout, concurrency, format, signed };
+        let masked = Vec::new();
+        let config = ConfigJson {
+            url,
+            headers: names,
+            timeout,
+            concurrency,
+            format,
+            secrets: masked,
+            signed,
+        };
         let text = |what, json: Result<String, _>| {
             let json = json.map_err(InvalidWebhook::json)?;
             match json.len() {

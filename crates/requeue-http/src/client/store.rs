@@ -247,7 +247,9 @@ impl Store for HttpStore {
             settings.check()?;
             let mut all = wire::SettingsPatch::from(wire::SettingsJson::from(&settings));
             if settings.push.is_some() && !matches!(all.push, Some(Some(_))) {
-                let reason = "the push target is not a JSON object with the fields of the API";
+                let reason = "the push target is not a JSON object with the fields of the API, or it \
+                              lacks the secrets and header values that an export does not contain; \
+                              POST /v1/import accepts an export with such a kind";
                 return Err(Invalid::Refused { reason: reason.to_owned() }.into());
             }
             let mut method = Method::PUT;

@@ -3,6 +3,7 @@
 use super::parse::nullable;
 use requeue_jobs::{PushSetting, SecretText};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -77,10 +78,18 @@ impl PushJson {
         secrets.any(|secret| secret.contains(Self::MASK))
     }
 
-    /// Reads the config text of a push setting, if it has the form of the API.
+    /// Reads the config text of a push setting, if it has the form of the API, or that of a store without
+    /// headers and secrets.
     pub(crate) fn from_config(setting: &PushSetting) -> Option<Self> {
-        let is_object = setting.config.trim_start().starts_with('{');
-        serde_json::from_str(&setting.config).ok().filter(|_| is_object)
+        let mut config: Map<String, Value> = serde_json::from_str(&setting.config).ok()?;
+        // What a store adds: the names of headers as a list, and the number of secrets.
+        if config.get("headers").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            config.remove("headers");
+        }
+        if config.get("signed").and_then(Value::as_u64) == Some(0) {
+            config.remove("signed");
+        }
+        serde_json::from_value(Value::Object(config)).ok()
     }
 
     /// Returns a push setting with this JSON as its config text, and without secrets.

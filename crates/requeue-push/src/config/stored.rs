@@ -6,8 +6,24 @@ use super::{
 };
 use requeue_http::wire::PushJson;
 use requeue_jobs::PushSetting;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Reads the names of headers: a list, or the headers as the API shows them.
+pub(super) fn header_names<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Headers {
+        Names(Vec<String>),
+        Shown(BTreeMap<String, IgnoredAny>),
+    }
+    Ok(match Headers::deserialize(input)? {
+        Headers::Names(names) => names,
+        Headers::Shown(headers) => headers.into_keys().collect(),
+    })
+}
 
 /// What a store has of a setting. After an import, that is less than the setting needs.
 struct Stored {
@@ -36,7 +52,7 @@ impl Stored {
                 None => missing_headers.push(name),
             }
         }
-        let secrets_missing = secrets.len() < config.signed;
+        let secrets_missing = secrets.len() < config.signed.max(config.secrets.len());
         let ConfigJson { url, timeout, concurrency, format, .. } = config;
         let full = FullJson { url, headers, timeout, concurrency, secrets, format };
         Ok(Stored { full, missing_headers, secrets_missing })

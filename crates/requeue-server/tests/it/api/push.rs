@@ -309,6 +309,25 @@ fn a_kind_that_was_imported_without_its_secrets_is_delivered_once_they_are_set()
 }
 
 #[test]
+fn an_export_by_the_client_is_imported_without_being_delivered_unsigned() {
+    let (from, to) = (Server::start(), Server::start());
+    push(&from, json!({"url": "https://a.test/", "headers": {"x-a": "1"}, "secrets": [SECRET]}));
+    let settings = block_on(support::client(from.address).settings(kind())).expect("it works");
+    to.ask(async |store| store.set(kind(), settings).await).expect("it works");
+    let shown = to.get(KIND).json()["settings"]["push"].take();
+    assert_eq!((&shown["headers"], &shown["secrets"]), (&json!({"x-a": "…"}), &json!([])));
+    let patch = json!({"push": {"headers": {"x-a": "1"}}});
+    let problem = to.call("PATCH", KIND, patch).is("invalid");
+    assert_eq!(problem["field"], "push.secrets");
+    // A setting without secrets can be copied from a store to a server.
+    push(&from, json!({"headers": null, "secrets": null}));
+    let mut settings = Settings::default();
+    settings.push = Some(stored(&from));
+    block_on(support::client(to.address).set(kind(), settings)).expect("it works");
+    assert_eq!(to.get(KIND).json()["settings"]["push"]["headers"], json!({}));
+}
+
+#[test]
 fn the_client_keeps_a_setting_that_it_has_read_and_rejects_one_of_another_server() {
     let (server, other) = (Server::start(), Server::start());
     push(&server, json!({"url": "https://a.test/", "secrets": [SECRET]}));
