@@ -59,7 +59,7 @@ pub enum ScheduleError {
         kind: Kind,
         /// The id.
         id: JobId,
-        /// Why.
+        /// What prevents the run.
         reason: Box<ScheduleError>,
     },
     /// The job of a run could not be put.
