@@ -6,6 +6,7 @@
 //!   prepare SYSTEM PENDING SCRATCH             creates a queue that measurements need on disk
 //!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Redis
 //!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
+//!   clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS    measures the worker of a client
 //!   obey URL                                   requeue as a program that is measured on a Redis
 //!   figures ROOT                               copies the figures of all results into documents
 //! ```
@@ -26,18 +27,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
-use workloads::{http, redis};
+use workloads::{clients, http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push --out FILE [--quick]
+  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push|clients --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
+                    [--clients PROGRAMS]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
   requeue-bench prepare SYSTEM PENDING SCRATCH
   requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
   requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
+  requeue-bench clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS
   requeue-bench obey URL
   requeue-bench figures ROOT";
 
@@ -61,6 +64,9 @@ fn main() -> ExitCode {
         }
         ["http", system, workload, seconds, scratch, program] => {
             measure_server(system, workload, seconds, scratch, Some(Path::new(program)))
+        }
+        ["clients", system, workload, seconds, scratch, server, programs] => {
+            measure_client(system, workload, seconds, scratch, server, programs)
         }
         ["figures", root] => figures::update(Path::new(root)),
         ["obey", url] => {
@@ -123,6 +129,20 @@ fn measure_server(
         workload,
         http::measure(system, workload, budget, scratch.into(), program),
     )
+}
+
+fn measure_client(
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    scratch: &str,
+    server: &str,
+    programs: &str,
+) -> Result<(), String> {
+    let (system, budget) = (named(system)?, budget(seconds)?);
+    let (server, programs) = (Path::new(server), Path::new(programs));
+    let measured = clients::measure(system, workload, budget, scratch.into(), server, programs);
+    print("clients", system, workload, measured)
 }
 
 fn budget(seconds: &str) -> Result<Duration, String> {
@@ -189,6 +209,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--faktory" => programs.faktory = Some(PathBuf::from(value)),
             "--asynq" => programs.asynq = Some(PathBuf::from(value)),
             "--bullmq" => programs.bullmq = Some(PathBuf::from(value)),
+            "--clients" => programs.clients = Some(PathBuf::from(value)),
             "--apalis" => programs.apalis = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }
@@ -199,15 +220,15 @@ fn options(args: &[&str]) -> Result<Options, String> {
 
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
-    let workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, http and push")
+    let mut workloads = suite::workloads(&suite, quick).ok_or_else(|| {
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, http, push and clients")
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, _) => Plan::QUICK,
         // Preparing ten million timers takes a while.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
-        (false, "redis") => Plan::REDIS,
+        (false, "redis" | "clients") => Plan::REDIS,
         (false, "http" | "push") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
@@ -221,6 +242,9 @@ fn run(args: &[&str]) -> Result<(), String> {
         programs.redis = Some(server.port());
         versions = redis::versions(&programs, &server).map_err(|error| error.to_string())?;
         _server = Some(server);
+    }
+    if suite == "clients" {
+        workloads.retain(|workload| programs.has_client(&workload.name));
     }
     if suite == "http" {
         versions = http::versions(&programs);

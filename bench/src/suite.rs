@@ -112,6 +112,13 @@ const PUSH: &[(&str, &[System], bool)] = &[
     ("push-10k", ALONE, true),
 ];
 
+/// Columns as in `DISK`. The name is that of the program of a language.
+const CLIENTS: &[(&str, &[System], bool)] = &[
+    ("python", &[Requeue, RequeueThreads, RequeueOnDisk, Rq, Celery, Dramatiq], false),
+    ("node", &[Requeue, RequeueOnDisk, BullMq], false),
+    ("go", &[Requeue, RequeueOnDisk, Asynq], false),
+];
+
 /// The number of pending timers.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -128,6 +135,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "redis" => Some(each(ON_REDIS)),
         "http" => Some(http(quick)),
         "push" => Some(each(PUSH)),
+        "clients" => Some(each(CLIENTS)),
         _ => None,
     }
 }
@@ -218,7 +226,7 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push", "clients"] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -230,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push"] {
+        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push", "clients"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

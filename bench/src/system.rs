@@ -17,6 +17,10 @@ pub(crate) enum System {
     RequeueSingle,
     /// The store of the server, called in the process.
     RequeueInProcess,
+    /// The Python client, with handlers in threads.
+    RequeueThreads,
+    /// A client of a server on disk, compared with one on Redis.
+    RequeueOnDisk,
     ClientGo,
     ControllerRuntime,
     KubeRuntime,
@@ -37,6 +41,9 @@ pub(crate) enum System {
     FaktorySynced,
     Asynq,
     BullMq,
+    Rq,
+    Celery,
+    Dramatiq,
     Apalis,
     /// Without locking each task, its largest cost.
     ApalisUnlocked,
@@ -48,12 +55,14 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 23] = [
+    const ALL: [System; 28] = [
         Requeue,
         RequeueString,
         RequeueFifo,
         RequeueSingle,
         RequeueInProcess,
+        RequeueThreads,
+        RequeueOnDisk,
         ClientGo,
         ControllerRuntime,
         KubeRuntime,
@@ -68,6 +77,9 @@ impl System {
         FaktorySynced,
         Asynq,
         BullMq,
+        Rq,
+        Celery,
+        Dramatiq,
         Apalis,
         ApalisUnlocked,
         RedisSet,
@@ -81,6 +93,8 @@ impl System {
             RequeueFifo => "requeue-fifo",
             RequeueSingle => "requeue-single",
             RequeueInProcess => "requeue-inprocess",
+            RequeueThreads => "requeue-threads",
+            RequeueOnDisk => "requeue-disk",
             ClientGo => "client-go",
             ControllerRuntime => "controller-runtime",
             KubeRuntime => "kube-runtime",
@@ -95,6 +109,9 @@ impl System {
             FaktorySynced => "faktory-synced",
             Asynq => "asynq",
             BullMq => "bullmq",
+            Rq => "rq",
+            Celery => "celery",
+            Dramatiq => "dramatiq",
             Apalis => "apalis",
             ApalisUnlocked => "apalis-unlocked",
             RedisSet => "redis-set",
@@ -128,6 +145,8 @@ pub(crate) struct Programs {
     /// The script.
     pub(crate) bullmq: Option<PathBuf>,
     pub(crate) apalis: Option<PathBuf>,
+    /// The folder with a program for each language that has a client.
+    pub(crate) clients: Option<PathBuf>,
     /// The port of the Redis server.
     pub(crate) redis: Option<u16>,
     /// The directory for files, until all is measured.
@@ -148,6 +167,11 @@ impl Programs {
             Apalis | ApalisUnlocked => self.apalis.is_some(),
             _ => true,
         }
+    }
+
+    /// Returns whether there is a program for the client of this language.
+    pub(crate) fn has_client(&self, language: &str) -> bool {
+        self.clients.as_ref().is_some_and(|programs| programs.join(language).exists())
     }
 
     /// The program that fills a queue for later measurements.
@@ -183,6 +207,13 @@ impl Programs {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["redis", system.name(), workload, &seconds.to_string()]);
             command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
+            return Ok(command);
+        }
+        if suite == "clients" {
+            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+            command.args(["clients", system.name(), workload, &seconds.to_string()]);
+            command.args(self.scratch.as_deref()).args(self.requeue.as_deref());
+            command.args(self.clients.as_deref());
             return Ok(command);
         }
         if suite == "http" || suite == "push" {

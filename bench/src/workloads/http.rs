@@ -18,7 +18,7 @@ use faktory::Durable;
 use in_process::InProcess;
 use load::{Caller, Shape};
 use requeue_bench::Measurement;
-use server::Server;
+pub(super) use server::Server;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

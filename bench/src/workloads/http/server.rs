@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Server {
+pub(crate) struct Server {
     process: Child,
     address: SocketAddr,
     dir: Fresh,
@@ -22,7 +22,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts the command that `command` returns for a port and an empty directory.
-    pub(super) fn start(place: &Place, command: impl FnOnce(u16, &Path) -> Command) -> Self {
+    pub(crate) fn start(place: &Place, command: impl FnOnce(u16, &Path) -> Command) -> Self {
         let dir = place.fresh("server");
         let address = free_address();
         let said = dir.join("said");
@@ -45,7 +45,7 @@ impl Server {
         server
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
