@@ -38,8 +38,7 @@ in the zone of this machine.
 
 Each line of --file is a JSON object with the fields of the HTTP API: kind, id,
 body or body_text or body_base64, content_type, delay or due, priority, mode,
-max_wait, if_absent, if_new, if_generation. There, times without a time zone are
-in UTC:
+max_wait, if_absent, if_new, if_generation. There, times need a time zone:
   {\"kind\":\"mail\",\"id\":\"order-42\",\"body\":{\"n\":1},\"delay\":\"5m\"}")]
 pub(crate) struct Args {
     /// Kind of the job; letters, digits and . _ -

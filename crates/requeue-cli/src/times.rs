@@ -9,7 +9,7 @@ pub(crate) use requeue_http::times::{parse_duration as duration, show_duration, 
 
 /// Parses a point in time. Without a time zone, it is in the zone of this machine.
 pub(crate) fn time(text: &str) -> Result<Timestamp, TimeError> {
-    parse_time(text, now(), &Zone::local())
+    parse_time(text, now(), Some(&Zone::local()))
 }
 
 pub(crate) fn now() -> Timestamp {

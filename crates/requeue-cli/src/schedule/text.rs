@@ -2,7 +2,7 @@
 
 use crate::output::{escape, truncate};
 use crate::times;
-use requeue_http::times::{Zone, parse_time};
+use requeue_http::times::parse_time;
 use requeue_http::wire::{MissedJson, OverlapJson, ScheduleJson};
 use requeue_jobs::Timestamp;
 
@@ -13,7 +13,7 @@ const WIDTH: usize = 60;
 
 /// Parses a time of the HTTP API.
 fn time(text: &str, now: Timestamp) -> Option<Timestamp> {
-    parse_time(text, now, &Zone::UTC).ok()
+    parse_time(text, now, None).ok()
 }
 
 /// When a schedule runs: its cron expression or period.

@@ -72,6 +72,21 @@ fn a_job_is_due_at_the_given_time() {
 }
 
 #[test]
+fn a_time_without_a_zone_is_in_that_of_this_machine_and_rejected_in_a_file() {
+    let dir = Dir::served();
+    for (zone, due) in [("Asia/Tokyo", "T00:00:00.000Z"), ("Asia/Kolkata", "T03:30:00.000Z")] {
+        let args = [&["put", "mail", "a", "--at", "tomorrow 09:00"], &dir.place()[..]].concat();
+        let done = dir.command(&args).env("TZ", zone).output().expect("it runs");
+        Done::new(&args, done).ok();
+        let found = dir.job("mail", "a")["due"].as_str().unwrap().to_owned();
+        assert!(found.ends_with(due), "{zone}: {found}");
+    }
+    dir.write("jobs.jsonl", r#"{"kind":"mail","id":"b","due":"tomorrow 09:00"}"#);
+    let done = dir.ask(&["put", "--file", "jobs.jsonl"]).code(2);
+    done.complains("line 1 of jobs.jsonl: due: ").complains("tomorrow 09:00 UTC");
+}
+
+#[test]
 fn put_conditions_and_modes_apply() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "1", "--in", "1h", "--if-absent"]).ok();

@@ -39,6 +39,14 @@ pub enum TimeError {
         /// What is wrong, and what to write instead.
         reason: String,
     },
+    /// The time has no time zone, and there is no default.
+    #[error("{text:?} has no time zone; write {instead}")]
+    NoZone {
+        /// The text.
+        text: String,
+        /// The text with some time zones.
+        instead: String,
+    },
     /// The time is before 1970.
     #[error("{text:?} is before 1970-01-01T00:00:00Z, the earliest allowed time")]
     Before1970 {
@@ -71,6 +79,13 @@ impl TimeError {
 
     pub(super) fn time(text: &str, reason: impl Into<String>) -> Self {
         TimeError::Time { text: text.to_owned(), reason: reason.into() }
+    }
+
+    /// `space` is what separates the text from `Z` or an offset.
+    pub(super) fn no_zone(text: &str, space: &str) -> Self {
+        let utc = if space.is_empty() { "Z" } else { "UTC" };
+        let instead = format!("{text}{space}{utc}, {text}{space}+01:00 or {text} Europe/Berlin");
+        TimeError::NoZone { text: text.to_owned(), instead }
     }
 
     pub(super) fn too_late(text: &str) -> Self {

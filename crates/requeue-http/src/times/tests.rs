@@ -15,14 +15,14 @@ fn at(text: &str) -> Timestamp {
 
 /// Parses `text` in Berlin at this time, and formats the result.
 fn read(text: &str, now: &str) -> String {
-    match parse_time(text, at(now), &berlin()) {
+    match parse_time(text, at(now), Some(&berlin())) {
         Ok(time) => show_time(time),
         Err(error) => panic!("{error}"),
     }
 }
 
 fn error_of(text: &str) -> String {
-    let error = parse_time(text, at("2026-11-15T12:00:00Z"), &berlin());
+    let error = parse_time(text, at("2026-11-15T12:00:00Z"), Some(&berlin()));
     error.map(show_time).expect_err(text).to_string()
 }
 
@@ -254,6 +254,39 @@ fn errors_tell_what_to_write() {
 }
 
 #[test]
+fn without_a_default_a_time_needs_a_zone() {
+    let now = at("2026-11-15T12:00:00Z");
+    for (text, instead) in [
+        ("2026-12-01T09:00:00", "2026-12-01T09:00:00Z"),
+        ("2026-12-01T09:00:00.123456", "2026-12-01T09:00:00.123456+01:00"),
+        ("2026-12-01 09:00", "2026-12-01 09:00 Europe/Berlin"),
+        ("2026-12-01", "2026-12-01 UTC"),
+        ("today", "today UTC"),
+        (" tomorrow  ", "tomorrow +01:00"),
+        ("yesterday 10:00", "yesterday 10:00 Europe/Berlin"),
+        ("monday 08:30", "monday 08:30 UTC"),
+        ("mon", "mon +01:00"),
+        ("09:00", "09:00 UTC"),
+        ("at 9:00", "at 9:00 +01:00"),
+    ] {
+        let error = parse_time(text, now, None).expect_err(text).to_string();
+        let start = format!("{:?} has no time zone; write ", text.trim());
+        let hint = error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}"));
+        let forms: Vec<_> = hint.split(" or ").flat_map(|forms| forms.split(", ")).collect();
+        assert!(forms.len() == 3 && forms.contains(&instead), "{error}");
+        for form in forms {
+            assert!(parse_time(form, now, None).is_ok(), "{error}");
+        }
+    }
+    for text in ["now", "in 5m", "1h ago", "@1796112000s"] {
+        assert!(parse_time(text, now, None).is_ok(), "{text}");
+    }
+    // What is wrong anyway is not about the zone.
+    let error = parse_time("2026-02-29T09:00", now, None).unwrap_err().to_string();
+    assert!(error.contains("2026-02-29 is not a date"), "{error}");
+}
+
+#[test]
 fn nothing_is_before_1970() {
     let now = "2026-11-15T12:00:00Z";
     assert_eq!(read("1970-01-01T00:00:00Z", now), "1970-01-01T00:00:00.000Z");
@@ -281,16 +314,16 @@ fn the_latest_times_are_parsed_and_formatted() {
 #[test]
 fn a_clock_after_the_year_9999_rejects_only_days() {
     let now = Timestamp::from_millis(u64::MAX);
-    assert_eq!(parse_time("now", now, &Zone::UTC), Ok(now));
-    assert_eq!(parse_time("in 0s", now, &Zone::UTC), Ok(now));
+    assert_eq!(parse_time("now", now, Some(&Zone::UTC)), Ok(now));
+    assert_eq!(parse_time("in 0s", now, Some(&Zone::UTC)), Ok(now));
     for text in ["today", "09:00", "monday"] {
-        let error = parse_time(text, now, &Zone::UTC).unwrap_err().to_string();
+        let error = parse_time(text, now, Some(&Zone::UTC)).unwrap_err().to_string();
         assert!(error.contains("after the year 9999"), "{error}");
     }
     let last = at("9999-12-30T22:00:00Z");
-    assert!(parse_time("tomorrow", last, &Zone::UTC).is_ok());
+    assert!(parse_time("tomorrow", last, Some(&Zone::UTC)).is_ok());
     for text in ["sunday", "tomorrow +14:00"] {
-        let error = parse_time(text, last, &Zone::UTC).unwrap_err().to_string();
+        let error = parse_time(text, last, Some(&Zone::UTC)).unwrap_err().to_string();
         assert!(error.contains("after the year 9999"), "{error}");
     }
 }
@@ -326,7 +359,7 @@ fn any_time() -> impl Strategy<Value = Timestamp> {
 proptest! {
     #[test]
     fn formatted_times_are_parsed_back(time in any_time(), now in any_time()) {
-        prop_assert_eq!(parse_time(&show_time(time), now, &berlin()), Ok(time));
+        prop_assert_eq!(parse_time(&show_time(time), now, Some(&berlin())), Ok(time));
     }
 
     #[test]
@@ -338,14 +371,14 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in any::<String>(), now in any_time()) {
-        let _ = parse_time(&text, now, &berlin());
+        let _ = parse_time(&text, now, Some(&berlin()));
         let _ = text.parse::<Zone>();
     }
 
     #[test]
     fn no_text_like_a_time_makes_it_panic(text in nearly_good(), now in any_time()) {
-        match parse_time(&text, now, &berlin()) {
-            Ok(time) => prop_assert_eq!(parse_time(&show_time(time), now, &Zone::UTC), Ok(time)),
+        match parse_time(&text, now, Some(&berlin())) {
+            Ok(time) => prop_assert_eq!(parse_time(&show_time(time), now, Some(&Zone::UTC)), Ok(time)),
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
     }
@@ -357,7 +390,7 @@ proptest! {
         minute in 0..60,
     ) {
         let now = Timestamp::from_millis(now);
-        let time = parse_time(&format!("{hour}:{minute:02}"), now, &berlin()).unwrap();
+        let time = parse_time(&format!("{hour}:{minute:02}"), now, Some(&berlin())).unwrap();
         prop_assert!(time >= now);
         // A day on which clocks go back has 25 hours.
         prop_assert!(time.saturating_since(now).as_secs() <= 25 * 3600);

@@ -8,13 +8,14 @@ use jiff::civil::{Date, DateTime};
 use requeue_jobs::Timestamp;
 
 const FORMS: &str = "write it like 2026-12-01T09:00:00+01:00, 2026-12-01 09:00 Europe/Berlin, \
-                     tomorrow 09:00, monday 08:30, 09:00 or in 5m";
+                     tomorrow 09:00 UTC, monday 08:30 +01:00 or in 5m";
 
 const AFTER_9999: &str = "it is after the year 9999, the last year supported";
 
 type Parsed = Result<Timestamp, TimeError>;
 
-/// Parses a time. `now` is the current time, and `zone` the time zone of texts that contain none.
+/// Parses a time. `now` is the current time, and `zone` the time zone of texts that contain none. If it
+/// is `None`, such texts are rejected, because they may mean another time to the sender.
 ///
 /// | text | means |
 /// |---|---|
@@ -22,7 +23,7 @@ type Parsed = Result<Timestamp, TimeError>;
 /// | `2026-12-01T09:00:00+01:00[Europe/Berlin]` | RFC 9557; offset and zone must agree |
 /// | `2026-12-01 09:00 Europe/Berlin`, `2026-12-01 09:00 +01:00` | in that zone |
 /// | `2026-12-01 09:00`, `2026-12-01T09:00` | in `zone` |
-/// | `2026-12-01`, `today`, `tomorrow`, `yesterday` | the start of that day |
+/// | `2026-12-01`, `today`, `tomorrow`, `yesterday` | the start of that day in `zone` |
 /// | `today 18:00`, `tomorrow at 09:00` | that day, even if the time has passed |
 /// | `09:00`, `9:00` | the next such time: today, or tomorrow if it has passed |
 /// | `monday 08:30`, `mon`  | the next such time: within a week |
@@ -37,7 +38,7 @@ type Parsed = Result<Timestamp, TimeError>;
 /// time that exists twice because clocks go back means the first of the two; without a date, the first
 /// that has not passed.
 ///
-/// Fails for times before 1970; for a number alone; for a duration alone, because it may be meant as a
+/// Fails for a text without a time zone if `zone` is `None`; for times before 1970; for a number alone; for a duration alone, because it may be meant as a
 /// delay; and for `next monday`, which is ambiguous.
 ///
 /// ```
@@ -45,17 +46,23 @@ type Parsed = Result<Timestamp, TimeError>;
 /// use requeue_jobs::Timestamp;
 ///
 /// let now = Timestamp::from_millis(1_796_112_000_000); // 2026-12-01T08:00:00Z
-/// let read = |text| parse_time(text, now, &Zone::UTC).map(show_time);
+/// let read = |text| parse_time(text, now, None).map(show_time);
 /// assert_eq!(read("2026-12-01T09:00:00+01:00")?, "2026-12-01T08:00:00.000Z");
 /// assert_eq!(read("tomorrow 09:00 Europe/Berlin")?, "2026-12-02T08:00:00.000Z");
-/// assert_eq!(read("07:59")?, "2026-12-02T07:59:00.000Z");
+/// assert_eq!(
+///     read("2026-12-01 09:00").unwrap_err().to_string(),
+///     "\"2026-12-01 09:00\" has no time zone; write 2026-12-01 09:00Z, 2026-12-01 09:00+01:00 or \
+///      2026-12-01 09:00 Europe/Berlin",
+/// );
+/// let here = Zone::local();
+/// assert!(parse_time("2026-12-01 09:00", now, Some(&here)).is_ok());
 /// assert_eq!(
 ///     read("5m").unwrap_err().to_string(),
 ///     r#""5m" is not a time: it is a duration; use it as a delay, or write in 5m"#,
 /// );
 /// # Ok::<(), requeue_http::times::TimeError>(())
 /// ```
-pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, TimeError> {
+pub fn parse_time(text: &str, now: Timestamp, zone: Option<&Zone>) -> Result<Timestamp, TimeError> {
     let trimmed = trim_checked(text)?;
     if trimmed.eq_ignore_ascii_case("now") {
         return Ok(now);
@@ -128,7 +135,7 @@ struct DayAndTime {
 }
 
 impl DayAndTime {
-    fn read(text: &str, trimmed: &str, zone: &Zone) -> Result<Self, TimeError> {
+    fn read(text: &str, trimmed: &str, zone: Option<&Zone>) -> Result<Self, TimeError> {
         let day = Day::read(trimmed).map_err(|reason| TimeError::time(text, reason))?;
         let (day, rest) = day.map_or((None, trimmed), |(day, rest)| (Some(day), rest));
         let dated = matches!(day, Some(Day::Date(_)));
@@ -155,7 +162,14 @@ impl DayAndTime {
             return Err(TimeError::time(text, explain(trimmed)));
         }
         let zone = match rest.trim_ascii_start() {
-            "" => ZoneSpec::of(zone),
+            "" => match zone {
+                Some(zone) => ZoneSpec::of(zone),
+                None => {
+                    // As in RFC 3339, if it is nearly that.
+                    let space = if dated && time.is_some() { "" } else { " " };
+                    return Err(TimeError::no_zone(trimmed, space));
+                }
+            },
             spec if day.is_none() && matches!(Day::read(spec), Ok(Some(_))) => {
                 let reason = "write the day before the time, like tomorrow 09:00";
                 return Err(TimeError::time(text, reason));
@@ -244,7 +258,7 @@ fn explain(text: &str) -> String {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return format!(
             "a number without a unit is rejected: write @{text}s or @{text}ms for Unix time, \
-             in 5m for a time from now, or 09:00 for a time of day"
+             in 5m for a time from now, or 09:00 UTC for a time of day"
         );
     }
     if parse_duration(text).is_ok() {

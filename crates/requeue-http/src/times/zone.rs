@@ -25,7 +25,7 @@ use std::str::FromStr;
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// UTC. Servers use this time zone.
+    /// UTC.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
     /// Returns the time zone of this machine, from `TZ` or `/etc/localtime`; UTC if neither is set.
@@ -70,7 +70,7 @@ impl Zone {
 impl FromStr for Zone {
     type Err = TimeError;
 
-    /// Parses an IANA name such as `Europe/Berlin`, or `Z`, or an offset: `+01:00`, `+0100`, `+01`.
+    /// Parses an IANA name such as `Europe/Berlin`, or `UTC` or `Z`, or an offset: `+01:00`, `+0100`, `+01`.
     fn from_str(name: &str) -> Result<Self, TimeError> {
         let invalid = || TimeError::Zone { name: name.to_owned() };
         let name = super::trim_checked(name)?;

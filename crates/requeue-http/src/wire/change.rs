@@ -129,7 +129,7 @@ pub struct JobFilter {
     /// Matches jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Matches dead jobs that died before this time.
+    /// Matches dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
 }

@@ -103,7 +103,7 @@ fn requests() -> Vec<(Value, Read)> {
             json!({"cron": "0 6 * * *", "time_zone": "UTC", "body": 1, "missed": "one",
                    "content_type": "application/json", "priority": 3, "jitter": "30s",
                    "catch_up": "1d", "overlap": "allow", "paused": false,
-                   "starts_at": "tomorrow", "ends_at": "in 9d"}),
+                   "starts_at": "tomorrow UTC", "ends_at": "in 9d"}),
             |text| problems([parsed::<ScheduleRequest>(text)?.create(&context())]),
         ),
         (json!({"every": "90s", "paused": null, "body_text": "x"}), |text| {
@@ -235,6 +235,7 @@ fn text(random: &mut Random) -> String {
         "@0",
         "9999-12-31T23:59:59.999999999999Z",
         "1969-12-31",
+        "1969-12-31Z",
         "12:00 Mars/Olympus",
         "in 1y",
         "\u{0}",

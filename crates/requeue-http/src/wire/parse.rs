@@ -1,7 +1,7 @@
 //! Converts the texts of a request to values.
 
 use crate::problem::{Problem, ProblemType};
-use crate::times::{self, Zone};
+use crate::times;
 use requeue_jobs::json::{BodyJson, FieldErrorReason, check_portable};
 use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_BATCH};
 use requeue_jobs::{Body, Due, Invalid, Timestamp, check_lease};
@@ -21,10 +21,9 @@ pub struct ParseContext {
 }
 
 impl ParseContext {
-    /// Parses a time. A time without a time zone is in UTC. Fails with a problem that names `field`.
+    /// Parses a time. Fails with a problem that names `field`, also for a time without a time zone.
     pub fn time(&self, field: &str, text: &str) -> Result<Timestamp, Problem> {
-        times::parse_time(text, self.now, &Zone::UTC)
-            .map_err(|error| Problem::from(error).at(field))
+        times::parse_time(text, self.now, None).map_err(|error| Problem::from(error).at(field))
     }
 
     /// Parses a duration. Fails with a problem that names `field`.

@@ -39,7 +39,7 @@ pub struct PutRequest {
     #[cfg_attr(feature = "openapi", schema(max_length = 128))]
     pub content_type: Option<String>,
     /// The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
-    /// 10 years from now. Default: now.
+    /// 10 years from now. A time without a time zone is rejected. Default: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
     /// The delay until the job is due, such as `5m` or `1h30m`, at most 10 years. Use it instead of

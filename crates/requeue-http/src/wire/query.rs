@@ -69,7 +69,7 @@ pub struct AfterQuery {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpcomingQuery {
-    /// The start of the first span. Default: now.
+    /// The start of the first span, such as `2026-12-01T09:00:00Z`. Default: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The length of each span; it must not be zero. Default: `1m`.

@@ -74,11 +74,12 @@ pub struct ScheduleRequest {
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
     pub paused: Option<Option<bool>>,
-    /// The schedule does not run before this time. A period is counted from it. Default: `null`.
+    /// The schedule does not run before this time, such as `2026-12-01T09:00:00Z`. A period is counted
+    /// from it. Default: `null`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub starts_at: Option<Option<String>>,
-    /// The schedule does not run after this time. Default: `null`.
+    /// The schedule does not run after this time, such as `2026-12-31T23:59:59Z`. Default: `null`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ends_at: Option<Option<String>>,

@@ -69,8 +69,11 @@ fn times_and_durations_are_parsed() {
         (json!({"due": "2026-12-01T10:00:00+01:00"}), "2026-12-01T09:00:00.000Z"),
         (json!({"due": "tomorrow 09:00 Europe/Berlin"}), "2026-12-02T08:00:00.000Z"),
         (json!({"due": "in 5m"}), "2026-12-01T08:05:00.000Z"),
+        (json!({"due": "tomorrow 09:00 UTC"}), "2026-12-02T09:00:00.000Z"),
+        (json!({"due": "09:00Z"}), "2026-12-01T09:00:00.000Z"),
+        (json!({"due": "@1796112000s"}), "2026-12-01T08:00:00.000Z"),
         // In the past: the job is due now.
-        (json!({"due": "1971-01-01"}), "2026-12-01T08:00:00.000Z"),
+        (json!({"due": "1971-01-01 UTC"}), "2026-12-01T08:00:00.000Z"),
     ] {
         client.call("PUT", JOB, fields.clone()).json();
         assert_eq!(client.get(JOB).json()["due"], due, "{fields}");

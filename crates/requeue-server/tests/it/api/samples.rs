@@ -36,7 +36,7 @@ pub(crate) fn all() -> Vec<Sample> {
     let schedule = json!({
         "cron": "0 9 * * *", "time_zone": "UTC", "body": 1, "content_type": "application/json",
         "priority": 7, "jitter": "30s", "missed": "all", "catch_up": "2d", "overlap": "allow",
-        "paused": false, "starts_at": "tomorrow", "ends_at": "in 30d",
+        "paused": false, "starts_at": "tomorrow UTC", "ends_at": "in 30d",
     });
     let period = json!({"every": "90s", "time_zone": null, "body_text": "x"});
     let time = "2026-12-01T08:00:00.000Z";

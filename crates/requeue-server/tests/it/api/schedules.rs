@@ -32,7 +32,7 @@ fn a_schedule_is_set_read_listed_and_removed() {
     let all = json!({
         "cron": "0 9 * * MON-FRI", "time_zone": "Europe/Berlin", "body": {"a": 1}, "priority": 3,
         "jitter": "30s", "missed": "all", "catch_up": "2d", "overlap": "allow", "paused": false,
-        "starts_at": "2026-12-02 00:00 Europe/Berlin", "ends_at": "2027-01-01",
+        "starts_at": "2026-12-02 00:00 Europe/Berlin", "ends_at": "2027-01-01 UTC",
     });
     let set = client.call("PUT", &format!("{SCHEDULES}/b%2F"), all).json();
     let every = client.call("PUT", DAILY, json!({"every": "90s"})).json();
@@ -155,7 +155,7 @@ fn the_next_times_follow_a_change_of_the_clocks() {
     };
     // On 2027-03-28 there is no 02:30, and on 2027-10-31 there are two.
     assert_eq!(
-        set("30 2 * * *", "2027-03-26"),
+        set("30 2 * * *", "2027-03-26 UTC"),
         json!([
             "2027-03-26T01:30:00.000Z",
             "2027-03-27T01:30:00.000Z",
@@ -165,7 +165,7 @@ fn the_next_times_follow_a_change_of_the_clocks() {
         ])
     );
     assert_eq!(
-        set("30 2 * * *", "2027-10-30"),
+        set("30 2 * * *", "2027-10-30 UTC"),
         json!([
             "2027-10-30T00:30:00.000Z",
             "2027-10-31T00:30:00.000Z",
