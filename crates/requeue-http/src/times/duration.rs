@@ -163,7 +163,8 @@ fn parts(
         if name.is_empty() {
             return match rest {
                 "" => invalid(format!(
-                    "a number without a unit is rejected: write {number}s or {number}m"
+                    "a number without a unit is rejected: write {number}s or {}",
+                    in_minutes(number)
                 )),
                 _ => invalid(FORMS),
             };
@@ -178,6 +179,14 @@ fn parts(
         if text.is_empty() {
             return Ok(nanos);
         }
+    }
+}
+
+/// Returns a number as a duration in minutes: if it is whole minutes in seconds, those.
+fn in_minutes(number: &str) -> String {
+    match number.parse::<u64>() {
+        Ok(seconds) if seconds > 0 && seconds % 60 == 0 => format!("{}m", seconds / 60),
+        _ => format!("{number}m"),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Changing jobs by id, or all that match a filter.
 
 use super::job::StateJson;
-use super::parse::{ParseContext, objects, optional_ids, optional_object, parse};
+use super::parse::{
+    ParseContext, objects, optional_ids, optional_object, optional_time_text, parse,
+};
 use crate::problem::{Problem, ProblemType};
 use requeue_jobs::{Change, ChangeKind, Changed, JobId, Kind, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -130,7 +132,11 @@ pub struct JobFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Matches dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub died_before: Option<String>,
 }
 

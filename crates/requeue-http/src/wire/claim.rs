@@ -1,7 +1,9 @@
 //! Claiming jobs.
 
 use super::job::is_zero;
-use super::parse::{self, ParseContext, any_json, check, parse, read_body};
+use super::parse::{
+    self, ParseContext, any_json, check, optional_time_text, parse, read_body, time_text,
+};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -31,10 +33,18 @@ pub struct ClaimRequest {
     #[cfg_attr(feature = "openapi", schema(maximum = 1000))]
     pub max: Option<usize>,
     /// The duration of the leases, from `10ms` to `1d`. Default: the `lease` setting of each kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub lease: Option<String>,
     /// Long polling: how long to wait for a job if none is ready, up to `1m`. Default: do not wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub wait: Option<String>,
     /// A random number of 1 to 16 hexadecimal digits that becomes part of every receipt. Default:
     /// the server generates one.
@@ -113,6 +123,7 @@ pub struct WaitRequest {
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub kinds: Vec<String>,
     /// How long to wait at most, up to `1m`.
+    #[serde(deserialize_with = "time_text")]
     pub wait: String,
 }
 

@@ -1,6 +1,9 @@
 //! Kinds: settings and counts.
 
-use super::parse::{ParseContext, nullable, nullable_object, optional_object};
+use super::parse::{
+    ParseContext, nullable, nullable_object, nullable_time_text, optional_object,
+    optional_time_text, time_text,
+};
 use super::push::{PushJson, PushStateJson};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
@@ -50,7 +53,12 @@ fn default_ageing() -> Option<String> {
 #[serde(deny_unknown_fields)]
 pub struct KeepDoneJson {
     /// How long a done job is kept, such as `7d`. Default: `7d`; with `PATCH`, the present value.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "for",
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub age: Option<String>,
     /// The maximum number of done jobs of the kind. Those that were done last are kept. Default:
     /// 100,000; with `PATCH`, the present value.
@@ -83,6 +91,7 @@ pub struct RateJson {
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
     pub jobs: u32,
     /// The period, such as `1s` or `1m`, from `1ms` to `31d`.
+    #[serde(deserialize_with = "time_text")]
     pub per: String,
     /// How many jobs may be claimed together after a pause, 1 to 1,000,000. Default: as many as a
     /// second allows, at least 1.
@@ -189,7 +198,11 @@ impl From<SettingsJson> for SettingsPatch {
 #[serde(deny_unknown_fields)]
 pub struct SettingsPatch {
     /// The duration of a lease if a claim does not specify one, from `10ms` to `1d`. Default: `30s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub lease: Option<String>,
     /// The delay before a failed job is due again.
     #[serde(
@@ -216,16 +229,28 @@ pub struct SettingsPatch {
     )]
     pub concurrency: Option<Option<u32>>,
     /// How many jobs of this kind may be claimed per time; `null` for any number. Default: `null`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<RateJson>))]
     pub rate: Option<Option<RateJson>>,
     /// The time after which a ready job gains a level of priority, from `1ms`; `null` for never.
     /// Default: `10m`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ageing: Option<Option<String>>,
     /// How long done jobs are kept, and how many; `null` keeps none. Default: `null`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<KeepDoneJson>))]
     pub keep_done: Option<Option<KeepDoneJson>>,
     /// Where the jobs of this kind are sent to, instead of being claimed by workers; `null` for nowhere.
@@ -256,10 +281,18 @@ pub struct SettingsPatch {
 pub struct BackoffPatch {
     /// The delay after the first failure, at most `max`. It doubles with each further failure.
     /// Default: `1s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub base: Option<String>,
     /// The longest delay, at most 10 years. Default: `1h`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max: Option<String>,
     /// The delay is reduced by a random part of up to this percentage, 0 to 100. Default: 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,7 +306,11 @@ pub struct BackoffPatch {
 #[serde(deny_unknown_fields)]
 pub struct RetentionPatch {
     /// How long a dead job is kept after it died. Default: `7d`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub age: Option<String>,
     /// The maximum number of dead jobs of the kind. Those that died last are kept.
     /// Default: 100,000.

@@ -176,6 +176,61 @@ pub(super) fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Option::<JsonObject<T>>::deserialize(input)?.map(|JsonObject(value)| value))
 }
 
+/// Deserializes a time or duration: a text. A number becomes a text as well, so that it is rejected
+/// where the text is parsed: with the field, its value and the units to choose from.
+pub(super) fn time_text<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+    struct TextVisitor;
+
+    impl Visitor<'_> for TextVisitor {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+
+        fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+
+        fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+
+        fn visit_f64<E>(self, number: f64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+    }
+
+    input.deserialize_any(TextVisitor)
+}
+
+/// Deserializes an optional time or duration, like [`time_text`].
+pub(super) fn optional_time_text<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<String>, D::Error> {
+    struct TimeText(String);
+
+    impl<'de> Deserialize<'de> for TimeText {
+        fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+            time_text(input).map(TimeText)
+        }
+    }
+
+    Ok(Option::<TimeText>::deserialize(input)?.map(|TimeText(text)| text))
+}
+
+/// Deserializes a time, a duration or `null`, where `null` differs from a missing field, like
+/// [`time_text`].
+pub(super) fn nullable_time_text<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Option<String>>, D::Error> {
+    optional_time_text(input).map(Some)
+}
+
 /// The lists of requests. Their error while they are read is exactly one of these, so that
 /// [`list_limit`] recognises it.
 const ENTRIES: Invalid = too_many("entries in a batch");

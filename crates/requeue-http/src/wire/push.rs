@@ -1,6 +1,6 @@
 //! The push setting of a kind.
 
-use super::parse::nullable;
+use super::parse::{nullable, nullable_time_text};
 use requeue_jobs::{PushSetting, SecretText};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,7 +25,11 @@ pub struct PushJson {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, Option<String>>>))]
     pub headers: Option<Option<BTreeMap<String, Option<String>>>>,
     /// How long a delivery may take, from `100ms` to `1h`. Default: `10s`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub timeout: Option<Option<String>>,
     /// How many requests of the kind a node has in flight, 1 to 10,000. Default: 10.

@@ -1,6 +1,8 @@
 //! Putting (enqueueing) jobs.
 
-use super::parse::{ParseContext, any_json, check, fields_len, objects, parse, read_new_body};
+use super::parse::{
+    ParseContext, any_json, check, fields_len, objects, optional_time_text, parse, read_new_body,
+};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -40,11 +42,19 @@ pub struct PutRequest {
     pub content_type: Option<String>,
     /// The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
     /// 10 years from now. A time without a time zone is rejected. Default: now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub due: Option<String>,
     /// The delay until the job is due, such as `5m` or `1h30m`, at most 10 years. Use it instead of
     /// `due`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub delay: Option<String>,
     /// The priority, 0 to 9. Of the ready jobs of a kind, those with a higher priority are claimed
     /// first. Default: 0.
@@ -56,7 +66,11 @@ pub struct PutRequest {
     pub mode: Option<PutMode>,
     /// Required with mode `debounce`: the longest time by which puts can postpone the job, counted from
     /// its first put.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_wait: Option<String>,
     /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
     /// state, including leased and dead, but not done. Default: `false`.

@@ -1,6 +1,9 @@
 //! Schedules of a kind.
 
-use super::parse::{ParseContext, any_json, check, nullable, parse, read_body, read_new_body};
+use super::parse::{
+    ParseContext, any_json, check, nullable, nullable_time_text, optional_time_text, parse,
+    read_body, read_new_body,
+};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
@@ -31,7 +34,11 @@ pub struct ScheduleRequest {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, max_length = 1024))]
     pub time_zone: Option<Option<String>>,
     /// The period of the schedule, such as `90s`, instead of `cron`: from `1s` to 10 years.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub every: Option<String>,
     /// The body of the jobs as any JSON value. `{{scheduled_at}}` in a body of JSON or text is
     /// replaced by the time of the run.
@@ -54,7 +61,11 @@ pub struct ScheduleRequest {
     pub priority: Option<Option<u8>>,
     /// The runs are up to this much later than the times, by an amount that is the same for all runs
     /// of the schedule; at most `1d`, and at most `every`. Default: `0s`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub jitter: Option<Option<String>>,
     /// What happens with runs that were missed because no server was running. Default: `one`.
@@ -63,7 +74,11 @@ pub struct ScheduleRequest {
     pub missed: Option<Option<MissedJson>>,
     /// Runs that were missed longer ago than this are skipped; at most 10 years. Not allowed with
     /// `skip`. Default: `1d` with `all`, and no limit with `one`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub catch_up: Option<Option<String>>,
     /// Whether a run may begin while an earlier one goes on. Default: `none`.
@@ -76,11 +91,19 @@ pub struct ScheduleRequest {
     pub paused: Option<Option<bool>>,
     /// The schedule does not run before this time, such as `2026-12-01T09:00:00Z`. A period is counted
     /// from it. Default: `null`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub starts_at: Option<Option<String>>,
     /// The schedule does not run after this time, such as `2026-12-31T23:59:59Z`. Default: `null`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "nullable_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ends_at: Option<Option<String>>,
 }

@@ -1,7 +1,7 @@
 //! Settling leases: ack, retry, bury, requeue, release and extend.
 
 use super::job::ResultJson;
-use super::parse::{ParseContext, check, objects, optional_object, parse};
+use super::parse::{ParseContext, check, objects, optional_object, optional_time_text, parse};
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::rules::check_result;
@@ -41,11 +41,19 @@ pub struct SettleLease {
     pub result: Option<ResultJson>,
     /// With `retry`: the delay until the job is due again; default: the backoff of the kind. With
     /// `requeue`, where it is required: the delay until the job runs again. At most 10 years.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub delay: Option<String>,
     /// With `extend`: the duration of the lease from now, from `10ms` to `1d`; default: the `lease`
     /// setting of the kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_time_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub lease: Option<String>,
 }
 

@@ -129,12 +129,85 @@ fn every_endpoint_rejects_json_of_the_wrong_shape() {
     }
 }
 
+/// Returns whether a field of a sample is a time or a duration that the request specifies.
+fn is_time(sample: &Sample, pointer: &str) -> bool {
+    let name = pointer.rsplit('/').next().expect("a pointer has a last part");
+    let is_text = sample.body.pointer(pointer).is_some_and(Value::is_string);
+    let names = [
+        "delay",
+        "max_wait",
+        "lease",
+        "wait",
+        "base",
+        "max",
+        "age",
+        "for",
+        "per",
+        "ageing",
+        "every",
+        "jitter",
+        "catch_up",
+        "died_before",
+        "starts_at",
+        "ends_at",
+    ];
+    is_text && names.contains(&name) && !sample.path.ends_with("/restore")
+}
+
+#[test]
+fn a_number_without_a_unit_is_rejected_with_the_units() {
+    let mut trial = Trial::new();
+    // Some samples change it.
+    trial.server.call("PUT", "/v1/kinds/samples/schedules/s", json!({"every": "1h"})).json();
+    let mut seen = Vec::new();
+    for sample in samples::all() {
+        let times = places(&sample.body).into_iter().filter(|(_, at)| is_time(&sample, at));
+        for (name, pointer) in times {
+            let key = name.rsplit('.').next().unwrap();
+            let is_duration = !matches!(key, "died_before" | "starts_at" | "ends_at");
+            for (number, hint) in match is_duration {
+                true => [(json!(300), "write 300s or 5m"), (json!(1.5), "write 1.5s or 1.5m")],
+                false => [(json!(1796112000), "@1796112000s"), (json!(0), "@0s")],
+            } {
+                let mut body = sample.body.clone();
+                *body.pointer_mut(&pointer).unwrap() = number;
+                let response = trial.client.call(sample.method, sample.path, body);
+                // An entry of a batch is rejected alone.
+                let problem = match response.status {
+                    200 => response.json()["results"][0]["error"].clone(),
+                    _ => response.problem(),
+                };
+                assert_problem(&problem, "invalid", &[hint]);
+                assert_eq!((&problem["status"], &problem["field"]), (&json!(422), &json!(name)));
+                trial.goes_on(&response);
+            }
+            seen.push(key.to_owned());
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 16, "{seen:?}");
+    let (job, kind) = ("/v1/kinds/mail/jobs/a", "/v1/kinds/mail");
+    let push = json!({"push": {"url": "http://localhost:1/", "timeout": 10}});
+    for (path, body, field, hint) in [
+        (job, json!({"due": 1796112000}), "due", "write @1796112000s or @1796112000ms"),
+        (job, json!({"due": 1796112000.25}), "due", "write it like"),
+        (job, json!({"delay": -5}), "delay", "a duration cannot be negative"),
+        (kind, push, "push.timeout", "write 10s or 10m"),
+    ] {
+        let problem = trial.json("PUT", path, &body);
+        assert_problem(&problem, "invalid", &[hint]);
+        assert_eq!(problem["field"], field);
+    }
+}
+
 #[test]
 fn a_field_of_the_wrong_type_is_named() {
     let mut trial = Trial::new();
-    for Sample { method, path, body, required } in samples::all() {
+    for sample in samples::all() {
+        let Sample { method, path, ref body, required } = sample;
         // A body is any JSON.
-        let places = places(&body).into_iter().filter(|(_, pointer)| !pointer.ends_with("/body"));
+        let places = places(body).into_iter().filter(|(_, pointer)| !pointer.ends_with("/body"));
         for (name, pointer) in places {
             let mut wrong = vec![json!({"nonsense": 1}), json!(1.5), json!(-1), json!(1e300)];
             wrong.push(if body.pointer(&pointer).unwrap().is_array() {
@@ -149,6 +222,10 @@ fn a_field_of_the_wrong_type_is_named() {
                 // Omitted here.
                 Value::Null => continue,
                 _ => wrong.extend([json!("x"), json!(7)]),
+            }
+            if is_time(&sample, &pointer) {
+                // Numbers are rejected for their missing unit.
+                wrong.retain(|value| !value.is_number());
             }
             for value in wrong {
                 let mut body = body.clone();
