@@ -201,15 +201,21 @@ fn check_utf8(query: &str) -> Result<(), Problem> {
 #[derive(utoipa::IntoParams)]
 #[into_params(names("kind"), parameter_in = Path)]
 pub(crate) struct KindPath(
-    #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")] pub(crate) Kind,
+    /// The kind: 1 to 128 of the characters `A-Z a-z 0-9 . _ -`.
+    #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
+    pub(crate) Kind,
 );
 
 /// The kind and the id in the path.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("kind", "id"), parameter_in = Path)]
 pub(crate) struct JobPath(
-    #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")] pub(crate) Kind,
-    #[param(value_type = String, min_length = 1, max_length = 512)] pub(crate) JobId,
+    /// The kind: 1 to 128 of the characters `A-Z a-z 0-9 . _ -`.
+    #[param(value_type = String, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
+    pub(crate) Kind,
+    /// The id of the job or schedule, percent-encoded: any text of 1 to 512 bytes in UTF-8.
+    #[param(value_type = String, min_length = 1, max_length = 512)]
+    pub(crate) JobId,
 );
 
 impl<S: Send + Sync> FromRequestParts<S> for KindPath {

@@ -19,8 +19,10 @@ use crate::app::App;
 use crate::response::ProblemResponse;
 use axum::Router;
 use axum::routing::get;
+use requeue_http::wire::{Results, SettleDone};
 use requeue_http::{Problem, ProblemType};
-use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -31,8 +33,14 @@ use utoipa_axum::routes;
         description = "Durable jobs over HTTP. Clients put jobs; workers claim the jobs that are \
                        due and settle them. Each job is identified by kind and id, is leased to \
                        one worker at a time, and is retried with backoff when it fails.",
-        license(name = "MIT OR Apache-2.0")
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
+    servers((url = "/", description = "The server of this document")),
+    // A server without tokens needs none.
+    security((), ("token" = [])),
+    // The responses of these types are declared once for several paths.
+    components(schemas(jobs::ChangedSome, Results<SettleDone>)),
+    modifiers(&TokenScheme),
     tags(
         (name = "jobs", description = "Put, read, list and change jobs"),
         (name = "work", description = "Claim jobs and settle their leases"),
@@ -42,6 +50,20 @@ use utoipa_axum::routes;
     )
 )]
 struct Api;
+
+/// Describes how a request contains its token.
+struct TokenScheme;
+
+impl Modify for TokenScheme {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
+            "One of the tokens that the server was started with. A read token permits GET and HEAD \
+             only.",
+        ));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(bearer.build()));
+    }
+}
 
 /// Error responses: problem documents.
 #[derive(utoipa::IntoResponses)]

@@ -163,7 +163,7 @@ pub struct KindProblem {
 
 /// A claimed job. It belongs to the caller until its lease ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ClaimedJob))]
 pub struct ClaimedView {
     /// The receipt, which proves the lease. It is opaque: send it back unchanged to settle the job.
     pub receipt: String,

@@ -30,17 +30,21 @@ pub struct BackedUp {
 #[serde(rename_all = "lowercase")]
 #[schema(title = "BackupLine")]
 pub(super) enum BackupLine {
-    /// Progress: bytes copied so far, and the approximate total.
-    Copied {
-        /// Bytes copied so far.
-        bytes: u64,
-        /// Approximate total.
-        of: u64,
-    },
+    /// The backup makes progress.
+    Copied(BackupProgress),
     /// The backup is complete and was verified by reading it.
     Done(BackedUp),
     /// The backup failed.
     Error(Box<Problem>),
+}
+
+/// The progress of a backup.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct BackupProgress {
+    /// Bytes copied so far.
+    bytes: u64,
+    /// Approximate total.
+    of: u64,
 }
 
 /// Make a backup of the store while it is in use.
@@ -48,8 +52,14 @@ pub(super) enum BackupLine {
 /// The response is JSON Lines: progress, and at last the directory of the backup or an error. It
 /// requires a server that was started with a directory for backups. Only one backup runs at a time.
 #[utoipa::path(
-    post, path = "/v1/backups", tag = "service", operation_id = "make_backup",
-    responses((status = 200, body = BackupLine, content_type = "application/jsonl"), Problems)
+    post, path = "/v1/backups", tag = "service", operation_id = "create_backup",
+    responses(
+        (
+            status = 200, description = "JSON Lines: progress, and at last the result.",
+            body = BackupLine, content_type = "application/jsonl"
+        ),
+        Problems
+    )
 )]
 pub(super) async fn backup(State(app): State<App>) -> ApiResult<Response> {
     let Some(backup) = app.backup() else {
@@ -66,7 +76,9 @@ pub(super) async fn backup(State(app): State<App>) -> ApiResult<Response> {
     app.tasks().spawn_blocking(move || {
         let _lock = lock;
         // The backup is completed even if the client disconnects.
-        let made = backup(&mut |bytes, of| writer.maybe_line(&BackupLine::Copied { bytes, of }));
+        let made = backup(&mut |bytes, of| {
+            writer.maybe_line(&BackupLine::Copied(BackupProgress { bytes, of }));
+        });
         writer.line(&match made {
             Ok(done) => BackupLine::Done(done),
             Err(reason) => {

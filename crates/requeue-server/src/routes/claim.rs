@@ -25,7 +25,13 @@ use std::time::Duration;
 #[utoipa::path(
     post, path = "/v1/claim", tag = "work", operation_id = "claim_jobs",
     request_body = ClaimRequest,
-    responses((status = 200, body = ClaimResponse), Problems)
+    responses(
+        (
+            status = 200, description = "The claimed jobs; none if no job was ready in time.",
+            body = ClaimResponse
+        ),
+        Problems
+    )
 )]
 pub(super) async fn claim(
     State(app): State<App>,

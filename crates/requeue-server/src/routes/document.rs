@@ -1,6 +1,8 @@
 //! The OpenAPI document, generated from the request types. Some types are used at several paths
 //! with different fields: here each path gets its own schema.
 
+mod problem_types;
+
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
@@ -49,7 +51,7 @@ const SCHEMAS: [RequestSchema; 10] = [
         paths: &["/v1/kinds/{kind}/jobs/{id}"],
     },
     RequestSchema {
-        name: "PutJobOfKind",
+        name: "PutKindJob",
         of: "PutRequest",
         fields: PUT.split_at(1).1,
         required: &["id"],
@@ -145,6 +147,7 @@ pub(super) fn text(document: &OpenApi) -> String {
     }
     changes(&mut document);
     names(&mut document);
+    problem_types::add(&mut document);
     let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
     schemas.retain(|name, _| !GENERAL.contains(&&**name));
     document.to_string()

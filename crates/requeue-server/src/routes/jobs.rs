@@ -25,7 +25,13 @@ use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "put_job",
     params(JobPath), request_body = PutRequest,
-    responses((status = 200, body = PutDone), Problems)
+    responses(
+        (
+            status = 200, description = "What the put did, and the generation of the job.",
+            body = PutDone
+        ),
+        Problems
+    )
 )]
 pub(super) async fn put(
     State(app): State<App>,
@@ -41,7 +47,7 @@ pub(super) async fn put(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
     params(JobPath),
-    responses((status = 200, body = JobJson), Problems)
+    responses((status = 200, description = "The job.", body = JobJson), Problems)
 )]
 pub(super) async fn get(
     State(app): State<App>,
@@ -61,7 +67,13 @@ pub(super) async fn get(
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
-    responses((status = 200, body = ChangeDone), Problems)
+    responses(
+        (
+            status = 200, description = "The job is removed, or will be when its lease ends.",
+            body = ChangeDone
+        ),
+        Problems
+    )
 )]
 pub(super) async fn cancel(
     State(app): State<App>,
@@ -75,8 +87,14 @@ pub(super) async fn cancel(
 /// The jobs are put in order, each on its own. The response contains one result per job.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "put_jobs",
-    params(KindPath),
-    request_body = PutBatch, responses((status = 200, body = Results<PutDone>), Problems)
+    params(KindPath), request_body = PutBatch,
+    responses(
+        (
+            status = 200, description = "One result per job, in the order of the request.",
+            body = Results<PutDone>
+        ),
+        Problems
+    )
 )]
 pub(super) async fn put_batch(
     State(app): State<App>,
@@ -92,7 +110,13 @@ pub(super) async fn put_batch(
 #[utoipa::path(
     post, path = "/v1/put", tag = "jobs", operation_id = "put_jobs_of_any_kind",
     request_body = PutBatch,
-    responses((status = 200, body = Results<PutDone>), Problems)
+    responses(
+        (
+            status = 200, description = "One result per job, in the order of the request.",
+            body = Results<PutDone>
+        ),
+        Problems
+    )
 )]
 pub(super) async fn put_any(
     State(app): State<App>,
@@ -130,7 +154,13 @@ async fn put_all(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
     params(KindPath, JobsQuery),
-    responses((status = 200, body = JobPage), Problems)
+    responses(
+        (
+            status = 200, description = "A page of jobs, and the cursor of the next page.",
+            body = JobPage
+        ),
+        Problems
+    )
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -170,7 +200,13 @@ pub(super) fn cursor(after: Option<String>) -> Result<Option<JobId>, Problem> {
 #[utoipa::path(
     post, path = "/v1/change", tag = "jobs", operation_id = "change_jobs_of_any_kind",
     request_body = ChangeBatch,
-    responses((status = 200, body = Results<ChangeDone>), Problems)
+    responses(
+        (
+            status = 200, description = "One result per job, in the order of the request.",
+            body = Results<ChangeDone>
+        ),
+        Problems
+    )
 )]
 pub(super) async fn change_any(
     State(app): State<App>,
@@ -195,9 +231,8 @@ async fn change_all(
 /// Cancel jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/cancel", tag = "jobs", operation_id = "cancel_jobs",
-    params(KindPath),
-    request_body = ChangeIds,
-    responses((status = 200, body = ChangedSome), Problems)
+    params(KindPath), request_body = ChangeIds,
+    responses(ChangeResponse, Problems)
 )]
 pub(super) async fn cancel_some(
     State(app): State<App>,
@@ -210,9 +245,8 @@ pub(super) async fn cancel_some(
 /// Make jobs due now, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/run-now", tag = "jobs", operation_id = "run_jobs_now",
-    params(KindPath),
-    request_body = ChangeIds,
-    responses((status = 200, body = ChangedSome), Problems)
+    params(KindPath), request_body = ChangeIds,
+    responses(ChangeResponse, Problems)
 )]
 pub(super) async fn run_some_now(
     State(app): State<App>,
@@ -225,9 +259,8 @@ pub(super) async fn run_some_now(
 /// Revive dead jobs, by id or by filter.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/revive", tag = "jobs", operation_id = "revive_jobs",
-    params(KindPath),
-    request_body = ChangeIds,
-    responses((status = 200, body = ChangedSome), Problems)
+    params(KindPath), request_body = ChangeIds,
+    responses(ChangeResponse, Problems)
 )]
 pub(super) async fn revive_some(
     State(app): State<App>,
@@ -249,6 +282,12 @@ pub(super) enum ChangedSome {
     /// The counts for `all`.
     All(BulkChangeResult),
 }
+
+/// One result per job; with `all`, the number of changed jobs.
+#[derive(utoipa::IntoResponses)]
+#[response(status = 200)]
+#[expect(dead_code, reason = "only its documentation is used")]
+struct ChangeResponse(ChangedSome);
 
 async fn change_some(
     app: &App,

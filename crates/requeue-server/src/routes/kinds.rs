@@ -24,7 +24,7 @@ use requeue_push::{InvalidWebhook, WebhookConfig};
 /// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
     get, path = "/v1/kinds", tag = "kinds", operation_id = "list_kinds",
-    responses((status = 200, body = KindList), Problems)
+    responses((status = 200, description = "The kinds, sorted by name.", body = KindList), Problems)
 )]
 pub(super) async fn all(
     State(app): State<App>,
@@ -42,7 +42,10 @@ pub(super) async fn all(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
     params(KindPath),
-    responses((status = 200, body = KindStats), Problems)
+    responses(
+        (status = 200, description = "The counts and settings of the kind.", body = KindStats),
+        Problems
+    )
 )]
 pub(super) async fn one(
     State(app): State<App>,
@@ -57,8 +60,12 @@ pub(super) async fn one(
 
 /// Get the settings of a kind, or the defaults.
 #[utoipa::path(
-    get, path = "/v1/kinds/{kind}/settings", tag = "kinds", params(("kind" = String, Path)),
-    operation_id = "settings", responses((status = 200, body = SettingsJson), Problems)
+    get, path = "/v1/kinds/{kind}/settings", tag = "kinds", operation_id = "get_kind_settings",
+    params(KindPath),
+    responses(
+        (status = 200, description = "All settings of the kind.", body = SettingsJson),
+        Problems
+    )
 )]
 pub(super) async fn settings(
     State(app): State<App>,
@@ -72,8 +79,11 @@ pub(super) async fn settings(
 /// Omitted settings become the defaults.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "set_kind",
-    params(KindPath),
-    request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
+    params(KindPath), request_body = SettingsPatch,
+    responses(
+        (status = 200, description = "All settings of the kind.", body = SettingsJson),
+        Problems
+    )
 )]
 pub(super) async fn set(
     State(app): State<App>,
@@ -122,8 +132,11 @@ fn invalid_push(error: InvalidWebhook) -> Problem {
 /// concurrent changes, one may be lost.
 #[utoipa::path(
     patch, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "change_kind",
-    params(KindPath),
-    request_body = SettingsPatch, responses((status = 200, body = SettingsJson), Problems)
+    params(KindPath), request_body = SettingsPatch,
+    responses(
+        (status = 200, description = "All settings of the kind.", body = SettingsJson),
+        Problems
+    )
 )]
 pub(super) async fn change(
     State(app): State<App>,
@@ -141,7 +154,13 @@ pub(super) async fn change(
 #[utoipa::path(
     delete, path = "/v1/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
     params(KindPath, AfterQuery),
-    responses((status = 200, body = KindDeleted), Problems)
+    responses(
+        (
+            status = 200, description = "How much was deleted, and the cursor of the next call.",
+            body = KindDeleted
+        ),
+        Problems
+    )
 )]
 pub(super) async fn delete(
     State(app): State<App>,
@@ -198,9 +217,15 @@ async fn set_paused(app: &App, kind: Kind, paused: bool) -> Result<StatusCode, S
 
 /// Count pending jobs by due time.
 #[utoipa::path(
-    get, path = "/v1/kinds/{kind}/upcoming", tag = "kinds", operation_id = "upcoming_jobs",
+    get, path = "/v1/kinds/{kind}/upcoming", tag = "kinds", operation_id = "count_upcoming_jobs",
     params(KindPath, UpcomingQuery),
-    responses((status = 200, body = Upcoming), Problems)
+    responses(
+        (
+            status = 200, description = "The number of jobs that become due in each span of time.",
+            body = Upcoming
+        ),
+        Problems
+    )
 )]
 pub(super) async fn upcoming(
     State(app): State<App>,

@@ -31,8 +31,16 @@ pub(super) struct EventsQuery {
 /// The stream contains the events of this node from now on; events are not stored. A client that is
 /// too slow gets the event `missed` with the number of events that it missed.
 #[utoipa::path(
-    get, path = "/v1/events", tag = "service", params(EventsQuery),
-    responses((status = 200, body = Event, content_type = "text/event-stream"), Problems)
+    get, path = "/v1/events", tag = "service", operation_id = "stream_events",
+    params(EventsQuery),
+    responses(
+        (
+            status = 200,
+            description = "A stream without end. The data of each event is a JSON object.",
+            body = Event, content_type = "text/event-stream"
+        ),
+        Problems
+    )
 )]
 pub(super) async fn events(
     State(app): State<App>,
@@ -56,7 +64,11 @@ pub(super) struct WorkerList {
 
 /// List the workers that recently claimed through this node, and how many leases they hold.
 #[utoipa::path(
-    get, path = "/v1/workers", tag = "service", responses((status = 200, body = WorkerList), Problems)
+    get, path = "/v1/workers", tag = "service", operation_id = "list_workers",
+    responses(
+        (status = 200, description = "The workers, sorted by name.", body = WorkerList),
+        Problems
+    )
 )]
 pub(super) async fn workers(
     State(app): State<App>,
@@ -71,8 +83,14 @@ pub(super) async fn workers(
 
 /// Metrics in the text format of Prometheus.
 #[utoipa::path(
-    get, path = "/metrics", tag = "service",
-    responses((status = 200, body = String, content_type = "text/plain"), Problems)
+    get, path = "/metrics", tag = "service", operation_id = "get_metrics",
+    responses(
+        (
+            status = 200, description = "The metrics in the text format of Prometheus.",
+            body = String, content_type = "text/plain"
+        ),
+        Problems
+    )
 )]
 pub(super) async fn metrics(State(app): State<App>) -> ApiResult<Response> {
     let text = app.metrics().await?;

@@ -34,7 +34,10 @@ async fn off_runtime<T: Send + 'static>(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/schedules", tag = "schedules", operation_id = "list_schedules",
     params(KindPath),
-    responses((status = 200, body = Schedules), Problems)
+    responses(
+        (status = 200, description = "The schedules, sorted by id.", body = Schedules),
+        Problems
+    )
 )]
 pub(super) async fn all(
     State(app): State<App>,
@@ -54,7 +57,7 @@ pub(super) async fn all(
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "get_schedule",
     params(JobPath),
-    responses((status = 200, body = ScheduleJson), Problems)
+    responses((status = 200, description = "The schedule.", body = ScheduleJson), Problems)
 )]
 pub(super) async fn one(
     State(app): State<App>,
@@ -77,7 +80,10 @@ pub(super) async fn one(
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules", operation_id = "set_schedule",
     params(JobPath), request_body = ScheduleRequest,
-    responses((status = 200, body = ScheduleJson), Problems)
+    responses(
+        (status = 200, description = "The schedule as it is now.", body = ScheduleJson),
+        Problems
+    )
 )]
 pub(super) async fn set(
     State(app): State<App>,
@@ -101,7 +107,10 @@ pub(super) async fn set(
     patch, path = "/v1/kinds/{kind}/schedules/{id}", tag = "schedules",
     operation_id = "change_schedule",
     params(JobPath), request_body = ScheduleRequest,
-    responses((status = 200, body = ScheduleJson), Problems)
+    responses(
+        (status = 200, description = "The schedule as it is now.", body = ScheduleJson),
+        Problems
+    )
 )]
 pub(super) async fn change(
     State(app): State<App>,
@@ -151,7 +160,13 @@ pub(super) async fn remove(
     post, path = "/v1/kinds/{kind}/schedules/{id}/run", tag = "schedules",
     operation_id = "run_schedule",
     params(JobPath),
-    responses((status = 200, body = PutDone), Problems)
+    responses(
+        (
+            status = 200, description = "What the put of the job did, and its generation.",
+            body = PutDone
+        ),
+        Problems
+    )
 )]
 pub(super) async fn run(
     State(app): State<App>,

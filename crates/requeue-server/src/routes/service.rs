@@ -77,7 +77,8 @@ impl From<&StoreProblem> for NodeProblem {
 
 /// Get statistics of the service.
 #[utoipa::path(
-    get, path = "/v1/stats", tag = "service", responses((status = 200, body = Stats), Problems)
+    get, path = "/v1/stats", tag = "service", operation_id = "get_stats",
+    responses((status = 200, description = "The statistics.", body = Stats), Problems)
 )]
 pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
     let kinds = app.store().kinds().await?;
@@ -101,8 +102,14 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
 /// Explain a problem type: what it means, and what to do about it.
 #[utoipa::path(
     get, path = "/v1/problems/{name}", tag = "service", operation_id = "explain_problem",
-    params(("name" = String, Path)),
-    responses((status = 200, body = String, content_type = "text/plain"), Problems)
+    params(("name" = String, Path, description = "The last part of the type, such as `lease-lost`.")),
+    responses(
+        (
+            status = 200, description = "The explanation.",
+            body = String, content_type = "text/plain"
+        ),
+        Problems
+    )
 )]
 pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiResult<String> {
     let Path(name) = name.map_err(invalid_path)?;
@@ -120,8 +127,10 @@ pub(super) async fn problem(name: Result<Path<String>, PathRejection>) -> ApiRes
 
 /// Check that the process responds.
 #[utoipa::path(
-    get, path = "/healthz", tag = "service",
-    responses((status = 200, body = String, content_type = "text/plain"))
+    get, path = "/healthz", tag = "service", operation_id = "check_health", security(()),
+    responses(
+        (status = 200, description = "The text `ok`.", body = String, content_type = "text/plain")
+    )
 )]
 pub(super) async fn healthy() -> &'static str {
     "ok\n"
@@ -133,9 +142,13 @@ pub(super) async fn healthy() -> &'static str {
 /// least some requests, the response is a JSON object with the status `degraded`. `/v1/stats` has
 /// the details.
 #[utoipa::path(
-    get, path = "/readyz", tag = "service",
+    get, path = "/readyz", tag = "service", operation_id = "check_readiness", security(()),
     responses(
-        (status = 200, content((String = "text/plain"), (Degraded = "application/json"))),
+        (
+            status = 200,
+            description = "The text `ready`, or a JSON object if the node has problems.",
+            content((String = "text/plain"), (Degraded = "application/json"))
+        ),
         Problems
     )
 )]

@@ -10,10 +10,17 @@ use requeue_http::wire::{BatchErrors, Results, SettleBatch, SettleDone, SettleLe
 
 type SettleResponse = ApiResult<Json<Results<SettleDone>>>;
 
+/// One result per lease, in the order of the request.
+#[derive(utoipa::IntoResponses)]
+#[response(status = 200)]
+#[expect(dead_code, reason = "only its documentation is used")]
+struct SettleResults(Results<SettleDone>);
+
 /// Settle leases, each with its own action.
 #[utoipa::path(
-    post, path = "/v1/settle", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/settle", tag = "work", operation_id = "settle_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn settle(
     State(app): State<App>,
@@ -26,8 +33,9 @@ pub(super) async fn settle(
 ///
 /// A result is kept with the done job if the kind keeps done jobs.
 #[utoipa::path(
-    post, path = "/v1/ack", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/ack", tag = "work", operation_id = "ack_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn ack(State(app): State<App>, Json(batch): Json<SettleBatch>) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Ack), batch).await
@@ -35,8 +43,9 @@ pub(super) async fn ack(State(app): State<App>, Json(batch): Json<SettleBatch>) 
 
 /// Retry failed jobs: they become due again after a backoff, or dead after the last attempt.
 #[utoipa::path(
-    post, path = "/v1/retry", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/retry", tag = "work", operation_id = "retry_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn retry(
     State(app): State<App>,
@@ -47,8 +56,9 @@ pub(super) async fn retry(
 
 /// Bury failed jobs: they are dead without further attempts.
 #[utoipa::path(
-    post, path = "/v1/bury", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/bury", tag = "work", operation_id = "bury_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn bury(State(app): State<App>, Json(batch): Json<SettleBatch>) -> SettleResponse {
     settle_all(&app, Some(SettleVerb::Bury), batch).await
@@ -56,8 +66,9 @@ pub(super) async fn bury(State(app): State<App>, Json(batch): Json<SettleBatch>)
 
 /// Requeue jobs: they are done and become due again after a delay.
 #[utoipa::path(
-    post, path = "/v1/requeue", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/requeue", tag = "work", operation_id = "requeue_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn requeue(
     State(app): State<App>,
@@ -68,8 +79,9 @@ pub(super) async fn requeue(
 
 /// Release jobs that were not started: they are ready again, and no attempt is counted.
 #[utoipa::path(
-    post, path = "/v1/release", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/release", tag = "work", operation_id = "release_jobs",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn release(
     State(app): State<App>,
@@ -80,8 +92,9 @@ pub(super) async fn release(
 
 /// Extend leases.
 #[utoipa::path(
-    post, path = "/v1/extend", tag = "work", request_body = SettleBatch,
-    responses((status = 200, body = Results<SettleDone>), Problems)
+    post, path = "/v1/extend", tag = "work", operation_id = "extend_leases",
+    request_body = SettleBatch,
+    responses(SettleResults, Problems)
 )]
 pub(super) async fn extend(
     State(app): State<App>,

@@ -34,9 +34,14 @@ const CHUNK: usize = 64 << 10;
 /// Existing jobs are not changed. To transfer a whole store, use `/v1/import`.
 #[utoipa::path(
     post, path = "/v1/kinds/{kind}/restore", tag = "service", operation_id = "restore_jobs",
-    params(KindPath),
-    request_body = RestoreRequest,
-    responses((status = 200, body = Results<RestoreDone>), Problems)
+    params(KindPath), request_body = RestoreRequest,
+    responses(
+        (
+            status = 200, description = "One result per job, in the order of the request.",
+            body = Results<RestoreDone>
+        ),
+        Problems
+    )
 )]
 pub(super) async fn restore(
     State(app): State<App>,
@@ -68,8 +73,12 @@ pub(super) async fn restore(
 ///
 /// The server also does this every second.
 #[utoipa::path(
-    post, path = "/v1/reap", tag = "service", request_body = ReapRequest,
-    responses((status = 200, body = ReapResult), Problems)
+    post, path = "/v1/reap", tag = "service", operation_id = "reap_jobs",
+    request_body = ReapRequest,
+    responses(
+        (status = 200, description = "The number of jobs that were cleaned up.", body = ReapResult),
+        Problems
+    )
 )]
 pub(super) async fn reap(
     State(app): State<App>,
@@ -83,8 +92,15 @@ pub(super) async fn reap(
 /// It is not a snapshot of a single moment. The last line has the type `end`: without it, the
 /// export is incomplete.
 #[utoipa::path(
-    get, path = "/v1/export", tag = "service",
-    responses((status = 200, body = String, content_type = "application/jsonl"), Problems)
+    get, path = "/v1/export", tag = "service", operation_id = "export_store",
+    responses(
+        (
+            status = 200,
+            description = "JSON Lines: kinds, schedules, jobs, and a last line of type `end`.",
+            body = String, content_type = "application/jsonl"
+        ),
+        Problems
+    )
 )]
 pub(super) async fn export(State(app): State<App>) -> ApiResult<Response> {
     let slot = app.transfer_slot()?;
@@ -136,9 +152,15 @@ impl From<TransferProgress> for Imported {
 /// Existing settings, schedules and jobs are not changed. After an error, what was imported before
 /// it stays, and the import can be repeated.
 #[utoipa::path(
-    post, path = "/v1/import", tag = "service",
+    post, path = "/v1/import", tag = "service", operation_id = "import_store",
     request_body(content = String, content_type = "application/jsonl"),
-    responses((status = 200, body = Imported), Problems)
+    responses(
+        (
+            status = 200, description = "How much was read, and how much of it existed already.",
+            body = Imported
+        ),
+        Problems
+    )
 )]
 pub(super) async fn import(
     State(app): State<App>,

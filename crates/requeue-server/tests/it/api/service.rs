@@ -27,6 +27,8 @@ fn operations(document: &Value) -> Vec<(String, &'static str, &Value)> {
 fn the_document_is_valid() {
     let document = document();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
+    let tags: Vec<_> =
+        document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
     let mut ids = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
         let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path}"));
@@ -41,11 +43,40 @@ fn the_document_is_valid() {
         assert_eq!(of_path, declared, "{method} {path}");
         let responses = operation["responses"].as_object().expect("it is answered");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path}");
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        for described in responses.values().chain(parameters) {
+            let text = described["description"].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{method} {path}: {described}");
+        }
+        // Generators make names of methods of them. `import` alone is a keyword in many languages.
+        let is_name = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
+        assert!(id.contains('_') && id.split('_').all(is_name), "{id}");
+        assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{method} {path}");
+        assert!(tags.contains(&&operation["tags"][0]), "{method} {path}");
     }
+    assert_eq!(document["servers"][0]["url"], "/");
+    assert_eq!(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    assert_eq!(document["security"], json!([{}, {"token": []}]));
     for name in references(&document) {
         let pointer = name.strip_prefix('#').expect("it is in the document");
         assert!(document.pointer(pointer).is_some(), "{name}");
     }
+}
+
+#[test]
+fn the_document_lists_all_problem_types() {
+    let document = document();
+    let listed = &document["components"]["schemas"]["ProblemType"];
+    let uris: Vec<_> =
+        ProblemType::all().map(|sort| format!("/v1/problems/{}", sort.name())).collect();
+    assert_eq!(listed["enum"], json!(uris));
+    let text = listed["description"].as_str().unwrap();
+    for (sort, uri) in ProblemType::all().zip(uris) {
+        let row = format!("- `{uri}`: {} (status {})", sort.title(), sort.status());
+        assert!(text.lines().any(|line| line == row), "{row} is missing in\n{text}");
+    }
+    let used = &document["components"]["schemas"]["Problem"]["properties"]["type"]["anyOf"][0];
+    assert_eq!(used["$ref"], "#/components/schemas/ProblemType");
 }
 
 fn references(value: &Value) -> Vec<&str> {
