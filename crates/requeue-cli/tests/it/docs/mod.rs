@@ -22,6 +22,9 @@
 //! <!-- test: worker of KIND; BODY is acked; OTHER BODY is retried -->
 //!                                         a program that never ends: on a server of its own, jobs
 //!                                         with these bodies lead to these events
+//! <!-- test: worker of KIND; BODY is acked; it stops on SIGTERM -->
+//!                                         also ends on SIGTERM after its job, for which it prints
+//!                                         something, and with 1 on a second one
 //! ```
 //!
 //! - A `python` block without such a comment is a script that must exit with 0. A block of another
@@ -130,6 +133,10 @@ fn run(workspace: &Workspace, session: &mut Session, example: &Example) -> Resul
 
 /// Runs a worker as its comment describes: `of KIND; BODY is EVENT; …`.
 fn check_worker(block: &Block, description: &str) -> Result<(), String> {
+    let (description, stops) = match description.strip_suffix("; it stops on SIGTERM") {
+        Some(description) => (description, true),
+        None => (description, false),
+    };
     let mut parts = description.split("; ");
     let kind = parts.next().and_then(|part| part.strip_prefix("of "));
     let cases: Option<Vec<_>> = parts.map(|part| part.rsplit_once(" is ")).collect();
@@ -137,7 +144,12 @@ fn check_worker(block: &Block, description: &str) -> Result<(), String> {
         return Err("write: worker of KIND; BODY is EVENT".to_owned());
     };
     let interpreter = if block.language == "python" { "python3" } else { "bash" };
-    Session::new().worker(interpreter, &block.text, kind, &cases)
+    let mut session = Session::new();
+    session.worker(interpreter, &block.text, kind, &cases)?;
+    match (stops, cases.first()) {
+        (true, Some((body, _))) => session.stop_worker(interpreter, kind, body),
+        _ => Ok(()),
+    }
 }
 
 #[test]

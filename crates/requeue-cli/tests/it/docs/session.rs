@@ -165,17 +165,58 @@ impl Session {
         for (number, (body, _)) in cases.iter().enumerate() {
             self.bash(&format!("requeue put {kind} case-{number} '{body}'"))?;
         }
-        self.bash(&format!("{interpreter} program > printed 2> errors & :"))?;
+        self.bash(&format!("{interpreter} program > printed 2> errors & worker=$!"))?;
         for (number, (body, event)) in cases.iter().enumerate() {
-            let parts = [format!("\"event\":\"{event}\""), format!("\"id\":\"case-{number}\"")];
-            let happened = |line: &str| parts.iter().all(|part| line.contains(part));
-            let seen = || self.file("events").lines().any(happened).then_some(());
-            eventually(seen).ok_or_else(|| {
-                let (events, errors) = (self.file("events"), self.file("errors"));
-                format!("a job with the body {body} is not {event}: {errors}\n{events}")
-            })?;
+            let seen = self.event(event, &format!("case-{number}"));
+            seen.map_err(|error| format!("a job with the body {body}: {error}"))?;
         }
         Ok(())
+    }
+
+    /// Stops the worker without a job, and then others while they print something for a job: into a
+    /// pipe that is full.
+    pub(super) fn stop_worker(
+        &mut self,
+        interpreter: &str,
+        kind: &str,
+        body: &str,
+    ) -> Result<(), String> {
+        self.bash("kill $worker; wait $worker").map_err(|error| format!("SIGTERM: {error}"))?;
+        // Others could be retried in between.
+        self.bash(&format!("requeue cancel {kind} --all"))?;
+        self.bash("mkfifo pipe; exec 7<>pipe; dd if=/dev/zero of=pipe bs=4096 oflag=nonblock; :")?;
+        let start = |session: &mut Self, id: &str| {
+            session.bash(&format!("requeue put {kind} {id} '{body}'"))?;
+            session.bash(&format!("{interpreter} program > pipe 2> errors & worker=$!"))?;
+            session.event("claimed", id)
+        };
+        start(self, "held")?;
+        // Two signals in a row may arrive as one.
+        let twice = "while kill $worker; do sleep 0.1; done; wait $worker; [ $? = 1 ]";
+        self.bash(twice).map_err(|error| format!("SIGTERM twice: {error}"))?;
+
+        start(self, "last")?;
+        self.bash(&format!("kill $worker; requeue put {kind} more '{body}'"))?;
+        self.bash("cat <&7 > printed & reader=$!")?;
+        let ended = self.bash("wait $worker").map(drop);
+        ended.map_err(|error| format!("SIGTERM while a job runs: {error}"))?;
+        self.event("acked", "last")?;
+        let more = self.bash(&format!("requeue get {kind} more --json"))?;
+        match more.contains("\"state\":\"ready\"") {
+            true => self.bash("kill $reader").map(drop),
+            false => Err(format!("a job was claimed after SIGTERM: {more}")),
+        }
+    }
+
+    /// Waits for an event of a job.
+    fn event(&self, event: &str, id: &str) -> Result<(), String> {
+        let parts = [format!("\"event\":\"{event}\""), format!("\"id\":\"{id}\"")];
+        let happened = |line: &str| parts.iter().all(|part| line.contains(part));
+        let seen = || self.file("events").lines().any(happened).then_some(());
+        eventually(seen).ok_or_else(|| {
+            let (events, errors) = (self.file("events"), self.file("errors"));
+            format!("{id} is not {event}: {errors}\n{events}")
+        })
     }
 }
 
