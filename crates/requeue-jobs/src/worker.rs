@@ -5,7 +5,7 @@
 //!   ready ----------> attempt ------------------------------------> gone, or done if that is kept
 //!     ^                  |      RequeueAfter          requeue
 //!     |                  +----------------------------------------> waiting, nothing counted
-//!     |                  |      Retry, error, panic, timeout: retry
+//!     |                  |      Retry, RetryAfter, error, panic, timeout, stopped: retry
 //!     |                  +----------------------------------------> waiting or dead
 //!     |                  |      GiveUp                bury
 //!     |                  +----------------------------------------> dead
@@ -35,11 +35,14 @@ mod dispatch;
 mod lease;
 mod outcome;
 mod run;
+mod running;
+#[cfg(feature = "tokio")]
+mod signals;
 mod slots;
 
 pub use outcome::JobOutcome;
 pub use run::{JobFailure, JobRun};
-pub use slots::{RunningJob, RunningJobs};
+pub use running::{RunningJob, RunningJobs};
 
 use crate::claim::ClaimedJob;
 use crate::client::Jobs;
@@ -68,6 +71,7 @@ use std::time::Duration;
 /// | [`JobOutcome::DoneWith`] | acks the job with a result |
 /// | [`Outcome::RequeueAfter`] | requeues the job: it runs again after the delay |
 /// | [`Outcome::Retry`], an error, a panic, a timeout | retries the job after its backoff |
+/// | [`JobOutcome::RetryAfter`] | retries the job after this delay |
 /// | [`Outcome::GiveUp`] | buries the job, with the reason as its error |
 ///
 /// The number of attempts and the backoff are [`Settings`](crate::Settings) of the kind. While the

@@ -26,6 +26,8 @@ enum Ended {
     Failed(Fault),
     /// The lease ended, and the handler's future was dropped.
     Stopped(LeaseEnd),
+    /// The worker was stopped, and the handler's future was dropped.
+    ShutDown,
 }
 
 /// Why an attempt failed.
@@ -112,8 +114,12 @@ pub(super) async fn work<F, Fut, T>(
                 let action = Settlement::AckWith(result);
                 worker.settle_or_report(&job, action, Some(&slot)).await;
             }
-            Err(invalid) => worker.retry(attempt, &Fault::Error(invalid.into())).await,
+            Err(invalid) => worker.retry(attempt, &Fault::Error(invalid.into()), None).await,
         },
+        Ended::Returned(JobOutcome::RetryAfter { delay, error }) => {
+            let delay = delay.min(MAX_DELAY);
+            worker.retry(attempt, &Fault::Error(error.into()), Some(delay)).await;
+        }
         Ended::Returned(JobOutcome::Plain(Outcome::Done)) => {
             worker.settle_or_report(&job, Settlement::Ack, Some(&slot)).await
         }
@@ -127,11 +133,16 @@ pub(super) async fn work<F, Fut, T>(
         }
         // `Retry`, and any outcome that a later version of the core adds.
         Ended::Returned(JobOutcome::Plain(_)) => {
-            worker.retry(attempt, &Fault::RetryRequested).await;
+            worker.retry(attempt, &Fault::RetryRequested, None).await;
         }
         Ended::Failed(fault) => {
-            worker.retry(attempt, &fault).await;
+            worker.retry(attempt, &fault, None).await;
             drop(guarded(|| drop(fault)));
+        }
+        Ended::ShutDown => {
+            slot.record_stopped();
+            let fault = Fault::Error("the worker was shut down".into());
+            worker.retry(attempt, &fault, Some(Duration::ZERO)).await;
         }
         Ended::Stopped(LeaseEnd::Lost(error)) => worker.report_lost(&job, &error),
         // Removes the job immediately instead of when its lease expires.
@@ -143,7 +154,8 @@ pub(super) async fn work<F, Fut, T>(
 }
 
 impl JobWorker {
-    /// Polls the handler's future until it completes, times out or loses its lease. Drops it.
+    /// Polls the handler's future until it completes, times out, loses its lease or is stopped. Drops
+    /// it.
     async fn run_handler<Fut, T>(
         &self,
         future: Fut,
@@ -161,6 +173,7 @@ impl JobWorker {
         let mut future = pin!(Some(future));
         let mut alarm = pin!(limit.map(|limit| clock.sleep(limit.saturating_since(clock.now()))));
         let mut keep = pin!(self.keep(&job.receipt, lease));
+        let mut stop = pin!(slot.until_stop());
         let mut has_started = false;
         let ended = poll_fn(|cx| {
             if is_late() {
@@ -184,6 +197,9 @@ impl JobWorker {
             }
             if let Poll::Ready(end) = keep.as_mut().poll(cx) {
                 return Poll::Ready(Ended::Stopped(end));
+            }
+            if stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ended::ShutDown);
             }
             match alarm.as_mut().as_pin_mut().map(|alarm| alarm.poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Ended::Failed(Fault::TimedOut)),
@@ -211,8 +227,9 @@ impl JobWorker {
         }
     }
 
-    async fn retry(&self, attempt: Attempt<'_>, fault: &Fault) {
-        let action = Settlement::Retry { delay: None, error: fault.text() };
+    /// Retries the job after `delay`, or after the backoff of its kind.
+    async fn retry(&self, attempt: Attempt<'_>, fault: &Fault, delay: Option<Duration>) {
+        let action = Settlement::Retry { delay, error: fault.text() };
         self.fail(attempt, fault, action).await;
     }
 

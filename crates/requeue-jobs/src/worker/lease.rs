@@ -188,11 +188,11 @@ pub(super) async fn by<F: Future>(clock: &Clock, at: Moment, future: F) -> Optio
 }
 
 /// Waits until one of the two futures is ready.
-pub(super) async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+pub(super) async fn first(one: impl Future, other: impl Future) {
     let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|cx| match one.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => other.as_mut().poll(cx),
+    poll_fn(|cx| match one.as_mut().poll(cx).is_ready() || other.as_mut().poll(cx).is_ready() {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
     })
     .await;
 }

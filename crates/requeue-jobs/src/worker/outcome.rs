@@ -2,9 +2,10 @@
 
 use crate::job::Body;
 use requeue::worker::Outcome;
+use std::time::Duration;
 
-/// What the handler of a [`JobWorker`](super::JobWorker) returns: an [`Outcome`], or that the job is
-/// done with a result.
+/// What the handler of a [`JobWorker`](super::JobWorker) returns: an [`Outcome`], that the job is
+/// done with a result, or that it should be retried after a certain delay.
 ///
 /// A handler returns `Result<T, BoxError>`, where `T` is a `JobOutcome`, an [`Outcome`] or `()`. The
 /// latter two, which handlers of in-memory queues return, too, convert to a `JobOutcome`.
@@ -37,8 +38,37 @@ pub enum JobOutcome {
     ///
     /// A longer result is a failed attempt: the job is tried again.
     DoneWith(Body),
+    /// The attempt failed, and the next one follows after this delay instead of the kind's
+    /// [backoff](crate::Settings::backoff), for example because a service returned `Retry-After`. The job is
+    /// dead if its attempts are used up.
+    ///
+    /// A delay of more than [`MAX_DELAY`](crate::limits::MAX_DELAY) is reduced to that.
+    RetryAfter {
+        /// How long to wait before the next attempt.
+        delay: Duration,
+        /// Why the attempt failed. It is kept with the job.
+        error: String,
+    },
     /// An outcome without a result.
     Plain(Outcome),
+}
+
+impl JobOutcome {
+    /// Returns [`JobOutcome::RetryAfter`] with this error.
+    ///
+    /// ```
+    /// use requeue_jobs::{BoxError, JobOutcome, JobRun};
+    /// use std::time::Duration;
+    ///
+    /// async fn send(_run: JobRun) -> Result<JobOutcome, BoxError> {
+    ///     Ok(JobOutcome::retry_after(Duration::from_secs(30), "the gateway is busy"))
+    /// }
+    /// # let outcome = JobOutcome::retry_after(Duration::from_secs(30), "the gateway is busy");
+    /// # assert!(matches!(outcome, JobOutcome::RetryAfter { .. }));
+    /// ```
+    pub fn retry_after(delay: Duration, error: impl Into<String>) -> Self {
+        JobOutcome::RetryAfter { delay, error: error.into() }
+    }
 }
 
 impl<T: Into<Outcome>> From<T> for JobOutcome {

@@ -4,19 +4,24 @@ use crate::change_notifier::ChangeNotifier;
 use crate::claim::ClaimedJob;
 use requeue::{Clock, Moment};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::future::Future;
+use std::future::poll_fn;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::task::{Poll, Waker};
 
-use super::lease::by;
+use super::running::RunningJob;
 
 pub(super) struct Slots {
-    clock: Clock,
+    pub(super) clock: Clock,
     state: Mutex<SlotState>,
     /// Notified at every change of the state.
     changes: ChangeNotifier,
+    /// Whether running handlers are stopped. Not in the state, because every poll of a handler that
+    /// is pending reads it.
+    stops_handlers: AtomicBool,
+    /// Notified once, when running handlers are stopped.
+    stops: ChangeNotifier,
 }
 
 struct SlotState {
@@ -36,12 +41,21 @@ struct SlotState {
     gathering: bool,
     /// For how many claimed jobs the claiming task needs slots.
     wanted: usize,
+    /// The jobs whose handlers were stopped, by the number of their slot.
+    stopped_jobs: BTreeMap<u64, RunningJob>,
 }
 
 struct Current {
     job: ClaimedJob,
     started_at: Moment,
     stage: Stage,
+}
+
+impl Current {
+    fn running(&self, now: Moment) -> RunningJob {
+        let running_for = now.saturating_since(self.started_at);
+        RunningJob { job: self.job.clone(), running_for }
+    }
 }
 
 /// ```text
@@ -78,8 +92,15 @@ impl Slots {
             stages: [0; STAGES],
             gathering: false,
             wanted: 0,
+            stopped_jobs: BTreeMap::new(),
         };
-        Arc::new(Slots { clock, state: Mutex::new(state), changes: ChangeNotifier::default() })
+        Arc::new(Slots {
+            clock,
+            state: Mutex::new(state),
+            changes: ChangeNotifier::default(),
+            stops_handlers: AtomicBool::new(false),
+            stops: ChangeNotifier::default(),
+        })
     }
 
     /// Returns the handle for the claiming task.
@@ -99,17 +120,44 @@ impl Slots {
         result
     }
 
-    fn running(&self) -> Vec<RunningJob> {
+    /// Returns how many jobs may run concurrently.
+    pub(super) fn concurrency(&self) -> usize {
+        self.lock().concurrency
+    }
+
+    pub(super) fn set_concurrency(&self, jobs: usize) {
+        self.change(|state| state.concurrency = jobs);
+    }
+
+    /// Lets no more jobs start.
+    pub(super) fn shut_down(&self) {
+        self.change(|state| state.stopped = true);
+    }
+
+    pub(super) fn running(&self) -> Vec<RunningJob> {
         let now = self.clock.now();
-        let running = |current: &Current| RunningJob {
-            job: current.job.clone(),
-            running_for: now.saturating_since(current.started_at),
-        };
-        self.lock().running.values().map(running).collect()
+        self.lock().running.values().map(|current| current.running(now)).collect()
+    }
+
+    /// Stops the handlers that run.
+    pub(super) fn stop_handlers(&self) {
+        self.stops_handlers.store(true, Ordering::Release);
+        self.stops.notify();
+    }
+
+    /// Returns the jobs whose handlers were stopped, and those that are still running.
+    pub(super) fn stopped(&self) -> Vec<RunningJob> {
+        let now = self.clock.now();
+        let state = self.lock();
+        let mut jobs = state.stopped_jobs.clone();
+        for (number, current) in &state.running {
+            jobs.entry(*number).or_insert_with(|| current.running(now));
+        }
+        jobs.into_values().collect()
     }
 
     /// Waits until the claiming task has ended and no job is running.
-    async fn ended(&self) {
+    pub(super) async fn ended(&self) {
         let ended = || {
             let state = self.lock();
             (!state.claiming && state.running.is_empty()).then_some(())
@@ -259,6 +307,33 @@ impl JobSlot {
         self.set_stage(Stage::Running);
     }
 
+    /// Waits until the handlers are stopped.
+    pub(super) async fn until_stop(&self) {
+        let mut listener = self.slots.stops.listener();
+        let mut registered: Option<Waker> = None;
+        poll_fn(|cx| {
+            if !registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                listener.listen(cx.waker());
+                registered = Some(cx.waker().clone());
+            }
+            match self.slots.stops_handlers.load(Ordering::Acquire) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Records that the handler was stopped.
+    pub(super) fn record_stopped(&self) {
+        let now = self.slots.clock.now();
+        let mut state = self.slots.lock();
+        if let Some(current) = state.running.get(&self.number) {
+            let job = current.running(now);
+            state.stopped_jobs.insert(self.number, job);
+        }
+    }
+
     /// Records that the job is about to be settled.
     pub(super) fn begin_settling(&self) {
         self.slots.lock().set_stage(self.number, Stage::Settling);
@@ -313,102 +388,6 @@ impl Drop for JobSlot {
         self.notify_if(state);
         drop(current);
     }
-}
-
-/// A handle to a running worker. Clones are handles to the same worker.
-///
-/// The worker runs until it is [shut down](Self::shut_down) or its executor ends. Dropping the
-/// handle neither stops the worker nor waits for it.
-///
-/// ```
-/// # #[cfg(feature = "tokio")] {
-/// use requeue_jobs::{JobWorker, Jobs, MemoryStore};
-/// use std::sync::Arc;
-/// use std::time::Duration;
-///
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
-/// jobs.put("order.close", "order-7", "").await?;
-/// let paused = JobWorker::new(&jobs, ["order.close"], "worker-1")?.concurrency(0);
-/// let running = paused.spawn(|_run| std::future::pending::<Result<(), _>>()); // the bank hangs
-/// running.set_concurrency(8);
-/// while running.jobs().is_empty() {
-///     tokio::task::yield_now().await;
-/// }
-/// let left = running.shut_down(Duration::ZERO).await; // claims no more jobs
-/// assert_eq!(left[0].job.id().as_str(), "order-7"); // still running
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap() }
-/// ```
-#[derive(Clone)]
-pub struct RunningJobs {
-    slots: Arc<Slots>,
-}
-
-impl RunningJobs {
-    pub(super) fn new(slots: Arc<Slots>) -> Self {
-        RunningJobs { slots }
-    }
-
-    /// Returns how many jobs may run concurrently.
-    pub fn concurrency(&self) -> usize {
-        self.slots.lock().concurrency
-    }
-
-    /// Sets how many jobs may run concurrently. 0 pauses the worker. Running jobs are not stopped.
-    pub fn set_concurrency(&self, jobs: usize) {
-        self.slots.change(|state| state.concurrency = jobs);
-    }
-
-    /// Returns the running jobs.
-    pub fn jobs(&self) -> Vec<RunningJob> {
-        self.slots.running()
-    }
-
-    /// Waits until the worker has ended. Dropping the future only stops waiting.
-    pub fn join(&self) -> impl Future<Output = ()> + Send + use<> {
-        let slots = Arc::clone(&self.slots);
-        async move { slots.ended().await }
-    }
-
-    /// Stops the worker: claims no more jobs, releases those that have not started, and waits at
-    /// most `limit` for the running ones. Returns the jobs that are still running then. They
-    /// continue, and their leases are extended, as long as the executor runs.
-    ///
-    /// The shutdown begins with the call, not with the first poll. Dropping the future only stops
-    /// waiting.
-    pub fn shut_down(
-        &self,
-        limit: Duration,
-    ) -> impl Future<Output = Vec<RunningJob>> + Send + use<> {
-        let slots = Arc::clone(&self.slots);
-        let end = slots.clock.now().saturating_add(limit);
-        slots.change(|state| state.stopped = true);
-        async move {
-            // Whether the worker has ended or not, the running jobs are returned.
-            let _ = by(&slots.clock, end, slots.ended()).await;
-            slots.running()
-        }
-    }
-}
-
-impl fmt::Debug for RunningJobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningJobs")
-            .field("concurrency", &self.concurrency())
-            .field("jobs", &self.jobs())
-            .finish()
-    }
-}
-
-/// A job whose handler is running.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RunningJob {
-    /// The job, as it was claimed.
-    pub job: ClaimedJob,
-    /// How long the handler has been running.
-    pub running_for: Duration,
 }
 
 #[cfg(test)]

@@ -8,3 +8,4 @@ mod support;
 mod transfer;
 mod worker;
 mod worker_reaps;
+mod worker_stops;

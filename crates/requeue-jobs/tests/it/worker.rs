@@ -1,9 +1,10 @@
 //! The guarantees of [`JobWorker`], on a manual clock.
 
 use crate::support::{Executor, Fault, TestEnv};
+use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    BoxError, JobRun, JobState, JobWorker, Next, Outcome, RunnerFuture, RunningJobs, Settings,
-    SettleError, Store, StoreError,
+    BoxError, JobOutcome, JobRun, JobState, JobWorker, Next, Outcome, RunnerFuture, RunningJobs,
+    Settings, SettleError, Store, StoreError,
 };
 use requeue_testkit::block_on;
 use std::future::{Future, pending, poll_fn};
@@ -13,27 +14,27 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// A third of a lease.
-const THIRD: Duration = Duration::from_secs(10);
+pub(crate) const THIRD: Duration = Duration::from_secs(10);
 
 /// What callbacks and handlers of a worker recorded.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn record(&self, line: impl Into<String>) {
+    pub(crate) fn record(&self, line: impl Into<String>) {
         self.0.lock().expect("no panic while it is locked").push(line.into());
     }
 
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().expect("no panic while it is locked"))
     }
 }
 
 impl TestEnv {
     /// A worker whose callbacks record in the log what happens to its jobs.
-    fn worker(&self, log: &Log) -> JobWorker {
+    pub(crate) fn worker(&self, log: &Log) -> JobWorker {
         let [failures, dead, lost, errors] = [(); 4].map(|()| log.clone());
         JobWorker::new(&self.jobs, ["k"], "w")
             .expect("the argument is valid")
@@ -88,7 +89,7 @@ impl TestEnv {
         log.take()
     }
 
-    fn backoff_without_jitter(&self) {
+    pub(crate) fn backoff_without_jitter(&self) {
         let mut settings = Settings::default();
         settings.backoff.jitter_percent = 0;
         let kind = requeue_jobs::Kind::new("k").expect("the argument is valid");
@@ -105,7 +106,7 @@ impl TestEnv {
         }
     }
 
-    fn fail_settlements(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub(crate) fn fail_settlements(&self, faults: impl IntoIterator<Item = Fault>) {
         self.store
             .settle
             .lock()
@@ -115,7 +116,7 @@ impl TestEnv {
 }
 
 /// Records in the log when it is dropped.
-struct DropRecorder(Log);
+pub(crate) struct DropRecorder(pub(crate) Log);
 
 impl Drop for DropRecorder {
     fn drop(&mut self) {
@@ -124,13 +125,13 @@ impl Drop for DropRecorder {
 }
 
 /// Waits until the test sets `go`.
-fn wait_until(go: &Arc<AtomicBool>) -> impl Future<Output = ()> + Send + use<> {
+pub(crate) fn wait_until(go: &Arc<AtomicBool>) -> impl Future<Output = ()> + Send + use<> {
     let go = Arc::clone(go);
     // No waker is needed: the worker polls it whenever it extends the lease.
     poll_fn(move |_| if go.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending })
 }
 
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -188,6 +189,30 @@ fn a_retry_is_due_after_the_backoff() {
     assert_eq!(job.failures[0].worker.as_str(), "w");
     env.advance(SECOND, 3);
     assert_eq!(env.view("i"), None);
+}
+
+#[test]
+fn a_retry_with_a_delay_of_its_own_is_due_after_that_and_counts_as_a_failure() {
+    let (env, log) = (TestEnv::new(), Log::default());
+    env.put("i");
+    let executor = env.executor.clone();
+    env.worker(&log).spawn_with(
+        move |task| executor.spawn(task),
+        |run| async move {
+            Ok(match run.attempt {
+                1 => JobOutcome::retry_after(7 * SECOND, "the bank is busy"),
+                2 => JobOutcome::retry_after(Duration::MAX, "the bank is closed"),
+                _ => JobOutcome::from(()),
+            })
+        },
+    );
+    env.executor.run();
+    assert_eq!(log.take(), ["i the bank is busy: again in 7s"]);
+    let job = env.view("i").unwrap();
+    assert_eq!((job.state, job.attempts), (JobState::Waiting, 1));
+    assert_eq!(job.failures[0].error.as_deref(), Some("the bank is busy"));
+    env.advance(SECOND, 7);
+    assert_eq!(log.take(), [format!("i the bank is closed: again in {MAX_DELAY:?}")]);
 }
 
 #[test]
