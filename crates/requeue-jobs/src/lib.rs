@@ -33,6 +33,7 @@
 //! |---|---|
 //! | [`Jobs`] | the handle: puts, changes, claims and settles jobs, and batches concurrent calls |
 //! | [`JobWorker`] | calls a handler for each job, and takes care of leases, timeouts, panics and shutdown |
+//! | `Task`, `Router` | typed jobs: a type per kind, and a handler per type (feature `serde`) |
 //! | [`ScheduleSpec`] | a recurring job: a cron expression or a period |
 //! | [`Store`] | the interface of all stores |
 //! | [`MemoryStore`] | a store in memory |
@@ -47,8 +48,8 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cron` | `Jobs::set_schedule` and other methods for recurring jobs; `JobWorker` starts their runs; `CronTimes` and `ScheduleTicker` |
-//! | `serde` | `Jobs::put_json` and `ClaimedJob::json` (JSON bodies), `JobOutcome::done_with_json` and `DoneView::result_json` (JSON results); `transfer` (export and import of a store as JSON Lines) |
-//! | `tokio` | `JobWorker::spawn` (a worker on tokio) |
+//! | `serde` | `Task`, `Jobs::put_task` and `Router` (typed jobs); `Jobs::put_json` and `ClaimedJob::json` (JSON bodies), `JobOutcome::done_with_json` and `DoneView::result_json` (JSON results); `transfer` (export and import of a store as JSON Lines) |
+//! | `tokio` | `JobWorker::spawn` (a worker on tokio), `RunningJobs::run_until_signal` (SIGTERM) |
 
 mod change_notifier;
 mod claim;
@@ -70,10 +71,14 @@ mod query;
 mod reaper;
 mod receipt;
 mod restore;
+#[cfg(feature = "serde")]
+mod router;
 pub mod rules;
 mod settings;
 mod status;
 mod store;
+#[cfg(feature = "serde")]
+mod task;
 mod time;
 #[cfg(feature = "serde")]
 pub mod transfer;
@@ -106,9 +111,13 @@ pub use query::{Counts, KindView, Page, Query, Spans};
 pub use reaper::PeriodicReap;
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};
+#[cfg(feature = "serde")]
+pub use router::{NextHandler, Router, RouterError, TaskContext, TaskHandler, TaskResult};
 pub use settings::{Backoff, Rate, Retention, Settings, check_lease};
 pub use status::{StoreMetric, StoreMetricKind, StoreProblem, StoreStatus};
 pub use store::{BatchResults, Store, StoreFuture};
+#[cfg(feature = "serde")]
+pub use task::Task;
 pub use time::{Due, Timestamp, WallClock};
 pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 

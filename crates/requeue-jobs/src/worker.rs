@@ -33,6 +33,7 @@
 mod attempt;
 mod dispatch;
 mod lease;
+mod limits;
 mod outcome;
 mod run;
 mod running;
@@ -40,6 +41,7 @@ mod running;
 mod signals;
 mod slots;
 
+pub(crate) use limits::KindLimits;
 pub use outcome::JobOutcome;
 pub use run::{JobFailure, JobRun};
 pub use running::{RunningJob, RunningJobs};
@@ -47,13 +49,14 @@ pub use running::{RunningJob, RunningJobs};
 use crate::claim::ClaimedJob;
 use crate::client::Jobs;
 use crate::error::{Invalid, SettleError, StoreError};
-use crate::limits::MAX_BATCH;
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
+use limits::check_kinds;
 #[cfg(doc)]
 use requeue::worker::Outcome;
 use requeue::worker::{BoxError, RunnerFuture};
 use slots::Slots;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -128,6 +131,8 @@ pub struct JobWorker {
     concurrency: usize,
     lease: Duration,
     timeout: Option<Duration>,
+    /// The limits of those kinds that have their own.
+    limits: BTreeMap<Kind, KindLimits>,
     on_failure: Option<Callback>,
     on_dead: Option<Callback>,
     on_lost: Option<OnLost>,
@@ -149,10 +154,7 @@ impl JobWorker {
         name: &str,
     ) -> Result<Self, Invalid> {
         let kinds = kinds.into_iter().map(Kind::new).collect::<Result<Vec<_>, _>>()?;
-        if kinds.len() > MAX_BATCH {
-            let (what, count) = ("kinds of a worker", kinds.len());
-            return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
-        }
+        check_kinds(&kinds)?;
         Ok(JobWorker {
             jobs: jobs.clone(),
             kinds,
@@ -160,6 +162,7 @@ impl JobWorker {
             concurrency: 1,
             lease: Duration::from_secs(30),
             timeout: None,
+            limits: BTreeMap::new(),
             on_failure: None,
             on_dead: None,
             on_lost: None,

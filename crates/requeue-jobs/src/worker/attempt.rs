@@ -97,7 +97,8 @@ pub(super) async fn work<F, Fut, T>(
         return worker.settle_or_report(&job, Settlement::Release, Some(&slot)).await;
     }
     let started_at = worker.jobs.clock().now();
-    let limit = worker.timeout.map(|timeout| started_at.saturating_add(timeout));
+    let timeout = worker.timeout_of(job.kind());
+    let limit = timeout.map(|timeout| started_at.saturating_add(timeout));
     let mut run = JobRun::new(job.clone());
     if let Some(at) = limit {
         run = run.until(worker.jobs.clock(), at);
