@@ -73,6 +73,7 @@ use std::time::Duration;
 /// let jobs = Jobs::new(Arc::new(MemoryStore::new())); // or on disk, on Redis, over HTTP
 /// let router = Router::new(Shop { name: "bakery" })
 ///     .on::<Remind>(remind)
+///     .concurrency::<Remind>(2)
 ///     .timeout::<Remind>(Duration::from_secs(30));
 /// let running = JobWorker::new(&jobs, [], "shop-1")?.concurrency(10).spawn_router(router)?;
 ///
@@ -158,6 +159,16 @@ impl<S: Send + Sync + 'static> Router<S> {
         T: DeserializeOwned,
     {
         self.routes.push((kind.to_owned(), erase(handler)));
+        self
+    }
+
+    /// Sets how many jobs of this kind run concurrently (default: as many as the
+    /// [worker](JobWorker::concurrency) runs of all kinds together). With 0, none are claimed.
+    ///
+    /// The limit applies to this worker. [`Settings::concurrency`](crate::Settings::concurrency)
+    /// limits a kind across all workers.
+    pub fn concurrency<T: Task>(mut self, jobs: usize) -> Self {
+        self.limits.entry(T::KIND).or_default().concurrency = Some(jobs);
         self
     }
 

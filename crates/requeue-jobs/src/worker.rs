@@ -25,13 +25,15 @@
 //! - **A settlement whose outcome is unknown is repeated**, for the length of a lease. If the store
 //!   then reports a lost lease, the first try has most likely succeeded.
 //! - **A claimed job is started or released.** A job whose lease ended before it could be started is
-//!   not started.
+//!   not started. If a kind has a concurrency of its own, only as many of its jobs are claimed as can
+//!   start.
 //! - **Retention and schedules need no other process.** The claiming task also reaps the store and starts
 //!   the runs of schedules, unless the store is behind a service, which does.
 //! - **A panic is a failed attempt**, in the handler and when its future is dropped.
 
 mod attempt;
 mod dispatch;
+mod kind_slots;
 mod lease;
 mod limits;
 mod outcome;
@@ -51,6 +53,7 @@ use crate::client::Jobs;
 use crate::error::{Invalid, SettleError, StoreError};
 use crate::names::{Kind, WorkerName};
 use crate::settings::check_lease;
+use kind_slots::KindSlots;
 use limits::check_kinds;
 #[cfg(doc)]
 use requeue::worker::Outcome;
@@ -302,7 +305,8 @@ impl JobWorker {
         Fut: Future<Output = Result<T, BoxError>> + Send + 'static,
         T: Into<JobOutcome> + 'static,
     {
-        let slots = Slots::new(self.jobs.clock().clone(), self.concurrency);
+        let kinds = KindSlots::new(&self.kinds, &self.limits);
+        let slots = Slots::new(self.jobs.clock().clone(), self.concurrency, kinds);
         let (worker, handler, spawn) = (Arc::new(self), Arc::new(handler), Arc::new(spawn));
         let start = {
             let (worker, spawn) = (Arc::clone(&worker), Arc::clone(&spawn));

@@ -3,13 +3,14 @@
 
 use super::JobWorker;
 use super::lease::{Lease, by, first, yield_now};
-use super::slots::{Claims, JobSlot};
+use super::slots::{Claims, FreeSlots, JobSlot};
 use crate::claim::{Claim, ClaimedJob, Settlement};
 use crate::client::nonce;
 #[cfg(feature = "cron")]
 use crate::cron::{ScheduleTicker, TURN_INTERVAL};
 use crate::error::StoreError;
 use crate::limits::MAX_BATCH;
+use crate::names::Kind;
 use crate::panics::{guarded, guarded_call};
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -82,14 +83,14 @@ async fn claim_and_start(
     while let Some(free) = claims.free_slots().await {
         // A claim is awaited to its end, even if the worker is stopped: nobody else would know of
         // the jobs it leased.
-        let found = worker.claim(claims, free, &start).await;
+        let found = worker.claim_free(claims, &free, &start).await;
         let pause = async {
             match found {
                 // If the store's futures are always ready, other tasks would starve.
-                Ok(true) => yield_now().await,
-                Ok(false) => {
-                    let store = worker.jobs.store();
-                    let wait = guarded_call(|| store.wait(worker.kinds.clone(), WAIT));
+                Ok(found) if found > 0 => yield_now().await,
+                Ok(_) => {
+                    let (store, kinds) = (worker.jobs.store(), worker.kinds_of(&free));
+                    let wait = guarded_call(|| store.wait(kinds, WAIT));
                     if let Err(error) = wait.await {
                         worker.pause(&error).await;
                     }
@@ -97,28 +98,69 @@ async fn claim_and_start(
                 Err(error) => worker.pause(&error).await,
             }
         };
-        first(pause, claims.full()).await;
+        first(pause, claims.changed()).await;
     }
 }
 
 impl JobWorker {
-    /// Claims jobs and starts them. Returns `false` if there were none.
+    /// Claims jobs for free slots and starts them. Returns how many there were.
+    async fn claim_free(
+        &self,
+        claims: &Claims,
+        free: &FreeSlots,
+        start: &impl Fn(JobSlot, ClaimedJob, Lease),
+    ) -> Result<usize, StoreError> {
+        let Some(groups) = &free.groups else {
+            return self.claim(claims, self.kinds.clone(), free.count, start).await;
+        };
+        let (mut found, mut last_error) = (0, None);
+        for group in groups {
+            let max = group.max.min(free.count - found);
+            if max == 0 {
+                break;
+            }
+            match self.claim(claims, group.kinds.clone(), max, start).await {
+                Ok(jobs) => found += jobs,
+                Err(error) => {
+                    last_error.replace(error).inspect(|error| self.report_store_error(error));
+                }
+            }
+        }
+        match last_error {
+            Some(error) if found == 0 => Err(error),
+            error => {
+                error.inspect(|error| self.report_store_error(error));
+                Ok(found)
+            }
+        }
+    }
+
+    /// Returns the kinds that have free slots.
+    fn kinds_of(&self, free: &FreeSlots) -> Vec<Kind> {
+        match &free.groups {
+            Some(groups) => groups.iter().flat_map(|group| group.kinds.iter().cloned()).collect(),
+            None => self.kinds.clone(),
+        }
+    }
+
+    /// Claims at most `max` jobs of these kinds and starts them. Returns how many there were.
     async fn claim(
         &self,
         claims: &Claims,
-        free: usize,
+        kinds: Vec<Kind>,
+        max: usize,
         start: &impl Fn(JobSlot, ClaimedJob, Lease),
-    ) -> Result<bool, StoreError> {
+    ) -> Result<usize, StoreError> {
         let lease = Lease::from_now(self.jobs.clock(), self.lease);
         let claim = Claim {
-            kinds: self.kinds.clone(),
-            max: free.min(MAX_BATCH),
+            kinds,
+            max: max.min(MAX_BATCH),
             lease: Some(self.lease),
             worker: self.name.clone(),
             nonce: nonce(),
         };
         let claimed = guarded_call(|| self.jobs.store().claim(claim)).await?;
-        let found = !claimed.jobs.is_empty();
+        let found = claimed.jobs.len();
         let mut jobs = claimed.jobs.into_iter();
         // Some of the slots may become free when the store responds to settlements.
         let end = lease.third(self.lease);
@@ -145,7 +187,7 @@ impl JobWorker {
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
         // If no job was found, the caller reports the last error and pauses.
-        let last = if found { None } else { errors.next_back() };
+        let last = if found > 0 { None } else { errors.next_back() };
         errors.for_each(|error| self.report_store_error(&error));
         last.map_or(Ok(found), Err)
     }

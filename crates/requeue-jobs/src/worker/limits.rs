@@ -11,6 +11,8 @@ use std::time::Duration;
 /// What a worker sets for one kind. `None` is the value of the worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KindLimits {
+    /// How many jobs of the kind run concurrently.
+    pub(crate) concurrency: Option<usize>,
     /// How long an attempt may take.
     pub(crate) timeout: Option<Duration>,
 }

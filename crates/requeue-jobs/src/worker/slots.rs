@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use super::kind_slots::{ClaimGroup, KindSlots};
 use super::running::RunningJob;
 
 pub(super) struct Slots {
@@ -41,6 +42,8 @@ struct SlotState {
     gathering: bool,
     /// For how many claimed jobs the claiming task needs slots.
     wanted: usize,
+    /// The slots of each kind. `None` if no kind has a limit of its own.
+    kinds: Option<KindSlots>,
     /// The jobs whose handlers were stopped, by the number of their slot.
     stopped_jobs: BTreeMap<u64, RunningJob>,
 }
@@ -82,7 +85,7 @@ enum Stage {
 const STAGES: usize = 6;
 
 impl Slots {
-    pub(super) fn new(clock: Clock, concurrency: usize) -> Arc<Self> {
+    pub(super) fn new(clock: Clock, concurrency: usize, kinds: Option<KindSlots>) -> Arc<Self> {
         let state = SlotState {
             concurrency,
             stopped: false,
@@ -92,6 +95,7 @@ impl Slots {
             stages: [0; STAGES],
             gathering: false,
             wanted: 0,
+            kinds,
             stopped_jobs: BTreeMap::new(),
         };
         Arc::new(Slots {
@@ -186,17 +190,24 @@ impl SlotState {
         self.concurrency.saturating_sub(staying)
     }
 
-    /// Returns how many jobs to claim, and expects that this is done; `None` if the claim has to wait.
-    fn claim(&mut self) -> Option<usize> {
+    /// Returns what to claim, and expects that this is done; `None` if the claim has to wait.
+    fn claim(&mut self) -> Option<FreeSlots> {
         let count = self.claimable();
-        if count > 0 && self.count(Stage::Settling) > 0 {
+        if count == 0 {
+            return None;
+        }
+        let groups = self.kinds.as_mut().map(|kinds| kinds.groups(count));
+        if groups.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        if self.count(Stage::Settling) > 0 {
             for current in self.running.values_mut().filter(|it| it.stage == Stage::Settling) {
                 current.stage = Stage::Replaced;
             }
             self.stages[Stage::Replaced as usize] +=
                 mem::take(&mut self.stages[Stage::Settling as usize]);
         }
-        (count > 0).then_some(count)
+        Some(FreeSlots { count, groups })
     }
 
     /// Whether the claiming task need not wait longer for `wanted` slots: they are free, or no more
@@ -227,17 +238,31 @@ impl SlotState {
     /// Whether the claiming task, or a caller that waits for the end, has something to do.
     fn is_notable(&self) -> bool {
         let claims = if self.wanted > 0 { self.has_room() } else { self.claimable() > 0 };
-        claims || self.running.is_empty()
+        claims || self.running.is_empty() || self.has_freed_kind()
     }
+
+    /// Whether there is a kind that may be claimed and that the last claim did not contain.
+    fn has_freed_kind(&self) -> bool {
+        self.kinds.as_ref().is_some_and(|kinds| kinds.freed)
+    }
+}
+
+/// What the claiming task may claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FreeSlots {
+    /// How many jobs of all kinds together.
+    pub(super) count: usize,
+    /// The claims to make. `None` is one claim of all kinds.
+    pub(super) groups: Option<Vec<ClaimGroup>>,
 }
 
 /// The claiming task's handle to the slots. Dropping it reports that the task has ended.
 pub(super) struct Claims(Arc<Slots>);
 
 impl Claims {
-    /// Waits until there are slots to claim jobs for, and returns their number. Returns `None` if the
-    /// worker was shut down.
-    pub(super) async fn free_slots(&self) -> Option<usize> {
+    /// Waits until there are slots to claim jobs for, and returns them. Returns `None` if the worker was
+    /// shut down.
+    pub(super) async fn free_slots(&self) -> Option<FreeSlots> {
         let free = || {
             let mut state = self.0.lock();
             // If the claiming task has given up waiting for slots, it needs none any more.
@@ -260,9 +285,13 @@ impl Claims {
         self.0.changes.until(has_room).await;
     }
 
-    /// Waits until there is no free slot.
-    pub(super) async fn full(&self) {
-        self.0.changes.until(|| (self.0.lock().free() == 0).then_some(())).await;
+    /// Waits until there is no free slot, or a kind that the last claim did not contain may be claimed.
+    pub(super) async fn changed(&self) {
+        let has_changed = || {
+            let state = self.0.lock();
+            (state.free() == 0 || state.has_freed_kind()).then_some(())
+        };
+        self.0.changes.until(has_changed).await;
     }
 
     /// Returns a slot for a job, or `None` if all are taken.
@@ -276,6 +305,9 @@ impl Claims {
         let number = state.numbered;
         let current = Current { job: job.clone(), started_at, stage: Stage::New };
         state.running.insert(number, current);
+        if let Some(kinds) = &mut state.kinds {
+            kinds.take(job.kind());
+        }
         state.stages[Stage::New as usize] += 1;
         Some(JobSlot { slots: Arc::clone(&self.0), number })
     }
@@ -384,7 +416,12 @@ impl Drop for JobSlot {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         let current = state.running.remove(&self.number);
-        current.iter().for_each(|current| state.leave(current.stage));
+        if let Some(current) = &current {
+            state.leave(current.stage);
+            if let Some(kinds) = &mut state.kinds {
+                kinds.free(current.job.kind());
+            }
+        }
         self.notify_if(state);
         drop(current);
     }
@@ -406,12 +443,12 @@ mod tests {
     }
 
     fn claim(slots: &Slots) -> Option<usize> {
-        slots.lock().claim()
+        slots.lock().claim().map(|free| free.count)
     }
 
     #[test]
     fn a_claim_is_for_the_free_slots_and_for_those_of_settlements_that_were_sent() {
-        let slots = Slots::new(Clock::system(), 4);
+        let slots = Slots::new(Clock::system(), 4, None);
         assert_eq!(claim(&slots), Some(4));
         let mut jobs = taken(&slots, 3);
         assert_eq!(claim(&slots), None, "they have not started");
@@ -434,7 +471,7 @@ mod tests {
 
     #[test]
     fn claimed_jobs_wait_for_the_slots_of_settlements_in_progress_and_for_no_others() {
-        let slots = Slots::new(Clock::system(), 3);
+        let slots = Slots::new(Clock::system(), 3, None);
         let mut jobs = taken(&slots, 3);
         jobs.iter().for_each(|job| assert!(job.start()));
         jobs.iter().for_each(JobSlot::begin_settling);
@@ -456,7 +493,7 @@ mod tests {
 
     #[test]
     fn settlements_are_gathered_while_jobs_are_about_to_start_and_no_claim_is_made_meanwhile() {
-        let slots = Slots::new(Clock::system(), 4);
+        let slots = Slots::new(Clock::system(), 4, None);
         let mut jobs = taken(&slots, 3);
         assert!(jobs[0].start() && jobs[1].start());
         jobs[0].begin_settling();

@@ -1,6 +1,8 @@
 //! The integration tests of the crate, in one binary: linking is most of their build time.
 
 mod client;
+#[cfg(feature = "serde")]
+mod router;
 #[cfg(feature = "cron")]
 mod schedules;
 mod support;
