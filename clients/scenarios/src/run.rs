@@ -7,8 +7,9 @@ use crate::scenario::{NetworkStep, Scenario, ServerStep, SignalName, Step};
 use requeue_testkit::{Direction, Proxy};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::net::SocketAddr;
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,14 +83,17 @@ impl<'a> Stage<'a> {
         let dir = std::env::temp_dir().join(format!("requeue-{kind}"));
         fs::create_dir(&dir)
             .map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
-        // The port has to stay the same when the server is restarted. Another process may take it
-        // in between: then the server does not start, and the next port is tried.
-        let (address, server) = (0..20)
-            .find_map(|_| {
-                let address = free_address()?;
-                Some((address, start_server(server_binary, store, &dir, address).ok()?))
-            })
-            .ok_or("the server does not start")?;
+        // The port has to stay the same when the server is restarted. If another process takes it in
+        // between, the server does not start, and another port is tried.
+        let start = || {
+            let address = free_address().map_err(|error| format!("no free port: {error}"))?;
+            Ok((address, start_server(server_binary, store, &dir, address)?))
+        };
+        let mut started: Result<_, String> = start();
+        for _ in 0..20 {
+            started = started.or_else(|_| start());
+        }
+        let (address, server) = started?;
         let proxy = Proxy::to(address).map_err(|error| format!("no proxy: {error}"))?;
         let stage = Stage {
             scenario,
@@ -178,6 +182,8 @@ impl<'a> Stage<'a> {
         command.args(arguments).arg(Value::Object(options).to_string());
         command.env("REQUEUE_SERVER", format!("http://{}", self.proxy.address()));
         command.env_remove("REQUEUE_TOKEN");
+        let log = File::create(self.log_of(name)).map_err(|error| format!("no log: {error}"))?;
+        command.stderr(log);
         self.workers.insert(name.to_owned(), Process::start(command)?);
         self.until_event(&Map::from_iter([
             ("worker".to_owned(), name.into()),
@@ -313,12 +319,18 @@ impl<'a> Stage<'a> {
             for line in worker.lines() {
                 text.push_str(&format!("  {line}\n"));
             }
+            let log = fs::read_to_string(self.log_of(name)).unwrap_or_default();
+            text.push_str(&format!("What {name} printed to stderr:\n{log}\n"));
         }
         text
     }
 
     fn worker(&mut self, name: &str) -> Result<&mut Process, String> {
         self.workers.get_mut(name).ok_or_else(|| format!("{name} was not started"))
+    }
+
+    fn log_of(&self, worker: &str) -> PathBuf {
+        self.dir.join(format!("{worker}.log"))
     }
 
     fn job_path(&self, id: &str) -> String {
@@ -364,6 +376,10 @@ fn start_server(
     dir: &Path,
     address: SocketAddr,
 ) -> Result<(Process, ServerEvents), String> {
+    // The server runs in another directory.
+    let binary = binary
+        .canonicalize()
+        .map_err(|error| format!("there is no server {}: {error}", binary.display()))?;
     let mut command = Command::new(binary);
     command.args(["serve", "--json", "--listen", &address.to_string()]).current_dir(dir);
     match store {
@@ -384,8 +400,8 @@ fn start_server(
     Ok((process, events))
 }
 
-fn free_address() -> Option<SocketAddr> {
-    std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// Returns an event of a handler or a callback as text, or `None` if it may occur at any time.

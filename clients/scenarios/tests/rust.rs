@@ -1,0 +1,33 @@
+//! The Rust client passes all scenarios, on disk and on Redis.
+
+use requeue_scenarios::{Scenario, Store, WorkerProgram, run_all};
+use requeue_testkit::servers::RedisServer;
+use std::path::PathBuf;
+
+/// The server binary: next to the programs of this package.
+fn server() -> PathBuf {
+    let worker = PathBuf::from(env!("CARGO_BIN_EXE_scenario-worker"));
+    let server = worker.with_file_name("requeue");
+    assert!(server.exists(), "{} is missing: cargo build -p requeue-cli", server.display());
+    server
+}
+
+fn passes_all(store: &Store) {
+    let program = WorkerProgram {
+        client: "rust".to_owned(),
+        command: vec![env!("CARGO_BIN_EXE_scenario-worker").to_owned()],
+    };
+    let failed = run_all(&Scenario::all(), &program, &server(), store);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn the_rust_client_passes_all_scenarios_on_disk() {
+    passes_all(&Store::Disk);
+}
+
+#[test]
+fn the_rust_client_passes_all_scenarios_on_redis() {
+    let redis = RedisServer::start();
+    passes_all(&Store::Redis(format!("redis://127.0.0.1:{}", redis.port())));
+}
