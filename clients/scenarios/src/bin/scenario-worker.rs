@@ -18,7 +18,6 @@ use std::future::pending;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 #[derive(Deserialize)]
@@ -117,7 +116,10 @@ async fn handle(action: Action, context: TaskContext<Requeued>) -> Result<JobOut
             ("fail", Err(format!("attempt {} fails", context.run.attempt).into()))
         }
         Action::FailBefore { .. } => ("return", Ok(Outcome::Done.into())),
-        Action::Panic => panic!("the body requests a panic"),
+        Action::Panic => {
+            running.end("fail");
+            panic!("the body requests a panic")
+        }
         Action::GiveUp { reason } => ("give_up", Ok(Outcome::give_up(reason).into())),
         Action::RequeueAfter { delay } if is_first(&context) => {
             ("requeue_after", Ok(Outcome::RequeueAfter(delay).into()))
@@ -154,9 +156,7 @@ impl StopReporter {
 
 impl Drop for StopReporter {
     fn drop(&mut self) {
-        if !thread::panicking() {
-            print(&json!({"event": "stopped", "id": self.0.as_str()}));
-        }
+        print(&json!({"event": "stopped", "id": self.0.as_str()}));
     }
 }
 
