@@ -153,6 +153,9 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 /// The beginning of the reason that `HttpStore` reports if the server rejects the token.
 const TOKEN_REFUSED: &str = "the token was refused";
 
+/// What to do about an export or import that failed.
+pub(crate) const AGAIN: &str = "finished parts are kept; run the command again";
+
 const TOKEN_HINT: &str = "set REQUEUE_TOKEN to the server's token, or use --token-file FILE";
 
 impl From<CallError> for CliError {
@@ -264,9 +267,7 @@ impl From<TransferError> for CliError {
         };
         let failure = CliError::from_error(exit, &error);
         match error {
-            TransferError::Store(_) => {
-                failure.hint("finished parts are kept; run the command again")
-            }
+            TransferError::Store(_) => failure.hint(AGAIN),
             _ => failure,
         }
     }

@@ -1,15 +1,17 @@
 //! `export` and `import`: copy a whole store to a JSON Lines file, and back.
 
-use crate::error::{CliError, Exit, Result};
+use crate::error::{AGAIN, CliError, Exit, Result};
 use crate::output::{Output, count, print_json_note, print_note};
 use crate::private_files;
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs};
 use requeue_disk::{DiskError, Loss, Salvage};
+use requeue_http::client::CallError;
+use requeue_http::{HttpStore, ProblemType};
 use requeue_jobs::Store;
 use requeue_jobs::transfer::{self, TransferError, TransferProgress};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Buffer size for reading and writing, in bytes.
@@ -232,20 +234,73 @@ async fn write(store: &dyn Store, to: &mut dyn Write, name: &str) -> Result<Tran
 }
 
 pub(crate) async fn import(args: ImportArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let mut input: Box<dyn BufRead> = if args.file == "-" {
-        Box::new(io::stdin().lock())
+    let (mut input, len): (Box<dyn BufRead>, _) = if args.file == "-" {
+        (Box::new(io::stdin().lock()), 0)
     } else {
         let file = File::open(&args.file);
         let file = file.map_err(|error| CliError::io("open", &args.file, &error))?;
-        Box::new(BufReader::with_capacity(BUFFER, file))
+        let len = file.metadata().map_or(0, |found| found.len());
+        (Box::new(BufReader::with_capacity(BUFFER, file)), len)
     };
-    let store = store_args.open(IfMissing::Create).await?;
-    let bar = Bar::jobs();
-    let progress = |done: TransferProgress| bar.at(done.jobs, done.jobs_in_all);
-    let done = transfer::import(&*store, &mut *input, progress).await;
-    bar.end();
-    let done = done?;
+    let done = if let StoreLocation::Server(url) = store_args.location()? {
+        send(&store_args.connect(&url)?, &mut *input, len, &args.file).await?
+    } else {
+        let store = store_args.open(IfMissing::Create).await?;
+        let bar = Bar::jobs();
+        let progress = |done: TransferProgress| bar.at(done.jobs, done.jobs_in_all);
+        let done = transfer::import(&*store, &mut *input, progress).await;
+        bar.end();
+        done?
+    };
     out.print(|| json(done), || summary("imported", done))
+}
+
+/// Sends an export to a server as it is. The server imports it like a store that it has opened: one
+/// request per setting would be rejected for a kind whose secrets the export does not contain.
+async fn send(
+    server: &HttpStore,
+    input: &mut dyn BufRead,
+    len: u64,
+    name: &str,
+) -> Result<TransferProgress> {
+    let mut input = Counted { input, bytes: 0, len, bar: Bar::bytes() };
+    let imported = server.import(&mut input).await;
+    let Counted { bytes, bar, .. } = input;
+    bar.end();
+    let counts = imported.map_err(|error| match error {
+        CallError::File(error) => CliError::io("read", name, &error),
+        // The file is wrong, and not the command.
+        CallError::Problem(problem)
+            if matches!(problem.problem_type(), ProblemType::Malformed | ProblemType::Invalid) =>
+        {
+            CliError::from_error(Exit::Failed, &*problem)
+        }
+        CallError::Unknown { .. } => CliError::from(error).hint(AGAIN),
+        other => other.into(),
+    })?;
+    let count = |name: &str| counts[name].as_u64().unwrap_or_default();
+    let mut done = TransferProgress::default();
+    (done.kinds, done.schedules, done.jobs) = (count("kinds"), count("schedules"), count("jobs"));
+    (done.kept, done.ended, done.bytes) = (count("kept"), count("ended"), bytes);
+    Ok(done)
+}
+
+/// An input that shows how much of it was read.
+struct Counted<'a> {
+    input: &'a mut dyn BufRead,
+    bytes: u64,
+    /// Its length, or 0 if that is unknown.
+    len: u64,
+    bar: Bar,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.bytes += read as u64;
+        self.bar.at(self.bytes, self.len);
+        Ok(read)
+    }
 }
 
 fn json(done: TransferProgress) -> serde_json::Value {

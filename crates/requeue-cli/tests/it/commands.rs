@@ -364,6 +364,31 @@ fn a_store_is_exported_and_imported() {
 }
 
 #[test]
+fn a_kind_with_secrets_is_imported_into_a_server_without_them() {
+    let (from, to) = (Dir::served(), Dir::served());
+    from.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let push = ["--push", "http://127.0.0.1:9/hooks", "--push-secret", "secret"];
+    from.ask(&["pause", "mail"]).ok();
+    from.ask(&[&["kind", "mail"], &push[..]].concat()).ok();
+    from.ask(&["put", "mail", "a", "1"]).ok();
+    from.ask(&["put", "report", "b", "2"]).ok();
+    let export = from.ask(&["export"]).ok().out;
+    let done = to.feed(&["import", "--json"], export.as_bytes()).ok().json();
+    assert_eq!((&done["kinds"], &done["jobs"]), (&json!(2), &json!(2)));
+    assert_eq!(done["bytes"], export.len());
+    assert_eq!(to.job("report", "b")["body_text"], "2");
+    let push = &to.ask(&["kind", "mail", "--json"]).ok().json()["push"];
+    assert_eq!(push["url"], "http://127.0.0.1:9/hooks");
+    to.feed(&["import"], export.as_bytes()).ok().says("existed already");
+    // The end is missing.
+    let cut = export.lines().next().expect("a line").to_owned() + "\n";
+    let done = to.feed(&["import"], cut.as_bytes()).code(1);
+    done.complains("the export is incomplete");
+    let wrong = to.feed(&["import"], b"{}\n").code(1);
+    wrong.complains("line 1");
+}
+
+#[test]
 fn a_directory_is_copied_and_verified() {
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a", "x"]).ok();
