@@ -140,6 +140,18 @@ struct FullJson {
     format: WebhookFormat,
 }
 
+impl FullJson {
+    /// Fails with the field if the format is unknown. The parser would not name it.
+    fn read(full: Value) -> Result<Self, InvalidWebhook> {
+        if let Some(format) = full.get("format") {
+            let unknown =
+                |error: serde_json::Error| InvalidWebhook::Format { reason: error.to_string() };
+            WebhookFormat::deserialize(format).map_err(unknown)?;
+        }
+        serde_json::from_value(full).map_err(InvalidWebhook::json)
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct ConfigJson {
     url: String,
@@ -224,7 +236,7 @@ impl WebhookConfig {
     pub fn merged(&self, patch: &Value) -> Result<Self, InvalidWebhook> {
         let mut full = serde_json::to_value(self.full()).map_err(InvalidWebhook::json)?;
         merge(&mut full, patch);
-        serde_json::from_value::<FullJson>(full).map_err(InvalidWebhook::json)?.try_into()
+        FullJson::read(full)?.try_into()
     }
 
     /// Returns the two texts in which a store keeps the setting. Fails if the setting is invalid or a text

@@ -88,6 +88,12 @@ pub enum InvalidWebhook {
         /// The highest concurrency.
         max: u32,
     },
+    /// The format is unknown.
+    #[error("the format: {reason}")]
+    Format {
+        /// What is wrong with it, and which formats there are.
+        reason: String,
+    },
     /// The setting is too long to be stored.
     #[error("{what} take {len} bytes in JSON; the limit is {limit}")]
     TooLong {
@@ -128,6 +134,7 @@ impl InvalidWebhook {
             InvalidWebhook::Masked { field } | InvalidWebhook::OtherOrigin { field } => Some(field),
             InvalidWebhook::Duration { .. } | InvalidWebhook::Timeout { .. } => Some("timeout"),
             InvalidWebhook::Concurrency { .. } => Some("concurrency"),
+            InvalidWebhook::Format { .. } => Some("format"),
             InvalidWebhook::TooLong { .. } | InvalidWebhook::Json { .. } => None,
         }
     }

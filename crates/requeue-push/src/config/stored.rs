@@ -108,7 +108,7 @@ impl WebhookConfig {
             return Err(InvalidWebhook::url("it is missing"));
         }
         merge(&mut full, &serde_json::to_value(&change).map_err(InvalidWebhook::json)?);
-        let full = serde_json::from_value::<FullJson>(full).map_err(InvalidWebhook::json)?;
+        let full = FullJson::read(full)?;
         let config = WebhookConfig::try_from(full)?;
         if let Some(stored) = &stored {
             check_given(stored, &change, &config)?;

@@ -218,7 +218,7 @@ fn an_invalid_setting_is_rejected_with_the_name_of_its_field() {
         (with("secrets", json!(["hunter2"])), "push.secrets", "whsec_"),
         (with("secrets", json!(three)), "push.secrets", "the limit is 2"),
         (with("secrets", json!(["whsec_…LaSw"])), "push.secrets", "leave the field out"),
-        (with("format", json!("xml")), "push", "cloudevents"),
+        (with("format", json!("xml")), "push.format", "cloudevents"),
     ] {
         for method in ["PUT", "PATCH"] {
             let problem = server.call(method, KIND, json!({"push": push})).is("invalid");
