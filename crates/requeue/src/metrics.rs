@@ -13,8 +13,7 @@ mod worker;
 pub use histogram::Histogram;
 pub(crate) use histogram::Tens;
 pub(crate) use recorder::Recorder;
-pub use worker::WorkerMetrics;
-pub(crate) use worker::{RunEnd, RunResult, WorkerRecorder};
+pub use worker::{RunEnd, RunResult, WorkerMetrics, WorkerRecorder};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,8 +73,13 @@ impl Metrics {
         workers.into_iter().filter_map(|worker| Some(worker.upgrade()?.report())).collect()
     }
 
-    /// Creates a recorder for a worker. It keeps the name until its last handle is dropped.
-    pub(crate) fn worker(&self, name: String) -> Result<Arc<WorkerRecorder>, NameError> {
+    /// Returns a recorder for a worker of your own, whose runs [`gather_workers`](Self::gather_workers)
+    /// then reports under this name. The name is in use until the last handle to the recorder is
+    /// dropped.
+    ///
+    /// Fails if another worker uses the name, or if it is empty.
+    pub fn worker(&self, name: impl Into<String>) -> Result<Arc<WorkerRecorder>, NameError> {
+        let name = name.into();
         if name.is_empty() {
             return Err(NameError::Empty);
         }

@@ -47,13 +47,14 @@ mod tasks;
 mod threads;
 mod trace;
 
+pub use crate::metrics::{RunEnd, RunResult, WorkerRecorder};
 pub use failed::{Cause, Failed, Next};
 pub use runners::MAX_CONCURRENCY;
 pub use running::{Join, Running, RunningKey, ShutDown};
 pub use tasks::RunnerFuture;
 
 use crate::clock::{Alarm, Clock, Moment};
-use crate::metrics::{Metrics, NameError, WorkerRecorder};
+use crate::metrics::{Metrics, NameError};
 use crate::retry::Retry;
 use runners::{Runner, Runners};
 use std::error::Error;
@@ -414,7 +415,7 @@ impl<Q: Retry> Worker<Q> {
         registry: &Metrics,
         name: impl Into<String>,
     ) -> Result<Self, NameError> {
-        self.recorder = Some(registry.worker(name.into())?);
+        self.recorder = Some(registry.worker(name)?);
         Ok(self)
     }
 

@@ -2,6 +2,7 @@
 
 use super::Histogram;
 use crate::sync::Mutex;
+use std::fmt;
 use std::time::Duration;
 
 /// Upper bounds, in nanoseconds: 5 ms to 60 s, as in controller-runtime.
@@ -54,34 +55,58 @@ pub struct WorkerMetrics {
 
 /// How a run ended, in controller-runtime's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunResult {
+pub enum RunResult {
+    /// It succeeded.
     Success,
+    /// It failed.
     Error,
+    /// It requested another run, after the usual delay.
     Requeue,
+    /// It requested another run, after a delay of its own.
     RequeueAfter,
 }
 
-/// Everything that is counted about a run that has ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunEnd {
-    pub(crate) result: RunResult,
-    pub(crate) panicked: bool,
-    pub(crate) timed_out: bool,
-    /// The key failed permanently and is not retried.
-    pub(crate) given_up: bool,
+/// Everything that a [`WorkerRecorder`] counts about a run that has ended.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunEnd {
+    /// How it ended.
+    pub result: RunResult,
+    /// Whether it panicked.
+    pub panicked: bool,
+    /// Whether it exceeded its timeout.
+    pub timed_out: bool,
+    /// Whether the key or job failed permanently and is not retried.
+    pub given_up: bool,
 }
 
 impl RunEnd {
-    pub(crate) fn of(result: RunResult) -> Self {
+    /// Returns a run that ended in this way, without a panic or a timeout.
+    pub fn of(result: RunResult) -> Self {
         RunEnd { result, panicked: false, timed_out: false, given_up: false }
     }
 }
 
-/// The counts of a named worker. All its runners share one.
+/// Counts the runs of a named worker. Use it to write a worker for another queue: a
+/// [`Worker`](crate::worker::Worker) has its own.
 ///
-/// There is one lock for all counts. A run takes it twice, at its start and at its end, so a
-/// reader sees no run half counted.
-pub(crate) struct WorkerRecorder {
+/// ```
+/// use requeue::Metrics;
+/// use requeue::worker::{RunEnd, RunResult};
+/// use std::time::Duration;
+///
+/// let metrics = Metrics::new();
+/// let recorder = metrics.worker("orders")?;
+/// recorder.set_concurrency(4);
+/// recorder.started();
+/// assert_eq!(metrics.gather_workers()[0].active, 1);
+/// recorder.ended(RunEnd::of(RunResult::Success), Duration::from_millis(20));
+/// assert_eq!(metrics.gather_workers()[0].success, 1);
+/// # Ok::<(), requeue::NameError>(())
+/// ```
+// There is one lock for all counts. A run takes it twice, at its start and at its end, so a
+// reader sees no run half counted.
+pub struct WorkerRecorder {
     metrics: Mutex<WorkerMetrics>,
 }
 
@@ -107,20 +132,22 @@ impl WorkerRecorder {
         self.metrics.lock().clone()
     }
 
-    pub(crate) fn set_concurrency(&self, n: usize) {
-        self.metrics.lock().concurrency = n as u64;
+    /// Records how many runs may be in progress.
+    pub fn set_concurrency(&self, runs: usize) {
+        self.metrics.lock().concurrency = runs as u64;
     }
 
     /// Records the start of a run. It ends with [`ended`](Self::ended) or
     /// [`cancelled`](Self::cancelled).
-    pub(crate) fn started(&self) {
+    pub fn started(&self) {
         self.metrics.lock().active += 1;
     }
 
-    pub(crate) fn ended(&self, end: RunEnd, took: Duration) {
+    /// Records how a run ended, and how long it took.
+    pub fn ended(&self, end: RunEnd, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let mut metrics = self.metrics.lock();
-        metrics.active -= 1;
+        metrics.active = metrics.active.saturating_sub(1);
         metrics.run_duration.observe(nanos);
         metrics.panics += u64::from(end.panicked);
         metrics.timeouts += u64::from(end.timed_out);
@@ -134,8 +161,15 @@ impl WorkerRecorder {
     }
 
     /// Records that a run was dropped before it ended.
-    pub(crate) fn cancelled(&self) {
-        self.metrics.lock().active -= 1;
+    pub fn cancelled(&self) {
+        let mut metrics = self.metrics.lock();
+        metrics.active = metrics.active.saturating_sub(1);
+    }
+}
+
+impl fmt::Debug for WorkerRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerRecorder").field("metrics", &*self.metrics.lock()).finish()
     }
 }
 
@@ -148,7 +182,7 @@ mod tests {
     #[test]
     fn every_run_is_under_way_and_then_counted_once_by_how_it_ended() {
         let metrics = Metrics::new();
-        let worker = metrics.worker("orders".to_owned()).unwrap();
+        let worker = metrics.worker("orders").unwrap();
         worker.set_concurrency(4);
         let ends = [
             RunResult::Success,
@@ -182,16 +216,16 @@ mod tests {
     fn a_worker_may_have_the_name_of_a_queue_but_not_of_another_worker() {
         let metrics = Metrics::new();
         let _queue = metrics.reserve("orders".to_owned()).unwrap();
-        let worker = metrics.worker("orders".to_owned()).unwrap();
-        let taken = metrics.worker("orders".to_owned()).err();
+        let worker = metrics.worker("orders").unwrap();
+        let taken = metrics.worker("orders").err();
         assert_eq!(taken, Some(NameError::WorkerTaken { name: "orders".to_owned() }));
-        assert_eq!(metrics.worker(String::new()).err(), Some(NameError::Empty));
+        assert_eq!(metrics.worker("").err(), Some(NameError::Empty));
 
         let other_handle = Arc::clone(&worker);
         drop(worker);
-        assert!(metrics.worker("orders".to_owned()).is_err());
+        assert!(metrics.worker("orders").is_err());
         drop(other_handle);
         assert!(metrics.gather_workers().is_empty());
-        assert!(metrics.worker("orders".to_owned()).is_ok());
+        assert!(metrics.worker("orders").is_ok());
     }
 }

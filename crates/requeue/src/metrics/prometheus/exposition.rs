@@ -160,7 +160,7 @@ fn exposition() -> String {
     let metrics = Metrics::new();
     let options = Options::new().metrics(&metrics, "orders");
     let _queue = Queue::<&str>::with(options.expect("no other has the name"));
-    let worker = metrics.worker("orders".to_owned()).expect("no other has the name");
+    let worker = metrics.worker("orders").expect("no other has the name");
     let runs = [
         (RunResult::Success, 1),
         (RunResult::Error, 2),
