@@ -48,8 +48,10 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cron` | `Jobs::set_schedule` and other methods for recurring jobs; `JobWorker` starts their runs; `CronTimes` and `ScheduleTicker` |
+//! | `prometheus` | the module `prometheus` (exports the metrics of workers) |
 //! | `serde` | `Task`, `Jobs::put_task` and `Router` (typed jobs); `Jobs::put_json` and `ClaimedJob::json` (JSON bodies), `JobOutcome::done_with_json` and `DoneView::result_json` (JSON results); `transfer` (export and import of a store as JSON Lines) |
 //! | `tokio` | `JobWorker::spawn` (a worker on tokio), `RunningJobs::run_until_signal` (SIGTERM) |
+//! | `tracing` | `JobWorker::traced` (a span per attempt) |
 
 mod change_notifier;
 mod claim;
@@ -122,7 +124,10 @@ pub use time::{Due, Timestamp, WallClock};
 pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 
 // What handlers, callbacks and tests need of the core, so that this crate is the only dependency.
+#[cfg(feature = "prometheus")]
+#[doc(inline)]
+pub use requeue::prometheus;
 #[doc(inline)]
 pub use requeue::worker::{BoxError, Cause, Next, Outcome, RunnerFuture};
 #[doc(inline)]
-pub use requeue::{Clock, ManualClock, Moment};
+pub use requeue::{Clock, ManualClock, Metrics, Moment, NameError, WorkerMetrics};

@@ -33,15 +33,18 @@
 
 mod attempt;
 mod dispatch;
+mod fault;
 mod kind_slots;
 mod lease;
 mod limits;
+mod metrics;
 mod outcome;
 mod run;
 mod running;
 #[cfg(feature = "tokio")]
 mod signals;
 mod slots;
+mod trace;
 
 pub(crate) use limits::KindLimits;
 pub use outcome::JobOutcome;
@@ -57,13 +60,14 @@ use kind_slots::KindSlots;
 use limits::check_kinds;
 #[cfg(doc)]
 use requeue::worker::Outcome;
-use requeue::worker::{BoxError, RunnerFuture};
+use requeue::worker::{BoxError, RunnerFuture, WorkerRecorder};
 use slots::Slots;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use trace::Span;
 
 /// Claims jobs of some kinds and calls a handler for each. Configure it, then
 /// [`spawn`](Self::spawn_with) it.
@@ -140,6 +144,8 @@ pub struct JobWorker {
     on_dead: Option<Callback>,
     on_lost: Option<OnLost>,
     on_store_error: Option<OnStoreError>,
+    recorder: Option<Arc<WorkerRecorder>>,
+    span: fn(&ClaimedJob) -> Span,
 }
 
 type Callback = Box<dyn Fn(&JobFailure<'_>) + Send + Sync>;
@@ -170,6 +176,8 @@ impl JobWorker {
             on_dead: None,
             on_lost: None,
             on_store_error: None,
+            recorder: None,
+            span: |_| Span::none(),
         })
     }
 
@@ -307,6 +315,8 @@ impl JobWorker {
     {
         let kinds = KindSlots::new(&self.kinds, &self.limits);
         let slots = Slots::new(self.jobs.clock().clone(), self.concurrency, kinds);
+        let running = RunningJobs::new(Arc::clone(&slots), self.recorder.clone());
+        running.set_concurrency(self.concurrency);
         let (worker, handler, spawn) = (Arc::new(self), Arc::new(handler), Arc::new(spawn));
         let start = {
             let (worker, spawn) = (Arc::clone(&worker), Arc::clone(&spawn));
@@ -317,7 +327,7 @@ impl JobWorker {
         };
         let claims = slots.claims();
         spawn(Box::pin(dispatch::dispatch(worker, claims, start)));
-        RunningJobs::new(slots)
+        running
     }
 }
 

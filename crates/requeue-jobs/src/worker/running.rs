@@ -3,6 +3,7 @@
 use super::lease::by;
 use super::slots::Slots;
 use crate::claim::ClaimedJob;
+use requeue::worker::WorkerRecorder;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -39,11 +40,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct RunningJobs {
     slots: Arc<Slots>,
+    recorder: Option<Arc<WorkerRecorder>>,
 }
 
 impl RunningJobs {
-    pub(super) fn new(slots: Arc<Slots>) -> Self {
-        RunningJobs { slots }
+    pub(super) fn new(slots: Arc<Slots>, recorder: Option<Arc<WorkerRecorder>>) -> Self {
+        RunningJobs { slots, recorder }
     }
 
     /// Returns how many jobs may run concurrently.
@@ -54,6 +56,7 @@ impl RunningJobs {
     /// Sets how many jobs may run concurrently. 0 pauses the worker. Running jobs are not stopped.
     pub fn set_concurrency(&self, jobs: usize) {
         self.slots.set_concurrency(jobs);
+        self.recorder.iter().for_each(|recorder| recorder.set_concurrency(jobs));
     }
 
     /// Returns the running jobs.

@@ -9,5 +9,8 @@ mod support;
 #[cfg(feature = "serde")]
 mod transfer;
 mod worker;
+mod worker_metrics;
 mod worker_reaps;
 mod worker_stops;
+#[cfg(feature = "tracing")]
+mod worker_traced;
