@@ -1,0 +1,3 @@
+module github.com/requeue/requeue/clients/go
+
+go 1.23

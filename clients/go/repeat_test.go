@@ -1,0 +1,198 @@
+package requeue_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	requeue "github.com/requeue/requeue/clients/go"
+)
+
+func TestARequestWithoutAConnectionIsNotDone(t *testing.T) {
+	t.Parallel()
+	client, err := requeue.New(requeue.WithServer(refusedAddress(t)), requeue.WithRetryFor(0))
+	check(t, err)
+	_, err = client.Put(ctx, requeue.PutJob{Kind: "kind", ID: "a", IfAbsent: true})
+	if !errors.Is(err, requeue.ErrNotDone) || errors.Is(err, requeue.ErrOutcomeUnknown) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestARequestThatWasNotDoneIsRepeatedEvenWithACondition(t *testing.T) {
+	t.Parallel()
+	kind := newKind(t)
+	path := "/v1/kinds/" + kind + "/jobs/a"
+	proxy := startProxy(t, shared.url, on(path, respondBusy, respondBusy))
+	client := newClient(t, requeue.WithServer(proxy.url))
+	result, err := client.Put(ctx, requeue.PutJob{Kind: kind, ID: "a", IfAbsent: true})
+	if err != nil || result.Outcome != requeue.Created || proxy.count(path) != 1 {
+		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+func TestRepetitionEndsWithTheLastError(t *testing.T) {
+	t.Parallel()
+	proxy := startProxy(t, shared.url, func(*http.Request) fault { return respondBusy })
+	client := newClient(t, requeue.WithServer(proxy.url), requeue.WithRetryFor(300*time.Millisecond))
+	_, err := client.Stats(ctx)
+	if !errors.Is(err, requeue.ErrBusy) || !errors.Is(err, requeue.ErrNotDone) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestRequestsThatAreHarmlessAreRepeatedIfTheResponseIsLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]fault{"lost": loseResponse, "cut": cutResponse} {
+		t.Run(name, func(t *testing.T) {
+			kind := newKind(t)
+			path := "/v1/kinds/" + kind + "/jobs/a"
+			proxy := startProxy(t, shared.url, on(path, fault, pass, fault))
+			client := newClient(t, requeue.WithServer(proxy.url))
+			result, err := client.Put(ctx, requeue.PutJob{Kind: kind, ID: "a"})
+			if err != nil || result.Outcome != requeue.Updated || proxy.count(path) != 2 {
+				t.Errorf("got %+v, %v, after %d requests", result, err, proxy.count(path))
+			}
+			job, err := client.Get(ctx, kind, "a")
+			if err != nil || job.Generation != result.Generation || proxy.count(path) != 4 {
+				t.Errorf("got %+v, %v, after %d requests", job, err, proxy.count(path))
+			}
+		})
+	}
+}
+
+func TestOtherRequestsReportThatTheirOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	kind := newKind(t)
+	job := "/v1/kinds/" + kind + "/jobs/a"
+	direct := newClient(t)
+	for name, test := range map[string]struct {
+		path string
+		call func(*requeue.Client) error
+	}{
+		"put with if_absent": {job, func(client *requeue.Client) error {
+			_, err := client.Put(ctx, requeue.PutJob{Kind: kind, ID: "a", IfAbsent: true})
+			return err
+		}},
+		"put many with if_new": {"/v1/put", func(client *requeue.Client) error {
+			_, err := client.PutMany(ctx, []requeue.PutJob{{Kind: kind, ID: "b"}, {Kind: kind, ID: "a", IfNew: true}})
+			return err
+		}},
+		"run now": {"/v1/kinds/" + kind + "/run-now", func(client *requeue.Client) error {
+			_, err := client.RunNow(ctx, kind, "a")
+			return err
+		}},
+		"claim": {"/v1/claim", func(client *requeue.Client) error {
+			_, err := client.Claim(ctx, requeue.Claim{Kinds: []string{kind}})
+			return err
+		}},
+		"cancel": {job, func(client *requeue.Client) error {
+			_, err := client.Cancel(ctx, kind, "a")
+			return err
+		}},
+	} {
+		proxy := startProxy(t, shared.url, on(test.path, loseResponse))
+		err := test.call(newClient(t, requeue.WithServer(proxy.url)))
+		if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, requeue.ErrNotDone) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if count := proxy.count(test.path); count != 1 {
+			t.Errorf("%s: %d requests", name, count)
+		}
+	}
+	if isAbsent(t, direct, kind, "b") {
+		t.Error("the put whose response was lost was not done")
+	}
+}
+
+// net/http repeats requests on connections that turn out to be closed, but not those that change
+// something, once it has written them.
+func TestNoRequestIsSentTwiceOnAReusedConnection(t *testing.T) {
+	t.Parallel()
+	kind := newKind(t)
+	path := "/v1/kinds/" + kind + "/jobs/a"
+	proxy := startProxy(t, shared.url, on(path, pass, loseResponse))
+	client := newClient(t, requeue.WithServer(proxy.url))
+	put(t, client, kind, "a", nil)
+	_, err := client.Cancel(ctx, kind, "a") // A DELETE without a body, on the connection of the put.
+	if !errors.Is(err, requeue.ErrOutcomeUnknown) || proxy.count(path) != 2 {
+		t.Errorf("got %v after %d requests", err, proxy.count(path))
+	}
+}
+
+func TestATimeoutAfterTheRequestWasSentIsUnknown(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	proxy := startProxy(t, shared.url, func(*http.Request) fault { <-release; return pass })
+	defer close(release)
+	client := newClient(t, requeue.WithServer(proxy.url), requeue.WithTimeout(200*time.Millisecond), requeue.WithRetryFor(0))
+	_, err := client.Stats(ctx)
+	if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestACancelledContextEndsRepetition(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(ctx)
+	proxy := startProxy(t, shared.url, func(*http.Request) fault { cancel(); return respondBusy })
+	client := newClient(t, requeue.WithServer(proxy.url), requeue.WithRetryFor(time.Hour))
+	_, err := client.Stats(ctx)
+	if !errors.Is(err, requeue.ErrBusy) && !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAResponseThatIsNotFromTheServerIsAProblemWithoutAName(t *testing.T) {
+	t.Parallel()
+	client, err := requeue.New(requeue.WithServer(shared.url + "/elsewhere"))
+	check(t, err)
+	_, err = client.Stats(ctx)
+	if !errors.Is(err, requeue.ErrNoSuchPath) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// problems are all sentinel errors.
+var problems = []requeue.ProblemName{
+	requeue.ErrMalformed, requeue.ErrUnauthorized, requeue.ErrForbidden, requeue.ErrNoSuchPath, requeue.ErrAbsent,
+	requeue.ErrWrongMethod, requeue.ErrTooSlow, requeue.ErrExists, requeue.ErrOtherGeneration, requeue.ErrLeaseLost,
+	requeue.ErrLeased, requeue.ErrDone, requeue.ErrNotDead, requeue.ErrNotAllowed, requeue.ErrReserved, requeue.ErrPushed,
+	requeue.ErrTooLarge, requeue.ErrNotJSON, requeue.ErrInvalid, requeue.ErrBug, requeue.ErrBusy, requeue.ErrStopping,
+	requeue.ErrUnavailable, requeue.ErrUnknown,
+}
+
+func TestTheServerExplainsEverySentinelError(t *testing.T) {
+	t.Parallel()
+	for _, problem := range problems {
+		response, err := http.Get(shared.url + "/v1/problems/" + string(problem))
+		check(t, err)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", problem, response.StatusCode)
+		}
+	}
+}
+
+func TestEveryProblemOfTheAPIHasASentinelError(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/http-api.md")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the documentation of the API is not part of the module")
+	}
+	check(t, err)
+	var documented []requeue.ProblemName
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| [45][0-9]{2} \\|").FindAllSubmatch(page, -1) {
+		documented = append(documented, requeue.ProblemName(row[1]))
+	}
+	known := slices.Clone(problems)
+	slices.Sort(known)
+	slices.Sort(documented)
+	if !slices.Equal(known, documented) {
+		t.Errorf("the client knows %v,\nthe API has %v", known, documented)
+	}
+}
