@@ -12,6 +12,9 @@ const (
 	maxBatch = 1000
 	// maxResults limits the results in a request. The server accepts 16 MiB.
 	maxResults = 8 << 20
+	// interval is the shortest time between the starts of two requests. A busy worker then settles more
+	// jobs per request; one that has time settles each job immediately.
+	interval = 2 * time.Millisecond
 	// maxPause limits the pause before a settlement is repeated.
 	maxPause = time.Second
 )
@@ -85,7 +88,9 @@ func (s *settler) loop() {
 			return
 		}
 		if len(batch) > 0 {
+			began := time.Now()
 			s.settle(batch)
+			time.Sleep(interval - time.Since(began))
 			continue
 		}
 		if next.IsZero() {

@@ -2,6 +2,7 @@ package requeue
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -23,6 +24,7 @@ func newSlots(size int) *slots {
 func (s *slots) take(ctx context.Context, ready func() bool) int {
 	for ctx.Err() == nil {
 		if ready() {
+			s.gather()
 			s.mu.Lock()
 			free := min(s.free, maxBatch)
 			s.free -= free
@@ -37,6 +39,22 @@ func (s *slots) take(ctx context.Context, ready func() bool) int {
 		}
 	}
 	return 0
+}
+
+// gather lets handlers that are about to return do so, as long as that frees slots. Otherwise, a
+// worker with short handlers would claim its jobs one by one: after each claim, it would find that the
+// first handler has returned.
+func (s *slots) gather() {
+	for before := -1; ; {
+		s.mu.Lock()
+		free := s.free
+		s.mu.Unlock()
+		if free == before || free == s.size {
+			return
+		}
+		before = free
+		runtime.Gosched()
+	}
 }
 
 // give returns slots.
