@@ -46,15 +46,15 @@ func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.htt
 // WithCodec sets how bodies and results are encoded. The default is [JSON].
 func WithCodec(codec Codec) Option { return func(c *Client) { c.codec = codec } }
 
-// WithTimeout limits each attempt at a request. The default is 30 s. The time for which a claim waits
-// for jobs is added to it.
+// WithTimeout limits each attempt at a request, and must be positive. The default is 30 s. The time for
+// which a claim waits for jobs is added to it.
 func WithTimeout(timeout time.Duration) Option { return func(c *Client) { c.timeout = timeout } }
 
 // WithRetryFor sets for how long a request is repeated if it was not done, or if its outcome is
 // unknown and repeating it is harmless. The default is 10 s; 0 disables repetition.
 func WithRetryFor(duration time.Duration) Option { return func(c *Client) { c.retryFor = duration } }
 
-// New returns a client. It fails if the URL of the server is invalid; it does not connect.
+// New returns a client. It fails if an option is invalid; it does not connect.
 func New(options ...Option) (*Client, error) {
 	client := &Client{
 		server:   defaultServer,
@@ -72,6 +72,9 @@ func New(options ...Option) (*Client, error) {
 	parsed, err := url.Parse(client.server)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return nil, fmt.Errorf("requeue: %q is not the URL of a server, such as %s", client.server, defaultServer)
+	}
+	if client.timeout <= 0 {
+		return nil, fmt.Errorf("requeue: the timeout %v is not positive", client.timeout)
 	}
 	client.server = strings.TrimSuffix(client.server, "/")
 	if client.http == nil {

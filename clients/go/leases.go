@@ -71,15 +71,12 @@ func (l *leases) remove(r *running) (stopped error, known bool) {
 	return r.stopped, known
 }
 
-// abandon removes all jobs: those whose handlers have not returned in time. Their leases expire. It
-// returns their number.
-func (l *leases) abandon() int {
+// abandon removes all jobs: those whose handlers have not returned in time. Their leases expire.
+func (l *leases) abandon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	count := len(l.running)
 	clear(l.held)
 	clear(l.running)
-	return count
 }
 
 // stop stops the handler of a job. A reason of the server replaces one of the worker: a lost lease is
@@ -100,13 +97,14 @@ func (l *leases) stopLocked(r *running, reason error) {
 	r.cancel(reason)
 }
 
-// stopAll stops all handlers.
-func (l *leases) stopAll(reason error) {
+// stopAll stops all handlers, and returns how many there are.
+func (l *leases) stopAll(reason error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.running {
 		l.stopLocked(r, reason)
 	}
+	return len(l.running)
 }
 
 // check returns the jobs whose leases are to be extended, and those whose leases have ended by the

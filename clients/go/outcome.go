@@ -85,8 +85,6 @@ type ending struct {
 	settlement Settlement
 	// failure is why the attempt failed. It is nil if the attempt did not fail.
 	failure error
-	// interrupted is whether the handler ended because the worker is shutting down.
-	interrupted bool
 }
 
 // decide returns how to settle a job whose handler returned err. stop is why the handler was stopped,
@@ -101,7 +99,6 @@ func decide(job *Job, stop error, timeout time.Duration, err error) ending {
 	case stop == ErrShutdown && (errors.Is(err, context.Canceled) || errors.Is(err, ErrShutdown)):
 		ending := failed(job, errors.New("the worker was shut down"))
 		ending.settlement.Delay = new(time.Duration)
-		ending.interrupted = true
 		return ending
 	case err == nil:
 		return ending{settlement: Settlement{Job: job, Verb: VerbAck}}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -92,12 +93,15 @@ func encodeRequest(body any) ([]byte, error) {
 func (c *Client) attempt(ctx context.Context, r request, body []byte, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+r.wait, errTimeout)
 	defer cancel()
-	// Whether there is a connection, so that something of the request may have been sent. net/http
-	// begins again with GetConn if it repeats the request.
-	connected := false
+	if ctx.Err() != nil {
+		return &connectionError{class: ErrNotDone, cause: ctx.Err()}
+	}
+	// While net/http waits for a connection, nothing of the request was sent. It begins again with
+	// GetConn if it repeats the request.
+	var connecting atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { connected = false },
-		GotConn: func(httptrace.GotConnInfo) { connected = true },
+		GetConn: func(string) { connecting.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connecting.Store(false) },
 	})
 	address := c.server + r.path
 	if len(r.query) > 0 {
@@ -119,10 +123,10 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 	}
 	response, err := c.http.Do(send)
 	if err != nil {
-		if connected {
-			return &connectionError{class: ErrOutcomeUnknown, cause: orCause(ctx, err)}
+		if connecting.Load() {
+			return &connectionError{class: ErrNotDone, cause: orCause(ctx, err)}
 		}
-		return &connectionError{class: ErrNotDone, cause: orCause(ctx, err)}
+		return &connectionError{class: ErrOutcomeUnknown, cause: orCause(ctx, err)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 300 {

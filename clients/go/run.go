@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +14,8 @@ const (
 	pauseAfterError = time.Second
 	// waitForJobs is how long a request waits for jobs.
 	waitForJobs = 30 * time.Second
-	// stopTime is how long handlers have to return after they were stopped.
+	// stopTime is how long handlers have to return after they were stopped, and a claim after the
+	// worker was asked to stop.
 	stopTime = 5 * time.Second
 )
 
@@ -29,8 +29,6 @@ type run struct {
 	slots    *slots
 	settler  *settler
 	report   *report
-	// interrupted counts jobs that were stopped by the shutdown and are retried.
-	interrupted atomic.Int64
 }
 
 // Run claims jobs and runs their handlers until ctx is cancelled. Then it claims no more jobs and waits
@@ -39,7 +37,7 @@ type run struct {
 //
 // The context of a handler has the values of ctx, but is not cancelled with it.
 //
-// Run returns the number of jobs that were stopped by the shutdown. It returns an error if the first
+// Run returns the number of jobs whose handlers were stopped by the shutdown. It returns an error if the first
 // claim is rejected, for example because the token is invalid, or if there are no handlers.
 func (w *Worker) Run(ctx context.Context) (stopped int, err error) {
 	return w.run(ctx, make(chan struct{}))
@@ -67,22 +65,33 @@ func (w *Worker) run(ctx context.Context, hurry <-chan struct{}) (stopped int, e
 	go func() { defer background.Done(); r.keep(keeping) }()
 	go func() { defer background.Done(); r.settler.loop() }()
 
-	err = r.claimLoop(ctx)
+	claiming, stopClaiming := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-hurry:
+		case <-time.After(stopTime):
+		case <-claiming.Done():
+		}
+		stopClaiming()
+	})()
+	err = r.claimLoop(ctx, claiming)
+	stopClaiming()
 	stopped = r.shutdown(hurry)
 	stopKeeping()
 	r.settler.close()
 	background.Wait()
-	return stopped + int(r.interrupted.Load()), err
+	return stopped, err
 }
 
-// shutdown waits for running handlers. It returns how many have not returned.
+// shutdown waits for running handlers, and stops those that take too long. It returns how many were
+// stopped.
 func (r *run) shutdown(hurry <-chan struct{}) int {
-	grace, cancel := context.WithTimeout(context.Background(), r.options.Grace)
-	defer cancel()
+	grace, endGrace := context.WithTimeout(context.Background(), r.options.Grace)
+	defer endGrace()
 	go func() {
 		select {
 		case <-hurry:
-			cancel()
+			endGrace()
 		case <-grace.Done():
 		}
 	}()
@@ -90,16 +99,20 @@ func (r *run) shutdown(hurry <-chan struct{}) int {
 	if r.slots.idle() {
 		return 0
 	}
-	r.leases.stopAll(ErrShutdown)
+	stopped := r.leases.stopAll(ErrShutdown)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	r.slots.wait(stopping)
-	return r.leases.abandon()
+	r.leases.abandon()
+	return stopped
 }
 
 // claimLoop claims jobs and starts their handlers until ctx is cancelled. It returns an error if the
 // first claim is rejected.
-func (r *run) claimLoop(ctx context.Context) error {
+//
+// A claim that is in flight when ctx is cancelled continues, because the jobs of a lost response would
+// stay leased. It is interrupted only by the end of claiming.
+func (r *run) claimLoop(ctx, claiming context.Context) error {
 	succeeded := false
 	for {
 		free := r.slots.take(ctx, r.settles)
@@ -107,9 +120,7 @@ func (r *run) claimLoop(ctx context.Context) error {
 			return nil
 		}
 		sent := time.Now()
-		// A claim is not interrupted, because the jobs of a lost response would stay leased. It does not
-		// wait, so it takes no longer than the server.
-		claimed, err := r.client.Claim(context.WithoutCancel(ctx), Claim{
+		claimed, err := r.client.Claim(claiming, Claim{
 			Kinds: r.kinds, Worker: r.options.Name, Max: free, Lease: r.options.Lease,
 		})
 		if err != nil {
@@ -202,9 +213,6 @@ func (r *run) finish(running *running, err error) {
 	running.cancel(nil)
 	if stop != ErrLeaseLost {
 		ending := decide(running.job, stop, running.handler.timeout, err)
-		if ending.interrupted {
-			r.interrupted.Add(1)
-		}
 		r.settler.add(&unsettled{job: running.job, ending: ending, cancelled: stop == ErrCancelled})
 	}
 	r.slots.give(1)

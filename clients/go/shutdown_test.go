@@ -113,7 +113,7 @@ func TestAHandlerThatFinishesAfterItWasStoppedIsSettledAsUsual(t *testing.T) {
 	})
 	stop := runWorker(t, worker)
 	receive(t, "the start", started)
-	if stopped := stop(); stopped != 0 {
+	if stopped := stop(); stopped != 1 {
 		t.Errorf("%d jobs were stopped", stopped)
 	}
 	if !isAbsent(t, client, kind, "a") {
@@ -142,5 +142,23 @@ func TestAHandlerThatDoesNotReturnKeepsItsLeaseUntilItExpires(t *testing.T) {
 	check(t, err)
 	if job.State != requeue.StateLeased {
 		t.Errorf("got %+v", job)
+	}
+}
+
+func TestAClaimThatHangsDoesNotPreventTheShutdown(t *testing.T) {
+	t.Parallel()
+	claiming, proceed := make(chan struct{}), make(chan struct{})
+	proxy := startProxy(t, shared.url, func(r *http.Request) fault {
+		close(claiming)
+		<-proceed
+		return pass
+	})
+	defer close(proceed)
+	worker := requeue.NewWorker(newClient(t, requeue.WithServer(proxy.url), requeue.WithTimeout(time.Hour)), requeue.WorkerOptions{})
+	worker.Handle(newKind(t), func(context.Context, *requeue.Job) error { return nil })
+	stop := runWorker(t, worker)
+	receive(t, "the claim", claiming)
+	if stopped := stop(); stopped != 0 {
+		t.Errorf("%d jobs were stopped", stopped)
 	}
 }
