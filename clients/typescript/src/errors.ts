@@ -1,0 +1,134 @@
+/**
+ * Errors of requests, in three classes:
+ *
+ * - *rejected*: nothing was done, and the same request fails again;
+ * - *not-done*: nothing was done, and the request can be repeated;
+ * - *unknown*: the operation may have been done.
+ */
+
+import type { WireProblem } from "./wire.js";
+
+/** What is known about a request that failed. */
+export type Outcome = "rejected" | "not-done" | "unknown";
+
+/** The names of all problems that the server reports, as in `/v1/problems/NAME`. */
+export const PROBLEMS = [
+  "malformed",
+  "unauthorized",
+  "forbidden",
+  "no-such-path",
+  "absent",
+  "wrong-method",
+  "too-slow",
+  "exists",
+  "other-generation",
+  "lease-lost",
+  "leased",
+  "done",
+  "not-dead",
+  "not-allowed",
+  "reserved",
+  "pushed",
+  "too-large",
+  "not-json",
+  "invalid",
+  "bug",
+  "busy",
+  "stopping",
+  "unavailable",
+  "unknown",
+] as const;
+
+/** The name of a problem. A newer server may report others, so it can be any string. */
+export type ProblemName = (typeof PROBLEMS)[number] | (string & {});
+
+/** The superclass of all errors of requests. */
+export abstract class RequeueError extends Error {
+  /** Whether the operation was rejected, was not done, or may have been done. */
+  abstract readonly outcome: Outcome;
+}
+
+/** The server responded with an error, or an entry of a batch failed. */
+export class ProblemError extends RequeueError {
+  override readonly name = "ProblemError";
+  override readonly outcome: Outcome;
+  /** The name of the problem, such as `lease-lost`; `http-STATUS` if the response has no problem document. */
+  readonly problem: ProblemName;
+  /** The HTTP status; for an entry of a batch, the status that the entry would have alone. */
+  readonly status: number;
+  /** A summary of the problem, such as `job already exists`. */
+  readonly title: string;
+  /** What is wrong with this request. */
+  readonly detail: string;
+  /** The field that is wrong, such as `jobs[2].delay`. */
+  readonly field: string | undefined;
+  /** The value of the field, or its length or number. */
+  readonly value: unknown;
+  /** The lowest allowed value. */
+  readonly min: unknown;
+  /** The highest allowed value, length or number. */
+  readonly limit: unknown;
+  /** What the limit applies to. */
+  readonly what: string | undefined;
+  /** With `exists` and `other-generation`: the newest generation of the job. */
+  readonly generation: number | undefined;
+  /** The time in the header `Retry-After`, in milliseconds. */
+  readonly retryAfterMs: number | undefined;
+
+  /** @internal */
+  constructor(wire: WireProblem, retryAfterMs?: number) {
+    super(wire.detail);
+    this.problem = wire.type.slice(wire.type.lastIndexOf("/") + 1);
+    this.status = wire.status;
+    this.outcome = outcomeOf(wire.status);
+    this.title = wire.title;
+    this.detail = wire.detail;
+    this.field = wire.field ?? undefined;
+    this.value = wire.value;
+    this.min = wire.min;
+    this.limit = wire.limit;
+    this.what = wire.what ?? undefined;
+    this.generation = wire.generation ?? undefined;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** There is no response: no connection could be established, it broke, or the request timed out. */
+export class ConnectionError extends RequeueError {
+  override readonly name = "ConnectionError";
+  override readonly outcome: "not-done" | "unknown";
+
+  /** @internal */
+  constructor(message: string, outcome: "not-done" | "unknown", cause?: unknown) {
+    super(message, { cause });
+    this.outcome = outcome;
+  }
+}
+
+/** @internal Returns what a status says about the operation. */
+export function outcomeOf(status: number): Outcome {
+  if (status === 503 || status === 408) return "not-done";
+  return status < 500 ? "rejected" : "unknown";
+}
+
+/** @internal Converts what `fetch` threw. */
+export function connectionError(thrown: unknown, what: string): ConnectionError {
+  const cause = thrown instanceof Error && thrown.cause !== undefined ? thrown.cause : thrown;
+  const outcome = neverConnected(cause) ? "not-done" : "unknown";
+  return new ConnectionError(`${what}: ${messageOf(cause)}`, outcome, thrown);
+}
+
+/**
+ * Whether the request was certainly not sent, because there was no connection. Codes such as `ECONNRESET` also
+ * occur after the request was sent, so the failed system call decides.
+ */
+function neverConnected(cause: unknown): boolean {
+  if (cause instanceof AggregateError) return cause.errors.every(neverConnected);
+  const { code, syscall } = (cause ?? {}) as { code?: unknown; syscall?: unknown };
+  return syscall === "connect" || syscall === "getaddrinfo" || code === "UND_ERR_CONNECT_TIMEOUT";
+}
+
+function messageOf(cause: unknown): string {
+  if (cause instanceof AggregateError) return cause.errors.map(messageOf).join(", ");
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,39 @@
+/** Client and worker for requeue, a work queue and durable delay queue. */
+
+export {
+  type ChangedJobs,
+  type ChangeOptions,
+  type ChangeResult,
+  type Claimed,
+  type ClaimOptions,
+  Client,
+  type ClientOptions,
+  type Upcoming,
+  type UpcomingOptions,
+} from "./client.js";
+export { type Codec, type Content, jsonCodec } from "./content.js";
+export { ConnectionError, type Outcome, ProblemError, type ProblemName, PROBLEMS, RequeueError } from "./errors.js";
+export type {
+  AnyKinds,
+  ClaimedJob,
+  DoneInfo,
+  Failure,
+  JobFilter,
+  JobInfo,
+  JobState,
+  KindName,
+  LeaseInfo,
+  PutEntry,
+  PutFields,
+  PutOptions,
+  PutResult,
+  Successor,
+} from "./jobs.js";
+export type { Backoff, KindCounts, KindInfo, Push, Rate, Settings, SettingsChange, Stats, WorkerInfo } from "./kinds.js";
+export { GiveUp, JobStopped, RequeueAfter, RetryAfter, type StopReason } from "./outcome.js";
+export type { Job } from "./running.js";
+export type { NewSchedule, Schedule, ScheduleChange, ScheduleFields } from "./schedules.js";
+export type { Settled, Settlement } from "./settle.js";
+export { type Duration, milliseconds, type Time } from "./time.js";
+export type { CallOptions } from "./transport.js";
+export { type Handler, type HandlerOptions, type RunOptions, Worker, type WorkerOptions } from "./worker.js";

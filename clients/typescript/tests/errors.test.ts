@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import { createServer, type RequestListener } from "node:http";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import { after, describe, test } from "node:test";
+import { Client, ConnectionError, type Duration, milliseconds, ProblemError, PROBLEMS, RequeueError } from "requeue";
+import { Proxy, type Scope, Server, uniqueKind } from "./server.js";
+
+const server = await Server.start({ after });
+const client = new Client({ server: server.url });
+
+/** A server that responds as the test wants. */
+async function fakeServer(scope: Scope, listener: RequestListener): Promise<string> {
+  const fake = createServer(listener);
+  scope.after(() => {
+    fake.close();
+    fake.closeAllConnections();
+  });
+  await new Promise<void>((resolve) => fake.listen(0, "127.0.0.1", resolve));
+  return `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
+}
+
+async function failure(call: Promise<unknown>): Promise<RequeueError> {
+  const error = await call.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  assert.ok(error instanceof RequeueError, String(error));
+  return error;
+}
+
+describe("errors", () => {
+  test("name the field, its value and the limit", async () => {
+    const error = await failure(client.put(uniqueKind("invalid"), "1", null, { delay: "4000d" }));
+    assert.ok(error instanceof ProblemError);
+    const { problem, outcome, status, field, value, limit, min, what } = error;
+    assert.deepEqual({ problem, outcome, status, field, value, limit, min, what }, {
+      problem: "invalid",
+      outcome: "rejected",
+      status: 422,
+      field: "delay",
+      value: "4000d",
+      limit: "3660d",
+      min: "0s",
+      what: "the delay",
+    });
+    assert.match(error.message, /the delay is/);
+  });
+
+  test("have the names of all problems that the server knows", async () => {
+    for (const name of PROBLEMS) {
+      const response = await fetch(`${server.url}/v1/problems/${name}`);
+      assert.equal(response.status, 200, name);
+    }
+    const response = await fetch(`${server.url}/v1/openapi.json`);
+    const named = (await response.text()).matchAll(/\/v1\/problems\/([a-z-]+)/g);
+    for (const [, name] of named) assert.ok((PROBLEMS as readonly string[]).includes(name!), name);
+  });
+
+  test("of an invalid token are rejected", async (t) => {
+    const guarded = await Server.start(t, "a-token-of-the-test");
+    const wrong = new Client({ server: guarded.url, token: "another-token-of-the-test" });
+    assert.equal(((await failure(wrong.stats())) as ProblemError).problem, "unauthorized");
+    await new Client({ server: guarded.url, token: "a-token-of-the-test" }).stats();
+  });
+
+  test("are not-done if there is no connection", async () => {
+    const closed = createTcpServer();
+    await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
+    const { port } = closed.address() as AddressInfo;
+    await new Promise((resolve) => closed.close(resolve));
+    for (const host of ["127.0.0.1", "localhost"]) {
+      const nobody = new Client({ server: `http://${host}:${port}`, retryFor: "0s" });
+      const error = await failure(nobody.put(uniqueKind("refused"), "1", null, { ifNew: true }));
+      assert.ok(error instanceof ConnectionError);
+      assert.equal(error.outcome, "not-done");
+      assert.match(error.message, /ECONNREFUSED/);
+    }
+  });
+
+  test("are unknown if the response is lost", async (t) => {
+    const proxy = await Proxy.start(t, server.port);
+    const kind = uniqueKind("lost");
+    const lossy = new Client({ server: proxy.url });
+    proxy.loseResponses(/^PUT/);
+    const error = await failure(lossy.put(kind, "1", null, { ifNew: true }));
+    assert.ok(error instanceof ConnectionError);
+    assert.equal(error.outcome, "unknown");
+    assert.equal((await client.get(kind, "1")).state, "ready");
+
+    for (const call of [
+      () => lossy.cancel(kind, "1"),
+      () => lossy.runNow(kind, "1"),
+      () => lossy.revive(kind, "1"),
+      () => lossy.claim([kind]),
+      () => lossy.putMany([{ kind, id: "2" }, { kind, id: "3", ifAbsent: true }]),
+    ]) {
+      proxy.loseResponses(/^POST/);
+      assert.equal((await failure(call())).outcome, "unknown");
+    }
+    assert.equal(proxy.lost, 6);
+  });
+
+  test("are unknown if the response does not come in time", async (t) => {
+    const silent = await fakeServer(t, () => {});
+    const error = await failure(new Client({ server: silent, retryFor: "0s" }).stats({ timeout: "50ms" }));
+    assert.deepEqual([error.name, error.outcome], ["ConnectionError", "unknown"]);
+    assert.match(error.message, /no response in 50 ms/);
+  });
+
+  test("are unknown if the response is not one of the server", async (t) => {
+    const other = await fakeServer(t, (_, response) => response.end("<html>"));
+    assert.equal((await failure(new Client({ server: other, retryFor: "0s" }).stats())).outcome, "unknown");
+    const empty = await fakeServer(t, (_, response) => response.end("{}"));
+    assert.equal((await failure(new Client({ server: empty, retryFor: "0s" }).kinds())).outcome, "unknown");
+  });
+
+  test("without a problem document have the class of their status", async (t) => {
+    const outcomes = { 302: "rejected", 404: "rejected", 431: "rejected", 408: "not-done", 502: "unknown", 503: "not-done", 504: "unknown" };
+    for (const [status, outcome] of Object.entries(outcomes)) {
+      const url = await fakeServer(t, (_, response) => response.writeHead(Number(status), { location: "/" }).end("no"));
+      const error = await failure(new Client({ server: url, retryFor: "0s" }).stats());
+      assert.ok(error instanceof ProblemError);
+      assert.deepEqual([error.outcome, error.problem], [outcome, `http-${status}`]);
+    }
+  });
+});
+
+describe("requests", () => {
+  test("that are harmless are repeated if their outcome is unknown", async (t) => {
+    const proxy = await Proxy.start(t, server.port);
+    const lossy = new Client({ server: proxy.url });
+    const kind = uniqueKind("repeated");
+    proxy.loseResponses(/^PUT/, 2);
+    assert.equal((await lossy.put(kind, "1", null)).outcome, "updated");
+    proxy.loseResponses(/^GET/, 2);
+    assert.equal((await lossy.get(kind, "1")).state, "ready");
+    proxy.loseResponses(/^PATCH/, 2);
+    assert.equal((await lossy.changeKind(kind, { lease: "5s" })).lease, "5s");
+    const { jobs } = await lossy.claim([kind]);
+    proxy.loseResponses(/^POST/, 1);
+    assert.equal((await lossy.extend(jobs[0]!.receipt)).result, "extended");
+    proxy.loseResponses(/^POST/, 1);
+    await assert.rejects(lossy.ack(jobs[0]!.receipt), { problem: "lease-lost" });
+    assert.equal(proxy.lost, 8);
+  });
+
+  test("that were not done are repeated after Retry-After", async (t) => {
+    const times: number[] = [];
+    const busy = await fakeServer(t, (request, response) => {
+      times.push(performance.now());
+      request.resume();
+      if (times.length === 3) return response.end('{"outcome":"created","generation":1}');
+      const problem = { type: "/v1/problems/busy", title: "busy", status: 503, detail: "too many requests" };
+      response.writeHead(503, { "retry-after": "1", "content-type": "application/problem+json" });
+      return response.end(JSON.stringify(problem));
+    });
+    // A put with a condition is repeated as well, because nothing was done.
+    const put = await new Client({ server: busy }).put("kind", "1", null, { ifAbsent: true });
+    assert.equal(put.outcome, "created");
+    assert.equal(times.length, 3);
+    assert.ok(times[1]! - times[0]! >= 990 && times[2]! - times[1]! >= 990, "the pauses are at least Retry-After");
+  });
+
+  test("fail with the last error when the time for repetitions is over", async (t) => {
+    let requests = 0;
+    const url = await fakeServer(t, (_, response) => {
+      requests += 1;
+      response.writeHead(503).end();
+    });
+    const error = await failure(new Client({ server: url, retryFor: "3s" }).stats());
+    assert.deepEqual([error.outcome, (error as ProblemError).status], ["not-done", 503]);
+    assert.ok(requests > 1);
+  });
+
+  test("whose outcome is unknown once do not end as not done", async (t) => {
+    let requests = 0;
+    const url = await fakeServer(t, (_, response) => {
+      requests += 1;
+      response.writeHead(requests === 1 ? 504 : 503).end();
+    });
+    const error = await failure(new Client({ server: url, retryFor: "3s" }).put("kind", "1", null));
+    assert.ok(requests > 1);
+    assert.equal(error.outcome, "unknown");
+  });
+
+  test("that are aborted throw the reason of the signal", async (t) => {
+    const controller = new AbortController();
+    const reason = new Error("no longer needed");
+    const silent = await fakeServer(t, () => controller.abort(reason));
+    const call = new Client({ server: silent }).stats({ signal: controller.signal });
+    await assert.rejects(call, (error) => error === reason);
+    await assert.rejects(client.stats({ signal: controller.signal }), (error) => error === reason);
+
+    const pausing = new AbortController();
+    const busy = await fakeServer(t, (_, response) => {
+      response.writeHead(503, { "retry-after": "60" }).end(() => pausing.abort(reason));
+    });
+    const repeated = new Client({ server: busy, retryFor: "10m" }).stats({ signal: pausing.signal });
+    await assert.rejects(repeated, (error) => error === reason);
+  });
+
+});
+
+describe("times and durations", () => {
+  const put = (options: object) => client.put(uniqueKind("time"), "1", null, options);
+
+  test("without a zone or a unit are rejected before a request is sent", async () => {
+    for (const delay of [300, "300", "5 min", "5mm", "", "-5s", null, 0]) {
+      await assert.rejects(put({ delay }), TypeError, `delay ${delay}`);
+    }
+    for (const due of ["2026-12-01T09:00:00", "2026-12-01", "tomorrow 09:00", 1796112000000, new Date(NaN), null]) {
+      await assert.rejects(put({ due }), TypeError, `due ${due}`);
+    }
+    await assert.rejects(put({ delay: 300 }), /delay is 300, but must be a text of numbers with units: write "300s" or "300m"/);
+    assert.throws(() => new Client({ retryFor: 10 as unknown as Duration }), TypeError);
+    await assert.rejects(client.get("kind", ".."), TypeError);
+    await assert.rejects(client.get("kind", ""), TypeError);
+  });
+
+  test("with a zone or a unit are accepted", async () => {
+    for (const delay of ["250ms", "1.5h", "1h30m", "1d", "2w"]) await put({ delay });
+    for (const due of ["2025-12-01T09:00:00Z", "2025-12-01t09:00:00.5+01:00", "2025-12-01T09:00:00+01:00[Europe/Berlin]"]) {
+      await put({ due });
+    }
+    assert.equal(milliseconds("1h30m"), 5_400_000);
+    assert.equal(milliseconds("250ms"), 250);
+    assert.equal(milliseconds("1.5s"), 1500);
+  });
+});
