@@ -16,7 +16,8 @@ export interface Job<Body = unknown> extends ClaimedJob<Body> {
 /** @internal */
 export class RunningJob implements Leased {
   readonly claimed: ClaimedJob;
-  readonly #controller = new AbortController();
+  /** Created when the handler first reads its signal. */
+  #controller: AbortController | undefined;
   readonly #onLost: (job: ClaimedJob) => void;
   #stopped: StopReason | undefined;
 
@@ -39,7 +40,15 @@ export class RunningJob implements Leased {
     const leaseEnded = why === "lease-lost" || why === "cancelled";
     if (this.#stopped !== undefined && !leaseEnded) return;
     this.#stopped = why;
-    this.#controller.abort(new JobStopped(why));
+    this.#controller?.abort(new JobStopped(why));
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#stopped !== undefined) this.#controller.abort(new JobStopped(this.#stopped));
+    }
+    return this.#controller.signal;
   }
 
   leaseEnded(why: "lease-lost" | "cancelled"): void {
@@ -52,7 +61,8 @@ export class RunningJob implements Leased {
     const timer = timeoutMs === undefined ? undefined : setTimeout(() => this.stop("timeout"), timeoutMs);
     let ended: Ended;
     try {
-      ended = { returned: await handler({ ...this.claimed, body, signal: this.#controller.signal }) };
+      const signal = { enumerable: true, get: () => this.signal };
+      ended = { returned: await handler(Object.defineProperty({ ...this.claimed, body }, "signal", signal) as Job<Body>) };
     } catch (thrown) {
       ended = { thrown };
     }

@@ -6,7 +6,7 @@
 import type { Client } from "./client.js";
 import { ProblemError, RequeueError } from "./errors.js";
 import { requestTimeout } from "./leases.js";
-import { pauseMs } from "./repeat.js";
+import { pauseMs, sleep } from "./repeat.js";
 import type { Settled } from "./settle.js";
 import { type Duration, milliseconds } from "./time.js";
 import type { WireLease } from "./wire.js";
@@ -34,6 +34,8 @@ interface Entry {
 
 /** The server accepts this many leases in one request. */
 const MAX_BATCH = 1000;
+/** How long a settlement waits for others, so that short jobs do not take a request each. */
+const GATHER_MS = 2;
 
 export class Settler {
   readonly #client: Client<any>;
@@ -73,7 +75,7 @@ export class Settler {
     if (this.#sending) return;
     this.#sending = true;
     while (this.#queue.length > 0) {
-      await nextTurn();
+      await sleep(GATHER_MS);
       await this.#send(this.#nextBatch());
     }
     this.#sending = false;
@@ -129,9 +131,4 @@ export class Settler {
     if (this.#pending > 0) return;
     for (const resolve of this.#onIdle.splice(0)) resolve();
   }
-}
-
-/** Resolves when everything that can run now has run, so that what ends together is sent together. */
-export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => void setImmediate(resolve));
 }

@@ -74,7 +74,9 @@ export class Transport {
         method: request.method,
         headers,
         body,
-        redirect: "manual",
+        // A redirect could turn a POST into a GET. Together, these two also save a copy of the request.
+        redirect: "error",
+        window: null,
         signal: controller.signal,
       });
       const text = await response.text();

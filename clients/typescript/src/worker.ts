@@ -15,7 +15,7 @@ import { type Decision, errorText, failed } from "./outcome.js";
 import { sleep } from "./repeat.js";
 import { type Job, RunningJob } from "./running.js";
 import { settlementToWire } from "./settle.js";
-import { nextTurn, type SettleEnd, Settler } from "./settler.js";
+import { type SettleEnd, Settler } from "./settler.js";
 import { onSignals } from "./signals.js";
 import { type Duration, milliseconds } from "./time.js";
 import type { WireLease } from "./wire.js";
@@ -73,6 +73,8 @@ const PAUSE_MS = 1000;
 /** How long handlers that were stopped have to return, when the worker shuts down. */
 const STOP_MS = 5000;
 const WAIT: Duration = "30s";
+/** Per slot, this many jobs may have ended without being settled. */
+const MAX_UNSETTLED = 10;
 /** The server returns at most this many jobs. */
 const MAX_CLAIM = 1000;
 
@@ -196,10 +198,10 @@ export class Worker<Kinds extends object = AnyKinds> {
     return jobs.length > 0;
   }
 
-  /** Slots that are free. Settlements that are pending take slots if there are more of them than slots. */
+  /** How many jobs can be started. None while too many wait to be settled: the server may be overloaded. */
   #free(): number {
-    const handlers = this.#concurrency - this.#running.size;
-    return Math.min(handlers, handlers + this.#concurrency - this.#settler.pending);
+    if (this.#settler.pending >= this.#concurrency * MAX_UNSETTLED) return 0;
+    return this.#concurrency - this.#running.size;
   }
 
   #start(claimed: ClaimedJob, claimedAt: number): void {
@@ -318,4 +320,9 @@ export class Worker<Kinds extends object = AnyKinds> {
 function defaultName(): string {
   if (typeof process === "undefined") return "worker";
   return `${process.env["HOSTNAME"] ?? "worker"}-${process.pid}`;
+}
+
+/** Resolves when everything that can run now has run. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
 }

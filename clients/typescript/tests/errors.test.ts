@@ -110,14 +110,16 @@ describe("errors", () => {
   test("are unknown if the response is not one of the server", async (t) => {
     const other = await fakeServer(t, (_, response) => response.end("<html>"));
     assert.equal((await failure(new Client({ server: other, retryFor: "0s" }).stats())).outcome, "unknown");
+    const elsewhere = await fakeServer(t, (_, response) => response.writeHead(302, { location: "/" }).end());
+    assert.equal((await failure(new Client({ server: elsewhere, retryFor: "0s" }).stats())).outcome, "unknown");
     const empty = await fakeServer(t, (_, response) => response.end("{}"));
     assert.equal((await failure(new Client({ server: empty, retryFor: "0s" }).kinds())).outcome, "unknown");
   });
 
   test("without a problem document have the class of their status", async (t) => {
-    const outcomes = { 302: "rejected", 404: "rejected", 431: "rejected", 408: "not-done", 502: "unknown", 503: "not-done", 504: "unknown" };
+    const outcomes = { 404: "rejected", 431: "rejected", 408: "not-done", 502: "unknown", 503: "not-done", 504: "unknown" };
     for (const [status, outcome] of Object.entries(outcomes)) {
-      const url = await fakeServer(t, (_, response) => response.writeHead(Number(status), { location: "/" }).end("no"));
+      const url = await fakeServer(t, (_, response) => response.writeHead(Number(status)).end("no"));
       const error = await failure(new Client({ server: url, retryFor: "0s" }).stats());
       assert.ok(error instanceof ProblemError);
       assert.deepEqual([error.outcome, error.problem], [outcome, `http-${status}`]);
