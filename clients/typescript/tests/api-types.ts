@@ -39,7 +39,7 @@ export const unknownFields: [
   Unknown<Api["PutJob"], wire.WirePut>,
   Unknown<Api["PutAnyJob"], wire.WirePutEntry>,
   Unknown<Api["AnyLease"], wire.WireLease>,
-  Unknown<Api["ClaimedView"], wire.WireClaimed>,
+  Unknown<Api["ClaimedJob"], wire.WireClaimed>,
   Unknown<Api["Job"], wire.WireJob>,
   Unknown<Api["Settings"], wire.WireSettings>,
   Unknown<Api["Schedule"], wire.WireSchedule>,

@@ -62,6 +62,7 @@ worker.on(kind, timeout === undefined ? {} : { timeout }, async (job) => {
       }
       break;
     case "panic":
+      end("fail");
       throw {
         toString() {
           throw new Error("this value has no text");
