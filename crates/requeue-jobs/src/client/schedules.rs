@@ -75,11 +75,45 @@ impl Jobs {
         id: &str,
         change: impl Fn(&mut ScheduleSpec),
     ) -> Result<ScheduleView, ScheduleError> {
-        let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
+        let change = |spec: &mut ScheduleSpec| {
+            change(spec);
+            Ok(())
+        };
+        self.change_schedule_with(kind, id, change).await
+    }
+
+    /// Like [`change_schedule`](Jobs::change_schedule), with a change that may fail. If it fails, the
+    /// schedule is not stored, and its error is returned. Requires the feature `cron`.
+    ///
+    /// ```
+    /// use requeue_jobs::{Jobs, MemoryStore, ScheduleError, ScheduleSpec};
+    /// use std::sync::Arc;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// jobs.set_schedule("report", "daily", ScheduleSpec::cron("@daily", "UTC")).await?;
+    /// let refused = jobs
+    ///     .change_schedule_with("report", "daily", |spec| {
+    ///         spec.paused = true;
+    ///         if spec.ends_at.is_some() { Ok(()) } else { Err(ScheduleError::Over) }
+    ///     })
+    ///     .await;
+    /// assert_eq!(refused.unwrap_err(), ScheduleError::Over);
+    /// # Ok::<(), requeue_jobs::ScheduleError>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn change_schedule_with<E: From<ScheduleError>>(
+        &self,
+        kind: &str,
+        id: &str,
+        change: impl Fn(&mut ScheduleSpec) -> Result<(), E>,
+    ) -> Result<ScheduleView, E> {
+        let kind = Kind::new(kind).map_err(ScheduleError::from)?;
+        let id = JobId::new(id).map_err(ScheduleError::from)?;
         loop {
             let present = self.find_schedule(&kind, &id).await?;
-            let mut spec = ScheduleSpec::from_schedule(&present)?;
-            change(&mut spec);
+            let mut spec = ScheduleSpec::from_schedule(&present).map_err(ScheduleError::from)?;
+            change(&mut spec)?;
             if let Some(view) = self.replace_schedule(&kind, &id, Some(&present), &spec).await? {
                 return Ok(view);
             }

@@ -3,7 +3,7 @@
 
 use crate::support::TestEnv;
 use requeue_jobs::*;
-use requeue_testkit::{Fixture, MemoryFixture, block_on, check_schedules, check_seeds};
+use requeue_testkit::{Faulty, Fixture, MemoryFixture, block_on, check_schedules, check_seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -228,6 +228,22 @@ fn a_paused_schedule_does_not_run_and_makes_nothing_up() {
     env.clock.advance(HOUR);
     env.tick();
     assert_eq!(env.work().len(), 1);
+}
+
+#[test]
+fn a_change_that_fails_stores_nothing() {
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new())));
+    let jobs = Jobs::new(store.clone());
+    let before = block_on(jobs.set_schedule("report", "r", hourly())).unwrap();
+    let calls = store.calls();
+    let changed = block_on(jobs.change_schedule_with("report", "r", |spec| {
+        spec.allow_overlap = true;
+        Err(ScheduleError::Over)
+    }));
+    assert_eq!(changed.unwrap_err(), ScheduleError::Over);
+    assert_eq!(store.calls(), calls + 1, "it is only read");
+    let after = block_on(jobs.schedule("report", "r")).unwrap().unwrap();
+    assert_eq!(after.spec, before.spec);
 }
 
 #[test]

@@ -15,7 +15,6 @@ use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::Jobs;
 use requeue_jobs::limits::MAX_BATCH;
-use std::cell::RefCell;
 use tokio::runtime::Handle;
 
 /// Calls the store on a thread for blocking work, because a cron expression that rarely or never fires
@@ -122,16 +121,11 @@ pub(super) async fn change(
     let reading = app.reading();
     let change = async move |jobs: &Jobs| {
         // What is invalid may depend on the present schedule, such as a time zone for a period.
-        let refused = RefCell::new(None);
-        let changed = jobs.change_schedule(kind.as_str(), id.as_str(), |spec| {
-            let changed = request.change(spec.clone(), &reading).map(|changed| *spec = changed);
-            *refused.borrow_mut() = changed.err();
+        let changed = jobs.change_schedule_with(kind.as_str(), id.as_str(), |spec| {
+            *spec = request.change(spec.clone(), &reading)?;
+            Ok::<_, Problem>(())
         });
-        let changed = changed.await;
-        if let Some(problem) = refused.take() {
-            return Err(problem.into());
-        }
-        ApiResult::Ok(ScheduleJson::from(&changed?))
+        ApiResult::Ok(ScheduleJson::from(&changed.await?))
     };
     Ok(Json(off_runtime(&app, change).await??))
 }
