@@ -3,12 +3,14 @@
 use crate::error::{CliError, Result};
 use crate::{private_files, times};
 use requeue_http::wire::PushJson;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A secret has at most 92 characters. A longer file is another file.
-const MAX_SECRET_FILE: u64 = 1024;
+/// A signing secret has at most 92 characters, and the value of a header rarely more than a few
+/// thousand. A longer file is another file.
+const MAX_SECRET_FILE: u64 = 8 << 10;
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Webhooks")]
@@ -19,6 +21,9 @@ pub(crate) struct PushArgs {
     /// File with a secret that signs the requests; twice to replace a secret, the new one first
     #[arg(long, value_name = "FILE")]
     push_secret: Vec<PathBuf>,
+    /// Header of the requests, or NAME=@FILE with its value in a file; an empty value removes it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    push_header: Vec<Header>,
     /// How long a delivery may take
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     push_timeout: Option<Duration>,
@@ -30,7 +35,7 @@ pub(crate) struct PushArgs {
     push_format: Option<String>,
     /// Let workers claim the jobs again
     #[arg(long, conflicts_with_all = [
-        "push", "push_secret", "push_timeout", "push_concurrency", "push_format"
+        "push", "push_secret", "push_header", "push_timeout", "push_concurrency", "push_format"
     ])]
     no_push: bool,
 }
@@ -42,10 +47,12 @@ impl PushArgs {
             return Ok(Some(None));
         }
         let secrets =
-            self.push_secret.iter().map(|file| secret(file)).collect::<Result<Vec<_>>>()?;
+            self.push_secret.iter().map(|file| read_secret(file)).collect::<Result<Vec<_>>>()?;
+        let headers =
+            self.push_header.iter().map(Header::read).collect::<Result<BTreeMap<_, _>>>()?;
         let patch = PushJson {
             url: self.push.clone(),
-            headers: None,
+            headers: (!headers.is_empty()).then_some(Some(headers)),
             timeout: self.push_timeout.map(|timeout| Some(times::show_duration(timeout))),
             concurrency: self.push_concurrency.map(Some),
             secrets: (!secrets.is_empty()).then_some(Some(secrets)),
@@ -55,8 +62,46 @@ impl PushArgs {
     }
 }
 
+/// A value of `--push-header`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Header {
+    name: String,
+    value: HeaderValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HeaderValue {
+    /// The header is removed.
+    Removed,
+    Text(String),
+    File(PathBuf),
+}
+
+fn header(text: &str) -> Result<Header, String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE or NAME=@FILE")?;
+    let value = match value.strip_prefix('@') {
+        Some(file) => HeaderValue::File(file.into()),
+        None if value.is_empty() => HeaderValue::Removed,
+        None => HeaderValue::Text(value.to_owned()),
+    };
+    Ok(Header { name: name.to_owned(), value })
+}
+
+impl Header {
+    /// Returns the name and the value, as the API expects them: `None` removes the header.
+    fn read(&self) -> Result<(String, Option<String>)> {
+        let value = match &self.value {
+            HeaderValue::Removed => None,
+            HeaderValue::Text(text) => Some(text.clone()),
+            HeaderValue::File(file) => Some(read_secret(file)?),
+        };
+        // The API removes a header only by the name that it shows, in lower case.
+        Ok((self.name.to_ascii_lowercase(), value))
+    }
+}
+
 /// Reads a secret. It is in a file because everyone can see the options of a process.
-fn secret(path: &Path) -> Result<String> {
+fn read_secret(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     if let Some(warning) = private_files::warning(path) {
         eprintln!("warning: {warning}");

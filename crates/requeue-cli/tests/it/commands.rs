@@ -698,6 +698,18 @@ fn pushed(dir: &Dir) {
         "secrets": ["whsec_…LaSw", "whsec_…b7oD"], "format": "cloudevents",
     });
     assert_eq!(done.json()["push"], expected);
+    dir.write("authorization", "Bearer hunter2\n");
+    let header = |header: &str| dir.ask(&["kind", "mail", "--json", "--push-header", header]);
+    header("X-Team=ops=1").ok();
+    let shown = header("Authorization=@authorization").ok();
+    assert_eq!(shown.json()["push"]["headers"], json!({"authorization": "…", "x-team": "…"}));
+    assert!(!shown.out.contains("hunter2"), "{}", shown.out);
+    header("X-TEAM=").ok();
+    let shown = header("authorization=").ok();
+    assert_eq!(shown.json()["push"]["headers"], json!({}));
+    header("x-team").code(2).complains("expected NAME=VALUE or NAME=@FILE");
+    header("host=a").code(2).complains("reserved");
+    header("x-team=@absent").code(1).complains("absent");
     let other = ["kind", "mail", "--push", "http://127.0.0.1:10/hooks"];
     dir.ask(&other).code(2).complains("give the secrets again");
     dir.ask(&["kind", "mail", "--push-secret", "wrong"]).code(2).complains("whsec_");
