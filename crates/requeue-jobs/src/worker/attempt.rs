@@ -32,13 +32,55 @@ enum Ended {
 }
 
 /// An attempt whose handler has ended.
-#[derive(Clone, Copy)]
 struct Attempt<'a> {
     job: &'a ClaimedJob,
-    slot: &'a JobSlot,
     lease: Lease,
     took: Duration,
     span: &'a Span,
+}
+
+/// What the end of a handler means for the job.
+enum Verdict {
+    Succeeded(RunResult),
+    Failed(Fault),
+    Cancelled,
+}
+
+impl Ended {
+    /// Returns how to settle the lease, or an error if it is lost.
+    fn decide(self) -> Result<(Settlement, Verdict), SettleError> {
+        let success = |action| (action, Verdict::Succeeded(RunResult::Success));
+        let retry = |fault: Fault, delay| {
+            (Settlement::Retry { delay, error: fault.text() }, Verdict::Failed(fault))
+        };
+        Ok(match self {
+            Ended::Returned(JobOutcome::DoneWith(result)) => match check_result(&result) {
+                Ok(()) => success(Settlement::AckWith(result)),
+                Err(invalid) => retry(Fault::Error(invalid.into()), None),
+            },
+            Ended::Returned(JobOutcome::RetryAfter { delay, error }) => {
+                retry(Fault::Error(error.into()), Some(delay.min(MAX_DELAY)))
+            }
+            Ended::Returned(JobOutcome::Plain(Outcome::Done)) => success(Settlement::Ack),
+            Ended::Returned(JobOutcome::Plain(Outcome::RequeueAfter(delay))) => {
+                let action = Settlement::RequeueAfter(delay.min(MAX_DELAY));
+                (action, Verdict::Succeeded(RunResult::RequeueAfter))
+            }
+            Ended::Returned(JobOutcome::Plain(Outcome::GiveUp { reason })) => {
+                let fault = Fault::GaveUp(reason);
+                (Settlement::Bury { error: fault.text() }, Verdict::Failed(fault))
+            }
+            // `Retry`, and any outcome that a later version of the core adds.
+            Ended::Returned(JobOutcome::Plain(_)) => retry(Fault::RetryRequested, None),
+            Ended::Failed(fault) => retry(fault, None),
+            Ended::ShutDown => {
+                retry(Fault::Error("the worker was shut down".into()), Some(Duration::ZERO))
+            }
+            // Removes the job immediately instead of when its lease expires.
+            Ended::Stopped(LeaseEnd::Cancelled) => (Settlement::Ack, Verdict::Cancelled),
+            Ended::Stopped(LeaseEnd::Lost(error)) => return Err(error),
+        })
+    }
 }
 
 /// Calls the handler for a job and settles the lease. The slot is free when all that is done.
@@ -56,8 +98,7 @@ pub(super) async fn work<F, Fut, T>(
     let may_start = slot.start();
     if lease.is_over(worker.jobs.clock()) || !may_start {
         // The executor was busy for too long, or the worker was stopped.
-        worker.settle_or_report(&job, Settlement::Release, Some(&slot)).await;
-        return;
+        return worker.release(&job, Some(&slot)).await;
     }
     let active = ActiveRun::start(worker.recorder.as_deref());
     let started_at = worker.jobs.clock().now();
@@ -73,65 +114,23 @@ pub(super) async fn work<F, Fut, T>(
         Err(message) => Ended::Failed(Fault::Panicked(message)),
     };
     let took = worker.jobs.clock().now().saturating_since(started_at);
-    let attempt = Attempt { job: &job, slot: &slot, lease, took, span: &span };
-    let end = worker.settle_attempt(attempt, ended).await;
+    if let Ended::ShutDown = ended {
+        slot.record_stopped();
+    }
+    let attempt = Attempt { job: &job, lease, took, span: &span };
+    let end = match ended.decide() {
+        Ok((action, verdict)) => {
+            let settled = worker.settle(&job.receipt, action, Some(&slot)).await;
+            worker.conclude(&attempt, verdict, settled)
+        }
+        Err(error) => worker.conclude(&attempt, Verdict::Cancelled, Err(error)),
+    };
     active.end(end, took);
     span.close();
     drop(slot);
 }
 
 impl JobWorker {
-    /// Settles the lease as the end of the handler requires. Returns how the attempt ended, or `None`
-    /// if its handler was stopped because the lease ended.
-    async fn settle_attempt(&self, attempt: Attempt<'_>, ended: Ended) -> Option<RunEnd> {
-        let end = match ended {
-            Ended::Returned(JobOutcome::DoneWith(result)) => match check_result(&result) {
-                Ok(()) => self.succeed(attempt, Settlement::AckWith(result)).await,
-                Err(invalid) => self.retry(attempt, &Fault::Error(invalid.into()), None).await,
-            },
-            Ended::Returned(JobOutcome::RetryAfter { delay, error }) => {
-                let delay = delay.min(MAX_DELAY);
-                self.retry(attempt, &Fault::Error(error.into()), Some(delay)).await
-            }
-            Ended::Returned(JobOutcome::Plain(Outcome::Done)) => {
-                self.succeed(attempt, Settlement::Ack).await
-            }
-            Ended::Returned(JobOutcome::Plain(Outcome::RequeueAfter(delay))) => {
-                self.succeed(attempt, Settlement::RequeueAfter(delay.min(MAX_DELAY))).await
-            }
-            Ended::Returned(JobOutcome::Plain(Outcome::GiveUp { reason })) => {
-                let fault = Fault::GaveUp(reason);
-                self.fail(attempt, &fault, Settlement::Bury { error: fault.text() }).await
-            }
-            // `Retry`, and any outcome that a later version of the core adds.
-            Ended::Returned(JobOutcome::Plain(_)) => {
-                self.retry(attempt, &Fault::RetryRequested, None).await
-            }
-            Ended::Failed(fault) => {
-                let end = self.retry(attempt, &fault, None).await;
-                drop(guarded(|| drop(fault)));
-                end
-            }
-            Ended::ShutDown => {
-                attempt.slot.record_stopped();
-                let fault = Fault::Error("the worker was shut down".into());
-                self.retry(attempt, &fault, Some(Duration::ZERO)).await
-            }
-            Ended::Stopped(LeaseEnd::Lost(error)) => {
-                attempt.span.outcome("lost");
-                self.report_lost(attempt.job, &error);
-                return None;
-            }
-            // Removes the job immediately instead of when its lease expires.
-            Ended::Stopped(LeaseEnd::Cancelled) => {
-                attempt.span.outcome("cancelled");
-                self.settle_or_report(attempt.job, Settlement::Ack, Some(attempt.slot)).await;
-                return None;
-            }
-        };
-        Some(end)
-    }
-
     /// Polls the handler's future until it completes, times out, loses its lease or is stopped. Drops
     /// it.
     async fn run_handler<Fut, T>(
@@ -194,59 +193,72 @@ impl JobWorker {
         }
     }
 
-    /// Settles a lease; `slot` is that of the job, if it was started. Returns `false` if the lease was
-    /// lost or could not be settled.
-    pub(super) async fn settle_or_report(
+    /// Reports an attempt that was settled, or whose lease was lost. Returns what metrics count: `None` if
+    /// the handler was stopped because its lease ended.
+    fn conclude(
         &self,
-        job: &ClaimedJob,
-        action: Settlement,
-        slot: Option<&JobSlot>,
-    ) -> bool {
-        let settled = self.settle(&job.receipt, action, slot).await;
-        settled.inspect_err(|error| self.report_lost(job, error)).is_ok()
-    }
-
-    async fn succeed(&self, attempt: Attempt<'_>, action: Settlement) -> RunEnd {
-        let (result, outcome) = match action {
-            Settlement::RequeueAfter(_) => (RunResult::RequeueAfter, "requeue after"),
-            _ => (RunResult::Success, "done"),
-        };
-        let is_settled = self.settle_or_report(attempt.job, action, Some(attempt.slot)).await;
-        attempt.span.outcome(if is_settled { outcome } else { "lost" });
-        RunEnd::of(result)
-    }
-
-    /// Retries the job after `delay`, or after the backoff of its kind.
-    async fn retry(&self, attempt: Attempt<'_>, fault: &Fault, delay: Option<Duration>) -> RunEnd {
-        let action = Settlement::Retry { delay, error: fault.text() };
-        self.fail(attempt, fault, action).await
-    }
-
-    async fn fail(&self, attempt: Attempt<'_>, fault: &Fault, action: Settlement) -> RunEnd {
-        let Attempt { job, slot, lease, took, span } = attempt;
-        let next = match self.settle(&job.receipt, action, Some(slot)).await {
-            Ok(Some(Settled::RetryAt(at))) => Next::RetryIn(self.until(at, job, lease)),
-            Ok(Some(Settled::Dead)) => Next::Dead,
-            // Cancelled, or settled by an earlier try whose result was lost.
-            Ok(_) => Next::Dropped,
-            Err(error) => {
-                span.outcome("lost");
-                self.report_lost(job, &error);
-                return fault.run_end(false);
+        attempt: &Attempt<'_>,
+        verdict: Verdict,
+        settled: Result<Option<Settled>, SettleError>,
+    ) -> Option<RunEnd> {
+        let span = attempt.span;
+        let settled = settled.inspect_err(|error| {
+            span.outcome("lost");
+            self.report_lost(attempt.job, error);
+        });
+        match (verdict, settled) {
+            (Verdict::Succeeded(result), settled) => {
+                if settled.is_ok() {
+                    let is_requeued = result == RunResult::RequeueAfter;
+                    span.outcome(if is_requeued { "requeue after" } else { "done" });
+                }
+                Some(RunEnd::of(result))
             }
-        };
-        span.failed(fault.cause(), next);
-        let failed = JobFailure::new(job, took, fault.cause(), next);
+            (Verdict::Failed(fault), settled) => {
+                let next = settled.ok().map(|settled| self.next(attempt, settled));
+                next.inspect(|next| self.report_failure(attempt, &fault, *next));
+                let end = fault.run_end(next == Some(Next::Dead));
+                drop(guarded(|| drop(fault)));
+                Some(end)
+            }
+            (Verdict::Cancelled, settled) => {
+                if settled.is_ok() {
+                    span.outcome("cancelled");
+                }
+                None
+            }
+        }
+    }
+
+    /// Returns what happens to the job of a failed attempt.
+    fn next(&self, attempt: &Attempt<'_>, settled: Option<Settled>) -> Next {
+        match settled {
+            Some(Settled::RetryAt(at)) => Next::RetryIn(self.until(at, attempt.job, attempt.lease)),
+            Some(Settled::Dead) => Next::Dead,
+            // Cancelled, or settled by an earlier try whose result was lost.
+            _ => Next::Dropped,
+        }
+    }
+
+    fn report_failure(&self, attempt: &Attempt<'_>, fault: &Fault, next: Next) {
+        attempt.span.failed(fault.cause(), next);
+        let failed = JobFailure::new(attempt.job, attempt.took, fault.cause(), next);
         let call = |callback: &Option<Callback>| {
             if let Some(callback) = callback {
-                drop(span.enter(|| callback(&failed)));
+                drop(attempt.span.enter(|| callback(&failed)));
             }
         };
         call(&self.on_failure);
         if next == Next::Dead {
             call(&self.on_dead);
         }
-        fault.run_end(next == Next::Dead)
+    }
+
+    /// Returns a job that was not started; `slot` is that of the job, if it has one.
+    pub(super) async fn release(&self, job: &ClaimedJob, slot: Option<&JobSlot>) {
+        if let Err(error) = self.settle(&job.receipt, Settlement::Release, slot).await {
+            self.report_lost(job, &error);
+        }
     }
 
     fn report_lost(&self, job: &ClaimedJob, error: &SettleError) {

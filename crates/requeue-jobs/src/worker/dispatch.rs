@@ -4,7 +4,7 @@
 use super::JobWorker;
 use super::lease::{Lease, by, first, yield_now};
 use super::slots::{Claims, FreeSlots, JobSlot};
-use crate::claim::{Claim, ClaimedJob, Settlement};
+use crate::claim::{Claim, ClaimedJob};
 use crate::client::nonce;
 #[cfg(feature = "cron")]
 use crate::cron::{ScheduleTicker, TURN_INTERVAL};
@@ -183,7 +183,7 @@ impl JobWorker {
         }
         // The release is repeated on errors: an expired lease would count as a failure.
         for job in jobs {
-            self.settle_or_report(&job, Settlement::Release, None).await;
+            self.release(&job, None).await;
         }
         let mut errors = claimed.errors.into_iter().map(|(_, error)| error);
         // If no job was found, the caller reports the last error and pauses.
