@@ -13,18 +13,23 @@
 //! each function around the handlers.
 
 mod around;
+mod context;
 mod handler;
+mod spawn;
 
 pub use around::NextHandler;
+pub use context::TaskContext;
 pub use handler::{TaskHandler, TaskResult};
 
 use crate::error::Invalid;
 use crate::names::Kind;
 use crate::task::Task;
-use crate::worker::{JobRun, JobWorker, KindLimits, RunningJobs};
+#[cfg(doc)]
+use crate::worker::JobWorker;
+use crate::worker::KindLimits;
 use around::Around;
 use handler::{ErasedHandler, HandlerFuture, erase};
-use requeue::worker::{Outcome, RunnerFuture};
+use requeue::worker::Outcome;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -252,50 +257,6 @@ impl<S> Routes<S> {
     }
 }
 
-/// What a handler receives beside its task: the attempt, and the state of the [`Router`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct TaskContext<S = ()> {
-    /// The state that was passed to [`Router::new`].
-    pub state: Arc<S>,
-    /// The job, the number of the attempt, and the time that is left.
-    pub run: JobRun,
-}
-
-impl<S> TaskContext<S> {
-    /// Returns a context. Use it to test a handler.
-    ///
-    /// ```
-    /// use requeue_jobs::{
-    ///     Body, BoxError, ClaimedJob, Fence, Generation, JobId, JobRun, Kind, Receipt, TaskContext,
-    /// };
-    ///
-    /// struct Close {
-    ///     order: u64,
-    /// }
-    ///
-    /// async fn close(task: Close, context: TaskContext<&str>) -> Result<(), BoxError> {
-    ///     println!("{}: order {} is closed", context.state, task.order);
-    ///     Ok(())
-    /// }
-    ///
-    /// let receipt = Receipt::new(Kind::new("order.close")?, JobId::new("order-7")?, Fence(1), 1);
-    /// let job = ClaimedJob::new(receipt, Body::default(), Generation(1));
-    /// let context = TaskContext::new("bakery", JobRun::new(job));
-    /// requeue_testkit::block_on(close(Close { order: 7 }, context))?;
-    /// # Ok::<(), BoxError>(())
-    /// ```
-    pub fn new(state: impl Into<Arc<S>>, run: JobRun) -> Self {
-        TaskContext { state: state.into(), run }
-    }
-}
-
-impl<S> Clone for TaskContext<S> {
-    fn clone(&self) -> Self {
-        TaskContext { state: Arc::clone(&self.state), run: self.run.clone() }
-    }
-}
-
 /// Why a [`Router`] cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -315,77 +276,4 @@ pub enum RouterError {
         /// The kind.
         kind: String,
     },
-}
-
-impl JobWorker {
-    /// Starts the worker on the current tokio runtime, with the handlers of a router. Requires the
-    /// features `serde` and `tokio`.
-    ///
-    /// The worker claims jobs of the router's kinds, in addition to those passed to
-    /// [`new`](Self::new), which may be none. Fails, and starts nothing, if the router has two handlers
-    /// for a kind, or limits for a kind without a handler, or if a kind is invalid.
-    ///
-    /// # Panics
-    ///
-    /// Panics if it is called outside of a tokio runtime.
-    #[cfg(feature = "tokio")]
-    pub fn spawn_router<S>(self, router: Router<S>) -> Result<RunningJobs, RouterError>
-    where
-        S: Send + Sync + 'static,
-    {
-        let runtime = tokio::runtime::Handle::current();
-        self.spawn_router_with(move |task| drop(runtime.spawn(task)), router)
-    }
-
-    /// Starts the worker on any executor, with the handlers of a router. Requires the feature `serde`.
-    ///
-    /// The worker claims jobs of the router's kinds, in addition to those passed to
-    /// [`new`](Self::new), which may be none. `spawn` is called for each task and has to make the
-    /// executor poll the future to completion.
-    ///
-    /// Fails, and starts nothing, if the router has two handlers for a kind, or limits for a kind without a
-    /// handler, or if a kind is invalid:
-    ///
-    /// ```
-    /// use requeue_jobs::{BoxError, JobWorker, Jobs, MemoryStore, Router, Task, TaskContext};
-    /// use std::sync::Arc;
-    ///
-    /// #[derive(serde::Serialize, serde::Deserialize)]
-    /// struct Close;
-    ///
-    /// impl Task for Close {
-    ///     const KIND: &'static str = "order.close";
-    ///
-    ///     fn id(&self) -> String {
-    ///         "all".to_owned()
-    ///     }
-    /// }
-    ///
-    /// async fn close(_task: Close, _context: TaskContext) -> Result<(), BoxError> {
-    ///     Ok(())
-    /// }
-    ///
-    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
-    /// let worker = JobWorker::new(&jobs, [], "shop-1")?;
-    /// let router = Router::new(()).on::<Close>(close).on::<Close>(close);
-    /// let error = worker.spawn_router_with(drop, router).unwrap_err();
-    /// assert_eq!(error.to_string(), "there are two handlers for kind order.close");
-    /// # Ok::<(), requeue_jobs::Invalid>(())
-    /// ```
-    pub fn spawn_router_with<S>(
-        self,
-        spawn: impl Fn(RunnerFuture) + Send + Sync + 'static,
-        router: Router<S>,
-    ) -> Result<RunningJobs, RouterError>
-    where
-        S: Send + Sync + 'static,
-    {
-        let (routes, limits) = router.build()?;
-        let worker = self.with_kinds(routes.handlers.keys().cloned(), limits)?;
-        let routes = Arc::new(routes);
-        Ok(worker.spawn_with(spawn, move |run| {
-            let context = TaskContext { state: Arc::clone(&routes.state), run };
-            NextHandler::first(&routes).run(context)
-        }))
-    }
 }
