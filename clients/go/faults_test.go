@@ -52,7 +52,7 @@ func TestAnAckWhoseResponseIsLostIsRepeatedAndNotReportedAsLost(t *testing.T) {
 
 func TestAnAckThatTheServerRejectsTemporarilyIsRepeated(t *testing.T) {
 	t.Parallel()
-	record := settledBy(t, nil, acked(t), respondBusy, loseRequest, respondBusy)
+	record := settledBy(t, nil, acked(t), respondBusy, loseRequest, respondForbidden)
 	if len(record.lostJobs()) != 0 || len(record.requestErrors()) != 3 {
 		t.Errorf("lost: %v, errors: %v", record.lostJobs(), record.requestErrors())
 	}

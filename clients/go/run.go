@@ -37,8 +37,8 @@ type run struct {
 //
 // The context of a handler has the values of ctx, but is not cancelled with it.
 //
-// Run returns the number of jobs whose handlers were stopped by the shutdown. It returns an error if the first
-// claim is rejected, for example because the token is invalid, or if there are no handlers.
+// Run returns the number of jobs whose handlers were stopped by the shutdown. It returns an error if
+// the first claim is rejected, for example because the token is invalid, or if there are no handlers.
 func (w *Worker) Run(ctx context.Context) (stopped int, err error) {
 	return w.run(ctx, make(chan struct{}))
 }

@@ -3,6 +3,7 @@ package requeue
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -112,34 +113,32 @@ func (s *settler) take(now time.Time) (batch []*unsettled, next time.Time, over 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := 0
-	fits := func(u *unsettled) bool {
+	// add adds a job to the batch, unless the batch is full.
+	add := func(u *unsettled) bool {
 		if result := u.settlement.Job.result; result != nil {
 			size += result.size()
 		}
-		return len(batch) < maxBatch && size <= maxResults
+		if len(batch) == maxBatch || size > maxResults {
+			return false
+		}
+		batch = append(batch, u)
+		return true
 	}
 	waiting := s.repeated[:0]
 	for _, u := range s.repeated {
-		if now.Before(u.again) || !fits(u) {
+		if now.Before(u.again) || !add(u) {
 			waiting = append(waiting, u)
 			if next.IsZero() || u.again.Before(next) {
 				next = u.again
 			}
-		} else {
-			batch = append(batch, u)
 		}
 	}
 	s.repeated = waiting
 	taken := 0
-	for taken < len(s.fresh) && fits(s.fresh[taken]) {
+	for taken < len(s.fresh) && add(s.fresh[taken]) {
 		taken++
 	}
-	if taken == len(s.fresh) && len(batch) == 0 {
-		batch, s.fresh = s.fresh, nil
-	} else {
-		batch = append(batch, s.fresh[:taken]...)
-		s.fresh = append([]*unsettled(nil), s.fresh[taken:]...)
-	}
+	s.fresh = slices.Delete(s.fresh, 0, taken)
 	return batch, next, s.closed && len(batch) == 0 && len(s.repeated) == 0
 }
 
@@ -163,7 +162,7 @@ func (s *settler) settle(batch []*unsettled) {
 		if err == nil {
 			result = results[i]
 		}
-		if s.conclude(u, result, now) {
+		if s.conclude(u, result, err != nil, now) {
 			repeated = append(repeated, u)
 		}
 	}
@@ -174,36 +173,29 @@ func (s *settler) settle(batch []*unsettled) {
 	s.run.slots.settled()
 }
 
-// conclude reports the result of a settlement. It returns whether the settlement is to be repeated.
-func (s *settler) conclude(u *unsettled, result SettleResult, now time.Time) (again bool) {
-	report := s.run.report
+// conclude reports the result of a settlement. whole is whether the whole request failed. It returns
+// whether the settlement is to be repeated.
+func (s *settler) conclude(u *unsettled, result SettleResult, whole bool, now time.Time) (again bool) {
 	switch {
 	case result.Err == nil:
 		if u.failure != nil && result.Outcome == SettledDead {
-			report.failure(u.job, u.failure, NextDead)
+			s.run.report.failure(u.job, u.failure, NextDead)
 		} else if u.failure != nil && result.Outcome == SettledRetry {
-			report.failure(u.job, u.failure, NextRetry)
+			s.run.report.failure(u.job, u.failure, NextRetry)
 		}
 		return false
 	case errors.Is(result.Err, ErrLeaseLost):
-		if u.uncertain && u.failure != nil {
-			report.failure(u.job, u.failure, NextUnknown)
-		} else if !u.uncertain && !u.cancelled {
-			report.lost(u.job)
-		}
+		s.lost(u)
 		return false
 	case errors.Is(result.Err, ErrOutcomeUnknown):
 		u.uncertain = true
-	case errors.Is(result.Err, ErrNotDone):
+	case errors.Is(result.Err, ErrNotDone) || whole:
+		// A rejection of the whole request is not about this job: the token may have expired.
 	default:
 		return s.rejected(u, result.Err)
 	}
 	if !now.Before(u.until) {
-		if u.uncertain && u.failure != nil {
-			report.failure(u.job, u.failure, NextUnknown)
-		} else if !u.uncertain && !u.cancelled {
-			report.lost(u.job)
-		}
+		s.lost(u)
 		return false
 	}
 	u.pause = min(max(u.pause*2, firstPause), maxPause)
@@ -211,12 +203,21 @@ func (s *settler) conclude(u *unsettled, result SettleResult, now time.Time) (ag
 	return true
 }
 
-// rejected handles a settlement that the server will never accept, such as a delay beyond its limit.
-// The job is retried instead, with the problem as its error, so that it does not have to wait for the
-// end of its lease.
+// lost reports a job whose lease is gone, unless an earlier request may have settled it.
+func (s *settler) lost(u *unsettled) {
+	if u.uncertain && u.failure != nil {
+		s.run.report.failure(u.job, u.failure, NextUnknown)
+	} else if !u.uncertain && !u.cancelled {
+		s.run.report.lost(u.job)
+	}
+}
+
+// rejected handles a settlement that the server will never accept, such as a delay beyond its limit. It
+// returns whether there is another: the job is retried, with the problem as its error, so that it does
+// not have to wait for the end of its lease.
 func (s *settler) rejected(u *unsettled, err error) (again bool) {
 	s.run.report.error("settle a job", err)
-	if u.settlement.Verb == VerbRetry && u.settlement.Delay == nil {
+	if u.settlement.Verb == VerbRelease || u.settlement.Verb == VerbRetry && u.settlement.Delay == nil {
 		return false
 	}
 	u.ending = failed(u.job, err)
