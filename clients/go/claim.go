@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Job is a job that was claimed. It belongs to the caller until its lease ends.
+// Job is a job that was claimed. It belongs to the caller until its lease ends. A test of a handler may
+// construct one.
 type Job struct {
 	// Kind and ID identify the job.
 	Kind, ID string
@@ -35,7 +36,15 @@ type Job struct {
 }
 
 // Decode stores the body in the value that target points to, with the codec of the client.
-func (j *Job) Decode(target any) error { return j.Body.Decode(j.codec, target) }
+func (j *Job) Decode(target any) error { return j.Body.Decode(j.useCodec(), target) }
+
+// useCodec returns the codec of the client, or JSON if the job was not claimed by one.
+func (j *Job) useCodec() Codec {
+	if j.codec == nil {
+		return JSON{}
+	}
+	return j.codec
+}
 
 // maxResult is the largest result that the server accepts.
 const maxResult = 64 << 10
@@ -44,7 +53,7 @@ const maxResult = 64 << 10
 // keeps done jobs. The value is encoded like the body of a job. SetResult fails if the value cannot be
 // encoded, or is larger than 64 KiB. It must not be called concurrently.
 func (j *Job) SetResult(value any) error {
-	result, err := encodeBody(j.codec, value)
+	result, err := encodeBody(j.useCodec(), value)
 	if err != nil {
 		return err
 	}

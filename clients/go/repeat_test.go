@@ -2,11 +2,11 @@ package requeue_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +136,16 @@ func TestATimeoutAfterTheRequestWasSentIsUnknown(t *testing.T) {
 	}
 }
 
+func TestARequestWhoseContextHasEndedIsNotDone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := newClient(t).Stats(ctx)
+	if !errors.Is(err, requeue.ErrNotDone) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestACancelledContextEndsRepetition(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(ctx)
@@ -178,21 +188,29 @@ func TestTheServerExplainsEverySentinelError(t *testing.T) {
 	}
 }
 
-func TestEveryProblemOfTheAPIHasASentinelError(t *testing.T) {
+func TestEveryProblemOfTheOpenAPIDocumentHasASentinelError(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/http-api.md")
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("the documentation of the API is not part of the module")
-	}
+	response, err := http.Get(shared.url + "/v1/openapi.json")
 	check(t, err)
-	var documented []requeue.ProblemName
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| [45][0-9]{2} \\|").FindAllSubmatch(page, -1) {
-		documented = append(documented, requeue.ProblemName(row[1]))
+	defer response.Body.Close()
+	var document struct {
+		Components struct {
+			Schemas map[string]struct{ Enum []string }
+		}
+	}
+	check(t, json.NewDecoder(response.Body).Decode(&document))
+	schema, listed := document.Components.Schemas["ProblemType"]
+	if !listed {
+		t.Skip("the document of this server does not list its problems")
+	}
+	var served []requeue.ProblemName
+	for _, uri := range schema.Enum {
+		served = append(served, requeue.ProblemName(strings.TrimPrefix(uri, "/v1/problems/")))
 	}
 	known := slices.Clone(problems)
 	slices.Sort(known)
-	slices.Sort(documented)
-	if !slices.Equal(known, documented) {
-		t.Errorf("the client knows %v,\nthe API has %v", known, documented)
+	slices.Sort(served)
+	if !slices.Equal(known, served) {
+		t.Errorf("the client knows %v,\nthe server has %v", known, served)
 	}
 }

@@ -35,7 +35,7 @@ func TestJobsThatEndTogetherAreSettledInBatchesOfAThousand(t *testing.T) {
 func TestTheResultsOfABatchAreLimited(t *testing.T) {
 	jobs := make([]*Job, 300)
 	for i := range jobs {
-		jobs[i] = &Job{codec: JSON{}}
+		jobs[i] = &Job{}
 		if err := jobs[i].SetResult(Text(strings.Repeat("x", maxResult))); err != nil {
 			t.Fatal(err)
 		}

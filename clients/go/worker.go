@@ -63,7 +63,7 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 type HandlerOption func(*handler)
 
 // Timeout limits how long a handler may run. After that its context is cancelled, and the job is
-// retried when it has returned. By default there is no limit.
+// retried when it has returned. 0 means no limit, which is the default.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(h *handler) { h.timeout = timeout }
 }
