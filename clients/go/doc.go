@@ -1,6 +1,6 @@
 // Package requeue is a client for requeue, a work queue and durable delay queue.
 //
-// A [Client] has one method for every endpoint of the HTTP API. A producer puts jobs:
+// A [Client] has a method for every operation on jobs, kinds and schedules. A producer puts jobs:
 //
 //	client, err := requeue.New()
 //	...

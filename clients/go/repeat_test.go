@@ -136,6 +136,20 @@ func TestATimeoutAfterTheRequestWasSentIsUnknown(t *testing.T) {
 	}
 }
 
+type failingTransport struct{}
+
+func (failingTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("it does not report whether it was connected")
+}
+
+func TestAnErrorOfATransportThatDoesNotReportConnectionsIsUnknown(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, requeue.WithHTTPClient(&http.Client{Transport: failingTransport{}}), requeue.WithRetryFor(0))
+	if _, err := client.Stats(ctx); !errors.Is(err, requeue.ErrOutcomeUnknown) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestARequestWhoseContextHasEndedIsNotDone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(ctx)

@@ -2,8 +2,11 @@ package requeue_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +35,35 @@ func TestAJobThatTakesLongerThanItsLeaseRunsOnce(t *testing.T) {
 	}
 }
 
+func TestLeasesThatAreDueTogetherAreExtendedInOneRequest(t *testing.T) {
+	t.Parallel()
+	client, kind := newClient(t), newKind(t)
+	const count = 20
+	var jobs []requeue.PutJob
+	for i := range count {
+		jobs = append(jobs, requeue.PutJob{Kind: kind, ID: fmt.Sprint(i)})
+	}
+	_, err := client.PutMany(ctx, jobs)
+	check(t, err)
+	extended := make(chan int, 100)
+	proxy := startProxy(t, shared.url, func(r *http.Request) fault {
+		if r.URL.Path == "/v1/settle" {
+			body, _ := io.ReadAll(r.Body)
+			extended <- strings.Count(string(body), `"how":"extend"`)
+		}
+		return pass
+	})
+	worker := requeue.NewWorker(newClient(t, requeue.WithServer(proxy.url)), requeue.WorkerOptions{
+		Concurrency: count, Lease: 3 * time.Second, Grace: -1,
+	})
+	handler, _, _ := blocked()
+	worker.Handle(kind, handler)
+	runWorker(t, worker)
+	if leases := receive(t, "the extension", extended); leases != count {
+		t.Errorf("%d leases were extended", leases)
+	}
+}
+
 // sleepFor sleeps, unless the context ends.
 func sleepFor(ctx context.Context, duration time.Duration) error {
 	select {
@@ -44,7 +76,7 @@ func sleepFor(ctx context.Context, duration time.Duration) error {
 
 // blocked returns a handler that reports when it starts and runs until it is stopped. It reports why.
 func blocked() (handler requeue.HandlerFunc, started chan *requeue.Job, stopped chan error) {
-	started, stopped = make(chan *requeue.Job, 10), make(chan error, 10)
+	started, stopped = make(chan *requeue.Job, 100), make(chan error, 100)
 	return func(ctx context.Context, job *requeue.Job) error {
 		started <- job
 		<-ctx.Done()
