@@ -36,6 +36,8 @@ const (
 	cutResponse
 	// respondBusy responds with the problem busy, without forwarding the request.
 	respondBusy
+	// respondBusyForAnHour responds with the problem busy, and an hour in Retry-After.
+	respondBusyForAnHour
 	// respondForbidden responds with the problem forbidden, without forwarding the request.
 	respondForbidden
 )
@@ -91,6 +93,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		disconnect(w, nil)
 		return
 	case respondBusy:
+		respond(w, http.StatusServiceUnavailable, "busy")
+		return
+	case respondBusyForAnHour:
+		w.Header().Set("Retry-After", "3600")
 		respond(w, http.StatusServiceUnavailable, "busy")
 		return
 	case respondForbidden:

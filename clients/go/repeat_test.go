@@ -45,6 +45,17 @@ func TestRepetitionEndsWithTheLastError(t *testing.T) {
 	}
 }
 
+func TestARequestIsNotRepeatedBeforeTheTimeInRetryAfter(t *testing.T) {
+	t.Parallel()
+	proxy := startProxy(t, shared.url, on("/v1/stats", respondBusyForAnHour))
+	client := newClient(t, requeue.WithServer(proxy.url))
+	_, err := client.Stats(ctx)
+	var problem *requeue.Problem
+	if !errors.As(err, &problem) || problem.RetryAfter != time.Hour || proxy.count("/v1/stats") != 0 {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestRequestsThatAreHarmlessAreRepeatedIfTheResponseIsLost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]fault{"lost": loseResponse, "cut": cutResponse} {
