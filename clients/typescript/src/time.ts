@@ -32,6 +32,14 @@ export function milliseconds(duration: Duration): number {
   return total;
 }
 
+/** Timers of more than 2^31 ms, which is 24.8 days, fire immediately. */
+const MAX_TIMER_MS = 24 * 86_400_000;
+
+/** @internal Returns a duration in milliseconds that a timer accepts. */
+export function timerMs(duration: Duration): number {
+  return Math.min(milliseconds(duration), MAX_TIMER_MS);
+}
+
 /** @internal Returns the duration, or throws a TypeError that names the field. */
 export function checkDuration(field: string, duration: Duration): string {
   if (typeof duration === "string" && DURATION.test(duration)) return duration;

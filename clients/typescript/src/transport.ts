@@ -2,7 +2,7 @@
 
 import { ConnectionError, connectionError, ProblemError, RequeueError } from "./errors.js";
 import { repeat } from "./repeat.js";
-import { type Duration, milliseconds } from "./time.js";
+import { type Duration, milliseconds, timerMs } from "./time.js";
 import type { WireProblem } from "./wire.js";
 
 /** Options of every call. */
@@ -40,13 +40,13 @@ export class Transport {
     if (protocol !== "http:" && protocol !== "https:") throw new TypeError(`the server ${server} is not an HTTP URL`);
     this.#server = server.replace(/\/+$/, "");
     this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    this.#timeoutMs = milliseconds(timeout);
+    this.#timeoutMs = timerMs(timeout);
     this.#retryForMs = milliseconds(retryFor);
   }
 
   /** Sends the request, and repeats it as far as that is harmless. */
   call<T>(request: Request<T>, options: CallOptions): Promise<T> {
-    const timeoutMs = options.timeout === undefined ? this.#timeoutMs : milliseconds(options.timeout);
+    const timeoutMs = options.timeout === undefined ? this.#timeoutMs : timerMs(options.timeout);
     const retryForMs = options.retryFor === undefined ? this.#retryForMs : milliseconds(options.retryFor);
     const send = async () => {
       const json = await this.#send(request, timeoutMs + (request.waitMs ?? 0), options.signal);

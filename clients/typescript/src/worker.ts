@@ -7,6 +7,7 @@
  * ```
  */
 
+import { Changes } from "./changes.js";
 import type { Client } from "./client.js";
 import { ProblemError, RequeueError } from "./errors.js";
 import type { AnyKinds, ClaimedJob, KindName } from "./jobs.js";
@@ -17,7 +18,7 @@ import { type Job, RunningJob } from "./running.js";
 import { settlementToWire } from "./settle.js";
 import { type SettleEnd, Settler } from "./settler.js";
 import { onSignals } from "./signals.js";
-import { type Duration, milliseconds } from "./time.js";
+import { type Duration, timerMs } from "./time.js";
 import type { WireLease } from "./wire.js";
 
 /**
@@ -72,6 +73,7 @@ interface Registered {
 const PAUSE_MS = 1000;
 /** How long handlers that were stopped have to return, when the worker shuts down. */
 const STOP_MS = 5000;
+/** How long one request waits for jobs. */
 const WAIT: Duration = "30s";
 /** Per slot, this many jobs may have ended without being settled. */
 const MAX_UNSETTLED = 10;
@@ -95,8 +97,8 @@ export class Worker<Kinds extends object = AnyKinds> {
   /** Aborted by the second: handlers are stopped. */
   readonly #stopping = new AbortController();
   #finished: Promise<number> | undefined;
-  /** Called when a handler or a settlement ends. */
-  #onChange = () => {};
+  /** Notified when a handler or a settlement ends. */
+  readonly #changes = new Changes();
 
   constructor(client: Client<Kinds>, options: WorkerOptions = {}) {
     this.#client = client;
@@ -107,7 +109,7 @@ export class Worker<Kinds extends object = AnyKinds> {
       throw new TypeError(`concurrency is ${this.#concurrency}, but must be a whole number from 1`);
     }
     this.#lease = options.lease ?? "30s";
-    this.#graceMs = milliseconds(options.grace ?? "30s");
+    this.#graceMs = timerMs(options.grace ?? "30s");
     const onError = (error: unknown) => this.#report(error);
     this.#leases = new Leases(client, this.#lease, onError);
     this.#settler = new Settler(client, this.#lease, onError);
@@ -123,7 +125,7 @@ export class Worker<Kinds extends object = AnyKinds> {
     const [options, handler] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (this.#finished) throw new Error("the worker runs: register handlers before");
     if (this.#handlers.has(kind)) throw new Error(`the kind ${kind} has a handler already`);
-    const timeoutMs = options.timeout === undefined ? undefined : milliseconds(options.timeout);
+    const timeoutMs = options.timeout === undefined ? undefined : timerMs(options.timeout);
     this.#handlers.set(kind, { handler, parse: options.parse, timeoutMs });
     return this;
   }
@@ -167,7 +169,7 @@ export class Worker<Kinds extends object = AnyKinds> {
   async #claimAll(kinds: KindName<Kinds>[]): Promise<void> {
     const { signal } = this.#finishing;
     for (let accepted = false; ; ) {
-      await this.#until(() => this.#free() > 0, signal);
+      await this.#changes.until(() => this.#free() > 0, signal);
       if (signal.aborted) return;
       try {
         const found = await this.#claim(kinds, this.#free());
@@ -227,7 +229,7 @@ export class Worker<Kinds extends object = AnyKinds> {
     if (!this.#running.delete(job)) return;
     this.#leases.remove(job);
     if (decision !== undefined) this.#settle(job, decision);
-    this.#onChange();
+    this.#changes.notify();
   }
 
   #settle(job: RunningJob, decision: Decision): void {
@@ -240,7 +242,7 @@ export class Worker<Kinds extends object = AnyKinds> {
     }
     this.#settler.add(lease, (end) => {
       this.#settled(job, decision, end, lease.result !== undefined);
-      this.#onChange();
+      this.#changes.notify();
     });
   }
 
@@ -265,42 +267,24 @@ export class Worker<Kinds extends object = AnyKinds> {
   }
 
   #release({ receipt }: ClaimedJob): void {
-    this.#settler.add({ receipt, how: "release" }, () => this.#onChange());
+    this.#settler.add({ receipt, how: "release" }, () => this.#changes.notify());
   }
 
   /** Waits for the handlers, stops those that take too long, and settles their jobs. */
   async #finish(): Promise<number> {
     const none = () => this.#running.size === 0;
-    await this.#until(none, this.#stopping.signal, this.#graceMs);
+    await this.#changes.until(none, this.#stopping.signal, this.#graceMs);
     let stopped = 0;
     for (const job of this.#running) {
       if (job.stopped !== undefined) continue;
       job.stop("shutdown");
       stopped += 1;
     }
-    await this.#until(none, undefined, STOP_MS);
+    await this.#changes.until(none, undefined, STOP_MS);
     this.#running.clear();
     this.#leases.close();
     await this.#settler.idle();
     return stopped;
-  }
-
-  /** Waits until the condition holds, the signal is aborted, or the time is over. */
-  async #until(condition: () => boolean, signal?: AbortSignal, limitMs?: number): Promise<void> {
-    if (condition()) return;
-    const limit = new AbortController();
-    const timer = limitMs === undefined ? undefined : setTimeout(() => limit.abort(), limitMs);
-    const over = () => limit.signal.aborted || signal?.aborted;
-    const wake = () => this.#onChange();
-    limit.signal.addEventListener("abort", wake);
-    signal?.addEventListener("abort", wake);
-    while (!condition() && !over()) {
-      await new Promise<void>((resolve) => (this.#onChange = resolve));
-      // Handlers that end together free their slots together.
-      await nextTurn();
-    }
-    signal?.removeEventListener("abort", wake);
-    clearTimeout(timer);
   }
 
   #report(error: unknown): void {
@@ -320,9 +304,4 @@ export class Worker<Kinds extends object = AnyKinds> {
 function defaultName(): string {
   if (typeof process === "undefined") return "worker";
   return `${process.env["HOSTNAME"] ?? "worker"}-${process.pid}`;
-}
-
-/** Resolves when everything that can run now has run. */
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => void setImmediate(resolve));
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ClaimedJob, Client, GiveUp, type Job, JobStopped, RequeueAfter, RetryAfter, Worker, type WorkerOptions } from "requeue";
+import { type ClaimedJob, Client, type Duration, GiveUp, type Job, JobStopped, RequeueAfter, RetryAfter, Worker, type WorkerOptions } from "requeue";
 import { type Scope, Server, uniqueKind, until } from "./server.js";
 
 const server = await Server.start({ after });
@@ -19,7 +19,7 @@ function start(
   scope: Scope,
   kind: string,
   handler: (job: Job<any>) => unknown,
-  options: WorkerOptions & { timeout?: "100ms"; parse?: (body: unknown) => unknown } = {},
+  options: WorkerOptions & { timeout?: Duration; parse?: (body: unknown) => unknown } = {},
 ): { worker: Worker; events: Events; finished: Promise<number> } {
   const events: Events = { failures: [], dead: [], lost: [], errors: [] };
   const { timeout, parse, ...rest } = options;
@@ -134,6 +134,14 @@ describe("a job whose handler", () => {
     assert.deepEqual(events.failures, [["1", "the handler timed out", "retry"]]);
   });
 
+  test("has a timeout of months is not stopped immediately", async (t) => {
+    const kind = uniqueKind("months");
+    await client.put(kind, "1", null);
+    const { events } = start(t, kind, () => sleep(50), { timeout: "60d" });
+    await until("the job is done", async () => !(await exists(kind, "1")));
+    assert.deepEqual(events.failures, []);
+  });
+
   test("returns a result that has no JSON, or that is too large, is retried", async (t) => {
     const kind = uniqueKind("results");
     await client.setKind(kind, { maxAttempts: 1, keepDone: {} });
@@ -196,6 +204,26 @@ describe("a worker", () => {
     await until("all are done", async () => (await client.kind(kind)).pending + (await client.kind(kind)).leased === 0);
     const sent = (await requests("/v1/settle")) - before;
     assert.ok(sent > 0 && sent < 100, `${sent} requests for 500 jobs`);
+  });
+
+  test("extends the leases of all jobs in one request", async (t) => {
+    const kind = uniqueKind("leases");
+    await client.putMany(Array.from({ length: 50 }, (_, n) => ({ kind, id: String(n) })));
+    let started = 0;
+    const handler = async ({ signal }: Job) => {
+      started += 1;
+      await sleep(600_000, undefined, { signal });
+    };
+    start(t, kind, handler, { concurrency: 50, lease: "5s" });
+    await until("all have started", () => started === 50);
+    const before = await requests("/v1/settle");
+    const { endsAt } = (await client.get(kind, "0")).lease!;
+    await until("the leases were extended", async () => {
+      for await (const { lease } of client.list(kind)) if (!lease || lease.endsAt <= endsAt) return false;
+      return true;
+    });
+    const sent = (await requests("/v1/settle")) - before;
+    assert.ok(sent > 0 && sent < 10, `${sent} requests for 50 jobs`);
   });
 
   test("stops with the error if the first claim is rejected", async (t) => {
