@@ -156,7 +156,7 @@ export class Client<Kinds extends object = AnyKinds> {
   async putMany(jobs: readonly PutEntry<Kinds>[], options: CallOptions = {}): Promise<(PutResult | ProblemError)[]> {
     const entries = jobs.map((job) => entryToWire(this.codec, job));
     const harmless = jobs.every(isUnconditional);
-    return this.#post("/v1/put", { jobs: entries }, harmless, (json) => resultsFromWire(json, putFromWire), options);
+    return this.#post("/v1/put", { jobs: entries }, harmless, (json) => resultsFromWire(json, jobs.length, putFromWire), options);
   }
 
   /** Returns a job. Throws `absent` if it does not exist. */
@@ -289,7 +289,7 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** @internal The same as `settle`, with results that are already encoded. */
   async settleWire(leases: readonly WireLease[], options: CallOptions): Promise<(Settled | ProblemError)[]> {
-    return this.#post("/v1/settle", { leases }, true, (json) => resultsFromWire(json, settledFromWire), options);
+    return this.#post("/v1/settle", { leases }, true, (json) => resultsFromWire(json, leases.length, settledFromWire), options);
   }
 
   /** Returns the counts of all kinds. */
@@ -416,16 +416,16 @@ export class Client<Kinds extends object = AnyKinds> {
 
   #settleOne(settlement: Settlement, options: CallOptions): Promise<Settled> {
     const leases = [settlementToWire(this.codec, settlement)];
-    return this.#post("/v1/settle", { leases }, true, (json) => only(resultsFromWire(json, settledFromWire)), options);
+    return this.#post("/v1/settle", { leases }, true, (json) => only(resultsFromWire(json, 1, settledFromWire)), options);
   }
 
   #changeOne(verb: Verb, kind: string, id: string, options: CallOptions): Promise<ChangeResult> {
-    const read = (json: any) => only(resultsFromWire(json, changeResult));
+    const read = (json: any) => only(resultsFromWire(json, 1, changeResult));
     return this.#post(path("v1", "kinds", kind, verb), { ids: [id] }, false, read, options);
   }
 
   #changeMany(verb: Verb, kind: string, ids: readonly string[], options: CallOptions): Promise<(ChangeResult | ProblemError)[]> {
-    const read = (json: any) => resultsFromWire(json, changeResult);
+    const read = (json: any) => resultsFromWire(json, ids.length, changeResult);
     return this.#post(path("v1", "kinds", kind, verb), { ids }, false, read, options);
   }
 

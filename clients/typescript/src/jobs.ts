@@ -289,7 +289,12 @@ export function dateFromWire(time: string | null | undefined): Date | undefined 
   return typeof time === "string" ? new Date(time) : undefined;
 }
 
-/** @internal Converts the results of a batch. An entry that failed becomes a `ProblemError`. */
-export function resultsFromWire<W extends object, T>(wire: WireResults<W>, read: (done: W) => T): (T | ProblemError)[] {
+/** @internal Converts the results of a batch of `count` entries. One that failed becomes a `ProblemError`. */
+export function resultsFromWire<W extends object, T>(
+  wire: WireResults<W>,
+  count: number,
+  read: (done: W) => T,
+): (T | ProblemError)[] {
+  if (wire.results.length !== count) throw new RangeError(`${wire.results.length} results for ${count} entries`);
   return wire.results.map((entry) => ("error" in entry ? new ProblemError(entry.error) : read(entry)));
 }

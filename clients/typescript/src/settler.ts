@@ -34,6 +34,8 @@ interface Entry {
 
 /** The server accepts this many leases in one request. */
 const MAX_BATCH = 1000;
+/** The server accepts results of 16 MiB in one request. In JSON, a text may be several times as long. */
+const MAX_RESULTS = 2 ** 21;
 /** How long a settlement waits for others, so that short jobs do not take a request each. */
 const GATHER_MS = 2;
 
@@ -84,7 +86,13 @@ export class Settler {
   #nextBatch(): Entry[] {
     const alone = this.#queue.findIndex((entry) => entry.alone);
     if (alone >= 0) return this.#queue.splice(alone, 1);
-    return this.#queue.splice(0, MAX_BATCH);
+    let [count, size] = [0, 0];
+    while (count < this.#queue.length && count < MAX_BATCH && size < MAX_RESULTS) {
+      const { result } = this.#queue[count]!.lease;
+      size += (result?.body_text ?? result?.body_base64 ?? "").length;
+      count += 1;
+    }
+    return this.#queue.splice(0, count);
   }
 
   async #send(batch: Entry[]): Promise<void> {

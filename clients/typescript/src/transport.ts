@@ -40,6 +40,7 @@ export class Transport {
     if (protocol !== "http:" && protocol !== "https:") throw new TypeError(`the server ${server} is not an HTTP URL`);
     this.#server = server.replace(/\/+$/, "");
     this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    new Headers(this.#headers); // throws a TypeError if the token contains a line break, for example
     this.#timeoutMs = timerMs(timeout);
     this.#retryForMs = milliseconds(retryFor);
   }

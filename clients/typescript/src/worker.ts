@@ -37,7 +37,7 @@ export interface HandlerOptions<Body> {
 
 /** Options of a worker. */
 export interface WorkerOptions {
-  /** The name, shown with the jobs that the worker holds; default: host name and process id. */
+  /** The name, shown with the jobs that the worker holds; default: `HOSTNAME` and the process id. */
   readonly name?: string;
   /** How many jobs run concurrently; default: 10. */
   readonly concurrency?: number;

@@ -47,13 +47,9 @@ describe("errors", () => {
   });
 
   test("have the names of all problems that the server knows", async () => {
-    for (const name of PROBLEMS) {
-      const response = await fetch(`${server.url}/v1/problems/${name}`);
-      assert.equal(response.status, 200, name);
-    }
-    const response = await fetch(`${server.url}/v1/openapi.json`);
-    const named = (await response.text()).matchAll(/\/v1\/problems\/([a-z-]+)/g);
-    for (const [, name] of named) assert.ok((PROBLEMS as readonly string[]).includes(name!), name);
+    const document = await (await fetch(`${server.url}/v1/openapi.json`)).text();
+    const names = [...document.matchAll(/"\/v1\/problems\/([a-z-]+)"/g)].map(([, name]) => name);
+    assert.deepEqual([...PROBLEMS].sort(), names.sort());
   });
 
   test("of an invalid token are rejected", async (t) => {
@@ -114,6 +110,9 @@ describe("errors", () => {
     assert.equal((await failure(new Client({ server: elsewhere, retryFor: "0s" }).stats())).outcome, "unknown");
     const empty = await fakeServer(t, (_, response) => response.end("{}"));
     assert.equal((await failure(new Client({ server: empty, retryFor: "0s" }).kinds())).outcome, "unknown");
+    const short = await fakeServer(t, (_, response) => response.end('{"results":[]}'));
+    const settled = new Client({ server: short, retryFor: "0s" }).settle([{ receipt: "1", how: "ack" }]);
+    assert.equal((await failure(settled)).outcome, "unknown");
   });
 
   test("without a problem document have the class of their status", async (t) => {
@@ -214,6 +213,8 @@ describe("times and durations", () => {
       await assert.rejects(put({ due }), TypeError, `due ${due}`);
     }
     await assert.rejects(put({ delay: 300 }), /delay is 300, but must be a text of numbers with units: write "300s" or "300m"/);
+    assert.throws(() => new Client({ token: "two\nlines" }), TypeError);
+    assert.throws(() => new Client({ server: "ftp://127.0.0.1" }), TypeError);
     assert.throws(() => new Client({ retryFor: 10 as unknown as Duration }), TypeError);
     await assert.rejects(client.get("kind", ".."), TypeError);
     await assert.rejects(client.get("kind", ""), TypeError);

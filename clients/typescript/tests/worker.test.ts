@@ -206,6 +206,15 @@ describe("a worker", () => {
     assert.ok(sent > 0 && sent < 100, `${sent} requests for 500 jobs`);
   });
 
+  test("settles many jobs with large results", async (t) => {
+    const kind = uniqueKind("large");
+    await client.setKind(kind, { keepDone: {} });
+    await client.putMany(Array.from({ length: 300 }, (_, n) => ({ kind, id: String(n) })));
+    const { events } = start(t, kind, () => "x".repeat(65_000), { concurrency: 300 });
+    await until("all are done", async () => (await client.kind(kind)).done === 300);
+    assert.deepEqual(events, { failures: [], dead: [], lost: [], errors: [] });
+  });
+
   test("extends the leases of all jobs in one request", async (t) => {
     const kind = uniqueKind("leases");
     await client.putMany(Array.from({ length: 50 }, (_, n) => ({ kind, id: String(n) })));
