@@ -1,11 +1,19 @@
 /** The client: one call for every endpoint of the HTTP API that producers and workers use. */
 
+import type {
+  ChangedJobs,
+  ChangeOptions,
+  ChangeResult,
+  Claimed,
+  ClaimOptions,
+  Upcoming,
+  UpcomingOptions,
+} from "./calls.js";
 import { type Codec, jsonCodec } from "./content.js";
 import { ProblemError } from "./errors.js";
 import {
   type AnyKinds,
   claimedFromWire,
-  type ClaimedJob,
   entryToWire,
   filterToWire,
   isUnconditional,
@@ -33,17 +41,20 @@ import {
   workerFromWire,
   type WorkerInfo,
 } from "./kinds.js";
-import {
-  type NewSchedule,
-  type Schedule,
-  type ScheduleChange,
-  scheduleFromWire,
-  scheduleToWire,
-} from "./schedules.js";
+import { type NewSchedule, type Schedule, type ScheduleChange, scheduleFromWire, scheduleToWire } from "./schedules.js";
 import { type Settled, settledFromWire, type Settlement, settlementToWire } from "./settle.js";
-import { checkDuration, checkTime, type Duration, milliseconds, type Time } from "./time.js";
+import { checkDuration, checkTime, type Duration, milliseconds } from "./time.js";
 import { type CallOptions, path, Transport } from "./transport.js";
-import type { WireClaim, WireClaimed, WireClaimResponse, WireJob, WireKind, WireLease, WireSchedule, WireWorker } from "./wire.js";
+import type {
+  WireClaim,
+  WireClaimed,
+  WireClaimResponse,
+  WireJob,
+  WireKind,
+  WireLease,
+  WireSchedule,
+  WireWorker,
+} from "./wire.js";
 
 /** Options of a client. */
 export interface ClientOptions {
@@ -57,63 +68,6 @@ export interface ClientOptions {
   readonly retryFor?: Duration;
   /** How bodies and results are encoded; default: as JSON, and a `Uint8Array` as bytes. */
   readonly codec?: Codec;
-}
-
-/** Options of a claim. */
-export interface ClaimOptions extends CallOptions {
-  /** The name of the worker, shown with the jobs that it holds. */
-  readonly worker?: string;
-  /** The maximum number of jobs, up to 1000; default: 1. */
-  readonly max?: number;
-  /** The length of the leases; default: the setting of the kind. */
-  readonly lease?: Duration;
-  /** How long the server waits if no job is ready, up to `"1m"`; default: not at all. */
-  readonly wait?: Duration;
-}
-
-/** The result of a claim. */
-export interface Claimed<Body = unknown> {
-  readonly jobs: readonly ClaimedJob<Body>[];
-  /** Kinds that failed, for example because their node of a Redis Cluster is down. */
-  readonly errors: readonly { readonly kind: string; readonly error: ProblemError }[];
-}
-
-/** What a change did to a job. */
-export type ChangeResult = "removed" | "ending" | "ready" | "revived" | "other";
-
-/** The result of changing all jobs that match a filter. */
-export interface ChangedJobs {
-  readonly matched: number;
-  readonly changed: number;
-  /** Jobs that match, but could not be changed. */
-  readonly failed: number;
-  /** If it is a string, there may be more jobs: pass it as `after`. */
-  readonly cursor: string | null;
-}
-
-/** Which matching jobs are changed. */
-export interface ChangeOptions extends CallOptions {
-  /** The maximum number of jobs, up to 10,000, which is the default. */
-  readonly limit?: number;
-  /** The cursor of the previous call. */
-  readonly after?: string;
-}
-
-/** Which spans of time `upcoming` counts. */
-export interface UpcomingOptions extends CallOptions {
-  /** The start of the first span; default: now. */
-  readonly from?: Time;
-  /** The length of a span; default: 1 minute. */
-  readonly span?: Duration;
-  /** The number of spans, up to 1000; default: 60. */
-  readonly count?: number;
-}
-
-/** How many pending jobs become due in each span of time. */
-export interface Upcoming {
-  readonly from: Date;
-  readonly span: Duration;
-  readonly counts: readonly number[];
 }
 
 type Verb = "cancel" | "run-now" | "revive";
@@ -141,7 +95,12 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Creates a job, or updates it if it exists. `undefined` as the body means an empty body. */
-  async put<K extends KindName<Kinds>>(kind: K, id: string, body: Kinds[K], options: PutOptions = {}): Promise<PutResult> {
+  async put<K extends KindName<Kinds>>(
+    kind: K,
+    id: string,
+    body: Kinds[K],
+    options: PutOptions = {},
+  ): Promise<PutResult> {
     const request = {
       method: "PUT",
       path: path("v1", "kinds", kind, "jobs", id),
@@ -156,7 +115,13 @@ export class Client<Kinds extends object = AnyKinds> {
   async putMany(jobs: readonly PutEntry<Kinds>[], options: CallOptions = {}): Promise<(PutResult | ProblemError)[]> {
     const entries = jobs.map((job) => entryToWire(this.codec, job));
     const harmless = jobs.every(isUnconditional);
-    return this.#post("/v1/put", { jobs: entries }, harmless, (json) => resultsFromWire(json, jobs.length, putFromWire), options);
+    return this.#post(
+      "/v1/put",
+      { jobs: entries },
+      harmless,
+      (json) => resultsFromWire(json, jobs.length, putFromWire),
+      options,
+    );
   }
 
   /** Returns a job. Throws `absent` if it does not exist. */
@@ -187,7 +152,11 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Cancels up to 1000 jobs. Returns one result per id, which may be a `ProblemError`. */
-  async cancelMany(kind: KindName<Kinds>, ids: readonly string[], options: CallOptions = {}): Promise<(ChangeResult | ProblemError)[]> {
+  async cancelMany(
+    kind: KindName<Kinds>,
+    ids: readonly string[],
+    options: CallOptions = {},
+  ): Promise<(ChangeResult | ProblemError)[]> {
     return this.#changeMany("cancel", kind, ids, options);
   }
 
@@ -202,7 +171,11 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Makes up to 1000 jobs due now. Returns one result per id, which may be a `ProblemError`. */
-  async runNowMany(kind: KindName<Kinds>, ids: readonly string[], options: CallOptions = {}): Promise<(ChangeResult | ProblemError)[]> {
+  async runNowMany(
+    kind: KindName<Kinds>,
+    ids: readonly string[],
+    options: CallOptions = {},
+  ): Promise<(ChangeResult | ProblemError)[]> {
     return this.#changeMany("run-now", kind, ids, options);
   }
 
@@ -217,7 +190,11 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Revives up to 1000 jobs. Returns one result per id, which may be a `ProblemError`. */
-  async reviveMany(kind: KindName<Kinds>, ids: readonly string[], options: CallOptions = {}): Promise<(ChangeResult | ProblemError)[]> {
+  async reviveMany(
+    kind: KindName<Kinds>,
+    ids: readonly string[],
+    options: CallOptions = {},
+  ): Promise<(ChangeResult | ProblemError)[]> {
     return this.#changeMany("revive", kind, ids, options);
   }
 
@@ -245,7 +222,10 @@ export class Client<Kinds extends object = AnyKinds> {
   async wait(kinds: readonly KindName<Kinds>[], wait: Duration, options: CallOptions = {}): Promise<void> {
     const body = { kinds, wait: checkDuration("wait", wait) };
     const waitMs = milliseconds(wait);
-    return this.#transport.call({ method: "POST", path: "/v1/wait", body, harmless: true, waitMs, read: nothing }, options);
+    return this.#transport.call(
+      { method: "POST", path: "/v1/wait", body, harmless: true, waitMs, read: nothing },
+      options,
+    );
   }
 
   /** Settles a job as done. Throws `lease-lost` if the receipt no longer leases a job, as do the calls below. */
@@ -254,7 +234,10 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Settles a job as failed. It is due again after `delay`, or is dead if its attempts are used up. */
-  async retry(receipt: string, options: CallOptions & { readonly error?: string; readonly delay?: Duration } = {}): Promise<Settled> {
+  async retry(
+    receipt: string,
+    options: CallOptions & { readonly error?: string; readonly delay?: Duration } = {},
+  ): Promise<Settled> {
     const { error, delay } = options;
     return this.#settleOne({ how: "retry", receipt, ...given({ error, delay }) }, options);
   }
@@ -289,7 +272,13 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** @internal The same as `settle`, with results that are already encoded. */
   async settleWire(leases: readonly WireLease[], options: CallOptions): Promise<(Settled | ProblemError)[]> {
-    return this.#post("/v1/settle", { leases }, true, (json) => resultsFromWire(json, leases.length, settledFromWire), options);
+    return this.#post(
+      "/v1/settle",
+      { leases },
+      true,
+      (json) => resultsFromWire(json, leases.length, settledFromWire),
+      options,
+    );
   }
 
   /** Returns the counts of all kinds. */
@@ -381,7 +370,11 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Returns a schedule. Throws `absent` if it does not exist. */
-  async schedule<K extends KindName<Kinds>>(kind: K, id: string, options: CallOptions = {}): Promise<Schedule<Kinds[K]>> {
+  async schedule<K extends KindName<Kinds>>(
+    kind: K,
+    id: string,
+    options: CallOptions = {},
+  ): Promise<Schedule<Kinds[K]>> {
     return this.#get(path("v1", "kinds", kind, "schedules", id), {}, this.#schedule<K>, options);
   }
 
@@ -416,7 +409,13 @@ export class Client<Kinds extends object = AnyKinds> {
 
   #settleOne(settlement: Settlement, options: CallOptions): Promise<Settled> {
     const leases = [settlementToWire(this.codec, settlement)];
-    return this.#post("/v1/settle", { leases }, true, (json) => only(resultsFromWire(json, 1, settledFromWire)), options);
+    return this.#post(
+      "/v1/settle",
+      { leases },
+      true,
+      (json) => only(resultsFromWire(json, 1, settledFromWire)),
+      options,
+    );
   }
 
   #changeOne(verb: Verb, kind: string, id: string, options: CallOptions): Promise<ChangeResult> {
@@ -424,7 +423,12 @@ export class Client<Kinds extends object = AnyKinds> {
     return this.#post(path("v1", "kinds", kind, verb), { ids: [id] }, false, read, options);
   }
 
-  #changeMany(verb: Verb, kind: string, ids: readonly string[], options: CallOptions): Promise<(ChangeResult | ProblemError)[]> {
+  #changeMany(
+    verb: Verb,
+    kind: string,
+    ids: readonly string[],
+    options: CallOptions,
+  ): Promise<(ChangeResult | ProblemError)[]> {
     const read = (json: any) => resultsFromWire(json, ids.length, changeResult);
     return this.#post(path("v1", "kinds", kind, verb), { ids }, false, read, options);
   }
@@ -432,7 +436,12 @@ export class Client<Kinds extends object = AnyKinds> {
   #changeMatching(verb: Verb, kind: string, filter: JobFilter, options: ChangeOptions): Promise<ChangedJobs> {
     const { limit, after } = options;
     const body = { all: filterToWire(filter), ...given({ limit, after }) };
-    const read = ({ matched, changed, failed, cursor }: ChangedJobs) => ({ matched, changed, failed, cursor: cursor ?? null });
+    const read = ({ matched, changed, failed, cursor }: ChangedJobs) => ({
+      matched,
+      changed,
+      failed,
+      cursor: cursor ?? null,
+    });
     return this.#post(path("v1", "kinds", kind, verb), body, false, read, options);
   }
 
@@ -445,7 +454,13 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 
   /** Settings and schedules: setting them twice has the same effect as setting them once. */
-  #write<T>(method: "PUT" | "PATCH", path: string, body: unknown, read: (json: any) => T, options: CallOptions): Promise<T> {
+  #write<T>(
+    method: "PUT" | "PATCH",
+    path: string,
+    body: unknown,
+    read: (json: any) => T,
+    options: CallOptions,
+  ): Promise<T> {
     return this.#transport.call({ method, path, body, harmless: true, read }, options);
   }
 }

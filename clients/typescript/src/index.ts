@@ -1,16 +1,15 @@
 /** Client and worker for requeue, a work queue and durable delay queue. */
 
-export {
-  type ChangedJobs,
-  type ChangeOptions,
-  type ChangeResult,
-  type Claimed,
-  type ClaimOptions,
-  Client,
-  type ClientOptions,
-  type Upcoming,
-  type UpcomingOptions,
-} from "./client.js";
+export type {
+  ChangedJobs,
+  ChangeOptions,
+  ChangeResult,
+  Claimed,
+  ClaimOptions,
+  Upcoming,
+  UpcomingOptions,
+} from "./calls.js";
+export { Client, type ClientOptions } from "./client.js";
 export { type Codec, type Content, jsonCodec } from "./content.js";
 export { ConnectionError, type Outcome, ProblemError, type ProblemName, PROBLEMS, RequeueError } from "./errors.js";
 export type {
@@ -29,7 +28,17 @@ export type {
   PutResult,
   Successor,
 } from "./jobs.js";
-export type { Backoff, KindCounts, KindInfo, Push, Rate, Settings, SettingsChange, Stats, WorkerInfo } from "./kinds.js";
+export type {
+  Backoff,
+  KindCounts,
+  KindInfo,
+  Push,
+  Rate,
+  Settings,
+  SettingsChange,
+  Stats,
+  WorkerInfo,
+} from "./kinds.js";
 export { GiveUp, JobStopped, RequeueAfter, RetryAfter, type StopReason } from "./outcome.js";
 export type { Job } from "./running.js";
 export type { NewSchedule, Schedule, ScheduleChange, ScheduleFields } from "./schedules.js";

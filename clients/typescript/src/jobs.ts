@@ -180,7 +180,10 @@ export function putToWire(codec: Codec, body: unknown, put: PutFields): WirePut 
 }
 
 /** @internal */
-export function entryToWire(codec: Codec, entry: PutFields & { kind: string; id: string; body?: unknown }): WirePutEntry {
+export function entryToWire(
+  codec: Codec,
+  entry: PutFields & { kind: string; id: string; body?: unknown },
+): WirePutEntry {
   return { kind: entry.kind, id: entry.id, ...putToWire(codec, entry.body, entry) };
 }
 

@@ -57,12 +57,18 @@ export class RunningJob implements Leased {
   }
 
   /** Runs the handler with the decoded body, and returns how the job is settled. Never throws. */
-  async run<Body>(body: Body, handler: (job: Job<Body>) => unknown, timeoutMs: number | undefined): Promise<Decision | undefined> {
+  async run<Body>(
+    body: Body,
+    handler: (job: Job<Body>) => unknown,
+    timeoutMs: number | undefined,
+  ): Promise<Decision | undefined> {
     const timer = timeoutMs === undefined ? undefined : setTimeout(() => this.stop("timeout"), timeoutMs);
     let ended: Ended;
     try {
       const signal = { enumerable: true, get: () => this.signal };
-      ended = { returned: await handler(Object.defineProperty({ ...this.claimed, body }, "signal", signal) as Job<Body>) };
+      ended = {
+        returned: await handler(Object.defineProperty({ ...this.claimed, body }, "signal", signal) as Job<Body>),
+      };
     } catch (thrown) {
       ended = { thrown };
     }

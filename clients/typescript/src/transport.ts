@@ -86,7 +86,8 @@ export class Transport {
     } catch (thrown) {
       if (thrown instanceof ProblemError) throw thrown;
       if (signal?.aborted) throw signal.reason;
-      if (controller.signal.aborted) throw new ConnectionError(`${what}: no response in ${timeoutMs} ms`, "unknown", thrown);
+      if (controller.signal.aborted)
+        throw new ConnectionError(`${what}: no response in ${timeoutMs} ms`, "unknown", thrown);
       throw connectionError(thrown, what);
     } finally {
       clearTimeout(timer);

@@ -2,8 +2,9 @@
  * The worker: claims jobs, runs their handlers, and settles them.
  *
  * ```text
- *   run ──▶ claiming ── shutdown ──▶ finishing ── grace is over, or shutdown again ──▶ stopping ──▶ stopped
- *                                        └──────────── no handler runs ───────────────────────────────▲
+ *   run ──▶ claiming ── shutdown ──▶ finishing ── grace is over, or shutdown ──▶ stopping
+ *                                        │ no handler runs                          │ no handler runs, or 5 s
+ *                                        └──────────────▶ stopped ◀─────────────────┘
  * ```
  */
 
@@ -168,7 +169,7 @@ export class Worker<Kinds extends object = AnyKinds> {
   /** Claims until the worker is shut down. Throws if the first claim is rejected. */
   async #claimAll(kinds: KindName<Kinds>[]): Promise<void> {
     const { signal } = this.#finishing;
-    for (let accepted = false; ; ) {
+    for (let accepted = false; ;) {
       await this.#changes.until(() => this.#free() > 0, signal);
       if (signal.aborted) return;
       try {

@@ -120,20 +120,33 @@ describe("a client", () => {
     const { jobs } = await client.claim([kind], { max: 2 });
     for (const job of jobs) await client.bury(job.receipt, { error: "boom" });
     assert.equal(await client.revive(kind, "a"), "revived");
-    const revived = await client.reviveMatching(kind, { state: "dead", error: "BOOM", diedBefore: "2040-01-01T00:00:00Z" });
+    const revived = await client.reviveMatching(kind, {
+      state: "dead",
+      error: "BOOM",
+      diedBefore: "2040-01-01T00:00:00Z",
+    });
     assert.deepEqual(revived, { matched: 1, changed: 1, failed: 0, cursor: null });
 
     const page = await client.cancelMatching(kind, {}, { limit: 2 });
     assert.deepEqual([page.changed, typeof page.cursor], [2, "string"]);
     assert.equal((await client.cancelMatching(kind, {}, { after: page.cursor! })).changed, 1);
-    assert.deepEqual((await client.cancelMany(kind, ["a"])).map((result) => (result as ProblemError).problem), ["absent"]);
+    assert.deepEqual(
+      (await client.cancelMany(kind, ["a"])).map((result) => (result as ProblemError).problem),
+      ["absent"],
+    );
   });
 
   test("sets, changes and deletes a kind", async () => {
     const kind = uniqueKind("settings");
     const set = await client.setKind(kind, { lease: "1m", rate: { jobs: 100, per: "1m" }, retention: { age: "2d" } });
     assert.deepEqual([set.lease, set.rate, set.retention.age], ["1m", { jobs: 100, per: "1m", burst: 2 }, "2d"]);
-    const change = { backoff: { base: "10s" }, concurrency: 5, rate: null, ageing: null, keepDone: { count: 7 } } as const;
+    const change = {
+      backoff: { base: "10s" },
+      concurrency: 5,
+      rate: null,
+      ageing: null,
+      keepDone: { count: 7 },
+    } as const;
     const changed = await client.changeKind(kind, change);
     assert.deepEqual(changed.backoff, { base: "10s", max: "1h", jitterPercent: 20 });
     assert.deepEqual([changed.rate, changed.ageing, changed.keepDone], [null, null, { for: "7d", count: 7 }]);
@@ -153,14 +166,24 @@ describe("a client", () => {
 
   test("sets, changes, runs and deletes a schedule", async () => {
     const kind = uniqueKind("report");
-    const set = await client.setSchedule(kind, "daily", { cron: "0 6 * * *", timeZone: "Europe/Berlin", body: { of: "sales" } });
-    assert.deepEqual([set.cron, set.timeZone, set.body, set.nextTimes.length], ["0 6 * * *", "Europe/Berlin", { of: "sales" }, 5]);
+    const set = await client.setSchedule(kind, "daily", {
+      cron: "0 6 * * *",
+      timeZone: "Europe/Berlin",
+      body: { of: "sales" },
+    });
+    assert.deepEqual(
+      [set.cron, set.timeZone, set.body, set.nextTimes.length],
+      ["0 6 * * *", "Europe/Berlin", { of: "sales" }, 5],
+    );
     const endsAt = new Date("2040-01-01T00:00:00.000Z");
     const changed = await client.changeSchedule(kind, "daily", { paused: true, endsAt, jitter: "1m" });
     assert.deepEqual([changed.paused, changed.next, changed.endsAt, changed.jitter], [true, undefined, endsAt, "1m"]);
     assert.equal((await client.changeSchedule(kind, "daily", { endsAt: null, paused: null })).endsAt, undefined);
     assert.equal((await client.schedule(kind, "daily")).paused, false);
-    assert.deepEqual((await client.schedules(kind)).map(({ id }) => id), ["daily"]);
+    assert.deepEqual(
+      (await client.schedules(kind)).map(({ id }) => id),
+      ["daily"],
+    );
     assert.equal((await client.runSchedule(kind, "daily")).outcome, "created");
     await client.deleteSchedule(kind, "daily");
     await assert.rejects(client.schedule(kind, "daily"), { problem: "absent" });

@@ -33,16 +33,19 @@ describe("errors", () => {
     const error = await failure(client.put(uniqueKind("invalid"), "1", null, { delay: "4000d" }));
     assert.ok(error instanceof ProblemError);
     const { problem, outcome, status, field, value, limit, min, what } = error;
-    assert.deepEqual({ problem, outcome, status, field, value, limit, min, what }, {
-      problem: "invalid",
-      outcome: "rejected",
-      status: 422,
-      field: "delay",
-      value: "4000d",
-      limit: "3660d",
-      min: "0s",
-      what: "the delay",
-    });
+    assert.deepEqual(
+      { problem, outcome, status, field, value, limit, min, what },
+      {
+        problem: "invalid",
+        outcome: "rejected",
+        status: 422,
+        field: "delay",
+        value: "4000d",
+        limit: "3660d",
+        min: "0s",
+        what: "the delay",
+      },
+    );
     assert.match(error.message, /the delay is/);
   });
 
@@ -88,7 +91,11 @@ describe("errors", () => {
       () => lossy.runNow(kind, "1"),
       () => lossy.revive(kind, "1"),
       () => lossy.claim([kind]),
-      () => lossy.putMany([{ kind, id: "2" }, { kind, id: "3", ifAbsent: true }]),
+      () =>
+        lossy.putMany([
+          { kind, id: "2" },
+          { kind, id: "3", ifAbsent: true },
+        ]),
     ]) {
       proxy.loseResponses(/^POST/);
       assert.equal((await failure(call())).outcome, "unknown");
@@ -116,7 +123,14 @@ describe("errors", () => {
   });
 
   test("without a problem document have the class of their status", async (t) => {
-    const outcomes = { 404: "rejected", 431: "rejected", 408: "not-done", 502: "unknown", 503: "not-done", 504: "unknown" };
+    const outcomes = {
+      404: "rejected",
+      431: "rejected",
+      408: "not-done",
+      502: "unknown",
+      503: "not-done",
+      504: "unknown",
+    };
     for (const [status, outcome] of Object.entries(outcomes)) {
       const url = await fakeServer(t, (_, response) => response.writeHead(Number(status)).end("no"));
       const error = await failure(new Client({ server: url, retryFor: "0s" }).stats());
@@ -199,7 +213,6 @@ describe("requests", () => {
     const repeated = new Client({ server: busy, retryFor: "10m" }).stats({ signal: pausing.signal });
     await assert.rejects(repeated, (error) => error === reason);
   });
-
 });
 
 describe("times and durations", () => {
@@ -212,7 +225,10 @@ describe("times and durations", () => {
     for (const due of ["2026-12-01T09:00:00", "2026-12-01", "tomorrow 09:00", 1796112000000, new Date(NaN), null]) {
       await assert.rejects(put({ due }), TypeError, `due ${due}`);
     }
-    await assert.rejects(put({ delay: 300 }), /delay is 300, but must be a text of numbers with units: write "300s" or "300m"/);
+    await assert.rejects(
+      put({ delay: 300 }),
+      /delay is 300, but must be a text of numbers with units: write "300s" or "300m"/,
+    );
     assert.throws(() => new Client({ token: "two\nlines" }), TypeError);
     assert.throws(() => new Client({ server: "ftp://127.0.0.1" }), TypeError);
     assert.throws(() => new Client({ retryFor: 10 as unknown as Duration }), TypeError);
@@ -222,7 +238,11 @@ describe("times and durations", () => {
 
   test("with a zone or a unit are accepted", async () => {
     for (const delay of ["250ms", "1.5h", "1h30m", "1d", "2w"]) await put({ delay });
-    for (const due of ["2025-12-01T09:00:00Z", "2025-12-01t09:00:00.5+01:00", "2025-12-01T09:00:00+01:00[Europe/Berlin]"]) {
+    for (const due of [
+      "2025-12-01T09:00:00Z",
+      "2025-12-01t09:00:00.5+01:00",
+      "2025-12-01T09:00:00+01:00[Europe/Berlin]",
+    ]) {
       await put({ due });
     }
     assert.equal(milliseconds("1h30m"), 5_400_000);

@@ -63,7 +63,10 @@ describe("a worker", () => {
     await until("the job starts", () => run.started.length > 0);
     const { endsAt } = (await client.get(kind, "1")).lease!;
     // By then, the first lease is over.
-    await until("the lease was extended twice", async () => (await client.get(kind, "1")).lease!.endsAt.getTime() > endsAt.getTime() + 1500);
+    await until(
+      "the lease was extended twice",
+      async () => (await client.get(kind, "1")).lease!.endsAt.getTime() > endsAt.getTime() + 1500,
+    );
     end();
     await until("the job is done", async () => (await state(client, kind, "1")) === "absent");
     assert.deepEqual([run.started.length, run.lost, run.failures], [1, [], []]);
@@ -153,7 +156,10 @@ describe("a worker", () => {
     const { server, client, kind } = await setUp(t, "unknown");
     const proxy = await Proxy.start(t, server.port);
     proxy.loseResponses(/^POST \/v1\/settle/, 2);
-    await client.putMany([{ kind, id: "1" }, { kind, id: "2" }]);
+    await client.putMany([
+      { kind, id: "1" },
+      { kind, id: "2" },
+    ]);
     const handler = ({ id }: Job) => {
       if (id === "2") throw new Error("boom");
     };
@@ -188,7 +194,10 @@ describe("a worker", () => {
     await until("the job starts", () => run.started.length > 0);
     proxy.loseResponses(/^POST \/v1\/settle/);
     const { endsAt } = (await client.get(kind, "1")).lease!;
-    await until("the lease was extended again", async () => (await client.get(kind, "1")).lease!.endsAt.getTime() > endsAt.getTime() + 2000);
+    await until(
+      "the lease was extended again",
+      async () => (await client.get(kind, "1")).lease!.endsAt.getTime() > endsAt.getTime() + 2000,
+    );
     end();
     await until("the job is done", async () => (await state(client, kind, "1")) === "absent");
     assert.deepEqual([proxy.lost, run.lost, run.started.length], [1, [], 1]);
@@ -198,7 +207,10 @@ describe("a worker", () => {
     const { server, client, kind } = await setUp(t, "discarded");
     await client.put(kind, "1", null);
     let end = () => {};
-    const run = new Run(t, server.url, kind, () => new Promise<void>((resolve) => (end = resolve)), { lease: "2s", concurrency: 1 });
+    const run = new Run(t, server.url, kind, () => new Promise<void>((resolve) => (end = resolve)), {
+      lease: "2s",
+      concurrency: 1,
+    });
     await until("the job starts", () => run.started.length > 0);
     await client.release(run.started[0]!.receipt);
     await until("the lease is lost", () => run.lost.length > 0);

@@ -17,7 +17,10 @@ test("the programs of the README run", async (t) => {
     writeFileSync(file, code!);
     return [name, file] as const;
   });
-  assert.deepEqual(programs.map(([name]) => name), ["producer.js", "worker.js"]);
+  assert.deepEqual(
+    programs.map(([name]) => name),
+    ["producer.js", "worker.js"],
+  );
   const [[, producer], [, worker]] = programs as [readonly [string, string], readonly [string, string]];
 
   const env = { ...process.env, REQUEUE_SERVER: server.url };

@@ -4,7 +4,17 @@
 
 import { writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client, type Duration, GiveUp, type Job, JobStopped, milliseconds, RequeueAfter, RetryAfter, Worker } from "requeue";
+import {
+  Client,
+  type Duration,
+  GiveUp,
+  type Job,
+  JobStopped,
+  milliseconds,
+  RequeueAfter,
+  RetryAfter,
+  Worker,
+} from "requeue";
 
 interface Arguments {
   kind: string;

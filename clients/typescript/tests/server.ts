@@ -25,7 +25,7 @@ export interface Scope {
 
 /** Waits for a condition, and fails if it does not hold in a minute. */
 export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = Date.now() + 60_000; !(await condition()); ) {
+  for (const deadline = Date.now() + 60_000; !(await condition());) {
     if (Date.now() > deadline) throw new Error(`it did not happen: ${what}`);
     await sleep(20);
   }

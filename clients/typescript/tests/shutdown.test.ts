@@ -65,7 +65,10 @@ describe("a worker process", () => {
     worker.send("SIGTERM");
     assert.equal(await worker.exitCode(), 0);
     await client.put(kind, "2", { do: "return" });
-    assert.deepEqual(worker.events.map(({ event }) => event), ["ready", "start", "end", "exit"]);
+    assert.deepEqual(
+      worker.events.map(({ event }) => event),
+      ["ready", "start", "end", "exit"],
+    );
     assert.equal(await state(kind, "1"), "absent");
     assert.equal(await state(kind, "2"), "ready");
   });

@@ -1,7 +1,18 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ClaimedJob, Client, type Duration, GiveUp, type Job, JobStopped, RequeueAfter, RetryAfter, Worker, type WorkerOptions } from "requeue";
+import {
+  type ClaimedJob,
+  Client,
+  type Duration,
+  GiveUp,
+  type Job,
+  JobStopped,
+  RequeueAfter,
+  RetryAfter,
+  Worker,
+  type WorkerOptions,
+} from "requeue";
 import { type Scope, Server, uniqueKind, until } from "./server.js";
 
 const server = await Server.start({ after });
@@ -24,7 +35,8 @@ function start(
   const events: Events = { failures: [], dead: [], lost: [], errors: [] };
   const { timeout, parse, ...rest } = options;
   const worker = new Worker(client, {
-    onFailure: ({ id }, error, next) => events.failures.push([id, error instanceof Error ? error.message : typeof error, next]),
+    onFailure: ({ id }, error, next) =>
+      events.failures.push([id, error instanceof Error ? error.message : typeof error, next]),
     onDead: ({ id }: ClaimedJob) => events.dead.push(id),
     onLost: ({ id }: ClaimedJob) => events.lost.push(id),
     onError: (error) => events.errors.push(error),
@@ -62,7 +74,10 @@ describe("a job whose handler", () => {
     assert.deepEqual((await client.get(kind, "1")).done?.result, { got: "body" });
     assert.equal((await client.get(kind, "2")).done?.result, undefined);
     const job = seen.find(({ id }) => id === "1")!;
-    assert.deepEqual([job.kind, job.attempt, job.generation, job.priority, job.signal.aborted], [kind, 1, generation, 3, false]);
+    assert.deepEqual(
+      [job.kind, job.attempt, job.generation, job.priority, job.signal.aborted],
+      [kind, 1, generation, 3, false],
+    );
     assert.ok(job.fence > 0 && job.receipt !== "" && job.due instanceof Date);
     assert.equal(job.idempotencyKey, `${kind}/1/${generation}`);
     assert.deepEqual(events, { failures: [], dead: [], lost: [], errors: [] });
@@ -82,7 +97,10 @@ describe("a job whose handler", () => {
       ["1", "of ann", "dead"],
     ]);
     const job = await client.get(kind, "1");
-    assert.deepEqual([job.state, job.failures.map(({ error }) => error)], ["dead", ["MailboxFull: of ann", "MailboxFull: of ann"]]);
+    assert.deepEqual(
+      [job.state, job.failures.map(({ error }) => error)],
+      ["dead", ["MailboxFull: of ann", "MailboxFull: of ann"]],
+    );
   });
 
   test("throws anything at all is retried, and does not disturb the worker", async (t) => {
@@ -94,8 +112,16 @@ describe("a job whose handler", () => {
       throw values[body];
     });
     await until("all are dead", () => events.dead.length === values.length);
-    const errors = await Promise.all(values.map(async (_, n) => (await client.get(kind, String(n))).failures[0]?.error));
-    assert.deepEqual(errors.slice(0, 5), ["thrown: null", "thrown: undefined", "text", "thrown: Symbol(symbol)", "thrown: 7"]);
+    const errors = await Promise.all(
+      values.map(async (_, n) => (await client.get(kind, String(n))).failures[0]?.error),
+    );
+    assert.deepEqual(errors.slice(0, 5), [
+      "thrown: null",
+      "thrown: undefined",
+      "text",
+      "thrown: Symbol(symbol)",
+      "thrown: 7",
+    ]);
     assert.deepEqual(errors.slice(5), ["thrown: a value that has no text", "\ufffd", "x".repeat(2048)]);
   });
 
@@ -249,7 +275,9 @@ describe("a worker", () => {
     await client.put(kind, "1", null);
     await until("the first job is done", async () => !(await exists(kind, "1")));
     await client.changeKind(kind, { push: { url: "http://example.org/" }, paused: true });
-    await until("the rejection is reported", () => events.errors.some((error) => (error as Error & { problem?: string }).problem === "pushed"));
+    await until("the rejection is reported", () =>
+      events.errors.some((error) => (error as Error & { problem?: string }).problem === "pushed"),
+    );
     await client.changeKind(kind, { push: null, paused: false });
     await client.put(kind, "2", null);
     await until("the second job is done", () => handled.includes("2"));
