@@ -4,7 +4,7 @@
 //
 // Enqueues all jobs first, then starts the worker, and measures from the start of the first handler until the last
 // job is finished and removed from the queue. REQUEUE_SERVER and REDIS_URL name the servers, which must run.
-// Before: npm ci && npm run build in clients/typescript, and npm ci here.
+// Before: `npm ci && npm run build` in clients/typescript, and `npm install --no-save --ignore-scripts` here.
 
 import { Queue, Worker as BullWorker } from 'bullmq';
 import { Redis } from 'ioredis';
