@@ -1,0 +1,148 @@
+"""What the clients decide without any I/O: how a request looks, what a response means, and whether
+and when a request is repeated. `AsyncClient` and `Client` only send, receive and sleep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from .codec import to_json
+from .errors import (
+    ConnectionFailed,
+    NotDone,
+    OutcomeUnknown,
+    RequeueError,
+    ResponseLost,
+    problem_from,
+)
+
+T = TypeVar("T")
+
+DEFAULT_SERVER = "http://localhost:7654"
+
+FIRST_PAUSE = 0.1
+"""The pause in seconds before a request is repeated for the first time. It doubles each time."""
+
+LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request, and how its response is read."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    """Returns the result from the JSON of the response. May raise the problem of a batch entry."""
+    json: Any = None
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    repeat: bool = True
+    """Whether the request is repeated if its outcome is unknown."""
+    wait: float = 0.0
+    """By how many seconds the server may delay its response, in addition to the timeout."""
+
+    def request(self, server: str, headers: httpx.Headers, timeout: httpx.Timeout) -> httpx.Request:
+        """Returns the request. A client's `build_request` would merge defaults that are not set."""
+        return httpx.Request(
+            self.method,
+            _url(server + self.path, urlencode(self.query)),
+            headers=headers,
+            content=None if self.json is None else to_json(self.json),
+            extensions={"timeout": timeout.as_dict()},
+        )
+
+    def result(self, response: httpx.Response) -> T:
+        """Returns what the response means. Raises `RequeueError`."""
+        status = response.status_code
+        if status >= 400:
+            raise problem_from(_problem_details(response), _retry_after(response))
+        try:
+            return self.read(None if status == 204 else json.loads(response.content))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ResponseLost(f"the response to {self.method} {self.path} is invalid") from error
+
+
+class Repetition:
+    """Decides whether and when a failed request is repeated. It never reads a clock."""
+
+    def __init__(self, retry_for: float, now: float) -> None:
+        self._ends_at = now + retry_for
+        self._pause = FIRST_PAUSE
+
+    def pause(self, error: RequeueError, repeat: bool, now: float) -> float | None:
+        """Returns the seconds until the next attempt, or `None` if there is none.
+
+        `repeat` says whether repeating the request is harmless if its outcome is unknown.
+        """
+        if not (isinstance(error, NotDone) or (repeat and isinstance(error, OutcomeUnknown))):
+            return None
+        pause = max(self._pause * random.uniform(0.5, 1.0), error.retry_after or 0.0)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        return None if now + pause > self._ends_at else pause
+
+
+def transport_error(error: httpx.HTTPError) -> RequeueError:
+    """Returns what a failure to send a request, or to receive its response, means."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
+        return ConnectionFailed(f"cannot connect to the server: {text}")
+    return ResponseLost(f"no response from the server: {text}")
+
+
+def path(*parts: str) -> str:
+    """Returns the path of a resource below `/v1`, percent-encoded."""
+    return "/v1/" + "/".join(_segment(part) for part in parts)
+
+
+def headers(token: str | None) -> httpx.Headers:
+    """Returns the headers of all requests. `token` defaults to `REQUEUE_TOKEN`."""
+    token = token or os.environ.get("REQUEUE_TOKEN")
+    common = {"content-type": "application/json", "accept": "application/json"}
+    return httpx.Headers(common | ({"authorization": f"Bearer {token}"} if token else {}))
+
+
+def server_url(server: str | None) -> str:
+    """Returns the URL of the server, without a final slash; default: `REQUEUE_SERVER`."""
+    return (server or os.environ.get("REQUEUE_SERVER") or DEFAULT_SERVER).rstrip("/")
+
+
+def kind_list(kinds: str | Sequence[str]) -> list[str]:
+    """Returns one or several kinds as a list."""
+    return [kinds] if isinstance(kinds, str) else list(kinds)
+
+
+@lru_cache(maxsize=64)
+def _url(url: str, query: str) -> httpx.URL:
+    """Parses a URL: that takes as long as encoding a request, and a worker has only a few."""
+    return httpx.URL(f"{url}?{query}" if query else url)
+
+
+def _segment(part: str) -> str:
+    # URL libraries remove the segments `.` and `..`, which are valid ids.
+    return part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="")
+
+
+def _problem_details(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        details: Any = json.loads(response.content)
+        if isinstance(details, dict) and "type" in details:
+            return details  # pyright: ignore[reportUnknownVariableType]
+    except ValueError:
+        pass
+    # Not from the server: a proxy in between, or a request that was not even read.
+    detail = f"{response.status_code} {response.reason_phrase}".strip()
+    return {"status": response.status_code, "title": detail, "detail": detail}
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None

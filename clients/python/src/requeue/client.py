@@ -1,0 +1,559 @@
+"""The client without asyncio. Generated from `async_client.py`: do not edit."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from . import _core
+from ._core import Call, path
+from ._decode import decode, decode_entry
+from .codec import Codec, JsonCodec
+from .errors import Problem, RequeueError, problem_from
+from .fields import (
+    Ack,
+    Bury,
+    Extend,
+    Mode,
+    Put,
+    Receipt,
+    Release,
+    Requeue,
+    Retry,
+    ScheduleFields,
+    SettingsFields,
+    Settlement,
+    filter_fields,
+    put_fields,
+    schedule_fields,
+    settings_fields,
+    settle_fields,
+)
+from .models import (
+    BulkChange,
+    ChangeResult,
+    Claim,
+    ClaimedJob,
+    KindDeleted,
+    KindStats,
+    PutDone,
+    Schedule,
+    Settings,
+    SettleDone,
+    State,
+    Stats,
+    StoredJob,
+    Upcoming,
+    WorkerInfo,
+)
+from .times import Duration, duration_text, seconds, time_text
+
+T = TypeVar("T")
+
+PutResults = list[PutDone | Problem]
+SettleResults = list[SettleDone | Problem]
+ChangeResults = list[ChangeResult | Problem]
+Kinds = list[KindStats]
+Schedules = list[Schedule]
+Workers = list[WorkerInfo]
+
+
+class Client:
+    """A client of a requeue server, with one call for every endpoint.
+
+    All calls raise a `RequeueError`. A request that was not done is repeated for `retry_for`; one
+    whose outcome is unknown only if that is harmless. A client can be shared by any number of
+    callers. Close it, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: Duration = "30s",
+        retry_for: Duration = "10s",
+        codec: Codec | None = None,
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
+        """Creates a client. It connects when it sends its first request.
+
+        - `server`: the URL; default: `REQUEUE_SERVER`, or `http://localhost:7654`.
+        - `token`: the bearer token; default: `REQUEUE_TOKEN`, or none.
+        - `timeout`: how long a response may take.
+        - `retry_for`: for how long a request is repeated.
+        - `codec`: how bodies are encoded; default: JSON.
+        - `verify`: an `ssl.SSLContext` with the certificates to trust; default: those of `httpx`.
+        """
+        self._timeout = seconds(timeout)
+        self._retry_for = seconds(retry_for)
+        self._codec: Codec = codec or JsonCodec()
+        self._server = _core.server_url(server)
+        self._headers = _core.headers(token)
+        self._http = httpx.Client(verify=verify)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._http.close()
+
+    def put(
+        self,
+        kind: str,
+        id: str,
+        body: Any = None,
+        *,
+        due: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        mode: Mode | None = None,
+        max_wait: Duration | None = None,
+        if_absent: bool = False,
+        if_new: bool = False,
+        if_generation: int | None = None,
+    ) -> PutDone:
+        """Creates a job, or updates it if it exists. `Put` describes the options.
+
+        Raises `Exists` or `OtherGeneration` if the condition fails, `Invalid`, `ValueError` if
+        `due` has no time zone, and `TypeError` if `delay` is a number.
+        """
+        put = Put(
+            kind,
+            id,
+            body,
+            due=due,
+            delay=delay,
+            priority=priority,
+            mode=mode,
+            max_wait=max_wait,
+            if_absent=if_absent,
+            if_new=if_new,
+            if_generation=if_generation,
+        )
+        return self._send(
+            Call(
+                "PUT",
+                path("kinds", kind, "jobs", id),
+                self._reader(PutDone),
+                json=put_fields(put, self._codec),
+                repeat=not put.has_condition,
+            )
+        )
+
+    def put_many(self, jobs: Iterable[Put]) -> PutResults:
+        """Puts up to 1000 jobs of any kinds. Returns a result or a `Problem` for each of them."""
+        puts = list(jobs)
+        entries = [{"kind": put.kind, "id": put.id, **put_fields(put, self._codec)} for put in puts]
+        return self._send(
+            Call(
+                "POST",
+                path("put"),
+                self._entries(PutDone),
+                json={"jobs": entries},
+                repeat=not any(put.has_condition for put in puts),
+            )
+        )
+
+    def get(self, kind: str, id: str) -> StoredJob:
+        """Returns a job. Raises `Absent` if there is none."""
+        return self._send(
+            Call("GET", path("kinds", kind, "jobs", id), self._reader(StoredJob))
+        )
+
+    def list(
+        self,
+        kind: str,
+        *,
+        state: State | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        died_before: datetime | None = None,
+        page_size: int = 100,
+    ) -> Iterator[StoredJob]:
+        """Iterates over the jobs of a kind in the order of their ids, page by page.
+
+        Only jobs in this state, whose id starts with `prefix`, whose last error contains `error`,
+        and that died before that time.
+        """
+        query = filter_fields(state, prefix, error, died_before) | {"limit": str(page_size)}
+        while True:
+            jobs, cursor = self._send(
+                Call("GET", path("kinds", kind, "jobs"), self._page, query=query)
+            )
+            yield from jobs
+            if cursor is None:
+                return
+            query["after"] = cursor
+
+    def cancel(self, kind: str, id: str) -> ChangeResult:
+        """Cancels a job: it is `removed`, or `ending` if a worker is running it.
+
+        Raises `Absent` if there is none.
+        """
+        return self._send(
+            Call("DELETE", path("kinds", kind, "jobs", id), _change_result, repeat=False)
+        )
+
+    def run_now(self, kind: str, id: str) -> ChangeResult:
+        """Makes a job due now. Raises `Absent`, `Leased` or `JobDone`."""
+        return self._change_one(kind, "run-now", id)
+
+    def revive(self, kind: str, id: str) -> ChangeResult:
+        """Makes a dead job due now and resets its attempts. Raises `Absent` or `NotDead`."""
+        return self._change_one(kind, "revive", id)
+
+    def cancel_many(self, kind: str, ids: Iterable[str]) -> ChangeResults:
+        """Cancels up to 1000 jobs. Returns a result or a `Problem` for each of them."""
+        return self._change_many(kind, "cancel", ids)
+
+    def run_now_many(self, kind: str, ids: Iterable[str]) -> ChangeResults:
+        """Makes up to 1000 jobs due now. Returns a result or a `Problem` for each of them."""
+        return self._change_many(kind, "run-now", ids)
+
+    def revive_many(self, kind: str, ids: Iterable[str]) -> ChangeResults:
+        """Revives up to 1000 dead jobs. Returns a result or a `Problem` for each of them."""
+        return self._change_many(kind, "revive", ids)
+
+    def cancel_matching(
+        self,
+        kind: str,
+        *,
+        state: State | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        died_before: datetime | None = None,
+    ) -> BulkChange:
+        """Cancels all jobs that `list` returns with this filter."""
+        fields = filter_fields(state, prefix, error, died_before)
+        return self._change_matching(kind, "cancel", fields)
+
+    def run_now_matching(
+        self,
+        kind: str,
+        *,
+        state: State | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        died_before: datetime | None = None,
+    ) -> BulkChange:
+        """Makes all jobs due now that `list` returns with this filter."""
+        fields = filter_fields(state, prefix, error, died_before)
+        return self._change_matching(kind, "run-now", fields)
+
+    def revive_matching(
+        self,
+        kind: str,
+        *,
+        state: State | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        died_before: datetime | None = None,
+    ) -> BulkChange:
+        """Revives all dead jobs that `list` returns with this filter."""
+        fields = filter_fields(state, prefix, error, died_before)
+        return self._change_matching(kind, "revive", fields)
+
+    def claim(
+        self,
+        kinds: str | Sequence[str],
+        *,
+        worker: str | None = None,
+        max: int = 1,
+        lease: Duration | None = None,
+        wait: Duration | None = None,
+    ) -> Claim:
+        """Leases up to `max` ready jobs to the caller, under the name `worker`.
+
+        `lease` is the duration of the leases; default: the setting of the kind. If no job is
+        ready, the call waits up to `wait`; default: it does not wait. It is not repeated if its
+        outcome is unknown: jobs may then be leased until their leases expire. `Worker` claims,
+        extends and settles for you.
+        """
+        fields: dict[str, Any] = {"kinds": _core.kind_list(kinds), "max": max}
+        if worker is not None:
+            fields["worker"] = worker
+        if lease is not None:
+            fields["lease"] = duration_text(lease)
+        if wait is not None:
+            fields["wait"] = duration_text(wait)
+        return self._send(
+            Call(
+                "POST",
+                path("claim"),
+                self._claim,
+                json=fields,
+                repeat=False,
+                wait=seconds(wait or "0s"),
+            )
+        )
+
+    def wait(self, kinds: str | Sequence[str], wait: Duration) -> None:
+        """Waits until a claim may return a job, at most for `wait`. Claims nothing."""
+        fields = {"kinds": _core.kind_list(kinds), "wait": duration_text(wait)}
+        self._send(Call("POST", path("wait"), _nothing, json=fields, wait=seconds(wait)))
+
+    def ack(self, job: Receipt, result: Any = None) -> SettleDone:
+        """Reports that a job is done. The result is kept if the kind keeps done jobs."""
+        return self._settle_one(Ack(job, result))
+
+    def retry(
+        self, job: Receipt, error: str | None = None, *, delay: Duration | None = None
+    ) -> SettleDone:
+        """Reports that an attempt failed. The job is due again later, or dead."""
+        return self._settle_one(Retry(job, error, delay))
+
+    def bury(self, job: Receipt, error: str | None = None) -> SettleDone:
+        """Reports that an attempt failed, and that trying again is pointless: the job is dead."""
+        return self._settle_one(Bury(job, error))
+
+    def requeue(self, job: Receipt, delay: Duration) -> SettleDone:
+        """Reports that a job is done, and runs again after the delay."""
+        return self._settle_one(Requeue(job, delay))
+
+    def release(self, job: Receipt) -> SettleDone:
+        """Returns a job that was not started to the queue. No attempt is counted."""
+        return self._settle_one(Release(job))
+
+    def extend(self, job: Receipt, lease: Duration | None = None) -> SettleDone:
+        """Extends a lease: it ends `lease` from now; default: the setting of the kind."""
+        return self._settle_one(Extend(job, lease))
+
+    def settle(self, settlements: Iterable[Settlement]) -> SettleResults:
+        """Settles up to 1000 leases. Returns a result or a `Problem` for each of them."""
+        leases = [settle_fields(settlement, self._codec) for settlement in settlements]
+        return self._send(
+            Call("POST", path("settle"), self._entries(SettleDone), json={"leases": leases})
+        )
+
+    def kinds(self) -> Kinds:
+        """Returns the counts of all kinds."""
+        return self._send(Call("GET", path("kinds"), self._items("kinds", KindStats)))
+
+    def kind(self, kind: str) -> KindStats:
+        """Returns the counts and the settings of a kind."""
+        return self._send(Call("GET", path("kinds", kind), self._reader(KindStats)))
+
+    def settings(self, kind: str) -> Settings:
+        """Returns the settings of a kind."""
+        return self._send(
+            Call("GET", path("kinds", kind, "settings"), self._reader(Settings))
+        )
+
+    def set_kind(self, kind: str, settings: SettingsFields) -> Settings:
+        """Sets all settings of a kind; a missing field gets its default. Returns the settings."""
+        fields = settings_fields(settings)
+        return self._send(
+            Call("PUT", path("kinds", kind), self._reader(Settings), json=fields)
+        )
+
+    def change_kind(self, kind: str, settings: SettingsFields) -> Settings:
+        """Changes only the given settings of a kind. Returns all settings."""
+        fields = settings_fields(settings)
+        return self._send(
+            Call("PATCH", path("kinds", kind), self._reader(Settings), json=fields)
+        )
+
+    def pause(self, kind: str) -> None:
+        """Pauses a kind: no job of it is claimed."""
+        self._send(Call("POST", path("kinds", kind, "pause"), _nothing))
+
+    def resume(self, kind: str) -> None:
+        """Ends the pause of a kind."""
+        self._send(Call("POST", path("kinds", kind, "resume"), _nothing))
+
+    def delete_kind(self, kind: str) -> KindDeleted:
+        """Removes the schedules, jobs and settings of a kind."""
+        removed, query = 0, dict[str, str]()
+        while True:
+            page, cursor = self._send(
+                Call(
+                    "DELETE",
+                    path("kinds", kind),
+                    self._part(KindDeleted),
+                    query=query,
+                    repeat=False,
+                )
+            )
+            removed += page.removed
+            if cursor is None:
+                return KindDeleted(removed, page.ending)
+            query["after"] = cursor
+
+    def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
+        """Creates or replaces a schedule. If its times are the same, its next run stays."""
+        fields = schedule_fields(schedule, self._codec)
+        return self._send(
+            Call("PUT", path("kinds", kind, "schedules", id), self._reader(Schedule), json=fields)
+        )
+
+    def change_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
+        """Changes only the given fields of a schedule. Raises `Absent` if there is none."""
+        fields = schedule_fields(schedule, self._codec)
+        return self._send(
+            Call("PATCH", path("kinds", kind, "schedules", id), self._reader(Schedule), json=fields)
+        )
+
+    def schedule(self, kind: str, id: str) -> Schedule:
+        """Returns a schedule. Raises `Absent` if there is none."""
+        return self._send(
+            Call("GET", path("kinds", kind, "schedules", id), self._reader(Schedule))
+        )
+
+    def schedules(self, kind: str) -> Schedules:
+        """Returns the schedules of a kind."""
+        return self._send(
+            Call("GET", path("kinds", kind, "schedules"), self._items("schedules", Schedule))
+        )
+
+    def delete_schedule(self, kind: str, id: str) -> None:
+        """Removes a schedule; its jobs stay. Raises `Absent` if there is none."""
+        self._send(
+            Call("DELETE", path("kinds", kind, "schedules", id), _nothing, repeat=False)
+        )
+
+    def run_schedule(self, kind: str, id: str) -> PutDone:
+        """Starts a run of a schedule now, in addition to those at its times."""
+        target = path("kinds", kind, "schedules", id, "run")
+        return self._send(Call("POST", target, self._reader(PutDone), repeat=False))
+
+    def upcoming(
+        self,
+        kind: str,
+        *,
+        start: datetime | None = None,
+        span: Duration | None = None,
+        count: int | None = None,
+    ) -> Upcoming:
+        """Returns how many jobs become due in each of `count` spans (default: 60 minutes)."""
+        query: dict[str, str] = {}
+        if start is not None:
+            query["from"] = time_text(start)
+        if span is not None:
+            query["span"] = duration_text(span)
+        if count is not None:
+            query["count"] = str(count)
+        target = path("kinds", kind, "upcoming")
+        return self._send(Call("GET", target, self._reader(Upcoming), query=query))
+
+    def stats(self) -> Stats:
+        """Returns totals of all kinds, and the problems of the node."""
+        return self._send(Call("GET", path("stats"), self._reader(Stats)))
+
+    def workers(self) -> Workers:
+        """Returns the workers that have recently claimed jobs from this node."""
+        return self._send(Call("GET", path("workers"), self._items("workers", WorkerInfo)))
+
+    def _settle_one(self, settlement: Settlement) -> SettleDone:
+        fields = settle_fields(settlement, self._codec)
+        read = self._only_entry(SettleDone)
+        return self._send(Call("POST", path("settle"), read, json={"leases": [fields]}))
+
+    def _change_one(self, kind: str, verb: str, id: str) -> ChangeResult:
+        def read(data: Any) -> ChangeResult:
+            return _change_result(_raise_error(data["results"][0]))
+
+        fields = {"ids": [id]}
+        return self._send(
+            Call("POST", path("kinds", kind, verb), read, json=fields, repeat=False)
+        )
+
+    def _change_many(self, kind: str, verb: str, ids: Iterable[str]) -> ChangeResults:
+        def read(data: Any) -> ChangeResults:
+            return [
+                problem_from(entry["error"]) if "error" in entry else entry["result"]
+                for entry in data["results"]
+            ]
+
+        fields = {"ids": [*ids]}
+        return self._send(
+            Call("POST", path("kinds", kind, verb), read, json=fields, repeat=False)
+        )
+
+    def _change_matching(self, kind: str, verb: str, filter: dict[str, str]) -> BulkChange:
+        matched = changed = failed = 0
+        fields: dict[str, Any] = {"all": filter}
+        target = path("kinds", kind, verb)
+        while True:
+            page, cursor = self._send(
+                Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
+            )
+            matched += page.matched
+            changed += page.changed
+            failed += page.failed
+            if cursor is None:
+                return BulkChange(matched, changed, failed)
+            fields["after"] = cursor
+
+    def _claim(self, data: Any) -> Claim:
+        return Claim(
+            tuple(decode(ClaimedJob, job, self._codec) for job in data["jobs"]),
+            {entry["kind"]: problem_from(entry["error"]) for entry in data.get("errors", ())},
+        )
+
+    def _reader(self, cls: type[T]) -> Callable[[Any], T]:
+        return lambda data: decode(cls, data, self._codec)
+
+    def _part(self, cls: type[T]) -> Callable[[Any], tuple[T, str | None]]:
+        """Reads one of several responses, which has a cursor unless it is the last."""
+        return lambda data: (decode(cls, data, self._codec), data.get("cursor"))
+
+    def _page(self, data: Any) -> tuple[Sequence[StoredJob], str | None]:
+        return [decode(StoredJob, job, self._codec) for job in data["jobs"]], data.get("cursor")
+
+    def _items(self, name: str, cls: type[T]) -> Callable[[Any], Any]:
+        return lambda data: [decode(cls, item, self._codec) for item in data[name]]
+
+    def _entries(self, cls: type[T]) -> Callable[[Any], Any]:
+        return lambda data: [decode_entry(cls, entry, self._codec) for entry in data["results"]]
+
+    def _only_entry(self, cls: type[T]) -> Callable[[Any], T]:
+        return lambda data: decode(cls, _raise_error(data["results"][0]), self._codec)
+
+    def _send(self, call: Call[T]) -> T:
+        """Sends a request until it is done, or until it must not be repeated any more."""
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + call.wait)
+        repetition = _core.Repetition(self._retry_for, time.monotonic())
+        while True:
+            request = call.request(self._server, self._headers, timeout)
+            try:
+                return call.result(self._http.send(request))
+            except httpx.HTTPError as failure:
+                error = _core.transport_error(failure)
+            except RequeueError as failure:
+                error = failure
+            pause = repetition.pause(error, call.repeat, time.monotonic())
+            if pause is None:
+                raise error
+            time.sleep(pause)
+
+
+def _nothing(data: Any) -> None:
+    return None
+
+
+def _change_result(data: Any) -> ChangeResult:
+    result: ChangeResult = data["result"]
+    return result
+
+
+def _raise_error(entry: Any) -> Any:
+    """Returns an entry of a batch. Raises its problem if it failed."""
+    if "error" in entry:
+        raise problem_from(entry["error"])
+    return entry

@@ -1,0 +1,284 @@
+"""What requests contain: puts, settlements, settings and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+from .codec import Codec, body_fields
+from .models import ClaimedJob, State
+from .times import Duration, duration_text, time_text
+
+Mode = Literal["replace", "earliest", "keep", "debounce"]
+"""What a put does to a job that is already pending."""
+
+Receipt = str | ClaimedJob
+"""A lease: its receipt, or the claimed job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A job to put, for `put_many`."""
+
+    kind: str
+    id: str
+    body: Any = None
+    _: KW_ONLY
+    due: datetime | None = None
+    """The due time, with a time zone; default: now."""
+    delay: Duration | None = None
+    """The delay until the job is due, instead of `due`."""
+    priority: int | None = None
+    """0 (default) to 9: ready jobs with a higher priority are claimed first."""
+    mode: Mode | None = None
+    """What happens if the job is already pending; default: `replace`."""
+    max_wait: Duration | None = None
+    """Required with `debounce`: how long puts can postpone the job."""
+    if_absent: bool = False
+    """Fail with `Exists` if the job exists in any state but done."""
+    if_new: bool = False
+    """Fail with `Exists` if the job exists in any state, including done."""
+    if_generation: int | None = None
+    """Fail with `OtherGeneration` unless this is the newest generation of the job."""
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether the put has a condition, so that repeating it may fail."""
+        return self.if_absent or self.if_new or self.if_generation is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The job is done. The result is kept if the kind keeps done jobs."""
+
+    job: Receipt
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed: the job is due again after the delay, or the backoff of its kind."""
+
+    job: Receipt
+    error: str | None = None
+    delay: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """The attempt failed, and trying again is pointless: the job is dead."""
+
+    job: Receipt
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The job is done, and runs again after the delay."""
+
+    job: Receipt
+    delay: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The job was not started: it returns to the queue, and no attempt is counted."""
+
+    job: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The job takes longer: its lease ends `lease` from now."""
+
+    job: Receipt
+    lease: Duration | None = None
+
+
+Settlement = Ack | Retry | Bury | Requeue | Release | Extend
+"""What to do with a lease."""
+
+
+class BackoffFields(TypedDict, total=False):
+    """The backoff of a kind; see `SettingsFields`."""
+
+    base: Duration
+    max: Duration
+    jitter_percent: int
+
+
+class RateFields(TypedDict, total=False):
+    """The rate limit of a kind; see `SettingsFields`."""
+
+    jobs: int
+    per: Duration
+    burst: int
+
+
+class RetentionFields(TypedDict, total=False):
+    """How long dead jobs are kept, and how many."""
+
+    age: Duration
+    count: int
+
+
+# In this form, because `for` is a keyword.
+KeepDoneFields = TypedDict("KeepDoneFields", {"for": Duration, "count": int}, total=False)
+"""How long done jobs are kept, and how many."""
+
+
+class PushFields(TypedDict, total=False):
+    """Where the server sends the jobs of a kind."""
+
+    url: str
+    secrets: Sequence[str] | None
+    headers: Mapping[str, str | None] | None
+    timeout: Duration | None
+    concurrency: int | None
+    format: Literal["plain", "cloudevents"] | None
+
+
+class SettingsFields(TypedDict, total=False):
+    """The settings of a kind that a request contains.
+
+    `set_kind` gives a missing field its default, `change_kind` does not change it.
+    """
+
+    lease: Duration
+    backoff: BackoffFields
+    max_attempts: int
+    concurrency: int | None
+    rate: RateFields | None
+    ageing: Duration | None
+    paused: bool
+    retention: RetentionFields
+    keep_done: KeepDoneFields | None
+    push: PushFields | None
+
+
+class ScheduleFields(TypedDict, total=False):
+    """The fields of a schedule. Either `cron` or `every` is required.
+
+    With `change_schedule`, a missing field stays, and `None` resets a field to its default.
+    """
+
+    cron: str | None
+    every: Duration | None
+    time_zone: str | None
+    body: Any
+    priority: int | None
+    jitter: Duration | None
+    missed: Literal["one", "skip", "all"] | None
+    catch_up: Duration | None
+    overlap: Literal["none", "allow"] | None
+    paused: bool | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
+def put_fields(put: Put, codec: Codec) -> dict[str, Any]:
+    """Returns the object of a put, without its kind and id."""
+    fields = body_fields(put.body, codec)
+    if put.due is not None:
+        fields["due"] = time_text(put.due)
+    if put.delay is not None:
+        fields["delay"] = duration_text(put.delay)
+    if put.priority is not None:
+        fields["priority"] = put.priority
+    if put.mode is not None:
+        fields["mode"] = put.mode
+    if put.max_wait is not None:
+        fields["max_wait"] = duration_text(put.max_wait)
+    if put.if_absent:
+        fields["if_absent"] = True
+    if put.if_new:
+        fields["if_new"] = True
+    if put.if_generation is not None:
+        fields["if_generation"] = put.if_generation
+    return fields
+
+
+def settle_fields(settlement: Settlement, codec: Codec) -> dict[str, Any]:
+    """Returns the object of a lease to settle."""
+    job = settlement.job
+    fields: dict[str, Any] = {"receipt": job if isinstance(job, str) else job.receipt}
+    match settlement:
+        case Ack(result=result):
+            fields["how"] = "ack"
+            if result is not None:
+                fields["result"] = body_fields(result, codec)
+        case Retry(error=error, delay=delay):
+            fields["how"] = "retry"
+            if error is not None:
+                fields["error"] = error
+            if delay is not None:
+                fields["delay"] = duration_text(delay)
+        case Bury(error=error):
+            fields["how"] = "bury"
+            if error is not None:
+                fields["error"] = error
+        case Requeue(delay=delay):
+            fields |= {"how": "requeue", "delay": duration_text(delay)}
+        case Release():
+            fields["how"] = "release"
+        case Extend(lease=lease):
+            fields["how"] = "extend"
+            if lease is not None:
+                fields["lease"] = duration_text(lease)
+    return fields
+
+
+def settings_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings, or the other fields of a schedule, with times and durations as text."""
+    fields: dict[str, Any] = {}
+    for name, value in settings.items():
+        if value is None:
+            fields[name] = None
+        elif name in _DURATIONS:
+            fields[name] = duration_text(value)
+        elif name in _TIMES:
+            fields[name] = time_text(value)
+        elif name in _OBJECTS:
+            fields[name] = settings_fields(value)
+        else:
+            fields[name] = value
+    return fields
+
+
+_DURATIONS = frozenset(
+    [
+        "lease",
+        "ageing",
+        "base",
+        "max",
+        "per",
+        "age",
+        "for",
+        "timeout",
+        "every",
+        "jitter",
+        "catch_up",
+    ]
+)
+_TIMES = frozenset(["starts_at", "ends_at"])
+_OBJECTS = frozenset(["backoff", "rate", "retention", "keep_done", "push"])
+
+
+def schedule_fields(schedule: ScheduleFields, codec: Codec) -> dict[str, Any]:
+    """Returns the object of a schedule."""
+    fields = settings_fields({k: v for k, v in schedule.items() if k != "body"})
+    if "body" in schedule:
+        fields |= body_fields(schedule["body"], codec) or {"body": None}
+    return fields
+
+
+def filter_fields(
+    state: State | None, prefix: str | None, error: str | None, died_before: datetime | None
+) -> dict[str, str]:
+    """Returns the fields that select jobs, without those that are `None`."""
+    fields: dict[str, str | None] = {"state": state, "prefix": prefix, "error": error}
+    if died_before is not None:
+        fields["died_before"] = time_text(died_before)
+    return {name: value for name, value in fields.items() if value is not None}

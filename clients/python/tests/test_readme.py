@@ -1,0 +1,62 @@
+"""The examples of the README run as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support import LIMIT, until
+
+from requeue.testing import Server
+
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.S
+)
+PRODUCER, WORKER, TEST = BLOCKS
+
+
+def run(program: str, server: Server) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        env=os.environ | {"REQUEUE_SERVER": server.url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_start_has_at_most_15_lines() -> None:
+    lines = [line for block in (PRODUCER, WORKER) for line in block.splitlines() if line]
+    assert len(lines) <= 15
+
+
+def test_the_producer_puts_a_job_that_the_worker_runs() -> None:
+    with Server() as server:
+        with run(PRODUCER, server) as producer:
+            assert producer.wait(LIMIT) == 0
+        assert server.client.get("order.remind", "order-42").state == "waiting"
+        server.client.run_now("order.remind", "order-42")
+        worker = run(WORKER, server)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "mail to ann@example.org about order-42\n"
+        until(lambda: server.client.kind("order.remind").leased == 0)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(LIMIT) == 0
+        worker.stdout.close()
+        server.client.delete_kind("order.remind")
+
+
+def test_the_fixture_works_in_a_project_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(TEST)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
