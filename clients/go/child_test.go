@@ -1,6 +1,7 @@
 package requeue_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"os/exec"
 	"testing"
 	"time"
-
-	"bufio"
 
 	requeue "github.com/requeue/requeue/clients/go"
 )
