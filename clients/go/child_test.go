@@ -95,7 +95,7 @@ func runChild(mode string) int {
 
 func leaseOf(mode string) time.Duration {
 	if mode == "die" {
-		return time.Second
+		return 4 * time.Second
 	}
 	return 0
 }

@@ -71,6 +71,8 @@ func TestAFailureWhoseResponseIsLostIsReportedAsUnknown(t *testing.T) {
 func TestASettlementIsRepeatedForTheLengthOfALease(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
+	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{MaxAttempts: requeue.Set(1)})
+	check(t, err)
 	put(t, client, kind, "a", nil)
 	proxy := startProxy(t, shared.url, func(r *http.Request) fault {
 		if r.URL.Path == "/v1/settle" {
@@ -82,7 +84,7 @@ func TestASettlementIsRepeatedForTheLengthOfALease(t *testing.T) {
 	options := record.options()
 	options.Lease = time.Second
 	worker := requeue.NewWorker(newClient(t, requeue.WithServer(proxy.url)), options)
-	worker.Handle(kind, func(context.Context, *requeue.Job) error { return client.Pause(ctx, kind) })
+	worker.Handle(kind, func(context.Context, *requeue.Job) error { return nil })
 	runWorker(t, worker)
 	eventually(t, "the worker gives up", func() bool { return slices.Equal(record.lostJobs(), []string{"a"}) })
 }
@@ -137,7 +139,7 @@ func TestRunningJobsSurviveARestartOfTheServer(t *testing.T) {
 	put(t, client, kind, "a", nil)
 	record := &record{}
 	options := record.options()
-	options.Lease = 10 * time.Second
+	options.Lease = 24 * time.Second
 	worker := requeue.NewWorker(client, options)
 	started, proceed := make(chan *requeue.Job, 10), make(chan struct{})
 	worker.Handle(kind, func(ctx context.Context, job *requeue.Job) error {

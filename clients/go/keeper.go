@@ -40,7 +40,7 @@ func (r *run) keep(ctx context.Context) {
 // extend extends the leases of jobs.
 func (r *run) extend(ctx context.Context, jobs []*running) {
 	// A lease is extended after a third, so after another third there is still time for a new connection.
-	ctx, cancel := context.WithTimeout(ctx, max(r.options.Lease/3, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(r.options.Lease/3, 2*time.Second))
 	defer cancel()
 	settlements := make([]Settlement, len(jobs))
 	for i, running := range jobs {

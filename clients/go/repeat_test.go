@@ -141,10 +141,11 @@ func TestATimeoutAfterTheRequestWasSentIsUnknown(t *testing.T) {
 	proxy := startProxy(t, shared.url, func(*http.Request) fault { <-release; return pass })
 	defer close(release)
 	client := newClient(t, requeue.WithServer(proxy.url), requeue.WithTimeout(200*time.Millisecond), requeue.WithRetryFor(0))
-	_, err := client.Stats(ctx)
-	if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
-	}
+	eventually(t, "the outcome is unknown", func() bool {
+		_, err := client.Stats(ctx)
+		// On a busy machine, the time may be over before there is a connection.
+		return !errors.Is(err, requeue.ErrNotDone) && errors.Is(err, requeue.ErrOutcomeUnknown)
+	})
 }
 
 type failingTransport struct{}

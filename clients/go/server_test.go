@@ -123,7 +123,8 @@ func (s *server) kill() {
 // newClient returns a client of the shared server.
 func newClient(t *testing.T, options ...requeue.Option) *requeue.Client {
 	t.Helper()
-	client, err := requeue.New(append([]requeue.Option{requeue.WithServer(shared.url)}, options...)...)
+	options = append([]requeue.Option{requeue.WithServer(shared.url), requeue.WithRetryFor(patience)}, options...)
+	client, err := requeue.New(options...)
 	if err != nil {
 		t.Fatal(err)
 	}

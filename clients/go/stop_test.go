@@ -18,7 +18,7 @@ func TestAJobThatTakesLongerThanItsLeaseRunsOnce(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
 	put(t, client, kind, "a", nil)
-	const lease = 3 * time.Second
+	const lease = 10 * time.Second
 	var runs atomic.Int64
 	record := &record{}
 	options := record.options()
@@ -26,7 +26,7 @@ func TestAJobThatTakesLongerThanItsLeaseRunsOnce(t *testing.T) {
 	worker := requeue.NewWorker(client, options)
 	worker.Handle(kind, func(ctx context.Context, job *requeue.Job) error {
 		runs.Add(1)
-		return sleepFor(ctx, lease+lease/2)
+		return sleepFor(ctx, lease+lease/5)
 	})
 	runWorker(t, worker)
 	eventually(t, "the job is acked", func() bool { return isAbsent(t, client, kind, "a") })
@@ -54,7 +54,7 @@ func TestLeasesThatAreDueTogetherAreExtendedInOneRequest(t *testing.T) {
 		return pass
 	})
 	worker := requeue.NewWorker(newClient(t, requeue.WithServer(proxy.url)), requeue.WorkerOptions{
-		Concurrency: count, Lease: 3 * time.Second, Grace: -1,
+		Concurrency: count, Lease: 9 * time.Second, Grace: -1,
 	})
 	handler, _, _ := blocked()
 	worker.Handle(kind, handler)
@@ -91,7 +91,7 @@ func TestAHandlerWhoseJobIsCancelledIsStoppedAndTheJobRemoved(t *testing.T) {
 	put(t, client, kind, "a", nil)
 	record := &record{}
 	options := record.options()
-	options.Lease = 3 * time.Second
+	options.Lease = 9 * time.Second
 	worker := requeue.NewWorker(client, options)
 	handler, started, stopped := blocked()
 	worker.Handle(kind, handler)
@@ -116,7 +116,7 @@ func TestAHandlerWhoseLeaseIsLostIsStoppedAndItsResultDiscarded(t *testing.T) {
 	put(t, client, kind, "a", nil)
 	record := &record{}
 	options := record.options()
-	options.Lease = time.Second
+	options.Lease = 9 * time.Second
 	worker := requeue.NewWorker(client, options)
 	handler, started, stopped := blocked()
 	worker.Handle(kind, handler)
