@@ -14,7 +14,6 @@ use crate::addresses::literal;
 use crate::allowed::AllowedTargets;
 use crate::config::WebhookUrl;
 use crate::resolve::{Resolve, SystemResolver};
-use crate::waiting::by;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -225,7 +224,7 @@ impl PushClient {
     pub(crate) async fn keep(&self, open: OpenConnection) {
         let OpenConnection { mut connection, origin, address } = open;
         let end = self.clock().now().saturating_add(READY_TIMEOUT);
-        if let Some(Ok(())) = by(self.clock(), end, connection.ready()).await {
+        if let Some(Ok(())) = self.clock().timeout_at(end, connection.ready()).await {
             self.shared.pool.keep(origin, connection, address, self.clock().now());
         }
     }
@@ -247,7 +246,9 @@ impl PushClient {
             let share = deadline.saturating_since(now) / (addresses.len() - i).max(1) as u32;
             let connected = match i + 1 < addresses.len() {
                 true => {
-                    by(self.clock(), now.saturating_add(share), TcpStream::connect(socket)).await
+                    self.clock()
+                        .timeout_at(now.saturating_add(share), TcpStream::connect(socket))
+                        .await
                 }
                 false => Some(TcpStream::connect(socket).await),
             };

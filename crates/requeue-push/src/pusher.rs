@@ -36,7 +36,6 @@ pub use status::{
 use crate::PushClient;
 use crate::config::{InvalidWebhook, WebhookConfig};
 use crate::target::Target;
-use crate::waiting::by;
 use crate::webhook::Webhook;
 use requeue::Clock;
 use requeue_jobs::{Invalid, Jobs, Kind, StoreError, WallClock, WorkerName};
@@ -276,7 +275,7 @@ impl Pusher {
             }
         };
         let clock = self.shared.clock();
-        by(clock, clock.now().saturating_add(limit), ended).await;
+        clock.timeout_at(clock.now().saturating_add(limit), ended).await;
         let left = self.shared.lock().delivering();
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         left

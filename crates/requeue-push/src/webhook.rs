@@ -6,7 +6,6 @@ mod response;
 use crate::client::{Progress, PushClient, Step};
 use crate::config::WebhookConfig;
 use crate::target::{Delivery, DeliveryFuture, DeliveryOutcome, Target};
-use crate::waiting::by;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::{Body, Incoming};
@@ -57,7 +56,7 @@ impl Webhook {
             progress.begin(Step::Read);
             Ok((self.read(response).await?, connection))
         };
-        match by(clock, deadline, exchange).await {
+        match clock.timeout_at(deadline, exchange).await {
             Some(Ok((received, connection))) => {
                 // If not all of the response was read, the connection is closed.
                 if received.is_whole {

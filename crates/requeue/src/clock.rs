@@ -12,8 +12,8 @@ mod timetable;
 pub use manual::ManualClock;
 pub(crate) use stopwatch::Stopwatch;
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -104,6 +104,41 @@ impl Clock {
     /// Awaiting it panics if the operating system refuses to start the process's timer thread.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep(Alarm::new(self, self.now().saturating_add(duration)))
+    }
+
+    /// Returns the output of `future`, or drops it and returns `None` if it is not ready at `at` on this
+    /// clock. Works on any async runtime.
+    ///
+    /// ```
+    /// use requeue::{Clock, ManualClock};
+    /// use std::future::{Future, pending, ready};
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    /// use std::time::Duration;
+    ///
+    /// let manual = ManualClock::new();
+    /// let clock = Clock::from(&manual);
+    /// let at = clock.now().saturating_add(Duration::from_secs(60));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let mut late = pin!(clock.timeout_at(at, pending::<()>()));
+    /// assert!(late.as_mut().poll(&mut context).is_pending());
+    /// manual.advance(Duration::from_secs(60));
+    /// assert_eq!(late.poll(&mut context), Poll::Ready(None));
+    ///
+    /// let in_time = pin!(clock.timeout_at(at, ready(7)));
+    /// assert_eq!(in_time.poll(&mut context), Poll::Ready(Some(7)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Awaiting it panics if the operating system refuses to start the process's timer thread.
+    pub async fn timeout_at<F: Future>(&self, at: Moment, future: F) -> Option<F::Output> {
+        let (mut future, mut alarm) = (pin!(future), Alarm::new(self, at));
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => alarm.poll(cx.waker()).map(|()| None),
+        })
+        .await
     }
 
     /// Returns a cheaper clock that only measures durations, for metrics.

@@ -2,7 +2,7 @@
 //! runs of schedules.
 
 use super::JobWorker;
-use super::lease::{Lease, by, first, yield_now};
+use super::lease::{Lease, first, yield_now};
 use super::slots::{Claims, FreeSlots, JobSlot};
 use crate::claim::{Claim, ClaimedJob};
 use crate::client::nonce;
@@ -164,7 +164,8 @@ impl JobWorker {
         let mut jobs = claimed.jobs.into_iter();
         // Some of the slots may become free when the store responds to settlements.
         let end = lease.third(self.lease);
-        while jobs.len() > 0 && by(self.jobs.clock(), end, claims.room(jobs.len())).await.is_some()
+        while jobs.len() > 0
+            && self.jobs.clock().timeout_at(end, claims.room(jobs.len())).await.is_some()
         {
             let before = jobs.len();
             while let Some(job) = jobs.as_slice().first()

@@ -65,7 +65,7 @@ impl JobWorker {
             clock.sleep(pause).await;
             let extended = Lease::from_now(clock, self.lease);
             let extend = self.jobs.extend(receipt, self.lease);
-            match by(clock, lease.until, extend).await.unwrap_or_else(no_response) {
+            match clock.timeout_at(lease.until, extend).await.unwrap_or_else(no_response) {
                 Ok(Settled::Cancelled) => return LeaseEnd::Cancelled,
                 Ok(_) => (lease, pause) = (extended, third(extended)),
                 Err(SettleError::Store(error)) if !lease.is_over(clock) => {
@@ -96,7 +96,7 @@ impl JobWorker {
         loop {
             let settle = self.settle_once(receipt, action.clone(), slot.filter(|_| is_first));
             is_first = false;
-            let settled = by(clock, end, settle).await;
+            let settled = clock.timeout_at(end, settle).await;
             slot.inspect(|slot| slot.end_settling());
             match settled.unwrap_or_else(no_response) {
                 Ok(settled) => return Ok(Some(settled)),
@@ -174,17 +174,6 @@ fn is_temporary(error: &StoreError) -> bool {
 fn no_response<T>() -> Result<T, SettleError> {
     let reason = "the store did not respond before the lease ended".to_owned();
     Err(StoreError::Unknown { reason }.into())
-}
-
-/// Returns the output of `future`, or drops it and returns `None` at `at`.
-pub(super) async fn by<F: Future>(clock: &Clock, at: Moment, future: F) -> Option<F::Output> {
-    let end = clock.sleep(at.saturating_since(clock.now()));
-    let (mut future, mut end) = (pin!(future), pin!(end));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }
 
 /// Waits until one of the two futures is ready.

@@ -1,6 +1,5 @@
 //! The handle to a running worker.
 
-use super::lease::by;
 use super::slots::Slots;
 use crate::claim::ClaimedJob;
 use requeue::worker::WorkerRecorder;
@@ -85,7 +84,7 @@ impl RunningJobs {
         slots.shut_down();
         async move {
             // Whether the worker has ended or not, the running jobs are returned.
-            let _ = by(&slots.clock, end, slots.ended()).await;
+            let _ = slots.clock.timeout_at(end, slots.ended()).await;
             slots.running()
         }
     }
@@ -130,7 +129,7 @@ impl RunningJobs {
             slots.stop_handlers();
             let end = slots.clock.now().saturating_add(STOP_LIMIT);
             // What has not ended by then is returned, too.
-            let _ = by(&slots.clock, end, slots.ended()).await;
+            let _ = slots.clock.timeout_at(end, slots.ended()).await;
             slots.stopped()
         }
     }

@@ -5,7 +5,6 @@ use super::status::{DeliveryCounts, LastError};
 use super::{PushTarget, Shared};
 use crate::circuit::{MAX_RETRY_AFTER, Permit, Signal};
 use crate::target::{Delivery, DeliveryOutcome};
-use crate::waiting::by;
 use requeue::Moment;
 use requeue_http::times::show_duration;
 use requeue_jobs::limits::MAX_ACK_RESULT_LEN;
@@ -83,7 +82,7 @@ pub(super) async fn deliver(
     let clock = shared.clock();
     let started_at = clock.now();
     let limit = started_at.saturating_add(push.timeout).saturating_add(GRACE);
-    let outcome = by(clock, limit, guarded(push, &delivery)).await.unwrap_or_else(|| {
+    let outcome = clock.timeout_at(limit, guarded(push, &delivery)).await.unwrap_or_else(|| {
         let error =
             format!("the target returned no outcome within {}", show_duration(push.timeout));
         DeliveryOutcome::Unreachable { error }
@@ -176,7 +175,7 @@ async fn previous_failure(shared: &Shared, job: &ClaimedJob) -> Option<Arc<str>>
         let failure = view.failures.into_iter().next_back()?;
         Some(failure.error.unwrap_or_else(|| Arc::from("the lease expired")))
     };
-    by(clock, clock.now().saturating_add(MAX_READ_TIME), read).await.flatten()
+    clock.timeout_at(clock.now().saturating_add(MAX_READ_TIME), read).await.flatten()
 }
 
 /// Settles a lease. Repeats the call while the store is unavailable, until the lease ends.
@@ -190,7 +189,7 @@ pub(super) async fn settle(
     let (mut pause, mut maybe_settled) = (FIRST_PAUSE, false);
     loop {
         let settle = shared.jobs.settle(&job.receipt, settlement.clone());
-        let error = match by(clock, lease_ends_at, settle).await {
+        let error = match clock.timeout_at(lease_ends_at, settle).await {
             Some(Ok(_)) => return,
             // An earlier call, whose outcome was unknown, has most likely settled the lease.
             Some(Err(SettleError::LeaseLost { .. })) if maybe_settled => return,
