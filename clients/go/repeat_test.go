@@ -45,6 +45,18 @@ func TestRepetitionEndsWithTheLastError(t *testing.T) {
 	}
 }
 
+func TestARepetitionThatWasNotDoneDoesNotHideAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	kind := newKind(t)
+	path := "/v1/kinds/" + kind + "/jobs/a"
+	proxy := startProxy(t, shared.url, on(path, loseResponse, respondBusyForAnHour))
+	client := newClient(t, requeue.WithServer(proxy.url))
+	_, err := client.Put(ctx, requeue.PutJob{Kind: kind, ID: "a"})
+	if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, requeue.ErrNotDone) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestARequestIsNotRepeatedBeforeTheTimeInRetryAfter(t *testing.T) {
 	t.Parallel()
 	proxy := startProxy(t, shared.url, on("/v1/stats", respondBusyForAnHour))

@@ -2,6 +2,7 @@ package requeue
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,25 +31,31 @@ type request struct {
 }
 
 // do sends a request, repeats it as its class permits, and decodes the response into result, unless
-// that is nil.
+// that is nil. If the outcome of an attempt is unknown, a later one that was not done does not change
+// that, so the error is that of the former.
 func (c *Client) do(ctx context.Context, r request, result any) error {
 	body, err := encodeRequest(r.body)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
+	var unknown error
 	for pause := firstPause; ; pause *= 2 {
 		err := c.attempt(ctx, r, body, result)
-		again := errors.Is(err, ErrNotDone) || (r.repeatable && errors.Is(err, ErrOutcomeUnknown))
-		if !again || ctx.Err() != nil {
+		isUnknown := errors.Is(err, ErrOutcomeUnknown)
+		again := errors.Is(err, ErrNotDone) || (r.repeatable && isUnknown)
+		if !again {
 			return err
+		}
+		if isUnknown {
+			unknown = err
 		}
 		next := vary(pause)
 		if problem := (*Problem)(nil); errors.As(err, &problem) {
 			next = max(next, problem.RetryAfter)
 		}
 		if time.Since(began)+next > c.retryFor || sleep(ctx, next) != nil {
-			return err
+			return cmp.Or(unknown, err)
 		}
 	}
 }
