@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 LIMIT = 60.0
 """How long a test waits for what must happen, in seconds. A busy machine may be slow."""
@@ -33,10 +34,14 @@ class Proxy:
         """Neither forwards requests nor responds to them."""
         self.requests: list[str] = []
         """Method and path of each request that arrived."""
+        self._connections: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         self._listener.close()
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def count(self, line: str) -> int:
         return sum(request == line for request in self.requests)
@@ -47,6 +52,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._connections.append(client)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

@@ -123,18 +123,21 @@ def test_the_third_signal_ends_the_process(client: Client, kind: str, worker: Pr
 
 
 def test_a_handler_that_does_not_end_keeps_its_lease_and_does_not_delay_the_exit_forever(
-    client: Client, kind: str, worker: Process
+    requeue_server: Server, client: Client, kind: str, processes: list[Process]
 ) -> None:
-    client.put(kind, "a", {"do": "stubborn", "for": "1000s"})
-    client.put(kind, "b", {"do": "block"})
-    worker.wait_for("start")
-    worker.wait_for("start")
-    worker.signal(signal.SIGTERM)
-    worker.signal(signal.SIGINT)
-    worker.wait_for("exit", stopped=2)
-    assert worker.end() == 1
-    assert client.get(kind, "a").state == "leased"
-    assert client.get(kind, "b").state == "ready"
+    ids = ["threads", "asyncio"]
+    for id in ids:
+        worker = Process(requeue_server.url, id == "threads", kind=kind, concurrency=1)
+        processes.append(worker)
+        client.put(kind, id, {"do": "stubborn", "for": "1000s"})
+        worker.wait_for("start", id=id)
+    for worker in processes:
+        worker.signal(signal.SIGTERM)
+        worker.signal(signal.SIGINT)
+    for worker in processes:
+        worker.wait_for("exit", stopped=1)
+        assert worker.end() == 1
+    assert [client.get(kind, id).state for id in ids] == ["leased", "leased"]
 
 
 def test_another_worker_takes_over_the_job_of_a_killed_worker(

@@ -82,6 +82,7 @@ class AsyncClient:
         retry_for: Duration = "10s",
         codec: Codec | None = None,
         verify: ssl.SSLContext | bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Creates a client. It connects when it sends its first request.
 
@@ -91,13 +92,15 @@ class AsyncClient:
         - `retry_for`: for how long a request is repeated.
         - `codec`: how bodies are encoded; default: JSON.
         - `verify`: an `ssl.SSLContext` with the certificates to trust; default: those of `httpx`.
+        - `transport`: how requests are sent, for example through a Unix socket; `verify` then has
+          no effect.
         """
         self._timeout = seconds(timeout)
         self._retry_for = seconds(retry_for)
         self._codec: Codec = codec or JsonCodec()
         self._server = _core.server_url(server)
         self._headers = _core.headers(token)
-        self._http = httpx.AsyncClient(verify=verify)
+        self._http = httpx.AsyncClient(verify=verify, transport=transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -81,6 +81,7 @@ class Client:
         retry_for: Duration = "10s",
         codec: Codec | None = None,
         verify: ssl.SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Creates a client. It connects when it sends its first request.
 
@@ -90,13 +91,15 @@ class Client:
         - `retry_for`: for how long a request is repeated.
         - `codec`: how bodies are encoded; default: JSON.
         - `verify`: an `ssl.SSLContext` with the certificates to trust; default: those of `httpx`.
+        - `transport`: how requests are sent, for example through a Unix socket; `verify` then has
+          no effect.
         """
         self._timeout = seconds(timeout)
         self._retry_for = seconds(retry_for)
         self._codec: Codec = codec or JsonCodec()
         self._server = _core.server_url(server)
         self._headers = _core.headers(token)
-        self._http = httpx.Client(verify=verify)
+        self._http = httpx.Client(verify=verify, transport=transport)
 
     def __enter__(self) -> Client:
         return self

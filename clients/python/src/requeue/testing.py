@@ -35,8 +35,8 @@ START_PAUSE = 0.1
 class Server:
     """A server that listens on a free port of this machine.
 
-    It keeps its jobs in a temporary directory, which is removed at the end, or in the Redis that
-    `REQUEUE_TEST_STORE` names (`redis://…`).
+    It keeps its jobs in a temporary directory, which is removed at the end. If
+    `REQUEUE_TEST_STORE` is the URL of a Redis, it keeps them there, under a prefix of its own.
     """
 
     def __init__(self, *options: str) -> None:
@@ -96,12 +96,12 @@ class Server:
                 start_new_session=True,
             )
         assert self._process.stdout is not None
-        match = re.search(r"http://([^\s,]+)", self._process.stdout.readline())
+        match = re.search(r"(https?)://([^\s,]+)", self._process.stdout.readline())
         if match is None:
             self.kill()
             return False
-        self._listen = match[1]
-        self.url = f"http://{self._listen}"
+        self._listen = match[2]
+        self.url = match[0]
         return True
 
     def kill(self) -> None:
@@ -120,7 +120,8 @@ class Server:
     def _store(self) -> list[str]:
         store = os.environ.get("REQUEUE_TEST_STORE", "")
         if store.startswith("redis"):
-            return ["--store", store]
+            prefix = Path(self._directory.name).name
+            return ["--store", store, "--redis-prefix", prefix]
         return ["--data", str(Path(self._directory.name) / "data")]
 
 

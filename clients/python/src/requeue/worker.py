@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
+from ._core import server_url
 from ._engine import Engine, Options
 from ._events import Events, Next
 from ._outcome import Function, Handler
+from ._transport import worker_transport
 from .async_client import AsyncClient
 from .codec import Codec, JsonCodec
 from .errors import RequeueError
@@ -83,7 +85,7 @@ class Worker:
         """
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
-        self._server = server
+        self._server = server_url(server)
         self._token = token
         self._verify = verify
         self._codec: Codec = codec or JsonCodec()
@@ -147,6 +149,7 @@ class Worker:
             token=self._token,
             codec=self._codec,
             verify=self._verify,
+            transport=worker_transport(self._server, self._verify),
             retry_for="0s",
         ) as client:
             engine = Engine(client, self._codec, self._handlers, self._options, self._events)
