@@ -652,6 +652,24 @@ def test_a_cancelled_run_settles_its_jobs(
     assert only_job(client, kind).state == "ready"
 
 
+def test_a_coroutine_that_is_stopped_before_it_starts_frees_its_slot(
+    requeue_server: Server, client: Client, kind: str
+) -> None:
+    worker = Worker(requeue_server.url, concurrency=1)
+
+    @worker.job(kind, timeout="0s")
+    async def handle(job: Job) -> None:
+        await asyncio.sleep(1000)
+
+    client.set_kind(kind, {"backoff": {"base": "1ms", "max": "1ms"}, "max_attempts": 3})
+    client.put(kind, "a")
+    run = threading.Thread(target=worker.run)
+    run.start()
+    until(lambda: client.kind(kind).dead == 1)
+    worker.shutdown()
+    run.join(LIMIT)
+
+
 def test_a_callback_that_fails_does_not_disturb_the_worker(
     requeue_server: Server, client: Client, kind: str
 ) -> None:

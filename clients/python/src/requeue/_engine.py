@@ -37,6 +37,7 @@ CLAIM_PAUSE = 1.0
 """The pause in seconds after a claim that failed."""
 
 LONGEST_WAIT = "30s"
+"""How long one request waits for jobs. Proxies may drop connections that are silent for longer."""
 
 GATHER_PAUSE = 0.001
 """How long a claim or settlement waits for other handlers that are about to end, in seconds.
@@ -65,7 +66,7 @@ class Running:
 
     job: Job
     stopped_by: StopReason | None = None
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Ended] | None = None
     timer: asyncio.TimerHandle | None = None
 
 
@@ -119,6 +120,12 @@ class Engine:
         ]
         try:
             try:
+                await asyncio.wait(
+                    [claims, limit, *background], return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in (claims, *background):
+                    if task.done():
+                        task.result()  # Raises its error.
                 return await self._finish(claims, limit)
             except asyncio.CancelledError:
                 # The caller cannot wait for handlers, but their jobs are still settled.
@@ -138,9 +145,6 @@ class Engine:
 
     async def _finish(self, claims: asyncio.Task[None], limit: asyncio.Task[None]) -> int:
         """Waits for the end of the claims and of the handlers, and settles their jobs."""
-        await asyncio.wait([claims, limit], return_when=asyncio.FIRST_COMPLETED)
-        if claims.done():
-            claims.result()
         while self._running and not limit.done():
             await self._wait_for_end(limit, None)
         stopped = len(self._running)
@@ -245,7 +249,9 @@ class Engine:
         if handler.timeout is not None:
             running.timer = self._loop.call_later(handler.timeout, self._stop, running, "timeout")
         if handler.is_async:
-            running.task = self._loop.create_task(self._run_coroutine(handler, running))
+            running.task = self._loop.create_task(_run_coroutine(handler, job))
+            # Not in the coroutine: a task that is cancelled before it starts never runs any of it.
+            running.task.add_done_callback(partial(self._end_task, running))
         else:
             self._threads.submit(lambda: self._run_function(handler, running))
 
@@ -254,13 +260,9 @@ class Engine:
         reason = cut(f"job of kind {claimed.kind}: {error}")
         self._settler.add(Bury(claimed.receipt, reason), partial(self._settled, job, error))
 
-    async def _run_coroutine(self, handler: Handler, running: Running) -> None:
-        function = cast(Callable[[Job], Awaitable[Any]], handler.function)
-        try:
-            ended = Ended(result=await function(running.job))
-        except BaseException as error:
-            ended = Ended(error=error)
-        self._end(running, ended)
+    def _end_task(self, running: Running, task: asyncio.Task[Ended]) -> None:
+        cancelled = Ended(error=asyncio.CancelledError())
+        self._end(running, cancelled if task.cancelled() else task.result())
 
     def _run_function(self, handler: Handler, running: Running) -> Callable[[], None]:
         """Runs in a thread."""
@@ -306,6 +308,14 @@ class Engine:
         elif error is not None:
             result = final.result if isinstance(final, SettleDone) else None
             self._events.failure(job, error, result)
+
+
+async def _run_coroutine(handler: Handler, job: Job) -> Ended:
+    function = cast("Callable[[Job], Awaitable[Any]]", handler.function)
+    try:
+        return Ended(result=await function(job))
+    except BaseException as error:
+        return Ended(error=error)
 
 
 async def _first_of(events: list[asyncio.Event], limit: float | None = None) -> None:

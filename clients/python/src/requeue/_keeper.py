@@ -59,15 +59,16 @@ class LeaseKeeper(Generic[K]):
                 self._end(key, "lease-lost")
             due = self._table.take_due(now)
             for start in range(0, len(due), MAX_BATCH):
+                keys = due[start : start + MAX_BATCH]
+                entries = [Extend(self._receipts[key], self._lease_text) for key in keys]
                 # Not awaited here: leases still end if there is no response.
-                task = asyncio.create_task(self._extend(due[start : start + MAX_BATCH]))
+                task = asyncio.create_task(self._extend(keys, entries))
                 requests.add(task)
                 task.add_done_callback(requests.discard)
             await asyncio.sleep(self._table.pause(time.monotonic()))
 
-    async def _extend(self, keys: list[K]) -> None:
+    async def _extend(self, keys: list[K], entries: list[Extend]) -> None:
         sent_at = time.monotonic()
-        entries = [Extend(self._receipts[key], self._lease_text) for key in keys]
         results: Sequence[SettleDone | RequeueError]
         try:
             # A connection that is dead, but not closed, must leave time for another attempt.

@@ -12,6 +12,7 @@ import ssl
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import TypeVar
 
@@ -95,6 +96,8 @@ class Worker:
             seconds(lease),
             seconds(grace),
         )
+        # A response that arrives after the end of the leases is of no use.
+        self._timeout = timedelta(seconds=min(max(5.0, self._options.lease), 30.0))
         self._events = Events(on_failure, on_dead, on_lost, on_error)
         self._handlers: dict[str, Handler] = {}
         self._lock = threading.Lock()
@@ -150,6 +153,7 @@ class Worker:
             codec=self._codec,
             verify=self._verify,
             transport=worker_transport(self._server, self._verify),
+            timeout=self._timeout,
             retry_for="0s",
         ) as client:
             engine = Engine(client, self._codec, self._handlers, self._options, self._events)
