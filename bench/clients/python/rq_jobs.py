@@ -1,0 +1,5 @@
+"""An empty job for rq."""
+
+
+def empty() -> None:
+    pass
