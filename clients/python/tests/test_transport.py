@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from pathlib import Path
@@ -122,15 +123,16 @@ def test_without_a_response_the_outcome_is_unknown() -> None:
 
 def test_without_a_connection_nothing_is_done() -> None:
     async def main() -> None:
-        async with Peer(b"") as peer:
-            pass
         async with AsyncClient(
-            peer.url, transport=StreamTransport(verify=True), retry_for="0s"
+            url, transport=StreamTransport(verify=True), retry_for="0s"
         ) as requeue:
             with pytest.raises(ConnectionFailed):
                 await requeue.stats()
 
-    asyncio.run(main())
+    with socket.socket() as not_listening:
+        not_listening.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{not_listening.getsockname()[1]}"
+        asyncio.run(main())
 
 
 def test_a_proxy_is_left_to_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
