@@ -35,6 +35,16 @@ def test_a_rejection_is_not_repeated() -> None:
     assert Repetition(10, now=0).pause(Invalid({}), True, now=0) is None
 
 
+def test_an_unknown_outcome_is_not_hidden_by_a_repetition_that_was_not_done() -> None:
+    repetition, unknown, not_done = Repetition(10, now=0), OutcomeUnknown(), NotDone()
+    assert repetition.failure(not_done) is not_done
+    assert repetition.pause(unknown, True, now=0) is not None
+    assert repetition.pause(not_done, True, now=10) is None
+    assert repetition.failure(not_done) is unknown
+    rejected = Invalid({})
+    assert repetition.failure(rejected) is rejected
+
+
 def test_retry_after_is_the_least_pause() -> None:
     error = NotDone()
     error.retry_after = 3

@@ -13,10 +13,14 @@ from support import LIMIT, until
 
 from requeue.testing import Server
 
-BLOCKS = re.findall(
-    r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.S
-)
-PRODUCER, WORKER, TEST = BLOCKS
+PACKAGE = Path(__file__).parents[1]
+
+
+def programs(readme: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", readme.read_text(), re.S)
+
+
+PRODUCER, WORKER, TEST = programs(PACKAGE / "README.md")
 
 
 def run(program: str, server: Server) -> subprocess.Popen[str]:
@@ -47,6 +51,20 @@ def test_the_producer_puts_a_job_that_the_worker_runs() -> None:
         assert worker.wait(LIMIT) == 0
         worker.stdout.close()
         server.client.delete_kind("order.remind")
+
+
+def test_the_program_in_the_readme_of_the_project_runs() -> None:
+    [program] = programs(PACKAGE.parents[1] / "README.md")
+    with Server() as server:
+        server.client.change_kind("order.close", {"keep_done": {"for": "1h"}})
+        worker = run(program, server)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "closing order-43 not paid\n"
+        until(lambda: server.client.get("order.close", "order-43").state == "done")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(LIMIT) == 0
+        worker.stdout.close()
+        server.client.delete_kind("order.close")
 
 
 def test_the_fixture_works_in_a_project_of_its_own(tmp_path: Path) -> None:

@@ -77,17 +77,27 @@ class Repetition:
     def __init__(self, retry_for: float, now: float) -> None:
         self._ends_at = now + retry_for
         self._pause = FIRST_PAUSE
+        self._unknown: OutcomeUnknown | None = None
 
     def pause(self, error: RequeueError, repeat: bool, now: float) -> float | None:
         """Returns the seconds until the next attempt, or `None` if there is none.
 
         `repeat` says whether repeating the request is harmless if its outcome is unknown.
         """
+        if isinstance(error, OutcomeUnknown):
+            self._unknown = error
         if not (isinstance(error, NotDone) or (repeat and isinstance(error, OutcomeUnknown))):
             return None
         pause = max(self._pause * random.uniform(0.5, 1.0), error.retry_after or 0.0)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return None if now + pause > self._ends_at else pause
+
+    def failure(self, last: RequeueError) -> RequeueError:
+        """Returns the error of the request, whose last attempt failed with `last`.
+
+        If the outcome of an earlier attempt is unknown, it still is after one that was not done.
+        """
+        return self._unknown or last if isinstance(last, NotDone) else last
 
 
 def transport_error(error: httpx.HTTPError) -> RequeueError:

@@ -59,7 +59,7 @@ def settlement_of(
     if stopped_by == "cancelled":
         return Ack(receipt), None
     if stopped_by == "timeout":
-        late = TimeoutError("the handler took longer than its timeout")
+        late = TimeoutError("timed out")
         return Retry(receipt, error_text(late)), late
     if stopped_by == "shutdown" and ended.is_stop:
         return Retry(receipt, SHUT_DOWN, "0s"), InterruptedError(SHUT_DOWN)

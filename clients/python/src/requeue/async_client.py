@@ -545,7 +545,7 @@ class AsyncClient:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())
             if pause is None:
-                raise error
+                raise repetition.failure(error)
             await asyncio.sleep(pause)
 
     async def _exchange(self, request: httpx.Request) -> httpx.Response:

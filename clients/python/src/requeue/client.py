@@ -543,7 +543,7 @@ class Client:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())
             if pause is None:
-                raise error
+                raise repetition.failure(error)
             time.sleep(pause)
 
     def _exchange(self, request: httpx.Request) -> httpx.Response:
