@@ -162,8 +162,9 @@ impl Programs {
             Java => self.java.is_some(),
             Beanstalkd => self.beanstalkd,
             Faktory | FaktorySynced => self.faktory.is_some(),
-            Asynq => self.asynq.is_some(),
-            BullMq => self.bullmq.is_some(),
+            // The programs of the clients contain those of their language.
+            Asynq => self.asynq.is_some() || self.clients.is_some(),
+            BullMq => self.bullmq.is_some() || self.clients.is_some(),
             Apalis | ApalisUnlocked => self.apalis.is_some(),
             _ => true,
         }
