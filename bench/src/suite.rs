@@ -112,11 +112,14 @@ const PUSH: &[(&str, &[System], bool)] = &[
     ("push-10k", ALONE, true),
 ];
 
-/// Columns as in `DISK`. The name is that of the program of a language.
+/// Columns as in `DISK`. The name is that of a language, with the number of concurrent handlers.
 const CLIENTS: &[(&str, &[System], bool)] = &[
-    ("python", &[Requeue, RequeueThreads, RequeueOnDisk, Rq, Celery, Dramatiq], false),
-    ("node", &[Requeue, RequeueOnDisk, BullMq], false),
-    ("go", &[Requeue, RequeueOnDisk, Asynq], false),
+    ("python-10", &[Requeue, RequeueThreads, RequeueOnDisk, Rq, Celery, Dramatiq], false),
+    ("python-50", &[Requeue, RequeueThreads, RequeueOnDisk, Dramatiq], false),
+    ("node-10", &[Requeue, RequeueOnDisk, BullMq], false),
+    ("node-50", &[Requeue, RequeueOnDisk, BullMq], false),
+    ("go-10", &[Requeue, RequeueOnDisk, Asynq], false),
+    ("go-50", &[Requeue, RequeueOnDisk, Asynq], false),
 ];
 
 /// The number of pending timers.

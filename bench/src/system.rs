@@ -170,8 +170,9 @@ impl Programs {
         }
     }
 
-    /// Returns whether there is a program for the client of this language.
-    pub(crate) fn has_client(&self, language: &str) -> bool {
+    /// Returns whether there is a program for the language of this workload.
+    pub(crate) fn has_client(&self, workload: &str) -> bool {
+        let language = workload.split_once('-').map_or(workload, |(language, _)| language);
         self.clients.as_ref().is_some_and(|programs| programs.join(language).exists())
     }
 

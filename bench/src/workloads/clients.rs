@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const CONCURRENCY: &str = "10";
-
 /// What the program of a language prints.
 #[derive(Deserialize)]
 struct Drained {
@@ -54,8 +52,9 @@ pub(crate) fn measure(
         other => other.name(),
     };
     let jobs = jobs(system, budget < Duration::from_millis(500));
-    let mut command = Command::new(programs.join(workload));
-    command.args(["--system", name, "--jobs", &jobs.to_string(), "--concurrency", CONCURRENCY]);
+    let (language, concurrency) = workload.split_once('-')?;
+    let mut command = Command::new(programs.join(language));
+    command.args(["--system", name, "--jobs", &jobs.to_string(), "--concurrency", concurrency]);
     command.env("REDIS_URL", &redis_url);
     let ours = matches!(system, Requeue | RequeueThreads | RequeueOnDisk).then(|| {
         Server::start(&place, |port, dir| {
@@ -77,8 +76,5 @@ pub(crate) fn measure(
     let last = output.stdout.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty())?;
     let drained: Drained = serde_json::from_slice(last).ok()?;
     let cpu = Measurement::ns(drained.cpu_seconds / drained.jobs * 1e9);
-    Some(vec![
-        Measurement::rate(drained.jobs / drained.seconds),
-        cpu.of(format!("{workload}-cpu")),
-    ])
+    Some(vec![Measurement::rate(drained.jobs / drained.seconds), cpu.of(format!("{workload}-cpu"))])
 }
