@@ -17,8 +17,9 @@ mod http;
 mod process;
 mod run;
 mod scenario;
+mod stage;
+mod wait;
 
-pub use run::{Store, WorkerProgram};
 pub use scenario::Scenario;
 
 use std::path::Path;
@@ -27,6 +28,24 @@ use std::thread;
 
 /// How many scenarios run at the same time: they mostly wait.
 const PARALLEL: usize = 4;
+
+/// The store of the server.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// A temporary directory.
+    Disk,
+    /// The Redis of this URL.
+    Redis(String),
+}
+
+/// The program that runs the workers of a scenario.
+#[derive(Debug, Clone)]
+pub struct WorkerProgram {
+    /// The client: scenarios can except it.
+    pub client: String,
+    /// The program and its first arguments.
+    pub command: Vec<String>,
+}
 
 /// Runs the scenarios with one worker program on one store, and prints the result of each. Returns what
 /// went wrong, with everything that was seen.

@@ -51,13 +51,20 @@ pub(crate) enum Step {
     /// Injects a fault between the workers and the server.
     Network(NetworkStep),
     /// Waits until a worker prints an event with these fields.
-    UntilEvent(Map<String, Value>),
+    UntilEvent(WorkerEvent),
     /// Waits until a job looks like this. `last_error` has to be contained in its last error.
     UntilJob(Map<String, Value>),
     /// Waits until this many jobs are done.
     UntilDone(usize),
     /// Waits until a worker has ended, with this exit code if there is one.
     UntilExit { worker: String, code: Option<i32> },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct WorkerEvent {
+    pub(crate) worker: String,
+    #[serde(flatten)]
+    pub(crate) fields: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -160,7 +160,7 @@ impl Drop for StopReporter {
     }
 }
 
-/// Prints an event. If nobody reads it any more, there is nobody to tell.
+/// Prints an event. An error means that the reader has ended, and is ignored.
 fn print(event: &Value) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{event}").and_then(|()| out.flush());
