@@ -11,6 +11,7 @@
 mod allocator;
 mod args;
 mod bench;
+mod bound_socket;
 mod change;
 mod claim;
 mod disk;

@@ -1,33 +1,24 @@
 //! `serve`: starts a server that keeps jobs in a directory or in Redis.
 
 use crate::allocator;
+use crate::bound_socket::{self, BoundSocket};
 use crate::error::{CliError, Exit, Result, chain};
 use crate::logs;
-use crate::open_files;
 use crate::output::Output;
 use crate::private_files;
 use crate::signals::{Signals, on};
 use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation, open_directory};
 use crate::times;
-use requeue_disk::{DiskStore, RESERVED_FILES};
+use requeue_disk::DiskStore;
 use requeue_jobs::{Store, WallClock};
 use requeue_server::auth::{Access, Right, may_listen};
-use requeue_server::listen::{Listener, Options, Tls};
+use requeue_server::listen::Tls;
 use requeue_server::{App, BackedUp, BackupFn, Limits, PushOptions};
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
-
-/// Number of open files of the process itself: standard streams, runtime, signals, the listening
-/// socket, a connection that waits for its place, and a file that is being reloaded.
-const OWN_FILES: usize = 12;
-
-/// Minimum number of connections with which the server starts.
-const MIN_CONNECTIONS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -59,7 +50,7 @@ pub(crate) struct Args {
         hide_env_values = true,
         default_value = "127.0.0.1:7654"
     )]
-    #[arg(value_parser = address)]
+    #[arg(value_parser = bound_socket::address)]
     listen: SocketAddr,
     /// File of tokens, one per line: `full TOKEN` or `read TOKEN`
     #[arg(long, value_name = "FILE")]
@@ -106,14 +97,6 @@ pub(crate) struct Args {
     logs: logs::LogArgs,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected an address and a port, such as 127.0.0.1:7654, [::1]:7654, or 0.0.0.0:7654 for \
-         all interfaces"
-            .to_owned()
-    })
-}
-
 fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or("expected a number of at least 1".into())
 }
@@ -146,7 +129,8 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let any_host = access.is_restricted() || args.allow_anyone;
     let access = if any_host { access } else { access.only_local_names() };
     let tls = tls(&args)?;
-    let listener = listener(&args, tls.clone()).await?;
+    let drain = args.shutdown_limit;
+    let listener = BoundSocket::bind(args.listen, args.max_connections, drain, tls.clone()).await?;
     let address = listener.address;
     // From here on, SIGHUP reloads files. Before, it would end the process.
     let hangup = on(SignalKind::hangup())?;
@@ -253,64 +237,6 @@ fn tls(args: &Args) -> Result<Option<Tls>> {
     tls.map(Some).map_err(|error| CliError::from_error(Exit::Failed, &error))
 }
 
-/// A listening socket, its address and its maximum number of connections.
-struct BoundSocket {
-    socket: Listener,
-    address: SocketAddr,
-    connections: usize,
-}
-
-async fn listener(args: &Args, tls: Option<Tls>) -> Result<BoundSocket> {
-    let failed = |error: std::io::Error| {
-        let message = format!("could not listen on {}: {error}", args.listen);
-        let hint = match error.kind() {
-            ErrorKind::AddrInUse => {
-                "another program uses this port; to use any free port: --listen 127.0.0.1:0"
-            }
-            ErrorKind::PermissionDenied => "ports below 1024 need root: use a higher port",
-            _ => "use an address of this machine, such as --listen 127.0.0.1:7654",
-        };
-        CliError::new(Exit::Unavailable, message).hint(hint)
-    };
-    let tcp = TcpListener::bind(args.listen).await.map_err(failed)?;
-    let address = tcp.local_addr().map_err(failed)?;
-    let mut options = Options { drain: args.shutdown_limit, ..Options::default() };
-    let wanted = args.max_connections.unwrap_or(options.max_connections);
-    let needed = wanted.saturating_add(RESERVED_FILES + OWN_FILES);
-    let files = open_files::raise_limit(needed as u64);
-    let connections = connections_within(files, wanted)?;
-    if connections < wanted {
-        tracing::warn!(
-            files,
-            connections,
-            wanted,
-            "the limit of open files allows fewer connections than wanted: raise LimitNOFILE or \
-             ulimit -n"
-        );
-    }
-    options.max_connections = connections;
-    let socket = Listener::new(tcp, options);
-    let socket = match tls {
-        Some(tls) => socket.with_tls(tls),
-        None => socket,
-    };
-    Ok(BoundSocket { socket, address, connections })
-}
-
-/// Returns how many connections there can be if the process may open this many files: each is an open
-/// file, and the store comes first.
-fn connections_within(files: u64, wanted: usize) -> Result<usize> {
-    let files = usize::try_from(files).unwrap_or(usize::MAX);
-    let connections = wanted.min(files.saturating_sub(RESERVED_FILES + OWN_FILES));
-    if connections >= wanted.min(MIN_CONNECTIONS) {
-        return Ok(connections);
-    }
-    let needed = RESERVED_FILES + OWN_FILES + MIN_CONNECTIONS;
-    let message = format!("the limit of open files is {files}; the server needs at least {needed}");
-    let hint = "raise the limit: ulimit -n 1024, or LimitNOFILE= in the systemd unit";
-    Err(CliError::new(Exit::Failed, message).hint(hint))
-}
-
 async fn open(
     args: &Args,
     store_args: &StoreArgs,
@@ -369,28 +295,6 @@ async fn reload(mut hangup: Signal, access: Access, tls: Option<Tls>) {
                     "certificates could not be reloaded: the old ones stay in use"
                 );
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_limited_to_the_files_that_the_store_leaves() {
-        for (files, wanted, expected) in [
-            (u64::MAX, 20_000, Some(20_000)),
-            (20_060, 20_000, Some(20_000)),
-            (20_059, 20_000, Some(19_999)),
-            (1024, 20_000, Some(964)),
-            (64, 20_000, Some(4)),
-            (63, 20_000, None),
-            (0, 20_000, None),
-            (61, 1, Some(1)),
-            (60, 1, None),
-        ] {
-            assert_eq!(connections_within(files, wanted).ok(), expected, "{files} files");
         }
     }
 }
