@@ -3,8 +3,8 @@
 use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
-    bench, change, claim, disk, generate, inspect, kind, put, schedule, serve, settle, transfer,
-    work,
+    bench, change, claim, demo, disk, generate, inspect, kind, put, schedule, serve, settle,
+    transfer, work,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -29,6 +29,7 @@ pub(crate) struct Cli {
 
 const GET_STARTED: &str = "\
 Get started:
+  requeue demo                                Start a server with an example
   requeue serve                               Start a server
   requeue put mail order-42 hello --in 5m     Put a job, due in 5 minutes
   requeue work mail --exec ./send-mail        Run a command for each due job
@@ -58,6 +59,8 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
 pub(crate) enum CliCommand {
     /// Start a server
     Serve(serve::Args),
+    /// Start a server with an example scenario: a shop with producers and workers
+    Demo(demo::Args),
     /// Put a job, or all jobs of a file
     Put(put::Args),
     /// Show a job

@@ -31,6 +31,18 @@ pub(crate) struct LogArgs {
     otlp: Option<String>,
 }
 
+impl LogArgs {
+    /// Logs errors only, as text.
+    pub(crate) fn errors_only() -> Self {
+        LogArgs {
+            log: "error".to_owned(),
+            log_format: Format::Text,
+            #[cfg(feature = "otel")]
+            otlp: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,

@@ -14,6 +14,7 @@ mod bench;
 mod bound_socket;
 mod change;
 mod claim;
+mod demo;
 mod disk;
 mod error;
 mod format;
@@ -87,6 +88,7 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
     let done = runtime.block_on(async {
         match command {
             CliCommand::Serve(args) => serve::serve(args, &store_args, out).await,
+            CliCommand::Demo(args) => demo::demo(args, &store_args, out).await,
             CliCommand::Put(args) => put::put(args, &store_args, out).await,
             CliCommand::Get(args) => inspect::get(args, &store_args, out).await,
             CliCommand::Ls(args) => inspect::ls(args, &store_args, out).await,

@@ -2,8 +2,9 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "serve",
+    "demo",
     "put",
     "get",
     "ls",

@@ -2,6 +2,7 @@
 //! longer than most of the tests.
 
 mod commands;
+mod demo;
 mod docs;
 mod help;
 mod hostile;
