@@ -16,12 +16,15 @@
 //!
 //! A response is read up to a bound: 256 MiB for a claim, a page of jobs, or the schedules of a kind; 64
 //! MiB for the results of a batch, and for lists of kinds and workers; 64 KiB for an error; 16 MiB for
-//! everything else. Exports are not bounded, because they are written as they arrive.
+//! everything else. Exports are not bounded, because they are written as they arrive; nor are streams of
+//! events, in which each event is at most 64 KiB long.
 
 mod address;
 mod calls;
 mod chunks;
 mod errors;
+mod event_parser;
+mod events;
 mod lenient;
 mod options;
 mod path;
@@ -33,6 +36,7 @@ mod tls;
 mod transport;
 
 pub use calls::CallError;
+pub use events::{EventStream, StreamedEvent};
 pub use options::{HttpConnectError, Options, Secret};
 pub use path::path;
 

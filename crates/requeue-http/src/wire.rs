@@ -13,6 +13,7 @@
 mod change;
 mod claim;
 mod entry;
+mod event;
 #[cfg(test)]
 mod fuzz;
 mod job;
@@ -31,6 +32,7 @@ pub use change::{
 };
 pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
 pub use entry::{BatchErrors, EntryResult, Results};
+pub use event::EventJson;
 pub use job::{
     DoneJson, FailureJson, JobJson, JobPage, LeaseJson, ResultJson, StateJson, SuccessorJson,
 };

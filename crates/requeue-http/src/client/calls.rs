@@ -73,6 +73,7 @@ impl HttpCall {
         HttpCall {
             method,
             path: path.to_owned(),
+            accept: "application/json",
             content_type: "application/json",
             body: RequestBody::Whole(body),
             wait: Some(Duration::ZERO),
@@ -180,7 +181,20 @@ impl HttpStore {
     }
 
     async fn download(&self, call: HttpCall) -> Result<Download, CallError> {
-        let mut download = self.transport.download(call).await?;
+        self.checked(self.transport.download(call).await?).await
+    }
+
+    /// Starts a response without end, which may be silent for `max_silence`.
+    pub(super) async fn stream(
+        &self,
+        call: HttpCall,
+        max_silence: Duration,
+    ) -> Result<Download, CallError> {
+        self.checked(self.transport.stream(call, max_silence).await?).await
+    }
+
+    /// Fails if the response is an error.
+    async fn checked(&self, mut download: Download) -> Result<Download, CallError> {
         if download.status.is_success() {
             return Ok(download);
         }
@@ -202,6 +216,7 @@ impl HttpStore {
         let call = HttpCall {
             method: Method::POST,
             path: "/v1/import".to_owned(),
+            accept: "application/json",
             content_type: "application/jsonl",
             body: RequestBody::Chunks(chunks),
             wait: None,

@@ -393,6 +393,58 @@ fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
 }
 
 #[test]
+fn events_are_read_as_they_arrive_until_the_stream_ends() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let put = r#"{"event":"put","kind":"mail","id":"a","at":"2026-12-01T08:00:00.000Z","new":7}"#;
+    let (first, second) = put.split_at(20);
+    let parts = [
+        ": still here\n\nevent: put\ndata: ",
+        first,
+        second,
+        "\n",
+        "\nevent: missed\ndata: {\"count\":904}\n\n",
+    ];
+    let chunk = |part: &&str| format!("{:x}\r\n{part}\r\n", part.len());
+    let chunks: String = parts.iter().map(chunk).collect();
+    let whole = format!("{head}{chunks}0\r\n\r\n");
+    let (url, seen) = server(move |_| Reaction::Respond(whole.clone()));
+    let mut events = block_on(HttpStore::connect(&url).unwrap().events(&[kind()])).unwrap();
+    let request = seen.recv().unwrap().head;
+    assert!(request.starts_with("GET /v1/events?kinds=mail HTTP/1.1"), "{request}");
+    assert!(request.contains("accept: text/event-stream"), "{request}");
+    let Some(StreamedEvent::Event(event)) = block_on(events.next()).unwrap() else {
+        panic!("the first is an event");
+    };
+    assert_eq!(serde_json::to_string(&event).unwrap(), put, "fields of a newer server are kept");
+    let missed = block_on(events.next()).unwrap();
+    assert_eq!(missed, Some(StreamedEvent::Missed { count: 904 }));
+    assert_eq!(block_on(events.next()).unwrap(), None);
+}
+
+#[test]
+fn a_stream_of_events_that_breaks_or_is_invalid_fails() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let next = |reaction: String| {
+        let (url, _seen) = server(move |_| Reaction::Disconnect(reaction.clone()));
+        let mut events = block_on(HttpStore::connect(&url).unwrap().events(&[])).unwrap();
+        block_on(events.next()).expect_err("the stream is broken").to_string()
+    };
+    let error = next(format!("{head}8\r\nevent: p"));
+    assert!(error.contains("the response was interrupted"), "{error}");
+    let error = next(format!("{head}9\r\ndata: x\n\n\r\n"));
+    assert!(error.contains("invalid response of http://127.0.0.1"), "{error}");
+    let long = "x".repeat(70_000);
+    let error = next(format!("{head}{:x}\r\ndata: {long}\r\n", long.len() + 6));
+    assert!(error.contains("an event is longer than 65536 bytes"), "{error}");
+
+    let problem = Problem::new(ProblemType::Unauthorized, "the token is unknown");
+    let problem = serde_json::to_string(&problem).unwrap();
+    let (url, _seen) = server(move |_| respond("401 Unauthorized", &problem));
+    let error = block_on(HttpStore::connect(&url).unwrap().events(&[])).unwrap_err();
+    assert_eq!(error.to_string(), "the token is unknown");
+}
+
+#[test]
 fn an_export_is_written_as_it_arrives_and_an_incomplete_one_fails() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let whole = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");

@@ -43,6 +43,7 @@ pub(super) struct HttpCall {
     pub(super) method: Method,
     /// The path with the query, without the prefix of the server's address.
     pub(super) path: String,
+    pub(super) accept: &'static str,
     pub(super) content_type: &'static str,
     pub(super) body: RequestBody,
     /// How long the server may wait before it responds (long polling). `None` disables the timeouts for
@@ -126,10 +127,24 @@ impl Transport {
 
     /// Sends a request, and reads the response as fast as the caller takes its chunks.
     pub(super) async fn download(&self, call: HttpCall) -> Result<Download, TransportError> {
+        let pace = call.wait.map(|_| Pace::new(self.shared.sender.response_timeout));
+        self.begin(call, pace).await
+    }
+
+    /// Like [`download`](Transport::download), for a response without end: it may be slow, but not silent
+    /// for longer than `max_silence`.
+    pub(super) async fn stream(
+        &self,
+        call: HttpCall,
+        max_silence: Duration,
+    ) -> Result<Download, TransportError> {
+        self.begin(call, Some(Pace::endless(max_silence))).await
+    }
+
+    async fn begin(&self, call: HttpCall, pace: Option<Pace>) -> Result<Download, TransportError> {
         let sender = self.shared.sender.clone();
         let (head, received) = oneshot::channel();
         let (to, chunks) = mpsc::channel(AHEAD);
-        let pace = call.wait.map(|_| Pace::new(sender.response_timeout));
         let task = self.shared.handle.spawn(async move {
             match sender.begin(call).await {
                 Err(error) => drop(head.send(Err(error))),
@@ -186,7 +201,7 @@ impl Sender {
         &self,
         call: HttpCall,
     ) -> Result<(Response<Incoming>, pool::Connection), TransportError> {
-        let HttpCall { method, path, content_type, body, wait } = call;
+        let HttpCall { method, path, accept, content_type, body, wait } = call;
         let mebibytes = match &body {
             RequestBody::Whole(Some(bytes)) => bytes.len() >> 20,
             _ => 0,
@@ -198,7 +213,7 @@ impl Sender {
             .method(method)
             .uri(format!("{}{path}", address.prefix))
             .header(header::HOST, &address.authority)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept)
             .header(header::USER_AGENT, concat!("requeue/", env!("CARGO_PKG_VERSION")));
         if !matches!(body, RequestBody::Whole(None)) {
             request = request.header(header::CONTENT_TYPE, content_type);

@@ -43,15 +43,25 @@ pub(super) struct Pace {
     pause: Duration,
     spent: Duration,
     received: u64,
+    /// A response without end has no minimum rate.
+    endless: bool,
 }
 
 impl Pace {
     pub(super) fn new(pause: Duration) -> Self {
-        Pace { pause, spent: Duration::ZERO, received: 0 }
+        Pace { pause, spent: Duration::ZERO, received: 0, endless: false }
+    }
+
+    /// The pace of a response without end, in which only pauses are limited.
+    pub(super) fn endless(pause: Duration) -> Self {
+        Pace { endless: true, ..Pace::new(pause) }
     }
 
     /// Returns how long the next chunk may take.
     pub(super) fn patience(&self) -> Duration {
+        if self.endless {
+            return self.pause;
+        }
         let allowed = self.pause + Duration::from_secs(self.received / MIN_RATE);
         self.pause.min(allowed.saturating_sub(self.spent))
     }
@@ -101,5 +111,16 @@ mod tests {
         assert_eq!(pace.patience(), 30 * second);
         pace.took(90 * second, 0);
         assert_eq!(pace.patience(), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_endless_response_may_be_as_slow_as_it_likes_but_not_silent() {
+        let second = Duration::from_secs(1);
+        let mut pace = Pace::endless(45 * second);
+        for _ in 0..100 {
+            pace.took(15 * second, 14);
+        }
+        assert_eq!(pace.patience(), 45 * second);
+        assert_eq!(pace.complaint(45 * second), "the response stalled for 45s");
     }
 }
