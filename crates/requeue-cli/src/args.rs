@@ -3,8 +3,8 @@
 use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
-    bench, change, claim, demo, disk, generate, inspect, kind, put, schedule, serve, settle,
-    transfer, work,
+    bench, change, claim, demo, disk, events, generate, inspect, kind, put, schedule, serve,
+    settle, stats, top, transfer, work, workers,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -68,8 +68,15 @@ pub(crate) enum CliCommand {
     /// List the jobs of a kind
     Ls(inspect::LsArgs),
     /// Show all kinds and their job counts
-    #[command(visible_alias = "kinds", after_help = inspect::STATS_EXAMPLES)]
-    Stats,
+    #[command(visible_alias = "kinds")]
+    Stats(stats::Args),
+    /// Show kinds, rates and what becomes due, live
+    Top(top::Args),
+    /// Show the workers of a server
+    #[command(after_help = workers::EXAMPLES)]
+    Workers,
+    /// Print what a server does, as it happens
+    Events(events::Args),
     /// Claim due jobs and print their receipts
     Claim(claim::Args),
     /// Mark claimed jobs as done, which removes them

@@ -110,6 +110,11 @@ impl CliError {
         self
     }
 
+    /// The message; empty if it was already printed.
+    pub(crate) fn text(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
     /// Whether the message contains this text.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         self.message.as_ref().is_some_and(|message| message.contains(text))

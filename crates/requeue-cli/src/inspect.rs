@@ -1,12 +1,12 @@
-//! `get`, `ls` and `stats`: show jobs and kinds.
+//! `get` and `ls`: show jobs.
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use clap::ValueEnum;
-use requeue_http::wire::{JobJson, KindStats, StateJson};
-use requeue_jobs::limits::{MAX_BATCH, READY_COUNT_CAP};
+use requeue_http::wire::{JobJson, StateJson};
+use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{DoneView, JobId, JobState, JobView, Kind, Query, Timestamp};
 
 #[derive(Debug, clap::Args)]
@@ -156,47 +156,4 @@ fn row(job: &JobView, now: Timestamp) -> [String; 7] {
         format::body_cell(&job.body),
         format::error_cell(job),
     ]
-}
-
-pub(crate) const STATS_EXAMPLES: &str = "\
-Examples:
-  requeue stats
-  requeue stats --json | jq 'select(.dead > 0) | .kind'";
-
-/// Shows all kinds and their job counts.
-pub(crate) async fn stats(store_args: &StoreArgs, out: Output) -> Result<()> {
-    let store = store_args.open(IfMissing::Fail).await?;
-    let kinds = store.kinds().await?;
-    let now = times::now();
-    let heading = ["KIND", "#PENDING", "#READY", "#LEASED", "#DEAD", "#DONE", "OLDEST READY", ""];
-    let mut table = Table::new(&heading);
-    for kind in &kinds {
-        if out.json {
-            out.print_json(&KindStats::from(kind))?;
-            continue;
-        }
-        let counts = kind.counts;
-        let more = if counts.ready >= READY_COUNT_CAP { "+" } else { "" };
-        table.row([
-            kind.kind.to_string(),
-            counts.pending.to_string(),
-            format!("{}{more}", counts.ready),
-            counts.leased.to_string(),
-            counts.dead.to_string(),
-            counts.done.to_string(),
-            kind.oldest_ready.map_or_else(String::new, |at| times::relative(at, now)),
-            match kind.throttled_until {
-                _ if kind.paused => "paused".to_owned(),
-                Some(until) => format!("throttled, next job {}", times::relative(until, now)),
-                None => String::new(),
-            },
-        ]);
-    }
-    match (out.json, kinds.is_empty()) {
-        (true, _) => Ok(()),
-        (false, true) => {
-            out.print_line("there are no kinds yet; to put a job: requeue put KIND ID BODY")
-        }
-        (false, false) => out.print_line(&table.to_text()),
-    }
 }

@@ -17,6 +17,7 @@ mod claim;
 mod demo;
 mod disk;
 mod error;
+mod events;
 mod format;
 mod generate;
 mod inspect;
@@ -32,10 +33,13 @@ mod schedule;
 mod serve;
 mod settle;
 mod signals;
+mod stats;
 mod store_args;
 mod times;
+mod top;
 mod transfer;
 mod work;
+mod workers;
 
 use args::{Cli, CliCommand};
 use clap::Parser;
@@ -92,7 +96,10 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
             CliCommand::Put(args) => put::put(args, &store_args, out).await,
             CliCommand::Get(args) => inspect::get(args, &store_args, out).await,
             CliCommand::Ls(args) => inspect::ls(args, &store_args, out).await,
-            CliCommand::Stats => inspect::stats(&store_args, out).await,
+            CliCommand::Stats(args) => stats::stats(args, &store_args, out).await,
+            CliCommand::Top(args) => top::top(args, &store_args, out).await,
+            CliCommand::Workers => workers::workers(&store_args, out).await,
+            CliCommand::Events(args) => events::events(args, &store_args, out).await,
             CliCommand::Claim(args) => claim::claim(args, &store_args, out).await,
             CliCommand::Ack(args) => settle::settle(Action::Ack(args), &store_args, out).await,
             CliCommand::Retry(args) => settle::settle(Action::Retry(args), &store_args, out).await,

@@ -104,6 +104,19 @@ impl StoreArgs {
         }
     }
 
+    /// Prepares a connection to the server, for a command that works with a server only.
+    pub(crate) fn connect_server(&self, command: &str) -> Result<HttpStore> {
+        match self.location()? {
+            StoreLocation::Server(url) => self.connect(&url),
+            StoreLocation::Data(_) | StoreLocation::Redis(_) => {
+                let message = format!(
+                    "`requeue {command}` shows what a server knows: --data and --store have no server"
+                );
+                Err(CliError::usage(message).hint("use --server URL"))
+            }
+        }
+    }
+
     /// Prepares a connection to a server. The first call connects, and fails if there is none.
     pub(crate) fn connect(&self, url: &str) -> Result<HttpStore> {
         let mut options = requeue_http::client::Options::default();

@@ -26,6 +26,32 @@ pub(crate) fn in_zone(at: Timestamp, zone: &str, format: &str) -> Option<String>
     Some(zoned(at, TimeZone::get(zone).ok()?)?.strftime(format).to_string())
 }
 
+/// A time in the zone of this machine, in a format of `strftime`. `None` if the calendar has no such time.
+pub(crate) fn in_local_zone(at: Timestamp, format: &str) -> Option<String> {
+    Some(zoned(at, TimeZone::system())?.strftime(format).to_string())
+}
+
+/// The time of a response of a server, which is exact and in UTC. `None` if it is not a time.
+pub(crate) fn exact(text: &str) -> Option<Timestamp> {
+    parse_time(text, Timestamp::from_millis(0), None).ok()
+}
+
+/// The shortest interval between two looks at a store.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The longest interval between two looks at a store.
+const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
+
+/// Parses the interval between two looks at a store.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text).map_err(|error| error.to_string())?;
+    if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
+        let (min, max) = (show_duration(MIN_INTERVAL), show_duration(MAX_INTERVAL));
+        return Err(format!("the interval must be {min} to {max}"));
+    }
+    Ok(interval)
+}
+
 /// A time in the zone of this machine, with its distance from `now`.
 pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     match zoned(at, TimeZone::system()) {

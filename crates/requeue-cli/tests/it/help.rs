@@ -2,13 +2,16 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 30] = [
     "serve",
     "demo",
     "put",
     "get",
     "ls",
     "stats",
+    "top",
+    "workers",
+    "events",
     "claim",
     "ack",
     "retry",

@@ -37,6 +37,8 @@ fn no_command_prints_control_characters() {
     ask(&["stats"]).ok();
     ask(&["claim", "mail", "--worker", HOSTILE]).ok().says("evil");
     ask(&["get", "mail", HOSTILE]).ok().says("leased by");
+    ask(&["workers"]).ok().says("evil");
+    ask(&["workers", "--json"]).ok().says("evil");
     let receipt = dir.job("mail", HOSTILE)["lease"]["worker"].as_str().map(str::to_owned);
     assert_eq!(receipt.as_deref(), Some(HOSTILE), "JSON contains the text itself");
 

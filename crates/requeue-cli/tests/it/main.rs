@@ -12,4 +12,7 @@ mod schedules;
 mod serve;
 mod service;
 mod support;
+mod terminal;
+mod top;
+mod watch;
 mod work;

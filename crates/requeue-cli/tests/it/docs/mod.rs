@@ -9,8 +9,8 @@
 //!   compared. A command must exit with 0.
 //! - The commands of a page share one shell, one new directory and one server, in page order. Port
 //!   7654 is replaced by a free one. `requeue serve` starts a server in the background; a page
-//!   that does not start one gets one anyway. `requeue work` runs until it has printed the lines
-//!   that the page shows, and is then stopped.
+//!   that does not start one gets one anyway. `requeue work` and `requeue events` run until they
+//!   have printed the lines that the page shows, and are then stopped.
 //! - `cargo` commands, also `inline`, are not run: their package, target and features are checked.
 //!   `cargo run … -p requeue-cli -- ARGS` runs as `requeue ARGS`. A script of this repository, such
 //!   as `scripts/test`, must exist.

@@ -93,7 +93,7 @@ impl Session {
                 return Ok(());
             }
             printed
-        } else if of_program("work") {
+        } else if of_program("work") || of_program("events") {
             self.ensure_server()?;
             return self.work(&command, expected.unwrap_or_default());
         } else {
@@ -123,12 +123,12 @@ impl Session {
         if self.has_server { Ok(()) } else { self.serve("requeue serve").map(drop) }
     }
 
-    /// Runs a worker until it has printed what the page shows, and then stops it.
+    /// Runs a worker, or another command that does not end, until it has printed what the page shows, and then stops it.
     fn work(&mut self, command: &str, expected: &str) -> Result<(), String> {
         let command = command.split(" #").next().unwrap_or_default().trim_end_matches([' ', '&']);
         self.bash(&format!("{command} > work 2>&1 & worker=$!"))?;
         let printed = || {
-            let printed = self.file("work");
+            let printed = self.with_page_port(&self.file("work"));
             let all = expected.lines().all(|line| self.reader.has_line(&printed, line));
             (all && !printed.is_empty()).then_some(())
         };
