@@ -77,6 +77,20 @@ impl DueBuckets {
             bucket.range(after, through)
         })
     }
+
+    /// The same entries as [`range`](Self::range), in the reverse order.
+    pub(crate) fn range_reverse(
+        &mut self,
+        after: ListKey,
+        through: ListKey,
+    ) -> impl Iterator<Item = (ListKey, &JobId)> {
+        let numbers =
+            after.0 >> BUCKET_BITS..(through.0 >> BUCKET_BITS) + u64::from(after < through);
+        self.buckets.range_mut(numbers).rev().flat_map(move |(_, bucket)| {
+            bucket.sort();
+            bucket.range_reverse(after, through)
+        })
+    }
 }
 
 impl Bucket {
@@ -107,6 +121,24 @@ impl Bucket {
         let mut late = late.map(|(at, id)| (*at, id)).peekable();
         iter::from_fn(move || match (sorted.peek(), late.peek()) {
             (Some((a, _)), Some((b, _))) if b < a => late.next(),
+            (None, _) => late.next(),
+            (Some(_), _) => sorted.next(),
+        })
+    }
+
+    /// See [`DueBuckets::range_reverse`]. The bucket must be sorted, and `after` less than `through`.
+    fn range_reverse(
+        &self,
+        after: ListKey,
+        through: ListKey,
+    ) -> impl Iterator<Item = (ListKey, &JobId)> {
+        let start = self.jobs.partition_point(|(at, _)| *at > through);
+        let end = self.jobs.partition_point(|(at, _)| *at > after);
+        let mut sorted = self.jobs[start..end].iter().map(|(at, id)| (*at, id)).peekable();
+        let late = self.late.range((Bound::Excluded(after), Bound::Included(through)));
+        let mut late = late.rev().map(|(at, id)| (*at, id)).peekable();
+        iter::from_fn(move || match (sorted.peek(), late.peek()) {
+            (Some((a, _)), Some((b, _))) if b > a => late.next(),
             (None, _) => late.next(),
             (Some(_), _) => sorted.next(),
         })
@@ -159,6 +191,9 @@ mod tests {
                 assert!(
                     model.range((Bound::Excluded(after), Bound::Included(through))).eq(&between)
                 );
+                let reverse = buckets.range_reverse(after, through).map(|(at, _)| at);
+                let reverse: Vec<ListKey> = reverse.filter(|at| model.contains(at)).collect();
+                assert!(reverse.iter().rev().eq(&between));
                 assert_eq!(buckets.range(after, after).count(), 0);
             }
         }

@@ -9,6 +9,8 @@
 //! [`take`](JobTable::take) takes a job from a lower layer, the active layer notes its position
 //! there. When the active layer is flushed, that position gets a tombstone.
 
+mod by_time;
+
 use crate::bytes::{Bytes, Malformed, put_bytes};
 use crate::codec::{self, Parts};
 use crate::due_buckets::{BUCKET_ENTRY_BYTES, DueBuckets, ListKey};
@@ -17,6 +19,7 @@ use crate::per_list::PerList;
 use crate::read_ahead::{ReadAhead, TableList};
 use crate::ready::{DueCount, KeysToRead, ReadFor, ReadyStep, TableKeys, before};
 use crate::tables::{JobLocation, Version};
+pub(crate) use by_time::{KeyRange, TimePiece};
 use foldhash::{HashMap, HashSet};
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::rules::{JobTable, List, Position, RateUse, Record, Status};

@@ -4,15 +4,17 @@
 //! read without the lock, because they do not change.
 
 use crate::error::unavailable;
-use crate::job_table::{DiskJobTable, LayerEntry, position_of, read, totals};
+use crate::job_table::{DiskJobTable, KeyRange, LayerEntry, TimePiece, position_of, read, totals};
 use crate::ready::{ReadyStep, STEP};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::rules::{JobTable, KindState, List, PageBuilder, Record, Status};
+use requeue_jobs::rules::{
+    JobTable, KindState, List, PageBuilder, Position, Record, Status, TimePageBuilder, TimeRange,
+};
 use requeue_jobs::{
     Counts, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Page, Query, Spans,
-    StoreError, Timestamp,
+    StoreError, TimePage, TimeQuery, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,6 +50,55 @@ pub(crate) fn list(
             Some(end) if !page.is_full() => after = Some(end),
             _ => break,
         }
+    }
+    Ok(page.build())
+}
+
+/// The implementation of `Store::list_by_time`.
+pub(crate) fn list_by_time(
+    state: &Mutex<State>,
+    query: &TimeQuery,
+    now: Timestamp,
+) -> Result<TimePage, StoreError> {
+    let mut page = TimePageBuilder::new(query.limit);
+    let Some(range) = TimeRange::of(query, now)? else { return Ok(page.build()) };
+    // One job more than the page has shows whether there is another page.
+    let mut max = query.limit.clamp(1, STEP - 1) + 1;
+    let mut rest = Some(KeyRange::of(&range));
+    while let Some(keys) = rest
+        && !page.is_full()
+    {
+        let lists = match State::lock(state).kinds.kind_mut(&query.kind) {
+            Some(kind) => kind.table.time_lists(&range),
+            None => break,
+        };
+        // Without the lock.
+        let jobs = lists.read(keys, max).map_err(unavailable)?;
+        let piece = match State::lock(state).kinds.kind_mut(&query.kind) {
+            Some(kind) => {
+                let lists = range.lists(kind.table.priorities());
+                kind.table.time_piece(lists, keys, jobs, max)
+            }
+            None => break,
+        };
+        let Some(TimePiece { jobs, rest: following, version }) = piece else { continue };
+        for ((at, seq), id, record) in jobs {
+            let record = match record {
+                Some(record) => record,
+                None => match version.find(lists.kind(), id.as_str()).map_err(unavailable)? {
+                    Some(location) => {
+                        read(&version, lists.kind(), &location).map_err(unavailable)?
+                    }
+                    None => continue,
+                },
+            };
+            let position = Position { at: Timestamp::from_millis(at), seq };
+            if !page.add(position, record.view(&query.kind, &id, now)) {
+                break;
+            }
+        }
+        // Jobs in memory may hide all that were read.
+        (rest, max) = (following, STEP);
     }
     Ok(page.build())
 }
@@ -319,5 +370,55 @@ pub(crate) fn check(state: &Mutex<State>) {
         let kind = state.kinds.kind_mut(&name).expect("kinds stay");
         assert_eq!(kind.table.counts(), found, "the jobs of {name}, by list");
         kind.table.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_disk::{Op, SimulatedDisk};
+    use crate::{DiskStore, Options};
+    use requeue_jobs::{Body, Due, Put, Store};
+    use requeue_testkit::block_on;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// The number of blocks that are read for a page of 50 jobs, in each direction, from the middle
+    /// of this many jobs.
+    fn reads_of_a_page(jobs: usize) -> [u64; 2] {
+        let disk = Arc::new(SimulatedDisk::new());
+        let mut options = Options::default();
+        (options.memory, options.segment, options.background) = (256 << 10, 256 << 10, false);
+        let store = DiskStore::open_on(disk.clone(), options).unwrap();
+        let kind = Kind::new("mail").unwrap();
+        let numbers: Vec<usize> = (0..jobs).collect();
+        for numbers in numbers.chunks(500) {
+            let put = |n: &usize| {
+                let id = JobId::new(n.to_string()).unwrap();
+                let due = Due::After(Duration::from_secs(1000 + *n as u64));
+                Put { due, ..Put::new(kind.clone(), id, Body::octets(vec![7; 100]).unwrap()) }
+            };
+            block_on(store.put(numbers.iter().map(put).collect())).unwrap();
+        }
+        let mut query = TimeQuery::new(kind, JobState::Waiting);
+        for _ in 0..jobs / 2 / MAX_BATCH {
+            query.limit = MAX_BATCH;
+            query.after = block_on(store.list_by_time(query.clone())).unwrap().cursor;
+        }
+        query.limit = 50;
+        [false, true].map(|newest_first| {
+            let before = disk.count(Op::Read);
+            let page = block_on(store.list_by_time(TimeQuery { newest_first, ..query.clone() }));
+            assert_eq!(page.unwrap().jobs.len(), 50);
+            disk.count(Op::Read) - before
+        })
+    }
+
+    #[test]
+    fn a_page_by_time_reads_few_blocks_however_many_jobs_there_are() {
+        for jobs in [4_000, 30_000] {
+            let reads = reads_of_a_page(jobs);
+            assert!(reads.iter().all(|reads| (1..12).contains(reads)), "{jobs} jobs: {reads:?}");
+        }
     }
 }

@@ -38,7 +38,7 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Fence, Generation, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
     ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
-    StoreFuture, Tick, Ticked, WallClock,
+    StoreFuture, Tick, Ticked, TimePage, TimeQuery, WallClock,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -348,6 +348,10 @@ impl Store for Salvage {
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         ready(self.inner.list(&query))
+    }
+
+    fn list_by_time(&self, _: TimeQuery) -> StoreFuture<'_, TimePage> {
+        ready(refused())
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

@@ -27,7 +27,7 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
     ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
-    StoreFuture, StoreStatus, Tick, Ticked, Timestamp,
+    StoreFuture, StoreStatus, Tick, Ticked, TimePage, TimeQuery, Timestamp,
 };
 use std::fmt;
 use std::io;
@@ -292,6 +292,11 @@ impl Store for DiskStore {
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let now = self.now();
         Box::pin(self.scan(move |shared| listing::list(&shared.state, &query, now)))
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        let now = self.now();
+        Box::pin(self.scan(move |shared| listing::list_by_time(&shared.state, &query, now)))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

@@ -25,6 +25,7 @@ mod merge;
 mod open;
 mod pick;
 pub(crate) mod range_tombstones;
+mod reverse;
 pub(crate) mod run;
 mod salvage;
 pub(crate) mod table;
@@ -39,7 +40,7 @@ pub(crate) use flush::{Batch, Flush};
 pub(crate) use keys::{JobLocation, ListPosition};
 pub(crate) use salvage::{FoundId, FoundJob, LostPart, SalvagedTables, TableCache};
 pub(crate) use verify::{Checked, Entry, check_copy};
-pub(crate) use version::Version;
+pub(crate) use version::{ReverseScan, Scan, Version};
 pub(crate) use writer::Tree;
 
 use crate::error::DiskError;

@@ -454,7 +454,9 @@ impl From<Invalid> for Problem {
                 let min = Some(show(min).into());
                 Problem { min, ..problem.limited(field, show(value), show(max)) }
             }
-            Invalid::KindCharacter { kind: text, .. } | Invalid::MalformedReceipt { text } => {
+            Invalid::KindCharacter { kind: text, .. }
+            | Invalid::MalformedReceipt { text }
+            | Invalid::MalformedCursor { text } => {
                 Problem { value: Some(cut(text).into()), ..problem }
             }
             _ => problem,

@@ -45,7 +45,7 @@ pub(crate) use parse::any_json;
 pub use parse::{JsonObject, ParseContext, list_limit};
 pub use push::{PushErrorJson, PushJson, PushStateJson};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
-pub use query::{AfterQuery, JobsQuery, Upcoming, UpcomingQuery};
+pub use query::{AfterQuery, JobOrder, JobsQuery, Upcoming, UpcomingQuery};
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};
 pub use schedule::{MissedJson, OverlapJson, ScheduleJson, ScheduleRequest, Schedules};
 pub use settle::{SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};

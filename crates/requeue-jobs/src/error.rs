@@ -89,6 +89,14 @@ pub enum Invalid {
         /// The text.
         text: String,
     },
+    /// A text is not a cursor that the store returned for such a list.
+    #[error(
+        "{text:?} is not a cursor of this list; send the cursor of the previous page unchanged"
+    )]
+    MalformedCursor {
+        /// The text.
+        text: String,
+    },
     /// A value cannot be written as JSON, or a body cannot be read as JSON of the expected type.
     #[error("the body is not the expected JSON: {reason}")]
     NotJson {

@@ -6,7 +6,7 @@ use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
-use crate::query::{KindView, Page, Query, Spans};
+use crate::query::{KindView, Page, Query, Spans, TimePage, TimeQuery};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::status::StoreStatus;
@@ -35,6 +35,8 @@ pub enum StoreMethod {
     Get,
     /// [`Store::list`].
     List,
+    /// [`Store::list_by_time`].
+    ListByTime,
     /// [`Store::kinds`].
     Kinds,
     /// [`Store::kind`].
@@ -59,7 +61,7 @@ pub enum StoreMethod {
 
 impl StoreMethod {
     /// All methods, in the order of their declaration.
-    pub const ALL: [StoreMethod; 19] = [
+    pub const ALL: [StoreMethod; 20] = [
         StoreMethod::Put,
         StoreMethod::Claim,
         StoreMethod::Settle,
@@ -69,6 +71,7 @@ impl StoreMethod {
         StoreMethod::Reap,
         StoreMethod::Get,
         StoreMethod::List,
+        StoreMethod::ListByTime,
         StoreMethod::Kinds,
         StoreMethod::Kind,
         StoreMethod::Upcoming,
@@ -93,6 +96,7 @@ impl StoreMethod {
             StoreMethod::Reap => "reap",
             StoreMethod::Get => "get",
             StoreMethod::List => "list",
+            StoreMethod::ListByTime => "list_by_time",
             StoreMethod::Kinds => "kinds",
             StoreMethod::Kind => "kind",
             StoreMethod::Upcoming => "upcoming",
@@ -211,6 +215,11 @@ pub trait Layered: Send + Sync + 'static {
         self.around(StoreMethod::List, move |store| store.list(query))
     }
 
+    /// Forwards [`Store::list_by_time`].
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        self.around(StoreMethod::ListByTime, move |store| store.list_by_time(query))
+    }
+
     /// Forwards [`Store::kinds`].
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         self.around(StoreMethod::Kinds, move |store| store.kinds())
@@ -317,6 +326,10 @@ impl<L: Layered> Store for L {
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Layered::list(self, query)
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        Layered::list_by_time(self, query)
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

@@ -109,7 +109,7 @@ pub use names::{JobId, Kind, WorkerName};
 pub use priority::{Priorities, Priority};
 pub use push::{PushSetting, SecretText};
 pub use put::{Condition, Mode, Placed, Put, PutOutcome, check_batch};
-pub use query::{Counts, KindView, Page, Query, Spans};
+pub use query::{Counts, KindView, Page, Query, Spans, TimeCursor, TimePage, TimeQuery};
 pub use reaper::PeriodicReap;
 pub use receipt::{Fence, Generation, Receipt};
 pub use restore::{Arrival, Restore, Restored};

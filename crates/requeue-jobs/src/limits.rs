@@ -10,6 +10,10 @@ pub const MAX_KIND_LEN: usize = 128;
 /// names.
 pub const MAX_ID_LEN: usize = 512;
 
+/// The longest [cursor](crate::TimeCursor) of a list by time, in bytes: enough for an id, a time and a
+/// separator.
+pub const MAX_CURSOR_LEN: usize = MAX_ID_LEN + 32;
+
 /// The largest body, in bytes. Store larger data elsewhere and put a reference into the body.
 pub const MAX_BODY_LEN: usize = 1 << 20;
 

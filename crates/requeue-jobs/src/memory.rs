@@ -14,9 +14,9 @@ use crate::job::JobView;
 use crate::limits::MAX_SPANS;
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put, check_batch};
-use crate::query::{KindView, Page, Query, Spans};
+use crate::query::{KindView, Page, Query, Spans, TimePage, TimeQuery};
 use crate::restore::{Restore, Restored};
-use crate::rules::{ChangeNotifier, Kinds, check_count, check_settlements, wait};
+use crate::rules::{ChangeNotifier, Kinds, TimeRange, check_count, check_settlements, wait};
 use crate::settings::Settings;
 use crate::store::{BatchResults, Store, StoreFuture};
 use crate::time::{Timestamp, WallClock};
@@ -150,6 +150,18 @@ impl Store for MemoryStore {
                 let kind = state.kind(&query.kind);
                 kind.map_or_else(Page::default, |kind| kind.table.list(kind.name(), &query, now))
             }))
+        })
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        Box::pin(async move {
+            self.read(|state, now| {
+                let range = TimeRange::of(&query, now)?;
+                Ok(match (state.kind(&query.kind), range) {
+                    (Some(kind), Some(range)) => kind.table.list_by_time(&query, &range, now),
+                    _ => TimePage::default(),
+                })
+            })
         })
     }
 

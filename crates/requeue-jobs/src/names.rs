@@ -30,7 +30,8 @@ pub struct JobId(Arc<str>);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerName(Arc<str>);
 
-fn checked(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
+/// Checks the length of a text. `field` names it in the error.
+pub(crate) fn checked(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
     if text.is_empty() {
         return Err(Invalid::Empty { field });
     }

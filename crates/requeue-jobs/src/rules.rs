@@ -27,6 +27,7 @@ mod result_size;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod time_page;
 mod turns;
 
 pub use crate::change_notifier::ChangeNotifier;
@@ -39,6 +40,7 @@ pub use rate::RateUse;
 pub use record::{Lease, Record, Status, Successor};
 pub use result_size::ResultSize;
 pub use settle::{check_result, check_settlements};
+pub use time_page::{TimePageBuilder, TimeRange};
 pub use turns::Turns;
 
 use crate::error::{Invalid, StoreError};

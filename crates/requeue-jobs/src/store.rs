@@ -6,7 +6,7 @@ use crate::error::{ChangeError, PutError, SettleError, StoreError};
 use crate::job::JobView;
 use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put};
-use crate::query::{KindView, Page, Query, Spans};
+use crate::query::{KindView, Page, Query, Spans, TimePage, TimeQuery};
 use crate::restore::{Restore, Restored};
 use crate::settings::Settings;
 use crate::status::StoreStatus;
@@ -116,6 +116,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns one page of the jobs of a kind, ordered by id.
     fn list(&self, query: Query) -> StoreFuture<'_, Page>;
+
+    /// Returns one page of the jobs of a kind in one state, ordered by time: waiting and ready jobs by
+    /// their due time, leased jobs by the end of the lease, dead jobs by the time of death, done jobs
+    /// by the time of the ack. Priorities do not matter.
+    ///
+    /// The cost of a page depends on its size, and not on the number of jobs.
+    ///
+    /// Fails with [`Invalid::MalformedCursor`](crate::Invalid::MalformedCursor) if
+    /// [`after`](TimeQuery::after) is not a cursor of such a list.
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage>;
 
     /// Returns all kinds that have jobs, settings or schedules, ordered by name.
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>>;

@@ -252,7 +252,7 @@ fn read_failure(input: &mut Input<'_>) -> Result<FailedAttempt, Damage> {
     Ok(FailedAttempt { worker, started_at, ended_at, error })
 }
 
-/// A job as `view.lua` returns it.
+/// A job as the scripts `view` and `list_by_time` return it.
 pub(crate) struct StoredJob {
     pub(crate) id: JobId,
     pub(crate) state: JobState,

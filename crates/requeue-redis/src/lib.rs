@@ -82,6 +82,7 @@ mod error;
 mod keys;
 mod kinds;
 mod list;
+mod list_by_time;
 mod options;
 mod put;
 mod reply;

@@ -58,6 +58,7 @@ const NOW: &str = include_str!("lua/parts/now.lua");
 const PAST: &str = include_str!("lua/parts/past.lua");
 const OPEN_LISTS: &str = include_str!("lua/parts/open_lists.lua");
 const RATE: &str = include_str!("lua/parts/rate.lua");
+const SHOW: &str = include_str!("lua/parts/show.lua");
 const SOONEST: &str = include_str!("lua/parts/soonest.lua");
 const WAKE: &str = include_str!("lua/parts/wake.lua");
 
@@ -75,6 +76,7 @@ pub(crate) struct Scripts {
     pub(crate) reap: Script,
     pub(crate) peek: Script,
     pub(crate) view: Script,
+    pub(crate) list_by_time: Script,
     pub(crate) facts: Script,
     pub(crate) upcoming: Script,
     pub(crate) set: Script,
@@ -137,7 +139,14 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
             ],
         ),
         peek: new(READ_ONLY, &[KEYS, NOW, LISTS, RATE, SOONEST, include_str!("lua/peek.lua")]),
-        view: new(READ_ONLY, &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, include_str!("lua/view.lua")]),
+        view: new(
+            READ_ONLY,
+            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, SHOW, include_str!("lua/view.lua")],
+        ),
+        list_by_time: new(
+            READ_ONLY,
+            &[KEYS, NOW, LISTS, OPEN_LISTS, SHOW, include_str!("lua/list_by_time.lua")],
+        ),
         facts: new(READ_ONLY, &[KEYS, NOW, LISTS, WAKE, RATE, include_str!("lua/facts.lua")]),
         upcoming: new(READ_ONLY, &[KEYS, LISTS, OPEN_LISTS, include_str!("lua/upcoming.lua")]),
         set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, LISTS, GROW, WAKE, include_str!("lua/set.lua")]),

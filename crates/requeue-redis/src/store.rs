@@ -16,7 +16,7 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
     KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
     ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
-    StoreFuture, StoreStatus, Tick, Ticked, Timestamp, WallClock,
+    StoreFuture, StoreStatus, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,6 +309,10 @@ impl Store for RedisStore {
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(self.list_page(query))
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        Box::pin(self.page_by_time(query))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

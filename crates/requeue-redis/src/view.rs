@@ -9,7 +9,7 @@ use redis::Value;
 use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
 
 /// Max. bytes of records per script call.
-const MAX_BYTES: usize = 4 << 20;
+pub(crate) const MAX_BYTES: usize = 4 << 20;
 
 impl RedisStore {
     pub(crate) async fn view_of(
@@ -50,7 +50,8 @@ impl RedisStore {
     }
 }
 
-fn letter(state: JobState) -> &'static str {
+/// Returns the letter of a state in scripts.
+pub(crate) fn letter(state: JobState) -> &'static str {
     match state {
         JobState::Waiting => "w",
         JobState::Ready => "r",
@@ -60,7 +61,8 @@ fn letter(state: JobState) -> &'static str {
     }
 }
 
-fn read(fields: &mut Reply, keys: &Keys) -> Result<StoredJob, StoreError> {
+/// Reads the next job of a reply.
+pub(crate) fn read(fields: &mut Reply, keys: &Keys) -> Result<StoredJob, StoreError> {
     let id = JobId::new(fields.text()?).map_err(|error| unexpected(&error.to_string()))?;
     let state = match fields.bytes()?.as_slice() {
         b"w" => JobState::Waiting,

@@ -1,5 +1,8 @@
 //! Listing, changing and deleting the jobs of a kind by filter, in steps of bounded size.
 
+mod by_time;
+
+pub(crate) use by_time::list_by_time;
 use requeue_http::Problem;
 use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
 use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_ID_LEN};

@@ -318,6 +318,22 @@ macro_rules! each_case {
             upcoming_load_counts_pending_jobs
             a_span_without_length_is_a_millisecond
         }
+        by_time {
+            pending_jobs_are_listed_by_their_due_time
+            leased_jobs_are_listed_by_the_end_of_their_leases
+            dead_jobs_are_listed_by_the_time_of_their_death
+            done_jobs_are_listed_by_the_time_of_their_ack
+            the_newest_can_be_first
+            priorities_do_not_change_the_order
+            only_jobs_of_the_kind_and_state_are_listed
+            pages_contain_every_job_exactly_once
+            jobs_of_the_same_millisecond_are_in_the_same_order_on_all_pages
+            an_unchanged_job_is_on_exactly_one_page
+            a_cursor_whose_job_is_gone_continues_at_its_place
+            a_malformed_cursor_is_invalid
+            a_page_has_a_thousand_jobs_at_most
+            a_page_has_sixteen_mebibytes_of_bodies
+        }
         cron {
             schedules_are_kept_by_id
             a_schedule_replaces_one_with_the_same_id

@@ -9,6 +9,7 @@
 //! store, such as a restart.
 
 mod batches;
+mod by_time;
 mod cancel;
 mod claim;
 mod conditions;

@@ -1,7 +1,7 @@
 //! Random histories: the same operations on a store and on the [`Model`], compared after each.
 //!
-//! After each operation all jobs are listed, page by page, and counts, settings and schedules are
-//! read.
+//! After each operation all jobs are listed, page by page, those of one state in the order of time, and
+//! counts, settings and schedules are read.
 //!
 //! A seed generates a history. A failure reports the seed and the operations up to the first
 //! difference. `REQUEUE_SEED` repeats one seed, `REQUEUE_HISTORIES` specifies how many to run.
@@ -12,7 +12,7 @@ use crate::operations::{Operation, Operations, Response, SettlementKind};
 use crate::random::{self, Random};
 use requeue_jobs::{
     ChangeKind, Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError,
-    Query, Settled, Store, StoreError, StoreFuture, Ticked, Timestamp,
+    Query, Settled, Store, StoreError, StoreFuture, Ticked, TimeQuery, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub fn check_history(fixture: &dyn Fixture, seed: u64) -> Result<(), String> {
         false => Model::of_unordered_ties(),
     };
     let mut operations = random_operations(&mut random);
-    let mut history = History { store: fixture.store(), fixture, model };
+    let mut history = History { store: fixture.store(), fixture, model, compared: 0 };
     let mut done: Vec<String> = Vec::new();
     for _ in 0..STEPS {
         let operation = operations.next(&mut random, fixture.now(), &*history.store);
@@ -95,6 +95,8 @@ struct History<'a> {
     fixture: &'a dyn Fixture,
     store: Arc<dyn Store>,
     model: Model,
+    /// How often everything was compared. Chooses which jobs are listed by time.
+    compared: usize,
 }
 
 /// An error describes the difference.
@@ -255,6 +257,14 @@ impl History<'_> {
         model.drop_old(&jobs, now);
         same_jobs(&jobs, &jobs_of(model, now))?;
         same("kinds", &read(store.kinds())?, &model.kinds(now))?;
+        let query = time_query(self.compared);
+        self.compared += 1;
+        let response = succeeded(Operation::ListByTime(query.clone()).run(store))?;
+        let expected = without_dues(model.list_by_time(&query, now));
+        match response {
+            Response::ListByTime(jobs) => same("jobs by time", &without_dues(jobs), &expected)?,
+            other => return Err(format!("{query:?} returned {other:?}")),
+        }
         for kind in kinds() {
             let settings = read(store.settings(kind.clone()))?;
             same("settings", &settings, &model.settings(&kind))?;
@@ -267,6 +277,17 @@ impl History<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the query of the `n`th comparison: after a few of them, every kind was listed in every
+/// state and order.
+fn time_query(n: usize) -> TimeQuery {
+    let states =
+        [JobState::Ready, JobState::Leased, JobState::Waiting, JobState::Dead, JobState::Done];
+    let kinds = kinds();
+    let kind = kinds[n / 2 % kinds.len()].clone();
+    let newest_first = n / 4 % 2 == 1;
+    TimeQuery { newest_first, limit: 1 + n % 3, ..TimeQuery::new(kind, states[n % states.len()]) }
 }
 
 /// Returns all jobs of a store, read in small pages.
@@ -297,7 +318,11 @@ fn without_due_of_dead(mut job: JobView) -> JobView {
     job
 }
 
+fn without_dues(jobs: Vec<JobView>) -> Vec<JobView> {
+    jobs.into_iter().map(without_due_of_dead).collect()
+}
+
 fn without_dues_of_dead(mut page: Page) -> Page {
-    page.jobs = page.jobs.into_iter().map(without_due_of_dead).collect();
+    page.jobs = without_dues(page.jobs);
     page
 }

@@ -11,7 +11,7 @@ use requeue_jobs::{
     Condition, Due, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Missed, Mode,
     Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Restore, Restored,
     Retention, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
-    Spans, Store, StoreError, Tick, TickJob, Ticked, Timestamp, WorkerName,
+    Spans, Store, StoreError, Tick, TickJob, Ticked, TimeQuery, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub enum Operation {
     Tick(Tick),
     /// Calls [`Store::list`].
     List(Query),
+    /// Calls [`Store::list_by_time`] for this page and all that follow it.
+    ListByTime(TimeQuery),
     /// Calls [`Store::get`].
     Get(Kind, JobId),
     /// Calls [`Store::upcoming`].
@@ -70,6 +72,9 @@ pub enum Response {
     RemoveSchedule(bool),
     Tick(Ticked),
     List(Page),
+    /// The jobs of all pages. Those of the same millisecond are ordered by id, because a store may
+    /// order them as it likes.
+    ListByTime(Vec<JobView>),
     Get(Option<JobView>),
     Upcoming(Vec<u64>),
     Kinds(Vec<KindView>),
@@ -105,6 +110,7 @@ impl Operation {
             }
             Operation::Tick(tick) => Response::Tick(store.tick(tick).await?),
             Operation::List(query) => Response::List(store.list(query).await?),
+            Operation::ListByTime(query) => Response::ListByTime(all_by_time(store, query).await?),
             Operation::Get(kind, id) => Response::Get(store.get(kind, id).await?),
             Operation::Upcoming(kind, spans) => {
                 Response::Upcoming(store.upcoming(kind, spans).await?)
@@ -127,6 +133,36 @@ impl Operation {
             true => Ok(response),
             false => Err(format!("{self:?}\n  store     {response:?}\n  reference {expected:?}")),
         }
+    }
+}
+
+/// More pages than any test has jobs: a store whose pages do not end fails.
+const MAX_PAGES: usize = 100_000;
+
+async fn all_by_time(store: &dyn Store, mut query: TimeQuery) -> Result<Vec<JobView>, StoreError> {
+    let mut jobs: Vec<JobView> = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let page = store.list_by_time(query.clone()).await?;
+        assert!(page.jobs.len() <= query.limit.max(1), "no more jobs than the limit");
+        jobs.extend(page.jobs);
+        query.after = page.cursor;
+        if query.after.is_none() {
+            for ties in jobs.chunk_by_mut(|a, b| list_time(a) == list_time(b)) {
+                ties.sort_by(|a, b| a.id.cmp(&b.id));
+            }
+            return Ok(jobs);
+        }
+    }
+    panic!("the pages do not end");
+}
+
+/// Returns the time by which [`Store::list_by_time`] orders a job.
+pub(crate) fn list_time(job: &JobView) -> Option<Timestamp> {
+    match job.state {
+        JobState::Waiting | JobState::Ready => Some(job.due),
+        JobState::Leased => job.lease.as_ref().map(|lease| lease.ends_at),
+        JobState::Dead => job.died_at,
+        JobState::Done => job.done.as_ref().map(|done| done.done_at),
     }
 }
 

@@ -7,6 +7,7 @@ use super::filter;
 use super::keys::{self, IdKey, JobLocation, Prefix};
 use super::merge::Merge;
 use super::range_tombstones::{RangeTombstone, RangeTombstones};
+use super::reverse::{ReverseCursor, ReverseMerge};
 use super::run::{Run, RunCursor};
 use super::table::{Table, damage};
 use super::writer::Tree;
@@ -199,6 +200,25 @@ impl Version {
         Scan { merge: Merge::new(sources.collect(), after(&prefix)) }
     }
 
+    /// Iterates over the jobs of a list backwards, from the last up to `last` to the first from
+    /// `first` on. Reads nothing yet.
+    pub(crate) fn scan_reverse(
+        &self,
+        kind: u32,
+        list: u8,
+        first: (u64, u64),
+        last: (u64, u64),
+    ) -> ReverseScan {
+        let prefix = keys::prefix(kind, list);
+        let (first, last) = (keys::order(first.0, first.1), keys::order(last.0, last.1));
+        let source = |run: &Arc<Run>| {
+            let tombstone = self.range_tombstones.at(&prefix, run.hi).copied().unwrap_or_default();
+            let low = keys::due_key(prefix, first.max(tombstone));
+            ReverseCursor::new(run.clone(), &low, &keys::due_key(prefix, last))
+        };
+        ReverseScan { merge: ReverseMerge::new(self.due.iter().rev().map(source).collect()) }
+    }
+
     /// Iterates over the ids of a kind and the locations of their jobs, in the order of their
     /// bytes. Reads nothing yet.
     pub(crate) fn ids(self: &Arc<Self>, kind: u32, from: Bound<&str>) -> Ids {
@@ -286,6 +306,32 @@ impl Scan {
                 };
                 return Ok(source.value().map(|value| (keys::at_and_seq(order), value)));
             }
+        }
+        Ok(None)
+    }
+}
+
+/// The jobs of a list, in reverse order.
+pub(crate) struct ReverseScan {
+    merge: ReverseMerge,
+}
+
+impl ReverseScan {
+    /// The error for a malformed current entry.
+    pub(crate) fn damage(&self, what: &str) -> DiskError {
+        self.merge.damage(what)
+    }
+
+    /// The position of the next job in the list, and its value.
+    #[expect(clippy::type_complexity, reason = "a pair of a position and a value")]
+    pub(crate) fn next(&mut self) -> Result<Option<((u64, u64), &[u8])>, DiskError> {
+        while self.merge.next()? {
+            // Checked first, because a value that is returned cannot be borrowed in a loop.
+            let Some((key, _)) = self.merge.entry() else { continue };
+            let Some((_, order)) = keys::split(key) else {
+                return Err(self.merge.damage("the entry has an invalid key"));
+            };
+            return Ok(self.merge.entry().map(|(_, value)| (keys::at_and_seq(order), value)));
         }
         Ok(None)
     }

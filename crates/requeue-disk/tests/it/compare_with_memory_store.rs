@@ -6,8 +6,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, JobId, Kind, MemoryStore, PushSetting, Rate, Retention, Settings, Spans, Timestamp,
-    WallClock, WorkerName,
+    Body, JobId, JobState, Kind, MemoryStore, PushSetting, Rate, Retention, Settings, Spans,
+    TimeQuery, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
@@ -273,6 +273,12 @@ impl Pair {
             Operation::Upcoming(kind, spans),
         ] {
             let _response = operation.compare(self.disk(), &self.memory)?;
+        }
+        let (state, limit) = (query.state.unwrap_or(JobState::Ready), query.limit.max(5));
+        for newest_first in [false, true] {
+            let by_time = TimeQuery::new(query.kind.clone(), state);
+            let by_time = Operation::ListByTime(TimeQuery { newest_first, limit, ..by_time });
+            let _response = by_time.compare(self.disk(), &self.memory)?;
         }
         loop {
             let page = Operation::List(query.clone()).compare(self.disk(), &self.memory)?;

@@ -115,6 +115,14 @@ pub(super) fn is_absent(error: &CallError) -> bool {
     matches!(error, CallError::Problem(problem) if problem.problem_type() == ProblemType::Absent)
 }
 
+/// Returns whether the server rejects the cursor of a list.
+pub(super) fn is_wrong_cursor(error: &CallError) -> bool {
+    let is_wrong = |problem: &Problem| {
+        problem.problem_type() == ProblemType::Invalid && problem.field.as_deref() == Some("after")
+    };
+    matches!(error, CallError::Problem(problem) if is_wrong(problem))
+}
+
 /// The path that the problem types of a requeue server contain.
 const TYPE_PREFIX: &str = "/v1/problems/";
 
@@ -147,9 +155,10 @@ pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem
 
 /// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
 /// response must be found here.
-const LENGTHS: [&str; 14] = [
+const LENGTHS: [&str; 15] = [
     "the kind",
     "the id",
+    "the cursor",
     "the worker's name",
     "the body",
     "the content type",
@@ -307,6 +316,7 @@ mod tests {
             Invalid::TooLow { field, value: 0, limit: 1 },
             Invalid::InconsistentJob { id: job(), reason: "it is leased" },
             "x\u{1b}".parse::<Receipt>().unwrap_err(),
+            Invalid::MalformedCursor { text: "x\u{1b}".into() },
             Invalid::NotJson { reason: "a number".into() },
             Invalid::Refused { reason: "no".into() },
         ];

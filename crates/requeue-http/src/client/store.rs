@@ -21,7 +21,8 @@ use requeue_jobs::{
     Arrival, BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
     ScheduleCondition, ScheduleSpec, Settings, Settle, SettleError, Settled, Settlement, Spans,
-    Store, StoreError, StoreFuture, Tick, Ticked, Timestamp, check_batch, check_lease, kept_error,
+    Store, StoreError, StoreFuture, Tick, Ticked, TimeCursor, TimePage, TimeQuery, Timestamp,
+    check_batch, check_lease, kept_error,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -197,6 +198,17 @@ impl Store for HttpStore {
         })
     }
 
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        Box::pin(async move {
+            let response = self.get_json(&time_list_path(&query)).await;
+            let response = response.map_err(|error| match &query.after {
+                Some(after) if errors::is_wrong_cursor(&error) => after.malformed().into(),
+                _ => read_error(error),
+            })?;
+            time_page(response).map_err(|problem| read_error(invalid_response(problem)))
+        })
+    }
+
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
             let wire::KindList { kinds } = self.get_json("/v1/kinds").await.map_err(read_error)?;
@@ -369,10 +381,29 @@ fn list_path(wanted: &Query) -> String {
     path
 }
 
-fn page(response: LenientPage) -> Result<Page, Problem> {
-    let jobs = response.jobs.into_iter().map(|LenientJob(job)| job.read("", &CONTEXT));
-    let jobs = jobs.collect::<Result<_, _>>()?;
-    Ok(Page { jobs, cursor: response.cursor.map(JobId::new).transpose()? })
+fn time_list_path(wanted: &TimeQuery) -> String {
+    let limit = wanted.limit.clamp(1, MAX_BATCH).to_string();
+    let fields = [
+        ("state", Some(state_name(wanted.state))),
+        ("order", Some(if wanted.newest_first { "newest" } else { "time" })),
+        ("after", wanted.after.as_ref().map(TimeCursor::as_str)),
+        ("limit", Some(&*limit)),
+    ];
+    let mut path = kind_path(&wanted.kind, &["jobs"]);
+    query(&mut path, &fields);
+    path
+}
+
+fn jobs(jobs: Vec<LenientJob>) -> Result<Vec<JobView>, Problem> {
+    jobs.into_iter().map(|LenientJob(job)| job.read("", &CONTEXT)).collect()
+}
+
+fn page(LenientPage { jobs: found, cursor }: LenientPage) -> Result<Page, Problem> {
+    Ok(Page { jobs: jobs(found)?, cursor: cursor.map(JobId::new).transpose()? })
+}
+
+fn time_page(LenientPage { jobs: found, cursor }: LenientPage) -> Result<TimePage, Problem> {
+    Ok(TimePage { jobs: jobs(found)?, cursor: cursor.map(TimeCursor::new).transpose()? })
 }
 
 #[cfg(test)]

@@ -6,9 +6,24 @@ use super::parse::ParseContext;
 use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::limits::MAX_SPANS;
-use requeue_jobs::{Invalid, Spans};
+use requeue_jobs::{Invalid, Kind, Spans, TimeCursor, TimeQuery};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// The order of a list of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum JobOrder {
+    /// By id.
+    #[default]
+    Id,
+    /// By time, the earliest first: waiting and ready jobs by their due time, leased jobs by the end
+    /// of the lease, dead jobs by the time of death, done jobs by the time of the ack.
+    Time,
+    /// By the same time, the latest first.
+    Newest,
+}
 
 /// The jobs to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -29,9 +44,15 @@ pub struct JobsQuery {
     /// Lists only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
+    /// The order: `id` (default), `time` or `newest`. The last two need `state`: waiting and ready jobs
+    /// are ordered by their due time, leased jobs by the end of the lease, dead jobs by the time of
+    /// death, done jobs by the time of the ack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(inline))]
+    pub order: Option<JobOrder>,
     /// Lists jobs after this position: the `cursor` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 512))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 544))]
     pub after: Option<String>,
     /// The maximum number of jobs to return, from 1 to 1000. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +69,23 @@ impl JobsQuery {
             error: self.error.clone(),
             died_before: self.died_before.clone(),
         }
+    }
+
+    /// Returns the query of a list by time, or `None` if jobs are listed by id.
+    pub fn by_time(&self, kind: &Kind, limit: usize) -> Result<Option<TimeQuery>, Problem> {
+        let newest_first = match self.order.unwrap_or_default() {
+            JobOrder::Id => return Ok(None),
+            JobOrder::Time => false,
+            JobOrder::Newest => true,
+        };
+        let Some(state) = self.state else {
+            let detail =
+                "a list by time needs a state; add state=waiting, ready, leased, dead or done";
+            return Err(Problem::new(ProblemType::Invalid, detail).at("order"));
+        };
+        let after = self.after.clone().map(TimeCursor::new).transpose();
+        let after = after.map_err(|invalid| Problem::from(invalid).at("after"))?;
+        Ok(Some(TimeQuery { kind: kind.clone(), state: state.into(), newest_first, after, limit }))
     }
 }
 

@@ -4,10 +4,10 @@ use crate::error::StoreError;
 use crate::limits::READY_COUNT_CAP;
 use crate::names::{JobId, Kind};
 use crate::priority::{Priorities, Priority};
-use crate::query::{Page, Query};
-use crate::rules::{JobTable, List, PageBuilder, Position, Record};
+use crate::query::{Page, Query, TimePage, TimeQuery};
+use crate::rules::{JobTable, List, PageBuilder, Position, Record, TimePageBuilder, TimeRange};
 use crate::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -100,6 +100,40 @@ impl MemoryTable {
         for view in views {
             if !page.add(view) {
                 break;
+            }
+        }
+        page.build()
+    }
+
+    /// Returns a page of the jobs in this range of positions.
+    pub(super) fn list_by_time<'a>(
+        &'a self,
+        query: &TimeQuery,
+        range: &TimeRange,
+        now: Timestamp,
+    ) -> TimePage {
+        let step = |jobs: &mut btree_map::Range<'a, Position, JobId>| {
+            if range.newest_first { jobs.next_back() } else { jobs.next() }
+        };
+        // The next job of each list, and those after it.
+        let mut next = BTreeMap::new();
+        for list in range.lists(self.priorities) {
+            let mut jobs = self.lists[list.index()].range(range.first..=range.last);
+            if let Some((at, id)) = step(&mut jobs) {
+                next.insert(*at, (id, jobs));
+            }
+        }
+        let mut page = TimePageBuilder::new(query.limit);
+        while let Some((at, (id, mut jobs))) =
+            if range.newest_first { next.pop_last() } else { next.pop_first() }
+        {
+            if let Some(record) = self.jobs.get(id)
+                && !page.add(at, record.view(&query.kind, id, now))
+            {
+                break;
+            }
+            if let Some((at, id)) = step(&mut jobs) {
+                next.insert(*at, (id, jobs));
             }
         }
         page.build()

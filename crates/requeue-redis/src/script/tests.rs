@@ -176,9 +176,24 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
 fn every_script_has_a_header_with_arguments_reply_and_state_change() {
     let Scripts { put, claim, claim_any, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
+    let list_by_time = &SCRIPTS.list_by_time;
     let of_kinds = [
-        put, claim, claim_any, ack, settle, change, restore, reap, peek, view, facts, upcoming,
-        set, schedule, tick,
+        put,
+        claim,
+        claim_any,
+        ack,
+        settle,
+        change,
+        restore,
+        reap,
+        peek,
+        view,
+        facts,
+        upcoming,
+        set,
+        schedule,
+        tick,
+        list_by_time,
     ];
     for script in of_kinds.into_iter().chain([register]) {
         let text = &script.text;

@@ -3,9 +3,9 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobView, Kind,
-    Missed, Mode, Priority, Put, Query, Receipt, Restore, Retention, Schedule, Settings, Settle,
-    Settlement, Spans, Store, Tick, TickJob, Timestamp, WallClock, WorkerName,
+    Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobState, JobView,
+    Kind, Missed, Mode, Priority, Put, Query, Receipt, Restore, Retention, Schedule, Settings,
+    Settle, Settlement, Spans, Store, Tick, TickJob, TimeQuery, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
@@ -149,6 +149,8 @@ impl AllOperations<'_> {
     fn reads(&self) {
         drop(block_on(self.store.get(kind(), id("job"))));
         drop(block_on(self.store.list(Query::new(kind()))));
+        let by_time = TimeQuery::new(kind(), JobState::Ready);
+        drop(block_on(self.store.list_by_time(by_time)));
         drop(block_on(self.store.kinds()));
         let spans = Spans { from: Timestamp::default(), length: Duration::from_secs(1), count: 1 };
         drop(block_on(self.store.upcoming(kind(), spans)));

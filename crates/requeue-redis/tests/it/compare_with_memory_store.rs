@@ -9,9 +9,9 @@
 use requeue::ManualClock;
 use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
-    MemoryStore, PushSetting, Put, Query, Restore, Retention, Settings, Settle, Settlement, Store,
-    StoreError, Timestamp, WallClock, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobState, JobView,
+    Kind, MemoryStore, PushSetting, Put, Query, Restore, Retention, Settings, Settle, Settlement,
+    Store, StoreError, TimeQuery, Timestamp, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -274,7 +274,13 @@ impl Pair {
         let done = self.done.len();
         for kind in KINDS.map(kind) {
             let query = Query { limit: 1000, ..Query::new(kind) };
-            self.call(Operation::List(query)).map(drop)?;
+            self.call(Operation::List(query.clone())).map(drop)?;
+            let [waiting, leased] = [JobState::Waiting, JobState::Leased];
+            let states = [JobState::Ready, leased, waiting, JobState::Dead, JobState::Done];
+            let by_time = TimeQuery::new(query.kind, states[done % 5]);
+            let (newest_first, limit) = (done.is_multiple_of(2), 1 + done % 7);
+            self.call(Operation::ListByTime(TimeQuery { newest_first, limit, ..by_time }))
+                .map(drop)?;
         }
         self.call(Operation::Kinds).map(drop)?;
         self.done.truncate(done);

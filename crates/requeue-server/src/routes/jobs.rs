@@ -17,7 +17,7 @@ use requeue_http::wire::{
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind};
+use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, StoreError, TimeCursor};
 
 /// Put a job.
 ///
@@ -147,10 +147,10 @@ async fn put_all(
     Ok(Json(errors.join(placed.into_iter().map(|placed| placed.map(PutDone::from)))))
 }
 
-/// List jobs of a kind, sorted by id.
+/// List jobs of a kind, sorted by id or by time.
 ///
-/// With the filters `error` and `died_before`, one call scans at most 10,000 jobs: a page may
-/// contain few jobs or none, and still have a cursor.
+/// With the filters `error` and `died_before`, and with `prefix` in a list by time, one call scans at
+/// most 10,000 jobs: a page may contain few jobs or none, and still have a cursor.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
     params(KindPath, JobsQuery),
@@ -175,13 +175,28 @@ pub(super) async fn list(
         return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
     }
     let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
-    let after = cursor(query.after)?;
+    let by_time = query.by_time(&kind, limit)?;
+    let after = if by_time.is_none() { cursor(query.after)? } else { None };
     let mut room = app.response_memory().for_list(limit).await?;
-    let page = bulk::list(&**app.store(), kind, &filter, after, limit).await?;
-    room.keep(response_memory::weight(&page.jobs));
+    let store = &**app.store();
+    let (jobs, cursor) = match by_time {
+        Some(query) => {
+            let page = bulk::list_by_time(store, query, &filter).await;
+            let page = page.map_err(|error| match error {
+                StoreError::Invalid(invalid) => Problem::from(invalid).at("after"),
+                error => error.into(),
+            })?;
+            (page.jobs, json(&page.cursor.as_ref().map(TimeCursor::as_str)))
+        }
+        None => {
+            let page = bulk::list(store, kind, &filter, after, limit).await?;
+            (page.jobs, json(&page.cursor.as_ref().map(JobId::as_str)))
+        }
+    };
+    room.keep(response_memory::weight(&jobs));
     delivery.hold(room);
-    let rest = format!(",\"cursor\":{}", json(&page.cursor.as_ref().map(JobId::as_str)));
-    Ok(list_response("jobs", page.jobs, |job| JobJson::from(&job), rest, delivery))
+    let rest = format!(",\"cursor\":{cursor}");
+    Ok(list_response("jobs", jobs, |job| JobJson::from(&job), rest, delivery))
 }
 
 /// Checks the number of entries in a batch.

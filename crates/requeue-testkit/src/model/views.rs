@@ -1,8 +1,10 @@
 //! Reads of the model. Everything is counted and sorted on each call.
 
 use super::{KindFacts, Model};
+use crate::operations::list_time;
 use requeue_jobs::{
-    Counts, JobId, JobState, JobView, Kind, KindView, Page, Query, Settings, Spans, Timestamp,
+    Counts, JobId, JobState, JobView, Kind, KindView, Page, Query, Settings, Spans, TimeQuery,
+    Timestamp,
 };
 
 impl Model {
@@ -24,6 +26,19 @@ impl Model {
         jobs.truncate(query.limit.max(1));
         let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
         Page { jobs, cursor }
+    }
+
+    /// Returns the jobs of all pages of a list by time. Those of the same millisecond are ordered by
+    /// id.
+    pub fn list_by_time(&self, query: &TimeQuery, now: Timestamp) -> Vec<JobView> {
+        let views = self.of(&query.kind).map(|job| job.view(now));
+        let mut jobs: Vec<JobView> = views.filter(|job| job.state == query.state).collect();
+        jobs.sort_by(|a, b| {
+            let times = list_time(a).cmp(&list_time(b));
+            let times = if query.newest_first { times.reverse() } else { times };
+            times.then_with(|| a.id.cmp(&b.id))
+        });
+        jobs
     }
 
     /// Returns all kinds that have jobs, settings or schedules.

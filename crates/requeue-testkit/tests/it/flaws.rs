@@ -3,6 +3,7 @@
 //! Each store makes one mistake and is correct in everything else. A suite that such a store passes
 //! proves nothing.
 
+mod by_time;
 mod leases;
 mod priorities;
 mod puts;
@@ -13,6 +14,10 @@ mod views;
 
 use crate::fixture::ManualFixture;
 use Check::{Case, Concurrent, History, Schedules, Simulation};
+use by_time::{
+    AllKinds, AnyCursorIsValid, CursorIsNumber, CursorNeedsItsJob, LastMissing, NewestIgnored,
+    OnlyQueryLimits, OrderedBy, PriorityFirst, TiesSkipped, WaitingAreReady,
+};
 use leases::{
     AckAlwaysSucceeds, AckLost, BytesPerKind, CancelDeletes, CancelLost, DeletesBeforeAck,
     DueTimeAsReceipt, EarlyDelivery, EndsWithoutRoom, ExpiredIsLost, ExpiredNotReported, ExpiryIs,
@@ -694,6 +699,82 @@ const FLAWS: &[Flaw] = &[
         "a release takes a token",
         &[Case("rate::a_release_gives_its_token_back"), History, Simulation(11)],
         |clock| FlawedStore::create(clock, ReleaseTakesAToken),
+    ),
+    flaw(
+        "pending jobs are listed by their creation",
+        &[Case("by_time::pending_jobs_are_listed_by_their_due_time"), History],
+        |clock| FlawedStore::create(clock, OrderedBy(JobState::Waiting, |job| job.created_at)),
+    ),
+    flaw(
+        "leased jobs are listed by their due time",
+        &[Case("by_time::leased_jobs_are_listed_by_the_end_of_their_leases"), History],
+        |clock| FlawedStore::create(clock, OrderedBy(JobState::Leased, |job| job.due)),
+    ),
+    flaw(
+        "dead jobs are listed by their creation",
+        &[Case("by_time::dead_jobs_are_listed_by_the_time_of_their_death"), History],
+        |clock| FlawedStore::create(clock, OrderedBy(JobState::Dead, |job| job.created_at)),
+    ),
+    flaw(
+        "done jobs are listed by their creation",
+        &[Case("by_time::done_jobs_are_listed_by_the_time_of_their_ack")],
+        |clock| FlawedStore::create(clock, OrderedBy(JobState::Done, |job| job.created_at)),
+    ),
+    flaw(
+        "lists by time always begin with the earliest job",
+        &[Case("by_time::the_newest_can_be_first"), History],
+        |clock| FlawedStore::create(clock, NewestIgnored),
+    ),
+    flaw(
+        "lists by time begin with the highest priority",
+        &[Case("by_time::priorities_do_not_change_the_order"), History],
+        |clock| FlawedStore::create(clock, PriorityFirst),
+    ),
+    flaw(
+        "lists of ready jobs contain waiting ones",
+        &[Case("by_time::only_jobs_of_the_kind_and_state_are_listed"), History],
+        |clock| FlawedStore::create(clock, WaitingAreReady),
+    ),
+    flaw(
+        "lists by time contain all kinds",
+        &[Case("by_time::only_jobs_of_the_kind_and_state_are_listed"), History],
+        |clock| FlawedStore::create(clock, AllKinds),
+    ),
+    flaw(
+        "a page by time lacks its last job",
+        &[Case("by_time::pages_contain_every_job_exactly_once"), History],
+        |clock| FlawedStore::create(clock, LastMissing),
+    ),
+    flaw(
+        "a cursor skips the rest of its millisecond",
+        &[
+            Case("by_time::jobs_of_the_same_millisecond_are_in_the_same_order_on_all_pages"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, TiesSkipped),
+    ),
+    flaw(
+        "a cursor counts the jobs before it",
+        &[Case("by_time::an_unchanged_job_is_on_exactly_one_page")],
+        |clock| FlawedStore::create(clock, CursorIsNumber),
+    ),
+    flaw(
+        "a cursor is lost with its job",
+        &[Case("by_time::a_cursor_whose_job_is_gone_continues_at_its_place")],
+        |clock| FlawedStore::create(clock, CursorNeedsItsJob::default()),
+    ),
+    flaw(
+        "a malformed cursor is ignored",
+        &[Case("by_time::a_malformed_cursor_is_invalid")],
+        |clock| FlawedStore::create(clock, AnyCursorIsValid),
+    ),
+    flaw(
+        "a page by time has no limits of its own",
+        &[
+            Case("by_time::a_page_has_a_thousand_jobs_at_most"),
+            Case("by_time::a_page_has_sixteen_mebibytes_of_bodies"),
+        ],
+        |clock| FlawedStore::create(clock, OnlyQueryLimits),
     ),
     Flaw {
         name: "jobs due in the same millisecond come by id",

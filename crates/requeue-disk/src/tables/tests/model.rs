@@ -147,6 +147,15 @@ fn check_some(tables: &Tables, jobs: &Jobs, random: &mut Random) {
     let (kind, list) = (random.below(KINDS as usize) as u32, random.below(LISTS.into()) as u8);
     let from = (random.below(1000) as u64, random.below(3000) as u64);
     check_scan(tables, jobs, kind, list, from);
+    // Also the positions of single jobs, and those right beside them.
+    let positions = jobs.values().map(|(position, _)| (position.at, position.seq));
+    let near = positions.skip(jobs.len() / 2).take(3);
+    for (at, seq) in near.chain([from]) {
+        for last in [(at, seq), (at, seq - seq.min(1)), (at, seq + 1), (u64::MAX, u64::MAX)] {
+            check_reverse(tables, jobs, (kind, list), (0, 0), last);
+            check_reverse(tables, jobs, (kind, list), from, last);
+        }
+    }
     let id = format!("id-{}", random.below(300));
     check_ids(tables, jobs, kind, Bound::Included(&id));
     check_ids(tables, jobs, kind, Bound::Excluded(&id));
@@ -154,7 +163,10 @@ fn check_some(tables: &Tables, jobs: &Jobs, random: &mut Random) {
 
 pub(super) fn check_all(tables: &Tables, jobs: &Jobs) {
     for kind in 0..KINDS {
-        (0..LISTS).for_each(|list| check_scan(tables, jobs, kind, list, (0, 0)));
+        for list in 0..LISTS {
+            check_scan(tables, jobs, kind, list, (0, 0));
+            check_reverse(tables, jobs, (kind, list), (0, 0), (u64::MAX, u64::MAX));
+        }
         check_ids(tables, jobs, kind, Bound::Unbounded);
     }
     let version = tables.version();
@@ -176,6 +188,27 @@ fn check_scan(tables: &Tables, jobs: &Jobs, kind: u32, list: u8, from: (u64, u64
         assert_eq!((position, value), (*expected_place, expected_value.as_slice()));
     }
     assert_eq!(expected.next(), None, "kind {kind}, list {list}, from {from:?}");
+}
+
+fn check_reverse(
+    tables: &Tables,
+    jobs: &Jobs,
+    (kind, list): (u32, u8),
+    first: (u64, u64),
+    last: (u64, u64),
+) {
+    let of_list =
+        jobs.iter().filter(|((of, _), (position, _))| (*of, position.list) == (kind, list));
+    let expected: BTreeMap<_, _> =
+        of_list.map(|(_, (position, value))| ((position.at, position.seq), value)).collect();
+    let expected = expected.iter().filter(|(at, _)| (first..=last).contains(*at));
+    let mut expected = expected.rev();
+    let mut scan = tables.version().scan_reverse(kind, list, first, last);
+    while let Some((position, value)) = scan.next().unwrap() {
+        let (expected_place, expected_value) = expected.next().expect("the list ends here");
+        assert_eq!((position, value), (*expected_place, expected_value.as_slice()));
+    }
+    assert_eq!(expected.next(), None, "kind {kind}, list {list}, {first:?} to {last:?}");
 }
 
 fn check_ids(tables: &Tables, jobs: &Jobs, kind: u32, from: Bound<&str>) {

@@ -67,6 +67,29 @@ fn a_batch_of_fifty_jobs_runs_few_more_commands_than_one_job() {
 }
 
 #[test]
+fn a_page_by_time_does_not_cost_more_if_there_are_more_jobs() {
+    let server = RedisServer::start();
+    for (kind, jobs) in [("few", 500), ("many", 20_000)] {
+        let mut runner = ScriptRunner::new(&server, kind);
+        // All in one millisecond: a cursor can be anywhere among them.
+        let ids: Vec<String> = (0..jobs).map(|number| format!("{number:05}")).collect();
+        for ids in ids.chunks(500) {
+            runner.put(NOW, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        for newest in [0, 1] {
+            let page = (NOW, "r", newest, NOW, &ids[jobs / 3], 50, 1 << 20);
+            let list = commands(&server, &mut runner, &SCRIPTS.list_by_time, page);
+            // The layout; then the record and the past of each job.
+            let (reads, ranges) = list.rsplit_once(' ').expect("a number of calls");
+            assert_eq!(reads, "hget 101, zcard 1, zcount 3, zrange");
+            // The entries of the page, and a binary search among those of the same time.
+            let ranges: u32 = ranges.parse().expect("a number of calls");
+            assert!(ranges <= 2 + jobs.ilog2(), "{ranges} calls of ZRANGE for {jobs} jobs");
+        }
+    }
+}
+
+#[test]
 fn the_largest_batches_fit_into_a_script() {
     let mut runner = ScriptRunner::of("large");
     // As many as one call can put or claim, and more than Lua can unpack by default.

@@ -31,6 +31,7 @@ fn cases(lease: &[u8]) -> Vec<Case> {
         case("reap", reap, &[b"10"]),
         case("peek", peek, &[]),
         case("view", view, &[b"", b"1", b"99", b"a"]),
+        case("list_by_time", &SCRIPTS.list_by_time, &[b"r", b"0", b"", b"", b"9", b"99"]),
         case("facts", facts, &[]),
         case("upcoming", upcoming, &[b"0", &at]),
         case("schedules", schedules, &[b"99", b"s"]),
@@ -38,7 +39,7 @@ fn cases(lease: &[u8]) -> Vec<Case> {
 }
 
 const ADDING: [&str; 5] = ["put", "restore", "schedule", "tick", "register"];
-const READ_ONLY: [&str; 5] = ["peek", "view", "facts", "upcoming", "schedules"];
+const READ_ONLY: [&str; 6] = ["peek", "view", "list_by_time", "facts", "upcoming", "schedules"];
 
 #[test]
 fn when_memory_is_full_only_scripts_that_add_data_are_rejected() {

@@ -324,3 +324,26 @@ fn the_number_of_registered_kinds_is_limited() {
     };
     assert_eq!(["a", "b", "c", "b"].map(&mut register), ["0", "0", "3", "0"]);
 }
+
+#[test]
+fn list_by_time_returns_whether_more_follow_and_the_last_place() {
+    let mut runner = ScriptRunner::of("list_by_time");
+    runner.put(NOW, &["b", "a", "c"]);
+    let list = |runner: &mut ScriptRunner, newest: u8, after: (&str, &str), max: usize, bytes| {
+        runner.call(&SCRIPTS.list_by_time, (NOW, "r", newest, after.0, after.1, max, bytes))
+    };
+    let (now, start) = (NOW.to_string(), ("", ""));
+    let reply = list(&mut runner, 0, start, 2, 999);
+    assert!(reply.starts_with(&format!("[1 {NOW} b [a r {NOW} ")), "{reply}");
+    let reply = list(&mut runner, 0, (&now, "b"), 2, 999);
+    assert!(reply.starts_with(&format!("[0 {NOW} c [c r {NOW} ")), "{reply}");
+    let reply = list(&mut runner, 1, (&now, "bb"), 1, 999);
+    assert!(reply.starts_with(&format!("[1 {NOW} b [b r {NOW} ")), "{reply}");
+    assert_eq!(list(&mut runner, 1, (&now, "a"), 1, 999), "[0   []]");
+    // At least one job, however few bytes are allowed.
+    let reply = list(&mut runner, 1, start, 9, 0);
+    assert!(reply.starts_with(&format!("[1 {NOW} c [c r {NOW} ")), "{reply}");
+    // An entry without a record is examined, and not returned.
+    runner.ask("HDEL", "job", &["c"]);
+    assert_eq!(list(&mut runner, 0, (&now, "b"), 1, 999), format!("[0 {NOW} c []]"));
+}

@@ -88,6 +88,62 @@ fn a_list_has_all_matching_jobs_in_pages_of_any_size() {
 }
 
 #[test]
+fn a_list_by_time_has_all_matching_jobs_in_pages_of_any_size() {
+    let server = filled();
+    let mut client = server.client();
+    let of = |name: &str| (0..10).map(|n| format!("{name}{n}")).collect::<Vec<_>>();
+    for (query, expected) in [
+        ("&state=dead", of("d")),
+        ("&state=waiting", of("w")),
+        ("&state=ready", of("r")),
+        ("&state=leased", vec!["l".to_owned()]),
+        ("&state=done", vec![]),
+        ("&state=dead&error=refused", ["d0", "d2", "d4", "d6", "d8"].map(str::to_owned).to_vec()),
+        ("&state=dead&prefix=d3", vec!["d3".to_owned()]),
+        ("&state=dead&died_before=2026-12-01T08:02:00Z", vec!["d0".to_owned(), "d1".to_owned()]),
+    ] {
+        for limit in [1, 3, 10, 1000] {
+            let mut found = ids(&mut client, &format!("{query}&order=time"), limit);
+            let mut newest = ids(&mut client, &format!("{query}&order=newest"), limit);
+            newest.reverse();
+            if query.starts_with("&state=dead") {
+                assert_eq!((&found, &newest), (&expected, &expected), "{query} {limit}");
+            }
+            // The others have the same time.
+            found.sort();
+            newest.sort();
+            assert_eq!((&found, &newest), (&expected, &expected), "{query} {limit}");
+        }
+    }
+    let none = client.get("/v1/kinds/other/jobs?state=dead&order=newest").json();
+    assert_eq!(none, json!({"jobs": [], "cursor": null}));
+    let by_id = client.get("/v1/kinds/mail/jobs?order=id").json();
+    assert_eq!(by_id, client.get("/v1/kinds/mail/jobs").json());
+}
+
+#[test]
+fn a_list_by_time_names_the_parameter_that_is_wrong() {
+    let server = filled();
+    let mut client = server.client();
+    let long = "9".repeat(545);
+    for (query, field, words) in [
+        ("order=time", "order", "a list by time needs a state"),
+        ("order=newest&prefix=d", "order", "state=waiting, ready, leased, dead or done"),
+        ("order=time&state=dead&after=nowhere", "after", "\"nowhere\" is not a cursor"),
+        ("order=time&state=dead&after=", "after", "the cursor must not be empty"),
+        (&format!("order=time&state=dead&after={long}"), "after", "545 bytes; the limit is 544"),
+    ] {
+        let response = client.get(&format!("/v1/kinds/mail/jobs?{query}"));
+        assert_eq!(response.status, 422, "{query}");
+        let problem = response.problem();
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|text| text.contains(words)), "{problem}");
+    }
+    let unknown = client.get("/v1/kinds/mail/jobs?order=due&state=dead");
+    assert!((400..500).contains(&unknown.status), "{}", unknown.status);
+}
+
+#[test]
 fn a_cursor_can_be_any_id() {
     let server = Server::start();
     let mut client = server.client();

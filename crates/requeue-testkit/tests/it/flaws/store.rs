@@ -6,7 +6,8 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
     KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore,
     Restored, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
-    Store, StoreError, StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
+    Store, StoreError, StoreFuture, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock,
+    check_batch,
 };
 use requeue_testkit::block_on;
 use std::future::ready;
@@ -58,6 +59,14 @@ pub(super) trait Deviation: Send + 'static {
 
     fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
         correct.list(query)
+    }
+
+    fn list_by_time(
+        &mut self,
+        correct: &CorrectStore,
+        query: TimeQuery,
+    ) -> Result<TimePage, StoreError> {
+        correct.list_by_time(query)
     }
 
     fn kinds(&mut self, correct: &CorrectStore) -> Vec<KindView> {
@@ -133,6 +142,10 @@ impl CorrectStore {
 
     pub(super) fn list(&self, query: Query) -> Page {
         now(self.store.list(query))
+    }
+
+    pub(super) fn list_by_time(&self, query: TimeQuery) -> Result<TimePage, StoreError> {
+        block_on(self.store.list_by_time(query))
     }
 
     pub(super) fn kinds(&self) -> Vec<KindView> {
@@ -236,6 +249,15 @@ impl Layered for FlawedStore {
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         let Page { jobs, cursor } = self.deviation().list(&self.correct, query);
         done(Page { jobs: jobs.into_iter().map(|view| self.altered(view)).collect(), cursor })
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        let page = self.deviation().list_by_time(&self.correct, query);
+        let altered = |TimePage { jobs, cursor }| {
+            let jobs = jobs.into_iter().map(|view| self.altered(view)).collect();
+            TimePage { jobs, cursor }
+        };
+        Box::pin(ready(page.map(altered)))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

@@ -1,14 +1,14 @@
 //! A store that follows the rules, but orders its jobs in another way, or stores them changed.
 
 use requeue_jobs::rules::{
-    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, Status, check_count,
-    check_settlements, wait,
+    ChangeNotifier, JobTable, Kinds, List, PageBuilder, Position, Record, Status, TimePageBuilder,
+    TimeRange, check_count, check_settlements, wait,
 };
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobState, JobView, Kind,
     KindView, Page, Placed, Priorities, Priority, Put, PutError, Query, Reaped, Restore, Restored,
     Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
-    StoreFuture, Tick, Ticked, Timestamp, WallClock, check_batch,
+    StoreFuture, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock, check_batch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -231,6 +231,30 @@ impl Store for UnorderedStore {
         let mut page = PageBuilder::new(query.limit);
         let _: bool = jobs.into_iter().all(|job| page.add(job));
         now(Ok::<_, StoreError>(page.build()))
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        now(self.act(|kinds, now| {
+            let Some(range) = TimeRange::of(&query, now)? else { return Ok(TimePage::default()) };
+            let mut page = TimePageBuilder::new(query.limit);
+            if let Some(kind) = kinds.kind(&query.kind) {
+                let lists: Vec<_> = range.lists(kind.table.priorities()).collect();
+                let jobs =
+                    kind.table.jobs.iter().map(|(id, record)| (record.position(), id, record));
+                let mut jobs: Vec<_> = jobs
+                    .filter(|((list, at), ..)| {
+                        lists.contains(list) && (range.first..=range.last).contains(at)
+                    })
+                    .map(|((_, at), id, record)| (at, record.view(&query.kind, id, now)))
+                    .collect();
+                jobs.sort_by_key(|(at, _)| *at);
+                if range.newest_first {
+                    jobs.reverse();
+                }
+                let _: bool = jobs.into_iter().all(|(at, job)| page.add(at, job));
+            }
+            Ok::<_, StoreError>(page.build())
+        }))
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {

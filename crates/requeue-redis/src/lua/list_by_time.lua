@@ -1,0 +1,93 @@
+-- Returns jobs in one state, ordered by their times in their lists and, among equal times, by the bytes of their
+-- ids: so a list is in this order already, and the lists of several priorities are merged.
+--
+-- ARGV    now or ''; state (w waiting, r ready, l leased, d dead, o done); 1 if the latest is first (else 0);
+--         time and id after which to begin, or '' and ''; max. number of jobs; max. bytes of records (but at
+--         least one job)
+-- Reply   1 if more may follow (else 0); time and id of the last that was examined, or '' and ''; then for each
+--         job as in view
+-- State   unchanged
+local wanted, newest, after, after_id = ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5]
+local max, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- How many entries of a list are read at a time, and how many are examined in one call. Only entries whose records
+-- are missing make a call examine more than it returns.
+local CHUNK, MAX_EXAMINED = 100, 2000
+
+-- Returns whether a text comes before another in the order of their bytes. The order of Lua depends on the locale
+-- of the server.
+local function precedes(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- Returns the number of entries of a list before the given time and id, including it unless the latest is first.
+-- Searches among those of the same time, of which there may be millions.
+local function rank(list)
+  local low = call('ZCOUNT', list, '-inf', '(' .. after)
+  local high = low + call('ZCOUNT', list, after, after)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local id = call('ZRANGE', list, text(middle), text(middle))[1]
+    if precedes(id, after_id) or not newest and id == after_id then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+-- Moves to the next entry of a list. Its time is nil at the end.
+local function advance(list)
+  list.index = list.index + (newest and -2 or 2)
+  if not list.entries[list.index] then
+    local first, last = list.first, list.last
+    list.time = nil
+    if first > last then return end
+    if newest then
+      first = math.max(first, last - CHUNK + 1)
+      list.last = first - 1
+    else
+      last = math.min(last, first + CHUNK - 1)
+      list.first = last + 1
+    end
+    list.entries = call('ZRANGE', list.key, text(first), text(last), 'WITHSCORES')
+    list.index = newest and #list.entries - 1 or 1
+  end
+  list.id, list.at = list.entries[list.index], list.entries[list.index + 1]
+  list.time = tonumber(list.at)
+end
+
+-- Returns whether the entry of one list comes before that of another.
+local function is_first(one, other)
+  if newest then one, other = other, one end
+  if one.time ~= other.time then return one.time < other.time end
+  return precedes(one.id, other.id)
+end
+
+local lists = {}
+for i, key in ipairs(wanted == 'l' and leaseds or wanted == 'd' and { DEAD } or wanted == 'o' and { DONE } or dues) do
+  local first, last = 0, call('ZCARD', key) - 1
+  if wanted == 'w' then first = call('ZCOUNT', key, '-inf', text(now)) end
+  if wanted == 'r' then last = call('ZCOUNT', key, '-inf', text(now)) - 1 end
+  if after ~= '' and newest then last = math.min(last, rank(key) - 1) end
+  if after ~= '' and not newest then first = math.max(first, rank(key)) end
+  lists[i] = { key = key, first = first, last = last, entries = {}, index = 1 }
+  advance(lists[i])
+end
+
+local examined, at, id = 0, '', ''
+while true do
+  local next
+  for _, list in ipairs(lists) do
+    if list.time and (not next or is_first(list, next)) then next = list end
+  end
+  if not next then return { 0, at, id, found } end
+  if #found >= 7 * max or size > bytes or examined >= MAX_EXAMINED then return { 1, at, id, found } end
+  examined, at, id = examined + 1, next.at, next.id
+  show(id, wanted, at)
+  advance(next)
+end
