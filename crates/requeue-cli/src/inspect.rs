@@ -6,8 +6,10 @@ use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use clap::ValueEnum;
 use requeue_http::wire::{JobJson, StateJson};
-use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{DoneView, JobId, JobState, JobView, Kind, Query, Timestamp};
+use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
+use requeue_jobs::{
+    DoneView, JobId, JobState, JobView, Kind, Query, Store, StoreError, TimeQuery, Timestamp,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -62,10 +64,13 @@ impl From<StateName> for JobState {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Jobs are listed in the order of their ids.
+Jobs are listed in the order of their ids. With --order, waiting and ready jobs are
+listed by their due time, leased jobs by the end of the lease, dead jobs by the time
+of death, and done jobs by the time when they were done.
 
 Examples:
   requeue ls mail --state dead
+  requeue ls mail --state dead --order newest --limit 20
   requeue ls mail --state done
   requeue ls mail --prefix order- --all --json | jq -r .id")]
 pub(crate) struct LsArgs {
@@ -77,6 +82,19 @@ pub(crate) struct LsArgs {
     /// Only list jobs whose id begins with PREFIX
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
+    /// Only list jobs of this priority, 0 to 9
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
+    priority: Option<u8>,
+    /// Order of the jobs; time and newest need --state
+    #[arg(
+        long,
+        value_enum,
+        default_value = "id",
+        hide_default_value = true,
+        requires_ifs([("time", "state"), ("newest", "state")])
+    )]
+    order: OrderName,
     /// Maximum number of jobs to list
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
     limit: usize,
@@ -85,21 +103,76 @@ pub(crate) struct LsArgs {
     all: bool,
 }
 
-/// Lists jobs by id, and prints each page as it arrives.
+/// A value of `--order`.
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum OrderName {
+    /// By id
+    Id,
+    /// By time, the earliest first
+    Time,
+    /// By time, the latest first
+    Newest,
+}
+
+/// The page that is listed next.
+enum NextPage {
+    ById(Query),
+    ByTime(TimeQuery),
+}
+
+impl NextPage {
+    /// Returns the jobs of the page, at most `limit`, and whether there are more.
+    async fn read(
+        &mut self,
+        store: &dyn Store,
+        limit: usize,
+    ) -> std::result::Result<(Vec<JobView>, bool), StoreError> {
+        match self {
+            NextPage::ById(query) => {
+                query.limit = limit;
+                let page = store.list(query.clone()).await?;
+                query.after = page.cursor;
+                Ok((page.jobs, query.after.is_some()))
+            }
+            NextPage::ByTime(query) => {
+                query.limit = limit;
+                let page = store.list_by_time(query.clone()).await?;
+                query.after = page.cursor;
+                Ok((page.jobs, query.after.is_some()))
+            }
+        }
+    }
+}
+
+/// Lists jobs by id or by time, and prints each page as it arrives.
 pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind)?;
+    if args.order != OrderName::Id && !args.prefix.is_empty() {
+        let message = "jobs with a prefix can only be listed by id";
+        return Err(CliError::usage(message).hint("leave out --order or --prefix"));
+    }
     let store = store_args.open(IfMissing::Fail).await?;
     let mut left = if args.all { usize::MAX } else { args.limit };
     let state = args.state.map(JobState::from);
-    let mut query = Query { state, prefix: args.prefix, ..Query::new(kind.clone()) };
+    let mut next = match (args.order, state) {
+        (OrderName::Time | OrderName::Newest, Some(state)) => {
+            let newest_first = args.order == OrderName::Newest;
+            NextPage::ByTime(TimeQuery { newest_first, ..TimeQuery::new(kind.clone(), state) })
+        }
+        _ => NextPage::ById(Query { state, prefix: args.prefix, ..Query::new(kind.clone()) }),
+    };
     let now = times::now();
     let done_only = state == Some(JobState::Done);
     let mut table = Table::new(if done_only { &DONE_HEADING[..] } else { &HEADING });
     let (mut any, mut more) = (false, true);
     while left > 0 && more {
-        query.limit = left.min(MAX_BATCH);
-        let page = store.list(query.clone()).await?;
-        for job in &page.jobs {
+        // Stores do not filter by priority: few of the jobs may match.
+        let limit = if args.priority.is_some() { MAX_BATCH } else { left.min(MAX_BATCH) };
+        let (mut jobs, has_more) = next.read(&*store, limit).await?;
+        jobs.retain(|job| args.priority.is_none_or(|level| job.priority.get() == level));
+        more = has_more || jobs.len() > left;
+        jobs.truncate(left);
+        for job in &jobs {
             if out.json && !out.print_json_while_read(&JobJson::from(job))? {
                 return Ok(());
             }
@@ -107,13 +180,11 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
                 table.row(if done_only { done_row(job, now) } else { row(job, now) });
             }
         }
-        if !out.json && !page.jobs.is_empty() && !out.print_while_read(&table.take())? {
+        if !out.json && !jobs.is_empty() && !out.print_while_read(&table.take())? {
             return Ok(());
         }
-        any |= !page.jobs.is_empty();
-        left -= page.jobs.len();
-        more = page.cursor.is_some();
-        query.after = page.cursor;
+        any |= !jobs.is_empty();
+        left -= jobs.len();
     }
     match (any, more) {
         _ if out.json => {}
