@@ -12,6 +12,7 @@
 
 mod change;
 mod claim;
+mod count;
 mod entry;
 mod event;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use change::{
     JobFilter,
 };
 pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
+pub use count::{CountQuery, ErrorExample, ErrorGroup, ErrorGroups, JobCount};
 pub use entry::{BatchErrors, EntryResult, Results};
 pub use event::EventJson;
 pub use job::{

@@ -1,15 +1,20 @@
-//! Listing, changing and deleting the jobs of a kind by filter, in steps of bounded size.
+//! Listing, counting, changing and deleting the jobs of a kind by filter, in steps of bounded size.
 
 mod by_time;
+mod counts;
+mod error_groups;
 
 pub(crate) use by_time::list_by_time;
-use requeue_http::Problem;
+pub(crate) use counts::{count, stored_count};
+pub(crate) use error_groups::error_groups;
+
 use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
+use requeue_http::{Problem, error_group};
 use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_ID_LEN};
 use requeue_jobs::rules::ResultSize;
 use requeue_jobs::{
-    Change, ChangeError, ChangeKind, Changed, Invalid, JobId, JobState, JobView, Kind, Page, Query,
-    Settings, Store, StoreError, Timestamp,
+    Change, ChangeError, ChangeKind, Changed, Invalid, JobId, JobState, JobView, Kind, Page,
+    Priority, Query, Settings, Store, StoreError, Timestamp,
 };
 
 /// Maximum number of jobs that one call scans. Reading that many from disk takes some tenths of a
@@ -20,11 +25,17 @@ pub(crate) const MAX_SCANNED: usize = 10_000;
 pub(crate) const PAGE: usize = 100;
 
 /// Which jobs a request applies to.
+#[derive(Debug, Default)]
 pub(crate) struct BulkFilter {
     state: Option<JobState>,
     prefix: String,
+    priority: Option<Priority>,
     /// Text that the last error must contain, in lower case.
     error: Option<String>,
+    /// The group of the last error.
+    error_group: Option<String>,
+    /// Whether the last failed attempt must have no error, or must not.
+    expired: Option<bool>,
     died_before: Option<Timestamp>,
 }
 
@@ -39,6 +50,7 @@ impl BulkFilter {
         let texts = [
             ("prefix", "the prefix", &all.prefix, MAX_ID_LEN),
             ("error", "the text of the error", &all.error, MAX_ERROR_LEN),
+            ("error_group", "the group of errors", &all.error_group, MAX_ERROR_LEN),
         ];
         for (name, field, text, limit) in texts {
             let len = text.as_ref().map_or(0, String::len);
@@ -47,27 +59,87 @@ impl BulkFilter {
                 return Err(Problem::from(too_long).at(format!("{path}{name}")));
             }
         }
+        let priority = all.priority.map(Priority::new).transpose();
+        let priority =
+            priority.map_err(|invalid| Problem::from(invalid).at(format!("{path}priority")))?;
         Ok(BulkFilter {
             died_before: all.died_before(&format!("{path}died_before"), reading)?,
             state: all.state.map(JobState::from),
             prefix: all.prefix.unwrap_or_default(),
+            priority,
             error: all.error.map(|text| text.to_lowercase()),
+            error_group: all.error_group.map(|text| error_group(&text)),
+            expired: all.expired,
         })
     }
 
     /// Returns whether a job that the store listed matches the rest of the filter.
     fn matches(&self, job: &JobView) -> bool {
-        let last_error = || job.failures.last().and_then(|failure| failure.error.as_deref());
         let has_error = |text: &String| {
-            last_error().is_some_and(|error| error.to_lowercase().contains(text.as_str()))
+            last_error(job).is_some_and(|error| error.to_lowercase().contains(text.as_str()))
         };
+        let is_in_group =
+            |group: &String| last_error(job).is_some_and(|error| error_group(error) == *group);
         let died = |before| job.died_at.is_some_and(|at| at < before);
-        self.error.as_ref().is_none_or(has_error) && self.died_before.is_none_or(died)
+        self.priority.is_none_or(|priority| job.priority == priority)
+            && self.expired.is_none_or(|expired| is_expired(job) == expired)
+            && self.died_before.is_none_or(died)
+            && self.error.as_ref().is_none_or(has_error)
+            && self.error_group.as_ref().is_none_or(is_in_group)
     }
 
     /// Returns whether some conditions are checked here, because stores cannot filter by them.
     fn needs_scan(&self) -> bool {
-        self.error.is_some() || self.died_before.is_some()
+        self.priority.is_some()
+            || self.error.is_some()
+            || self.error_group.is_some()
+            || self.expired.is_some()
+            || self.died_before.is_some()
+    }
+
+    /// Returns the query for the jobs that may match, without a limit for its pages.
+    fn query(&self, kind: Kind, after: Option<JobId>) -> Query {
+        Query { state: self.state, prefix: self.prefix.clone(), after, ..Query::new(kind) }
+    }
+}
+
+/// Returns the error of the last failed attempt. `None` if there is none.
+fn last_error(job: &JobView) -> Option<&str> {
+    job.failures.last().and_then(|failure| failure.error.as_deref())
+}
+
+/// Returns whether the lease of the last failed attempt expired. A dead job that was restored without
+/// failures counts as such, so that the dead jobs without an error are exactly those.
+fn is_expired(job: &JobView) -> bool {
+    let has_failed = !job.failures.is_empty() || job.state == JobState::Dead;
+    has_failed && last_error(job).is_none()
+}
+
+/// How far a scan came.
+struct Scanned {
+    /// The number of jobs that were read.
+    jobs: u64,
+    /// Where to continue.
+    cursor: Option<String>,
+}
+
+/// Reads the jobs of a query, at most [`MAX_SCANNED`], and passes them to `look`.
+async fn scan(
+    store: &dyn Store,
+    mut query: Query,
+    mut look: impl FnMut(&JobView) + Send,
+) -> Result<Scanned, StoreError> {
+    let mut left = MAX_SCANNED;
+    loop {
+        query.limit = left.min(PAGE);
+        let page = store.list(query.clone()).await?;
+        left = left.saturating_sub(page.jobs.len());
+        page.jobs.iter().for_each(&mut look);
+        if page.cursor.is_none() || left == 0 {
+            let cursor = page.cursor.map(|id| id.as_str().to_owned());
+            return Ok(Scanned { jobs: (MAX_SCANNED - left) as u64, cursor });
+        }
+        query.after = page.cursor;
     }
 }
 
@@ -245,7 +317,7 @@ mod tests {
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::sync::Arc;
 
-    fn mail() -> Kind {
+    pub(super) fn mail() -> Kind {
         Kind::new("mail").expect("a valid kind")
     }
 
@@ -253,35 +325,34 @@ mod tests {
         JobId::new(format!("{n:05}")).expect("a valid id")
     }
 
-    fn put(store: &MemoryStore, jobs: impl Iterator<Item = usize>) {
+    pub(super) fn put(store: &MemoryStore, jobs: impl Iterator<Item = usize>) {
         let puts: Vec<Put> = jobs.map(|n| Put::new(mail(), id(n), Body::default())).collect();
         for puts in puts.chunks(1000) {
             block_on(store.put(puts.to_vec())).expect("the store works");
         }
     }
 
-    fn bury(store: &MemoryStore, n: usize) {
+    pub(super) fn bury(store: &MemoryStore, n: usize, error: &str) {
         block_on(async {
             store.put(vec![Put::new(mail(), id(n), Body::default())]).await?;
             let worker = WorkerName::new("w").expect("a valid name");
             let claim = Claim { kinds: vec![mail()], max: 1, lease: None, worker, nonce: 1 };
             let receipt = store.claim(claim).await?.jobs[0].receipt.clone();
-            let action = Settlement::Bury { error: "refused".to_owned() };
+            let action = Settlement::Bury { error: error.to_owned() };
             store.settle(vec![Settle { receipt, action }]).await
         })
         .expect("the job is buried");
     }
 
     fn refused() -> BulkFilter {
-        let error = Some("refused".to_owned());
-        BulkFilter { state: None, prefix: String::new(), error, died_before: None }
+        BulkFilter { error: Some("refused".to_owned()), ..BulkFilter::default() }
     }
 
     #[test]
     fn a_call_scans_a_bounded_number_of_jobs_if_few_match() {
         let store = MemoryStore::new();
         let few = [0, 9_000, 18_000, 27_000];
-        few.into_iter().for_each(|n| bury(&store, n));
+        few.into_iter().for_each(|n| bury(&store, n, "refused"));
         put(&store, (0..30_000).filter(|n| !few.contains(n)));
         let (mut after, mut found) = (None, Vec::new());
         loop {
@@ -299,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_store_failure_does_not_count_as_a_failed_change() {
-        let all = BulkFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let all = BulkFilter::default();
         let failing = PartlyFailingStore::default();
         for (id, done) in [("xa", false), ("a", true)] {
             let id = JobId::new(id).expect("a valid id");
@@ -313,8 +384,7 @@ mod tests {
 
     #[test]
     fn a_failure_after_some_changes_does_not_report_that_nothing_was_done() {
-        let none =
-            BulkFilter { state: None, prefix: String::new(), error: None, died_before: None };
+        let none = BulkFilter::default();
         let failing = |call| {
             let store = MemoryStore::new();
             put(&store, 0..300);

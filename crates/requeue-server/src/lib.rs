@@ -46,6 +46,7 @@ mod failure_log;
 mod health;
 mod instrumented;
 mod json_text;
+mod listed_job;
 pub mod listen;
 mod metrics;
 mod push;

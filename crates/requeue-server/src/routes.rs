@@ -2,6 +2,7 @@
 
 mod backups;
 mod claim;
+mod counts;
 mod document;
 mod jobs;
 mod kinds;
@@ -82,6 +83,8 @@ fn documented_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(jobs::put, jobs::get, jobs::cancel))
         .routes(routes!(jobs::put_batch, jobs::list))
+        .routes(routes!(counts::count))
+        .routes(routes!(counts::errors))
         .routes(routes!(jobs::put_any))
         .routes(routes!(jobs::change_any))
         .routes(routes!(jobs::cancel_some))

@@ -33,6 +33,8 @@ struct AnyJob {
     body_text: Option<String>,
     #[serde(default)]
     body_base64: Option<String>,
+    #[serde(default)]
+    body_bytes: Option<usize>,
     content_type: String,
     due: String,
     #[serde(default)]
@@ -74,6 +76,8 @@ struct AnySuccessor {
     body_text: Option<String>,
     #[serde(default)]
     body_base64: Option<String>,
+    #[serde(default)]
+    body_bytes: Option<usize>,
     content_type: String,
     due: String,
     #[serde(default)]
@@ -100,6 +104,8 @@ struct AnyResult {
     body_text: Option<String>,
     #[serde(default)]
     body_base64: Option<String>,
+    #[serde(default)]
+    body_bytes: Option<usize>,
     #[serde(default)]
     content_type: Option<String>,
 }

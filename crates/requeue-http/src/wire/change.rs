@@ -128,9 +128,21 @@ pub struct JobFilter {
     /// Matches jobs whose id starts with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// Matches jobs of exactly this priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+    pub priority: Option<u8>,
     /// Matches jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Matches jobs whose last error belongs to this group: the `error_group` of a group, or any error
+    /// of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_group: Option<String>,
+    /// If `true`, matches jobs whose last failed attempt has no error, because its lease expired. If
+    /// `false`, matches other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired: Option<bool>,
     /// Matches dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(
         default,

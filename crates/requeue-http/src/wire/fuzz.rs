@@ -71,8 +71,8 @@ fn requests() -> Vec<(Value, Read)> {
             problems(batch.map(|(n, change)| change.read(&format!("jobs[{n}]."))))
         }),
         (
-            json!({"ids": ["a"], "all": {"state": "dead", "prefix": "x", "error": "y",
-                   "died_before": "1h ago"}, "after": "a", "limit": 10}),
+            json!({"ids": ["a"], "all": {"state": "dead", "prefix": "x", "priority": 7,
+                   "error": "y", "error_group": "z", "expired": true, "died_before": "1h ago"}, "after": "a", "limit": 10}),
             |text| {
                 let all = parsed::<ChangeIds>(text)?.all.unwrap_or_default();
                 problems([all.died_before("all.died_before", &context())])

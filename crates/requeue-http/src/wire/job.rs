@@ -4,7 +4,7 @@ use super::parse::{
     ParseContext, any_json, check, failures, fields_len, optional_object, parse, read_body,
     read_new_body,
 };
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemType};
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
@@ -84,6 +84,11 @@ pub struct JobJson {
     /// The body in base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    /// The length of the body in bytes, if a list left it out because of its `body_limit`. Not allowed in
+    /// requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(read_only))]
+    pub body_bytes: Option<usize>,
     /// The content type of the body.
     pub content_type: String,
     /// The due time, in RFC 3339 (UTC, milliseconds).
@@ -165,6 +170,11 @@ pub struct SuccessorJson {
     /// The body in base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    /// The length of the body in bytes, if a list left it out because of its `body_limit`. Not allowed in
+    /// requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(read_only))]
+    pub body_bytes: Option<usize>,
     /// The content type of the body.
     pub content_type: String,
     /// The due time of the successor, in RFC 3339. The successor becomes due at this time, but not
@@ -213,6 +223,11 @@ pub struct ResultJson {
     /// The result as any bytes, in base64 with padding, instead of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    /// The length of the result in bytes, if a list left it out because of its `body_limit`. Not allowed in
+    /// requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(read_only))]
+    pub body_bytes: Option<usize>,
     /// The content type of the result. The default is that of a body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 128))]
@@ -223,14 +238,16 @@ impl From<&Body> for ResultJson {
     fn from(result: &Body) -> Self {
         let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(result);
         let content_type = Some(result.content_type().to_owned());
-        ResultJson { body, body_text, body_base64, content_type }
+        ResultJson { body, body_text, body_base64, body_bytes: None, content_type }
     }
 }
 
 impl ResultJson {
-    fn fields(self) -> BodyJson {
-        let ResultJson { body, body_text, body_base64, content_type } = self;
-        BodyJson { body, body_text, body_base64, content_type }
+    /// Returns the fields of the body. Fails if a list left it out.
+    fn fields(self, path: &str) -> Result<BodyJson, Problem> {
+        let ResultJson { body, body_text, body_base64, body_bytes, content_type } = self;
+        check_not_left_out(path, body_bytes)?;
+        Ok(BodyJson { body, body_text, body_base64, content_type })
     }
 
     /// Returns the length of the result as it is written in the request, in bytes.
@@ -240,7 +257,7 @@ impl ResultJson {
 
     /// Converts the result in a request. `path` is the prefix of field names in errors.
     pub(super) fn read_new(self, path: &str) -> Result<Body, Problem> {
-        read_new_body(path, self.fields())
+        read_new_body(path, self.fields(path)?)
     }
 }
 
@@ -289,6 +306,7 @@ impl From<&JobView> for JobJson {
             body,
             body_text,
             body_base64,
+            body_bytes: None,
             content_type: job.body.content_type().to_owned(),
             due: show_time(job.due),
             priority: job.priority.get(),
@@ -324,6 +342,7 @@ impl From<&SuccessorView> for SuccessorJson {
             body,
             body_text,
             body_base64,
+            body_bytes: None,
             content_type: next.body.content_type().to_owned(),
             due: show_time(next.due),
             priority: next.priority.get(),
@@ -373,7 +392,8 @@ impl JobJson {
         let time = |field: &str, text: &str| context.time(&at(field), text);
         let kind = parse(&at("kind"), &self.kind, |text| Kind::new(text))?;
         let id = parse(&at("id"), &self.id, |text| JobId::new(text))?;
-        let JobJson { body, body_text, body_base64, content_type, .. } = self;
+        let JobJson { body, body_text, body_base64, body_bytes, content_type, .. } = self;
+        check_not_left_out(path, body_bytes)?;
         let content_type = Some(content_type);
         let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         let due = time("due", &self.due)?;
@@ -396,6 +416,13 @@ impl JobJson {
     }
 }
 
+/// Fails if a list left out the body: the job would be restored without it.
+fn check_not_left_out(path: &str, body_bytes: Option<usize>) -> Result<(), Problem> {
+    let Some(bytes) = body_bytes else { return Ok(()) };
+    let detail = format!("a list left out this body of {bytes} bytes; read it without body_limit");
+    Err(Problem::new(ProblemType::Invalid, detail).at(format!("{path}body_bytes")))
+}
+
 impl LeaseJson {
     fn read(self, path: &str, context: &ParseContext) -> Result<LeaseView, Problem> {
         let at = |field: &str| format!("{path}{field}");
@@ -410,20 +437,22 @@ impl LeaseJson {
 
 impl SuccessorJson {
     fn read(self, path: &str, context: &ParseContext) -> Result<SuccessorView, Problem> {
-        let SuccessorJson { body, body_text, body_base64, content_type, due, priority, generation } =
-            self;
+        check_not_left_out(path, self.body_bytes)?;
+        let SuccessorJson { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
         let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
-        let due = context.time(&format!("{path}due"), &due)?;
-        let priority = check(&format!("{path}priority"), Priority::new(priority))?;
-        Ok(SuccessorView { body, due, priority, generation: Generation(generation) })
+        let due = context.time(&format!("{path}due"), &self.due)?;
+        let priority = check(&format!("{path}priority"), Priority::new(self.priority))?;
+        Ok(SuccessorView { body, due, priority, generation: Generation(self.generation) })
     }
 }
 
 impl DoneJson {
     fn read(self, path: &str, context: &ParseContext) -> Result<DoneView, Problem> {
         let at = |field: &str| format!("{path}{field}");
-        let result = self.result.map(|result| read_body(&at("result."), result.fields()));
+        let result_path = at("result.");
+        let read = |result: ResultJson| read_body(&result_path, result.fields(&result_path)?);
+        let result = self.result.map(read);
         Ok(DoneView {
             worker: parse(&at("worker"), &self.worker, |text| WorkerName::new(text))?,
             started_at: context.time(&at("started_at"), &self.started_at)?,

@@ -38,9 +38,21 @@ pub struct JobsQuery {
     /// Lists only jobs whose id starts with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// Lists only jobs of exactly this priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(maximum = 9))]
+    pub priority: Option<u8>,
     /// Lists only jobs whose last error contains this text. Upper and lower case are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Lists only jobs whose last error belongs to this group: the `error_group` of a group, or any
+    /// error of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_group: Option<String>,
+    /// If `true`, lists only jobs whose last failed attempt has no error, because its lease expired. If
+    /// `false`, lists only other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired: Option<bool>,
     /// Lists only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_before: Option<String>,
@@ -58,6 +70,12 @@ pub struct JobsQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     pub limit: Option<usize>,
+    /// The length of the longest body to return, in bytes, from 0 to 1048576. Longer bodies of jobs and
+    /// successors, and longer results, are left out, and `body_bytes` contains their length. Default:
+    /// all bodies are returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(maximum = 1048576))]
+    pub body_limit: Option<usize>,
 }
 
 impl JobsQuery {
@@ -66,7 +84,10 @@ impl JobsQuery {
         JobFilter {
             state: self.state,
             prefix: self.prefix.clone(),
+            priority: self.priority,
             error: self.error.clone(),
+            error_group: self.error_group.clone(),
+            expired: self.expired,
             died_before: self.died_before.clone(),
         }
     }

@@ -86,7 +86,7 @@ mod tests {
     /// Returns the number of jobs on each page, and checks that they are in order.
     fn pages(store: &MemoryStore, prefix: &str, limit: usize) -> Vec<usize> {
         let prefix = prefix.to_owned();
-        let filter = BulkFilter { state: None, prefix, error: None, died_before: None };
+        let filter = BulkFilter { prefix, ..BulkFilter::default() };
         let mut query = TimeQuery { limit, ..TimeQuery::new(mail(), JobState::Waiting) };
         let (mut pages, mut dues) = (Vec::new(), Vec::new());
         loop {

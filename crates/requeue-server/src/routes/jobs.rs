@@ -5,6 +5,7 @@ use super::reserved::check_kind;
 use crate::app::App;
 use crate::bulk::{self, BulkFilter, MAX_SCANNED, PAGE};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
+use crate::listed_job::ListedJob;
 use crate::listen::Delivery;
 use crate::response::{ApiResult, json};
 use crate::response_memory::{self, list_response};
@@ -16,6 +17,7 @@ use requeue_http::wire::{
     PutBatch, PutDone, PutRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
+use requeue_jobs::limits::MAX_BODY_LEN;
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, StoreError, TimeCursor};
 
@@ -149,8 +151,8 @@ async fn put_all(
 
 /// List jobs of a kind, sorted by id or by time.
 ///
-/// With the filters `error` and `died_before`, and with `prefix` in a list by time, one call scans at
-/// most 10,000 jobs: a page may contain few jobs or none, and still have a cursor.
+/// With other filters than `state` and `prefix`, and with `prefix` in a list by time, one call scans at most
+/// 10,000 jobs: a page may contain few jobs or none, and still have a cursor.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs", tag = "jobs", operation_id = "list_jobs",
     params(KindPath, JobsQuery),
@@ -174,10 +176,12 @@ pub(super) async fn list(
         let detail = "the limit must be from 1 to 1000";
         return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
     }
+    check_body_limit(query.body_limit)?;
     let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
     let by_time = query.by_time(&kind, limit)?;
     let after = if by_time.is_none() { cursor(query.after)? } else { None };
     let mut room = app.response_memory().for_list(limit).await?;
+    let body_limit = query.body_limit;
     let store = &**app.store();
     let (jobs, cursor) = match by_time {
         Some(query) => {
@@ -193,10 +197,22 @@ pub(super) async fn list(
             (page.jobs, json(&page.cursor.as_ref().map(JobId::as_str)))
         }
     };
+    let jobs: Vec<ListedJob> =
+        jobs.into_iter().map(|job| ListedJob::new(job, body_limit)).collect();
     room.keep(response_memory::weight(&jobs));
     delivery.hold(room);
     let rest = format!(",\"cursor\":{cursor}");
-    Ok(list_response("jobs", jobs, |job| JobJson::from(&job), rest, delivery))
+    Ok(list_response("jobs", jobs, |job: ListedJob| job.json(), rest, delivery))
+}
+
+/// Checks the length of the longest body that a list returns.
+fn check_body_limit(body_limit: Option<usize>) -> Result<(), Problem> {
+    let (value, limit) = (body_limit.unwrap_or_default() as u64, MAX_BODY_LEN as u64);
+    if value > limit {
+        let too_high = Invalid::TooHigh { field: "the longest body", value, limit };
+        return Err(Problem::from(too_high).at("body_limit"));
+    }
+    Ok(())
 }
 
 /// Checks the number of entries in a batch.

@@ -440,6 +440,20 @@ fn an_invalid_value_is_named_with_its_limit() {
             "all.error",
             &["2049", "2048"],
         ),
+        (
+            "POST",
+            "/v1/kinds/mail/revive",
+            json!({"all": {"error_group": "e".repeat(2049)}}),
+            "all.error_group",
+            &["2049", "2048"],
+        ),
+        (
+            "POST",
+            "/v1/kinds/mail/cancel",
+            json!({"all": {"priority": 10}}),
+            "all.priority",
+            &["10", "the limit is 9"],
+        ),
         // Settings.
         ("PUT", of_kind, json!({"lease": "1ms"}), "lease", &["1ms", "10ms"]),
         ("PATCH", of_kind, json!({"lease": "2d"}), "lease", &["86400s"]),
@@ -603,6 +617,13 @@ fn an_invalid_entry_is_named_with_its_index() {
             "delay",
             &["not allowed with ack"],
         ),
+        (
+            "/v1/ack",
+            "leases",
+            json!({"receipt": "1.1.k/x", "result": {"body_bytes": 7}}),
+            "result.body_bytes",
+            &["7 bytes", "body_limit"],
+        ),
         ("/v1/settle", "leases", json!({"receipt": "1.1.k/x"}), "how", &["missing"]),
         ("/v1/requeue", "leases", json!({"receipt": "1.1.k/x"}), "delay", &["required"]),
         ("/v1/retry", "leases", json!({"receipt": "1.1.k/x", "delay": "x"}), "delay", &["\"x\""]),
@@ -624,6 +645,8 @@ fn invalid_paths_and_query_parameters_are_rejected() {
     let mut trial = Trial::new();
     let (id, kind) = ("i".repeat(513), "k".repeat(129));
     let jobs = |rest: &str| format!("/v1/kinds/kept/jobs{rest}");
+    let count = |rest: &str| format!("/v1/kinds/kept/count{rest}");
+    let errors = |rest: &str| format!("/v1/kinds/kept/errors{rest}");
     for (method, path, name, words) in [
         ("GET", jobs(&format!("/{id}")), "invalid", &["id", "513", "512"][..]),
         ("DELETE", jobs(&format!("/{id}")), "invalid", &["513"]),
@@ -658,6 +681,24 @@ fn invalid_paths_and_query_parameters_are_rejected() {
         ("GET", jobs("?died_before=never"), "invalid", &["died_before", "\"never\""]),
         ("GET", jobs("?died_before=2026-12-01"), "invalid", &["died_before", "no time zone"]),
         ("GET", jobs("?prefix=%ff"), "malformed", &["UTF-8"]),
+        ("GET", jobs("?priority=10"), "invalid", &["priority", "10", "the limit is 9"]),
+        ("GET", jobs("?priority=high"), "malformed", &["priority"]),
+        ("GET", jobs("?priority=-1"), "malformed", &["priority"]),
+        ("GET", jobs("?expired=yes"), "malformed", &["expired"]),
+        ("GET", jobs("?body_limit=1048577"), "invalid", &["body_limit", "1048577", "1048576"]),
+        ("GET", jobs("?body_limit=-1"), "malformed", &["body_limit"]),
+        ("GET", jobs("?body_limit=1KiB"), "malformed", &["body_limit"]),
+        ("GET", count("?priority=10"), "invalid", &["priority", "10", "the limit is 9"]),
+        ("GET", count("?died_before=never"), "invalid", &["died_before", "\"never\""]),
+        ("GET", count(&format!("?prefix={id}")), "invalid", &["prefix", "513", "512"]),
+        ("GET", count("?state=nonsense"), "malformed", &["state", "nonsense", "waiting"]),
+        ("GET", count("?after="), "invalid", &["after", "empty"]),
+        ("GET", count("?limit=1"), "malformed", &["limit"]),
+        ("POST", count(""), "wrong-method", &[]),
+        ("GET", errors("?after="), "invalid", &["after", "empty"]),
+        ("GET", errors("?state=dead"), "malformed", &["state"]),
+        ("GET", errors("?after=%ff"), "malformed", &["UTF-8"]),
+        ("DELETE", errors(""), "wrong-method", &[]),
         ("GET", jobs("?after=%C3%28"), "malformed", &["UTF-8"]),
         ("GET", jobs("?%ff=1"), "malformed", &["UTF-8"]),
         (

@@ -4,14 +4,15 @@ use crate::api::support::{Client, Server};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Ten waiting jobs (w), ten ready (r), one leased (l) and ten dead (d), which died one minute
-/// after the other.
-fn filled() -> Server {
+/// Ten waiting jobs (w) of priority 3, ten ready (r), one leased (l) and ten dead (d), which died one
+/// minute after the other.
+pub(crate) fn filled() -> Server {
     let server = Server::start();
     let mut client = server.client();
     let mut put = |id: String, delay: &str| {
         let path = format!("/v1/kinds/mail/jobs/{id}");
-        client.call("PUT", &path, json!({"delay": delay})).json();
+        let priority = if id.starts_with('w') { 3 } else { 0 };
+        client.call("PUT", &path, json!({"delay": delay, "priority": priority})).json();
     };
     for n in 0..10 {
         put(format!("d{n}"), "0");
@@ -72,6 +73,16 @@ fn a_list_has_all_matching_jobs_in_pages_of_any_size() {
         ("&died_before=1+minute+ago&error=refused", 5),
         ("&died_before=2026-12-01T08:05:00Z&error=refused&state=dead&prefix=d", 3),
         ("&state=ready&error=refused", 0),
+        ("&priority=3", 10),
+        ("&priority=0", 21),
+        ("&priority=9", 0),
+        ("&priority=3&state=ready", 0),
+        ("&error_group=Connection+REFUSED", 5),
+        ("&error_group=connection+refused", 0),
+        ("&error_group=no+such", 0),
+        ("&error_group=no+such%20%20address", 5),
+        ("&expired=true", 0),
+        ("&expired=false", 31),
     ] {
         for limit in [1, 3, 10, 1000] {
             let ids = ids(&mut client, query, limit);
@@ -213,4 +224,53 @@ fn matching_jobs_are_changed_in_bounded_steps() {
     let left = client.get("/v1/kinds/mail/jobs").json();
     assert_eq!(left["jobs"][0]["id"], "l");
     assert_eq!(left["jobs"].as_array().map(Vec::len), Some(1));
+}
+
+/// A leased job with a successor, and a done job with a result.
+fn with_bodies() -> Server {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut call = |method: &str, path: &str, body: Value| client.call(method, path, body).json();
+    call("PATCH", "/v1/kinds/mail", json!({"keep_done": {"for": "1d"}}));
+    call("PUT", "/v1/kinds/mail/jobs/done", json!({"body": [1, 2, 3]}));
+    let claimed = call("POST", "/v1/claim", json!({"kinds": ["mail"]}));
+    let receipt = &claimed["jobs"][0]["receipt"];
+    let result = json!({"body": {"sent": 12345}});
+    call("POST", "/v1/ack", json!({"leases": [{"receipt": receipt, "result": result}]}));
+    call("PUT", "/v1/kinds/mail/jobs/leased", json!({"body_text": "a text"}));
+    call("POST", "/v1/claim", json!({"kinds": ["mail"], "lease": "1d"}));
+    call("PUT", "/v1/kinds/mail/jobs/leased", json!({"body_base64": "/w=="}));
+    call("PUT", "/v1/kinds/mail/jobs/none", json!({}));
+    server
+}
+
+#[test]
+fn long_bodies_are_left_out_of_a_list_with_their_lengths() {
+    let server = with_bodies();
+    let mut client = server.client();
+    let all = client.get("/v1/kinds/mail/jobs").json();
+    for limit in ["1048576", "14"] {
+        let same = client.get(&format!("/v1/kinds/mail/jobs?body_limit={limit}")).json();
+        assert_eq!(same, all);
+    }
+    let mut expected = all.clone();
+    for (limit, pointer, field, len) in [
+        (13, "/jobs/0/done/result", "body", 14),
+        (5, "/jobs/1", "body_text", 6),
+        (0, "/jobs/1/next", "body_base64", 1),
+    ] {
+        let body = expected.pointer_mut(pointer).and_then(Value::as_object_mut).expect("a job");
+        body.remove(field).expect("there is a body");
+        body.insert("body_bytes".to_owned(), json!(len));
+        let page = client.get(&format!("/v1/kinds/mail/jobs?body_limit={limit}")).json();
+        assert_eq!(page, expected, "{limit}");
+    }
+    // Such a job is not restored without its body.
+    let jobs = &expected["jobs"];
+    let restore = json!({"generation": 9, "fence": 9, "jobs": jobs});
+    let results = client.call("POST", "/v1/kinds/mail/restore", restore).results();
+    let error = |n: usize| results[n]["error"]["field"].as_str();
+    assert_eq!(error(0), Some("jobs[0].done.result.body_bytes"));
+    assert_eq!(error(1), Some("jobs[1].body_bytes"));
+    assert_eq!(error(2), None);
 }

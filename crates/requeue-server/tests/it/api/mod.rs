@@ -4,6 +4,7 @@ mod bad_input;
 mod bad_requests;
 mod bodies;
 mod claims;
+mod counts;
 mod jobs;
 mod kinds;
 mod large_responses;

@@ -24,7 +24,10 @@ pub(crate) fn all() -> Vec<Sample> {
     let mut of_any = of_kind.clone();
     of_any["kind"] = json!("samples");
     let receipt = "1.1.samples/none";
-    let all = json!({"state": "dead", "prefix": "x", "error": "y", "died_before": "now"});
+    let all = json!({
+        "state": "dead", "prefix": "x", "priority": 7, "error": "y", "error_group": "z",
+        "expired": true, "died_before": "now",
+    });
     let ids = json!({"ids": ["none"]});
     let matching = json!({"all": all, "after": "a", "limit": 10});
     let settings = json!({

@@ -1,0 +1,79 @@
+//! Counting jobs by filter, and grouping dead jobs by error.
+
+use super::Problems;
+use super::jobs::cursor;
+use crate::app::App;
+use crate::bulk::{self, BulkFilter, PAGE};
+use crate::extract::{Json, KindPath, QueryParams};
+use crate::listen::Delivery;
+use crate::response::{ApiResult, json};
+use crate::response_memory::{self, list_response};
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use requeue_http::wire::{AfterQuery, CountQuery, ErrorGroup, ErrorGroups, JobCount};
+
+/// Count the jobs of a kind that match a filter.
+///
+/// Without a filter, or with only `state`, the store has the count, and no job is examined. The count of
+/// `ready` and `waiting` is an exception if 10,000 or more jobs are ready. Otherwise one call examines at
+/// most 10,000 jobs: while the response has a cursor, call again with it and add up `matched`.
+#[utoipa::path(
+    get, path = "/v1/kinds/{kind}/count", tag = "jobs", operation_id = "count_jobs",
+    params(KindPath, CountQuery),
+    responses(
+        (
+            status = 200, description = "The number of jobs, and the cursor of the next call.",
+            body = JobCount
+        ),
+        Problems
+    )
+)]
+pub(super) async fn count(
+    State(app): State<App>,
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<CountQuery>,
+) -> ApiResult<Json<JobCount>> {
+    let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
+    let (store, after) = (&**app.store(), cursor(query.after)?);
+    if after.is_none()
+        && let Some(matched) = bulk::stored_count(store, &kind, &filter).await?
+    {
+        return Ok(Json(JobCount { matched, ..JobCount::default() }));
+    }
+    let _room = app.response_memory().for_list(PAGE).await?;
+    Ok(Json(bulk::count(store, kind, &filter, after).await?))
+}
+
+/// Group the dead jobs of a kind by their last error.
+///
+/// Errors that differ only in numbers and ids are in the same group. To list or change the jobs of a
+/// group, filter by `error_group`, or by `expired` for the group `null`. One call examines at most 10,000
+/// jobs: while the response has a cursor, call again with it and add up the counts.
+#[utoipa::path(
+    get, path = "/v1/kinds/{kind}/errors", tag = "jobs", operation_id = "list_error_groups",
+    params(KindPath, AfterQuery),
+    responses(
+        (
+            status = 200, description = "The groups, and the cursor of the next call.",
+            body = ErrorGroups
+        ),
+        Problems
+    )
+)]
+pub(super) async fn errors(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+    KindPath(kind): KindPath,
+    QueryParams(query): QueryParams<AfterQuery>,
+) -> ApiResult<Response> {
+    let after = cursor(query.after)?;
+    let mut room = app.response_memory().for_list(PAGE).await?;
+    let grouped = bulk::error_groups(&**app.store(), kind, after).await?;
+    room.keep(response_memory::weight(&grouped.groups));
+    delivery.hold(room);
+    let (other, scanned) = (grouped.other, grouped.scanned);
+    let cursor = json(&grouped.cursor);
+    let rest = format!(",\"other\":{other},\"scanned\":{scanned},\"cursor\":{cursor}");
+    Ok(list_response("groups", grouped.groups, ErrorGroup::from, rest, delivery))
+}
