@@ -5,8 +5,9 @@ use crate::format::{self, JobResult};
 use crate::inspect::StateName;
 use crate::output::{Output, count, escape};
 use crate::store_args::{IfMissing, StoreArgs};
+use requeue_http::error_group;
 use requeue_http::wire::ChangeDone;
-use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
 use requeue_jobs::{Change, ChangeError, ChangeKind, JobId, JobState, JobView, Kind, Query, Store};
 
 pub(crate) const CANCEL_HELP: &str = "\
@@ -20,7 +21,8 @@ Examples:
 pub(crate) const REVIVE_HELP: &str = "\
 Examples:
   requeue revive mail order-42
-  requeue revive mail --all --error 'connection refused'";
+  requeue revive mail --all --error 'connection refused'
+  requeue revive mail --all --error-group 'order 4711 not found'";
 
 pub(crate) const RUN_NOW_HELP: &str = "\
 Of a leased job, the put that came during the lease is made due now. If there
@@ -49,6 +51,26 @@ pub(crate) struct Args {
     /// With --all, only select jobs whose last error contains TEXT
     #[arg(long, value_name = "TEXT", requires = "all")]
     error: Option<String>,
+    /// With --all, only select jobs whose last error is TEXT, apart from numbers and ids
+    #[arg(long, value_name = "TEXT", requires = "all")]
+    error_group: Option<String>,
+    /// With --all, only select jobs of this priority, 0 to 9
+    #[arg(long, value_name = "N", requires = "all")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
+    priority: Option<u8>,
+}
+
+impl Args {
+    /// Returns whether a job matches the options by which stores do not filter.
+    fn matches(&self, job: &JobView) -> bool {
+        let error = job.failures.last().and_then(|failure| failure.error.as_deref());
+        let contains = |text: &String| error.is_some_and(|error| error.contains(text));
+        let is_like =
+            |text: &String| error.is_some_and(|error| error_group(error) == error_group(text));
+        self.priority.is_none_or(|level| job.priority.get() == level)
+            && self.error.as_ref().is_none_or(contains)
+            && self.error_group.as_ref().is_none_or(is_like)
+    }
 }
 
 pub(crate) async fn change(
@@ -105,13 +127,6 @@ async fn change_all(
         ChangeKind::RunNow => Some(JobState::Waiting),
         ChangeKind::Cancel => None,
     });
-    let matches = |job: &&JobView| match &args.error {
-        None => true,
-        Some(text) => {
-            let latest = job.failures.last().and_then(|failure| failure.error.as_deref());
-            latest.is_some_and(|error| error.contains(text))
-        }
-    };
     let (mut matched, mut changed, mut failed) = (0u64, 0u64, 0u64);
     let mut worst: Option<Exit> = None;
     let prefix = args.prefix.clone();
@@ -119,7 +134,8 @@ async fn change_all(
     loop {
         let page = store.list(query.clone()).await?;
         let of = |job: &JobView| Change { kind: kind.clone(), id: job.id.clone(), action };
-        let changes: Vec<Change> = page.jobs.iter().filter(matches).map(of).collect();
+        let changes: Vec<Change> =
+            page.jobs.iter().filter(|job| args.matches(job)).map(of).collect();
         matched += changes.len() as u64;
         for result in store.change(changes).await? {
             match result {

@@ -182,6 +182,18 @@ fn jobs_are_changed_by_id_or_with_all() {
     let none = json!({ "matched": 0, "changed": 0, "failed": 0 });
     assert_eq!(dir.ask(&some).ok().json(), none);
     dir.ask(&["revive", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
+    for (id, error) in [("a", "order 1 not found"), ("b", "order 22 not found"), ("c", "no order")]
+    {
+        dir.ask(&["put", "orders", id, "x", "--priority", if id == "a" { "7" } else { "0" }]).ok();
+        let receipt = claim(&dir, "orders");
+        dir.ask(&["bury", &receipt, "--error", error]).ok();
+    }
+    let urgent = ["revive", "orders", "--all", "--error-group", "order 3 not found"];
+    let urgent = [&urgent[..], &["--priority", "7"]].concat();
+    dir.ask(&urgent).ok().says("changed 1 of 1 job of kind orders");
+    assert_eq!(dir.job("orders", "a")["state"], "ready");
+    dir.ask(&urgent[..5]).ok().says("changed 1 of 1 job of kind orders");
+    assert_eq!(dir.job("orders", "c")["state"], "dead");
     dir.ask(&["put", "mail", "later", "x", "--in", "1h"]).ok();
     dir.ask(&["run-now", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
     assert_eq!(dir.job("mail", "later")["state"], "ready");
@@ -230,6 +242,17 @@ fn higher_priorities_are_claimed_first() {
     assert_eq!(order, [(&b, &json!(9)), (&c, &json!(5)), (&a, &json!(null))]);
     dir.ask(&["get", "mail", "c"]).ok().says("priority      5");
     dir.ask(&["ls", "mail"]).ok().says("PRIORITY");
+    dir.ask(&["put", "mail", "d", "x", "--priority", "5"]).ok();
+    let of = |options: &[&str]| {
+        let listed = dir.ask(&[&["ls", "mail", "--priority", "5"], options].concat()).ok();
+        let ids = listed.out.lines().skip(1).filter_map(|line| line.split(' ').next());
+        (ids.map(str::to_owned).collect::<Vec<_>>().join(" "), listed)
+    };
+    assert_eq!(of(&[]).0, "c d");
+    let (first, listed) = of(&["--limit", "1"]);
+    assert_eq!(first, "c");
+    listed.complains("there are more jobs");
+    dir.ask(&["ls", "mail", "--priority", "1"]).ok().complains("no jobs of kind mail match");
     let invalid = dir.ask(&["put", "mail", "d", "x", "--priority", "10"]).code(2);
     invalid.complains("invalid value '10' for '--priority <N>'").complains("0..=9");
     let line = br#"{"kind":"mail","id":"e","priority":10}"#;
