@@ -250,6 +250,7 @@ fn view(random: &mut Random) -> JobView {
         claimed_at: time(random),
         ends_at: time(random),
         cancelled: random.chance(50),
+        fence: Fence(random.number()),
     });
     job.next = maybe(random, |random| SuccessorView {
         body: body(random),

@@ -4,7 +4,7 @@ use crate::error::Invalid;
 use crate::limits::{MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_ERROR_LEN};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::priority::Priority;
-use crate::receipt::Generation;
+use crate::receipt::{Fence, Generation};
 use crate::time::Timestamp;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -189,6 +189,8 @@ pub struct LeaseView {
     pub ends_at: Timestamp,
     /// Whether the job was cancelled. It is then removed when the lease ends.
     pub cancelled: bool,
+    /// The fencing token of the lease. 0 in a view that was read from an export.
+    pub fence: Fence,
 }
 
 /// The successor of a leased job: the put that was made while the job was leased. It runs after

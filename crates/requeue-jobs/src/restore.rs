@@ -68,7 +68,7 @@ impl Arrival {
     /// successor. Fails if the view is inconsistent or exceeds a limit.
     ///
     /// ```
-    /// use requeue_jobs::{Arrival, Body, Generation, JobId, JobState, JobView, Kind, LeaseView};
+    /// use requeue_jobs::{Arrival, Body, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView};
     /// use requeue_jobs::{Timestamp, WorkerName};
     ///
     /// let at = Timestamp::from_millis;
@@ -77,7 +77,8 @@ impl Arrival {
     /// job.state = JobState::Leased;
     /// let worker = WorkerName::new("w")?;
     /// let (claimed_at, ends_at) = (at(2000), at(32_000));
-    /// job.lease = Some(LeaseView { worker, claimed_at, ends_at, cancelled: false });
+    /// let (cancelled, fence) = (false, Fence::default());
+    /// job.lease = Some(LeaseView { worker, claimed_at, ends_at, cancelled, fence });
     ///
     /// let arrival = Arrival::of(job, at(5000))?.expect("it was not cancelled");
     /// assert_eq!((arrival.job.state, arrival.job.due), (JobState::Waiting, at(32_000)));

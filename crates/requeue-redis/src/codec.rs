@@ -2,8 +2,8 @@
 
 use crate::keys::Keys;
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed,
-    Priority, Receipt, Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
+    Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
+    Missed, Priority, Receipt, Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::sync::Arc;
 
@@ -298,13 +298,14 @@ impl StoredJob {
 
     fn read_lease(&self, view: &mut JobView) -> Result<(), Damage> {
         let mut input = Input(&self.lease);
-        input.take(COUNTER + 8)?;
+        let fence = Fence(input.number(COUNTER)?);
+        input.take(8)?;
         view.due = input.time()?;
         let claimed_at = input.time()?;
         view.updated_at = input.time()?;
         let cancelled = input.take(1)?[0] == 1;
         let worker = input.worker(input.0.len())?;
-        view.lease = Some(LeaseView { worker, claimed_at, ends_at: self.at, cancelled });
+        view.lease = Some(LeaseView { worker, claimed_at, ends_at: self.at, cancelled, fence });
         Ok(())
     }
 

@@ -65,6 +65,8 @@ struct AnyLease {
     ends_at: String,
     #[serde(default)]
     cancelled: bool,
+    #[serde(default)]
+    fence: u64,
 }
 
 #[derive(Deserialize)]
@@ -177,7 +179,7 @@ mod tests {
             "attempts": 1, "deaths": 0, "died_at": "2026-12-01T08:00:00.000Z",
             "lease": {
                 "worker": "w", "claimed_at": "2026-12-01T08:00:00.000Z",
-                "ends_at": "2026-12-01T08:00:30.000Z", "cancelled": false,
+                "ends_at": "2026-12-01T08:00:30.000Z", "cancelled": false, "fence": 7,
             },
             "next": {
                 "body": null, "content_type": "application/json",

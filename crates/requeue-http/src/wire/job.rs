@@ -8,8 +8,8 @@ use crate::problem::{Problem, ProblemType};
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Page,
-    Priority, SuccessorView, WorkerName,
+    Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
+    Page, Priority, SuccessorView, WorkerName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -153,6 +153,9 @@ pub struct LeaseJson {
     /// Whether the job was cancelled. A cancelled job is removed when its lease ends.
     #[serde(default)]
     pub cancelled: bool,
+    /// The fencing token of the lease. Ignored in requests.
+    #[serde(default)]
+    pub fence: u64,
 }
 
 /// The successor of a leased job: the put that is kept until the lease ends, and runs afterwards.
@@ -331,6 +334,7 @@ impl From<&LeaseView> for LeaseJson {
             claimed_at: show_time(lease.claimed_at),
             ends_at: show_time(lease.ends_at),
             cancelled: lease.cancelled,
+            fence: lease.fence.0,
         }
     }
 }
@@ -431,6 +435,7 @@ impl LeaseJson {
             claimed_at: context.time(&at("claimed_at"), &self.claimed_at)?,
             ends_at: context.time(&at("ends_at"), &self.ends_at)?,
             cancelled: self.cancelled,
+            fence: Fence(self.fence),
         })
     }
 }

@@ -210,6 +210,7 @@ impl Record {
                     claimed_at: lease.claimed_at,
                     ends_at: lease.ends_at,
                     cancelled: lease.cancelled,
+                    fence: lease.fence,
                 });
                 view.next = lease.next.as_ref().map(|next| SuccessorView {
                     body: next.body.clone(),

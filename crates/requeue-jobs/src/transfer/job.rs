@@ -6,7 +6,7 @@ use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView, SuccessorVie
 use crate::json::{BodyJson, state_by_name, state_name};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::priority::Priority;
-use crate::receipt::Generation;
+use crate::receipt::{Fence, Generation};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
     let line = write_body(line.with("state", state_name(*state)), body).time("due_ms", *due);
     let line = write_priority(line, *priority);
     let mut line = line.with("generation", generation.0).with("attempts", attempts);
-    if let Some(LeaseView { worker, claimed_at, ends_at, cancelled }) = lease {
+    // The fence belongs to the store that the job leaves.
+    if let Some(LeaseView { worker, claimed_at, ends_at, cancelled, fence: _ }) = lease {
         let lease = ObjectWriter::new().with("worker", worker.as_str());
         let lease = lease.time("claimed_at_ms", *claimed_at).time("ends_at_ms", *ends_at);
         line = line.object("lease", lease.with("cancelled", cancelled));
@@ -89,6 +90,7 @@ pub(super) fn read_job(
             claimed_at: lease.time("claimed_at_ms")?,
             ends_at: lease.time("ends_at_ms")?,
             cancelled: lease.take("cancelled")?,
+            fence: Fence::default(),
         });
         lease.finish()?;
     }

@@ -51,7 +51,13 @@ fn leased(h: &Harness, name: &str) -> JobView {
     view.due = ago(h, secs(15));
     view.state = JobState::Leased;
     let (claimed_at, ends_at) = (ago(h, secs(10)), h.after(secs(20)));
-    view.lease = Some(LeaseView { worker: worker(), claimed_at, ends_at, cancelled: false });
+    view.lease = Some(LeaseView {
+        worker: worker(),
+        claimed_at,
+        ends_at,
+        cancelled: false,
+        fence: Fence::default(),
+    });
     view
 }
 

@@ -181,7 +181,13 @@ impl Job {
     ) -> ClaimedJob {
         self.view.state = JobState::Leased;
         self.view.updated_at = now;
-        self.view.lease = Some(LeaseView { worker, claimed_at: now, ends_at, cancelled: false });
+        self.view.lease = Some(LeaseView {
+            worker,
+            claimed_at: now,
+            ends_at,
+            cancelled: false,
+            fence: receipt.fence(),
+        });
         self.receipt = Some(receipt.clone());
         let mut job = ClaimedJob::new(receipt, self.view.body.clone(), self.view.generation);
         (job.due, job.priority) = (self.view.due, self.view.priority);

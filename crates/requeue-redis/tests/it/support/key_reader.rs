@@ -5,8 +5,8 @@
 
 use redis::{Commands, Connection};
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed,
-    Priority, Rate, Retention, Schedule, Settings, SuccessorView, Timestamp, WorkerName,
+    Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
+    Missed, Priority, Rate, Retention, Schedule, Settings, SuccessorView, Timestamp, WorkerName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -268,7 +268,13 @@ impl Keys {
             other => panic!("{other} is neither of the documented values"),
         };
         let worker = WorkerName::new(lease.text(lease.0.len())).unwrap();
-        view.lease = Some(LeaseView { worker, claimed_at, ends_at: at(ends), cancelled });
+        view.lease = Some(LeaseView {
+            worker,
+            claimed_at,
+            ends_at: at(ends),
+            cancelled,
+            fence: Fence(receipt.0),
+        });
         receipt
     }
 }
