@@ -19,6 +19,7 @@ mod event;
 mod fuzz;
 mod job;
 mod kind;
+mod monitoring;
 mod parse;
 mod push;
 mod put;
@@ -41,6 +42,11 @@ pub use job::{
 pub use kind::{
     BackoffJson, BackoffPatch, KeepDoneJson, KindDeleted, KindList, KindStats, RateJson,
     RetentionJson, RetentionPatch, SettingsJson, SettingsPatch,
+};
+pub use monitoring::{
+    AccessJson, Forecast, ForecastQuery, Horizon, NodeProblemJson, PushList, PushedKindJson,
+    RecentJson, SchedulePage, SeriesJson, SeriesList, SeriesQuery, StatsJson, WorkerJson,
+    WorkerList,
 };
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;

@@ -2,6 +2,7 @@
 
 use crate::auth::Access;
 use crate::claim_queue::ClaimQueues;
+use crate::forecast::Forecasts;
 use crate::health::{COUNTS_UNAVAILABLE, Health};
 use crate::instrumented::InstrumentedStore;
 use crate::listen::{Listener, Shutdown};
@@ -12,11 +13,12 @@ use crate::requests::Endpoint;
 use crate::response_memory::ResponseMemory;
 use crate::routes::BackupFn;
 use crate::schedules::{ScheduleRunner, schedule_ticker};
+use crate::series::{Sampler, Series};
 use requeue::Clock;
-use requeue_http::wire::ParseContext;
+use requeue_http::wire::{Forecast, ParseContext};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{Jobs, Store, StoreError, StoreStatus, WallClock};
+use requeue_jobs::{Jobs, Kind, Store, StoreError, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -91,6 +93,8 @@ struct Shared {
     scrape: Mutex<()>,
     health: Arc<Health>,
     push: Arc<Push>,
+    series: Arc<Series>,
+    forecasts: Forecasts,
 }
 
 impl App {
@@ -108,6 +112,8 @@ impl App {
             instrumented,
             jobs: Jobs::with_wall_clock(Arc::clone(&store), wall_clock.clone()),
             store,
+            series: Arc::new(Series::new(wall_clock.clone())),
+            forecasts: Forecasts::default(),
             wall_clock,
             waiting: Semaphore::new(limits.waiting),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
@@ -176,6 +182,9 @@ impl App {
         };
         let health = Arc::clone(self.health());
         tokio::spawn(health.watch(Arc::clone(self.store()), self.shutdown().clone()));
+        let store = Arc::clone(&self.shared.instrumented);
+        let sampler = Sampler { store, series: Arc::clone(self.series()) };
+        tokio::spawn(sampler.run(self.shutdown().clone()));
         let serving = listener.serve(self.endpoint(access), self.shutdown().clone());
         let ((), requested_at) = tokio::join!(serving, requested);
         self.tasks().close();
@@ -264,6 +273,18 @@ impl App {
     /// Returns what this node knows about kinds with a push setting.
     pub(crate) fn push(&self) -> &Arc<Push> {
         &self.shared.push
+    }
+
+    /// Returns what this node did in the last minute, hour and day.
+    pub(crate) fn series(&self) -> &Arc<Series> {
+        &self.shared.series
+    }
+
+    /// Returns how many jobs of a kind, or of all kinds, become due in the next minute, hour, day and
+    /// week.
+    pub(crate) async fn forecast(&self, kind: Option<Kind>) -> Result<Forecast, StoreError> {
+        let Shared { forecasts, store, wall_clock, .. } = &*self.shared;
+        forecasts.get(kind, &**store, wall_clock).await
     }
 
     /// Returns all problems of this node, and the measurements of the store.

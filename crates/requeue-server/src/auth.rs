@@ -4,6 +4,9 @@
 //! a *full* token allows everything, a *read* token allows GET and HEAD. Only `/healthz` and
 //! `/readyz` need no token, for process supervisors.
 //!
+//! The pages of the dashboard need no token to be requested. They read everything through the API, with
+//! the token in the cookie of the browser: without one they show the form to enter it.
+//!
 //! A presented token is compared with all tokens in constant time, each at the maximum length, so
 //! that the duration reveals nothing about them. Tokens appear in no log, error or `Debug` output.
 
@@ -82,9 +85,14 @@ impl Access {
         !self.tokens().is_empty()
     }
 
+    /// Returns the response to a request that a web page of another site has sent.
+    pub(crate) fn cross_site_rejection(&self, request: &Request) -> Option<Response> {
+        cross_site::rejection(request, self.local_names)
+    }
+
     /// Returns the response to a request that is not allowed.
     pub(crate) fn rejection(&self, request: &Request) -> Option<Response> {
-        if let Some(response) = cross_site::rejection(request, self.local_names) {
+        if let Some(response) = self.cross_site_rejection(request) {
             return Some(response);
         }
         let tokens = self.tokens();
@@ -102,9 +110,30 @@ impl Access {
         Some(ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response())
     }
 
+    /// Returns what the token of a request permits, or `None` if the request needs a token and has no
+    /// valid one.
+    pub(crate) fn granted(&self, headers: &HeaderMap) -> Option<Granted> {
+        let tokens = self.tokens();
+        if tokens.is_empty() {
+            return Some(Granted { right: Right::Full, name: None, restricted: false });
+        }
+        let (right, name) = tokens.find(bearer(headers)?)?;
+        Some(Granted { right, name: name.map(str::to_owned), restricted: true })
+    }
+
     fn tokens(&self) -> Arc<Tokens> {
         self.shared.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// What the token of a request permits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) right: Right,
+    /// The name of the token, if it has one.
+    pub(crate) name: Option<String>,
+    /// Whether requests need a token.
+    pub(crate) restricted: bool,
 }
 
 fn all(given: &Tokens, file: &Option<PathBuf>) -> Result<Tokens, TokenError> {

@@ -29,6 +29,7 @@
 //! | [`auth`] | access tokens |
 //! | `cross_site` | protection against requests from web pages of other sites |
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
+//! | `series`, `forecast` | what this node did in the last hour and day; what falls due next |
 //! | `health`, `failure_log` | problems of the node: in the log, `/readyz`, `/v1/stats` and `/metrics` |
 //! | `reaper` | the background task that ends expired leases and drops old dead jobs |
 //! | `push` | the background task that delivers the jobs of kinds with a push setting |
@@ -43,6 +44,7 @@ mod cross_site;
 mod events;
 mod extract;
 mod failure_log;
+mod forecast;
 mod health;
 mod instrumented;
 mod json_text;
@@ -56,6 +58,7 @@ mod response;
 mod response_memory;
 mod routes;
 mod schedules;
+mod series;
 mod workers;
 
 pub use app::{App, Limits};

@@ -29,15 +29,16 @@ mod status;
 
 pub(crate) use calls::TimedCall;
 pub use http::GaugeGuard;
-pub(crate) use kinds::{ByKind, DEFAULT_LIMIT};
+pub(crate) use kinds::{ByKind, DEFAULT_LIMIT, LATENESS};
 
 use crate::failure_log::FailureLog;
+use crate::series::Activity;
 use calls::CallMetrics;
 use http::HttpMetrics;
-use kinds::{KindCounters, LATENESS};
+use kinds::KindCounters;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder};
 use push::PushMetrics;
-use requeue_jobs::{KindView, Store, StoreError, StoreMethod, StoreStatus, WallClock};
+use requeue_jobs::{Kind, KindView, Store, StoreError, StoreMethod, StoreStatus, WallClock};
 use requeue_push::PushStatus;
 use status::StatusMetrics;
 use std::fmt;
@@ -247,6 +248,11 @@ impl ServerMetrics {
     /// Records how late a run of a schedule was started.
     pub(crate) fn schedule_run(&self, late: Duration) {
         self.schedule_lateness.observe(late.as_secs_f64());
+    }
+
+    /// Returns what was counted of each kind so far, for the time series.
+    pub(crate) fn activity(&self) -> Vec<(Option<Kind>, Activity)> {
+        self.kinds.activity()
     }
 
     /// Returns the counters by kind, for one batch.

@@ -5,7 +5,7 @@
 
 use crate::app::App;
 use crate::auth::Access;
-use crate::routes;
+use crate::routes::{self, ACCESS_PATH};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -61,9 +61,8 @@ impl Endpoint {
     }
 
     /// Returns the response to a request: of its route, or a rejection.
-    pub(crate) async fn call(&self, request: Request) -> Response {
-        let rejection = |gate: &Arc<Gate>| gate.access.rejection(&request);
-        if let Some(rejection) = self.gate.as_ref().and_then(rejection) {
+    pub(crate) async fn call(&self, mut request: Request) -> Response {
+        if let Some(rejection) = self.gate.as_ref().and_then(|gate| gate.check(&mut request)) {
             return rejection;
         }
         let result: Result<Response, Infallible> = self.router.clone().call(request).await;
@@ -71,7 +70,24 @@ impl Endpoint {
     }
 }
 
+/// Returns the response to a request of the API that is not allowed.
+pub(crate) fn check_api(access: &Access, request: &mut Request) -> Option<Response> {
+    let rejection = access.rejection(request);
+    if rejection.is_none() && request.uri().path() == ACCESS_PATH {
+        // Only here: an extension is an allocation.
+        if let Some(granted) = access.granted(request.headers()) {
+            request.extensions_mut().insert(granted);
+        }
+    }
+    rejection
+}
+
 impl Gate {
+    /// Returns the response to a request that is not allowed.
+    fn check(&self, request: &mut Request) -> Option<Response> {
+        check_api(&self.access, request)
+    }
+
     /// Returns the template of a path, or an empty text if it has no route.
     fn template(&self, path: &str) -> &str {
         self.templates.at(path).map_or("", |found| found.value)

@@ -7,6 +7,7 @@ mod document;
 mod jobs;
 mod kinds;
 mod monitoring;
+mod push;
 mod reserved;
 mod schedules;
 mod service;
@@ -106,6 +107,7 @@ fn documented_routes() -> OpenApiRouter<App> {
         .routes(routes!(kinds::resume))
         .routes(routes!(kinds::upcoming))
         .routes(routes!(schedules::all))
+        .routes(routes!(schedules::of_all_kinds))
         .routes(routes!(schedules::one, schedules::set, schedules::change, schedules::remove))
         .routes(routes!(schedules::run))
         .routes(routes!(transfer::restore))
@@ -115,12 +117,19 @@ fn documented_routes() -> OpenApiRouter<App> {
         .routes(routes!(backups::backup))
         .routes(routes!(monitoring::events))
         .routes(routes!(monitoring::workers))
+        .routes(routes!(monitoring::series))
+        .routes(routes!(monitoring::forecast))
+        .routes(routes!(push::all))
         .routes(routes!(monitoring::metrics))
         .routes(routes!(service::stats))
+        .routes(routes!(service::access))
         .routes(routes!(service::problem))
         .routes(routes!(service::healthy))
         .routes(routes!(service::ready))
 }
+
+/// The path whose handler needs to know what the token of its request permits.
+pub(crate) const ACCESS_PATH: &str = "/v1/access";
 
 /// Returns the router, and the paths of its routes.
 pub(crate) fn router(app: App) -> (Router, Vec<String>) {

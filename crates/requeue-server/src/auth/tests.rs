@@ -134,7 +134,14 @@ fn errors_name_the_file_and_the_line_and_never_the_token() {
         ("secret-secret-secret", "the line is neither \"full TOKEN\" nor \"read TOKEN\""),
         ("write secret-secret-secret", "neither"),
         ("full secret", "the token has 6 bytes; 16 to 512 are required"),
-        ("full secret-secret-secret two", "characters other than visible ASCII"),
+        ("full secret-secret-secrét", "characters other than visible ASCII"),
+        (
+            concat!(
+                "full secret-secret-secret ",
+                "a name that is much longer than anybody needs to know who it is.."
+            ),
+            "the name of the token has 65 bytes; the limit is 64",
+        ),
     ] {
         let file = File::new("wrong", &format!("# a comment\nfull {FULL}\n{invalid}\n"));
         let error = Access::new([], Some(file.0.clone())).unwrap_err();
@@ -146,6 +153,22 @@ fn errors_name_the_file_and_the_line_and_never_the_token() {
     }
     let missing = Access::new([], Some("/nowhere/tokens".into())).unwrap_err();
     assert_eq!(missing.to_string(), "could not read the token file /nowhere/tokens");
+}
+
+#[test]
+fn a_token_may_have_a_name() {
+    let file = File::new("named", &format!("full {FULL}  Ann of the shop \nread {READ}\n"));
+    let access = Access::new([], Some(file.0.clone())).unwrap();
+    let granted = |token: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        access.granted(&headers)
+    };
+    let ann = Some("Ann of the shop".to_owned());
+    assert_eq!(granted(FULL), Some(Granted { right: Right::Full, name: ann, restricted: true }));
+    assert_eq!(granted(READ), Some(Granted { right: Right::Read, name: None, restricted: true }));
+    assert_eq!(granted("another-token-0123456789"), None);
+    assert_eq!(access.granted(&HeaderMap::new()), None);
 }
 
 #[test]

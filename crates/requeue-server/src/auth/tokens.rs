@@ -4,11 +4,14 @@ use std::fmt;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// Allowed length of a token in bytes. Shorter tokens could be guessed.
 const LENGTH: RangeInclusive<usize> = 16..=LONGEST;
 const LONGEST: usize = 512;
+
+/// The longest name of a token in bytes.
+const MAX_NAME: usize = 64;
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,14 @@ impl fmt::Display for Right {
 /// # Ok::<(), requeue_server::auth::TokenError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Tokens(Vec<(Right, Padded)>);
+pub struct Tokens(Vec<Token>);
+
+#[derive(Clone)]
+struct Token {
+    right: Right,
+    secret: Padded,
+    name: Option<String>,
+}
 
 /// A token padded with zeros. No token contains a zero, so two are equal only if the tokens are.
 type Padded = Box<[u8; LONGEST]>;
@@ -86,9 +96,14 @@ pub enum TokenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidToken {
-    /// The line does not consist of a right and a token.
-    #[error("the line is neither \"full TOKEN\" nor \"read TOKEN\"")]
+    /// The line does not consist of a right, a token and perhaps a name.
+    #[error(
+        "the line is neither \"full TOKEN\" nor \"read TOKEN\", with or without a name after it"
+    )]
     Form,
+    /// The name of the token is too long.
+    #[error("the name of the token has {0} bytes; the limit is {MAX_NAME}")]
+    Name(usize),
     /// The token has too few or too many bytes.
     #[error(
         "the token has {0} bytes; {least} to {most} are required, so that it cannot be guessed \
@@ -106,14 +121,15 @@ impl Tokens {
     /// Creates a set of these tokens. Fails if a token is invalid.
     pub fn new(tokens: impl IntoIterator<Item = (Right, String)>) -> Result<Self, TokenError> {
         let checked = tokens.into_iter().map(|(right, token)| match padded(&token) {
-            Ok(token) => Ok((right, token)),
+            Ok(secret) => Ok(Token { right, secret, name: None }),
             Err(reason) => Err(TokenError::Given { right, reason }),
         });
         Ok(Self(checked.collect::<Result<_, _>>()?))
     }
 
-    /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. Empty lines and lines
-    /// that begin with `#` are skipped. Fails if the file contains no token or an invalid line.
+    /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. A name may follow, which the
+    /// log shows with what was done in the dashboard: `full TOKEN ann`. Empty lines and lines that
+    /// begin with `#` are skipped. Fails if the file contains no token or an invalid line.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = fs::read_to_string(path)
             .map_err(|source| TokenError::Read { path: path.into(), source })?;
@@ -141,6 +157,12 @@ impl Tokens {
     /// Returns what `token` allows, or `None` if it is not in the set. The duration depends only on
     /// the number of tokens in the set.
     pub fn right(&self, token: &[u8]) -> Option<Right> {
+        self.find(token).map(|(right, _)| right)
+    }
+
+    /// Returns what `token` allows, and its name, in a time that depends only on the number of tokens
+    /// in the set.
+    pub(super) fn find(&self, token: &[u8]) -> Option<(Right, Option<&str>)> {
         // The client knows its own token and its length, so these checks need not be constant-time.
         // A zero would be mistaken for padding.
         if token.contains(&0) {
@@ -148,19 +170,18 @@ impl Tokens {
         }
         let mut presented = [0; LONGEST];
         presented.get_mut(..token.len())?.copy_from_slice(token);
-        let (mut read, mut full) = (Choice::from(0), Choice::from(0));
-        for (right, token) in &self.0 {
-            let equal = presented.ct_eq(&**token);
-            match right {
-                Right::Read => read |= equal,
-                Right::Full => full |= equal,
+        // Positions from 1; 0 is none.
+        let (mut read, mut full) = (0_u32, 0_u32);
+        for (token, position) in self.0.iter().zip(1..) {
+            let equal = presented.ct_eq(&*token.secret);
+            match token.right {
+                Right::Read => read.conditional_assign(&position, equal),
+                Right::Full => full.conditional_assign(&position, equal),
             }
         }
-        match u8::conditional_select(&read.unwrap_u8(), &2, full) {
-            0 => None,
-            1 => Some(Right::Read),
-            _ => Some(Right::Full),
-        }
+        let found = u32::conditional_select(&full, &read, full.ct_eq(&0));
+        let token = self.0.get((found as usize).checked_sub(1)?)?;
+        Some((token.right, token.name.as_deref()))
     }
 }
 
@@ -170,14 +191,20 @@ impl fmt::Debug for Tokens {
     }
 }
 
-fn parse(line: &str) -> Result<(Right, Padded), InvalidToken> {
-    let (right, token) = line.split_once(char::is_whitespace).ok_or(InvalidToken::Form)?;
+fn parse(line: &str) -> Result<Token, InvalidToken> {
+    let (right, rest) = line.split_once(char::is_whitespace).ok_or(InvalidToken::Form)?;
     let right = match right {
         "full" => Right::Full,
         "read" => Right::Read,
         _ => return Err(InvalidToken::Form),
     };
-    Ok((right, padded(token.trim_start())?))
+    let rest = rest.trim_start();
+    let (token, name) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (secret, name) = (padded(token)?, name.trim());
+    if name.len() > MAX_NAME {
+        return Err(InvalidToken::Name(name.len()));
+    }
+    Ok(Token { right, secret, name: (!name.is_empty()).then(|| name.to_owned()) })
 }
 
 fn padded(token: &str) -> Result<Padded, InvalidToken> {

@@ -88,7 +88,7 @@ impl InstrumentedStore {
     pub(super) fn record_expired(&self, leases: &[ExpiredLease]) {
         let mut meters = self.metrics.by_kind();
         for lease in leases {
-            meters.of(&lease.kind).expired.inc();
+            meters.of(&lease.kind).lease_expired(lease.died);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Counters by kind.
 
 use super::registered;
-use crate::instrumented::outcomes;
+use crate::instrumented::outcomes::{self, LeaseEnd};
+use crate::series::Activity;
+use prometheus::core::Metric;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
@@ -13,7 +15,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Buckets in seconds: from a millisecond, the resolution of stores, to an hour.
-pub(super) const LATENESS: [f64; 18] = [
+pub(crate) const LATENESS: [f64; 18] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 900.0, 3600.0,
 ];
@@ -82,6 +84,8 @@ pub(crate) struct KindMeters {
     pub(crate) expired: IntCounter,
     pub(crate) runs: IntCounter,
     lateness: Histogram,
+    /// How many of the expired leases made their job dead. Not exported.
+    expired_dead: AtomicU64,
     /// The sum of the counters at the last scrape.
     counted: AtomicU64,
 }
@@ -107,6 +111,34 @@ impl KindMeters {
 
     pub(crate) fn late(&self, by: Duration) {
         self.lateness.observe(by.as_secs_f64());
+    }
+
+    /// Counts an expired lease.
+    pub(crate) fn lease_expired(&self, died: bool) {
+        self.expired.inc();
+        self.expired_dead.fetch_add(u64::from(died), Relaxed);
+    }
+
+    /// Returns what was counted so far, for the time series.
+    fn activity(&self) -> Activity {
+        let settled = |end: LeaseEnd| self.settled[end as usize].get();
+        let mut activity = Activity {
+            put: self.puts.iter().map(IntCounter::get).sum(),
+            claimed: self.claimed.get(),
+            acked: settled(LeaseEnd::Acked) + settled(LeaseEnd::Requeued),
+            failed: settled(LeaseEnd::Retried) + settled(LeaseEnd::Dead) + self.expired.get(),
+            dead: settled(LeaseEnd::Dead) + self.expired_dead.load(Relaxed),
+            ..Activity::default()
+        };
+        let metric = self.lateness.metric();
+        let histogram = metric.get_histogram();
+        let mut below = 0;
+        for (count, bucket) in activity.lateness.iter_mut().zip(histogram.get_bucket()) {
+            *count = bucket.cumulative_count() - below;
+            below = bucket.cumulative_count();
+        }
+        activity.lateness[LATENESS.len()] = histogram.get_sample_count() - below;
+        activity
     }
 }
 
@@ -167,6 +199,14 @@ impl KindCounters {
         let made =
             || Arc::new(meters(&self.by_outcome, &self.plain, &self.lateness, kind.as_str()));
         known.entry(kind.clone()).or_insert_with(made).clone()
+    }
+
+    /// Returns what was counted of each kind so far; `None` stands for the kinds beyond the limit.
+    pub(super) fn activity(&self) -> Vec<(Option<Kind>, Activity)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let named = known.iter().map(|(kind, meters)| (Some(kind.clone()), meters.activity()));
+        // Nothing is put, claimed or settled of a kind that the store does not have.
+        named.chain(self.others.get().map(|others| (None, others.activity()))).collect()
     }
 
     /// Sets the number of kinds that have a label of their own.
@@ -254,6 +294,7 @@ fn meters(
         expired,
         runs,
         lateness: lateness.with_label_values(&[kind]),
+        expired_dead: AtomicU64::new(0),
         counted: AtomicU64::new(0),
     }
 }

@@ -116,7 +116,7 @@ async fn store_settings(
 }
 
 /// Returns the settings without secrets.
-fn shown(settings: &Settings) -> SettingsJson {
+pub(super) fn shown(settings: &Settings) -> SettingsJson {
     let push = settings.push.as_ref().and_then(WebhookConfig::masked);
     SettingsJson { push, ..SettingsJson::from(settings) }
 }

@@ -1,21 +1,24 @@
-//! Monitoring: events, workers, metrics.
+//! Monitoring: events, workers, time series, the forecast of due jobs, metrics.
 
 use super::Problems;
 use crate::app::App;
 use crate::events::Event;
-use crate::extract::QueryParams;
+use crate::extract::{Json, QueryParams};
 use crate::listen::Delivery;
 use crate::metrics::CONTENT_TYPE;
 use crate::response::ApiResult;
 use crate::response_memory::{self, list_response};
+use crate::series::Span;
 use crate::workers::{MAX_LIST_BYTES, WorkerInfo};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use requeue_http::wire::{Forecast, ForecastQuery, SeriesList, SeriesQuery};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::Kind;
 use serde::Deserialize;
+use std::collections::HashSet;
 
 /// Selects events.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -46,10 +49,7 @@ pub(super) async fn events(
     State(app): State<App>,
     QueryParams(query): QueryParams<EventsQuery>,
 ) -> ApiResult<Response> {
-    let kinds = query.kinds.iter().flat_map(|kinds| kinds.split(','));
-    let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
-    let kinds = kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))?;
-    let listener = app.instrumented().events().listen(kinds);
+    let listener = app.instrumented().events().listen(kinds(query.kinds)?);
     let listener = listener.map_err(|full| Problem::new(ProblemType::Busy, full.to_string()))?;
     Ok(listener.stream(app.shutdown().clone()))
 }
@@ -79,6 +79,63 @@ pub(super) async fn workers(
     room.keep(response_memory::weight(&workers));
     delivery.hold(room);
     Ok(list_response("workers", workers, |worker| worker, String::new(), delivery))
+}
+
+/// Get what this node did in each minute of the last hour, or each quarter of an hour of the last day.
+///
+/// The series are kept in memory: they begin when the node starts. Kinds beyond the number that have
+/// metrics of their own are in the total only.
+#[utoipa::path(
+    get, path = "/v1/series", tag = "service", operation_id = "get_series",
+    params(SeriesQuery),
+    responses((status = 200, description = "The time series.", body = SeriesList), Problems)
+)]
+pub(super) async fn series(
+    State(app): State<App>,
+    QueryParams(query): QueryParams<SeriesQuery>,
+) -> ApiResult<Json<SeriesList>> {
+    let span = match query.last.as_deref() {
+        None | Some("1h") => Span::Hour,
+        Some("1d") => Span::Day,
+        Some(other) => {
+            let detail = format!("{other:?} is not a span of time; write 1h or 1d");
+            return Err(Problem::new(ProblemType::Invalid, detail).at("last").into());
+        }
+    };
+    let list = match query.kinds.as_deref() {
+        None => app.series().list(span, |_| false),
+        Some("*") => app.series().list(span, |_| true),
+        Some(_) => {
+            let kinds: HashSet<Kind> = kinds(query.kinds)?.into_iter().collect();
+            app.series().list(span, |kind| kinds.contains(kind))
+        }
+    };
+    Ok(Json(list))
+}
+
+/// Count the jobs that become due in the next minute, hour, day and week.
+///
+/// If counting takes long, because there are many jobs, the response may be some time old: see
+/// `counted_at` of each horizon.
+#[utoipa::path(
+    get, path = "/v1/upcoming", tag = "service", operation_id = "get_forecast",
+    params(ForecastQuery),
+    responses((status = 200, description = "The number of jobs per span of time.", body = Forecast), Problems)
+)]
+pub(super) async fn forecast(
+    State(app): State<App>,
+    QueryParams(query): QueryParams<ForecastQuery>,
+) -> ApiResult<Json<Forecast>> {
+    let kind = query.kind.map(Kind::new).transpose();
+    let kind = kind.map_err(|invalid| Problem::from(invalid).at("kind"))?;
+    Ok(Json(app.forecast(kind).await?))
+}
+
+/// Reads a list of kinds that are separated by commas.
+fn kinds(text: Option<String>) -> Result<Vec<Kind>, Problem> {
+    let kinds = text.iter().flat_map(|kinds| kinds.split(','));
+    let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
+    kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))
 }
 
 /// Metrics in the text format of Prometheus.

@@ -3,18 +3,20 @@
 use super::Problems;
 use super::reserved::check_kind;
 use crate::app::App;
-use crate::extract::{JobPath, Json, KindPath};
+use crate::extract::{JobPath, Json, KindPath, QueryParams};
 use crate::listen::Delivery;
-use crate::response::ApiResult;
+use crate::response::{ApiResult, json};
 use crate::response_memory::{self, list_response};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
+use requeue_http::wire::{
+    AfterQuery, PutDone, ScheduleJson, SchedulePage, ScheduleRequest, Schedules,
+};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::Jobs;
 use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::{Jobs, Kind};
 use tokio::runtime::Handle;
 
 /// Calls the store on a thread for blocking work, because a cron expression that rarely or never fires
@@ -50,6 +52,51 @@ pub(super) async fn all(
     delivery.hold(room);
     let encode = |schedule| ScheduleJson::from(&schedule);
     Ok(list_response("schedules", schedules, encode, String::new(), delivery))
+}
+
+/// How many kinds one call looks at, and after how many schedules a page ends.
+const PAGE: usize = 200;
+
+/// List the schedules of all kinds, sorted by kind and id.
+///
+/// A page contains all schedules of some kinds. It may be empty and still have a cursor.
+#[utoipa::path(
+    get, path = "/v1/schedules", tag = "schedules", operation_id = "list_all_schedules",
+    params(AfterQuery),
+    responses(
+        (
+            status = 200, description = "A page of schedules, and the cursor of the next page.",
+            body = SchedulePage
+        ),
+        Problems
+    )
+)]
+pub(super) async fn of_all_kinds(
+    State(app): State<App>,
+    Extension(delivery): Extension<Delivery>,
+    QueryParams(query): QueryParams<AfterQuery>,
+) -> ApiResult<Response> {
+    let after = query.after.unwrap_or_default();
+    let mut room = app.response_memory().for_list(MAX_BATCH).await?;
+    let kinds = app.store().kinds().await?.into_iter().map(|view| view.kind);
+    let kinds: Vec<Kind> = kinds.filter(|kind| kind.as_str() > after.as_str()).collect();
+    let read = async move |jobs: &Jobs| {
+        let (mut schedules, mut cursor) = (Vec::new(), None);
+        for (n, kind) in kinds.iter().enumerate() {
+            schedules.extend(jobs.schedules(kind.as_str()).await?);
+            if (schedules.len() >= PAGE || n + 1 >= PAGE) && n + 1 < kinds.len() {
+                cursor = Some(kind.to_string());
+                break;
+            }
+        }
+        ApiResult::Ok((schedules, cursor))
+    };
+    let (schedules, cursor) = off_runtime(&app, read).await??;
+    room.keep(response_memory::weight(&schedules));
+    delivery.hold(room);
+    let encode = |schedule| ScheduleJson::from(&schedule);
+    let rest = format!(",\"cursor\":{}", json(&cursor));
+    Ok(list_response("schedules", schedules, encode, rest, delivery))
 }
 
 /// Get a schedule and its next times.

@@ -2,48 +2,23 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::events::time;
+use crate::auth::Granted;
 use crate::extract::{Json, invalid_path};
 use crate::response::ApiResult;
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use requeue_http::times::show_time;
+use requeue_http::wire::{AccessJson, NodeProblemJson, StatsJson};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Kind, StoreError, StoreProblem, Timestamp};
+use requeue_jobs::{Kind, StoreError, StoreProblem};
 use serde::Serialize;
 use std::time::Duration;
 
 /// Time limit of the store call that checks readiness.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Statistics of the service.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(super) struct Stats {
-    /// Version of the server.
-    version: &'static str,
-    /// Seconds since this node was started.
-    uptime_seconds: u64,
-    /// Number of kinds.
-    kinds: usize,
-    /// Number of waiting and ready jobs.
-    pending: u64,
-    /// Number of ready jobs, counted up to 10,000 per kind.
-    ready: u64,
-    /// Number of leased jobs.
-    leased: u64,
-    /// Number of dead jobs.
-    dead: u64,
-    /// Number of done jobs that are kept.
-    done: u64,
-    /// Number of requests that wait for work at this node. One for more than 16 kinds counts as
-    /// several.
-    waiting_claims: usize,
-    /// What is wrong at this node, although it serves requests at least in part. Absent if nothing
-    /// is.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    problems: Vec<NodeProblem>,
-}
 
 /// The state of a node that has problems.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -51,42 +26,31 @@ pub(super) struct Degraded {
     /// Always `degraded`.
     status: &'static str,
     /// The problems, ordered by name.
-    problems: Vec<NodeProblem>,
+    problems: Vec<NodeProblemJson>,
 }
 
-/// A problem of a node: of its store, or of a background task.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(super) struct NodeProblem {
-    /// The name of the problem, such as `disk_full`.
-    name: &'static str,
-    /// What happened, and what helps. `/readyz` omits it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    /// When it was first seen.
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
-    since: Timestamp,
-}
-
-impl From<&StoreProblem> for NodeProblem {
-    fn from(problem: &StoreProblem) -> Self {
-        let StoreProblem { name, detail, since } = problem;
-        NodeProblem { name, detail: Some(detail.clone()), since: *since }
+/// Returns a problem of the node, as it is shown to people with a token.
+fn shown(problem: &StoreProblem) -> NodeProblemJson {
+    let StoreProblem { name, detail, since } = problem;
+    NodeProblemJson {
+        name: (*name).to_owned(),
+        detail: Some(detail.clone()),
+        since: show_time(*since),
     }
 }
 
 /// Get statistics of the service.
 #[utoipa::path(
     get, path = "/v1/stats", tag = "service", operation_id = "get_stats",
-    responses((status = 200, description = "The statistics.", body = Stats), Problems)
+    responses((status = 200, description = "The statistics.", body = StatsJson), Problems)
 )]
-pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
+pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<StatsJson>> {
     let kinds = app.store().kinds().await?;
     let sum = |count: fn(&requeue_jobs::Counts) -> u64| {
         kinds.iter().map(|kind| count(&kind.counts)).sum()
     };
-    Ok(Json(Stats {
-        version: env!("CARGO_PKG_VERSION"),
+    Ok(Json(StatsJson {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: app.uptime().as_secs(),
         kinds: kinds.len(),
         pending: sum(|counts| counts.pending),
@@ -95,8 +59,18 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<Stats>> {
         dead: sum(|counts| counts.dead),
         done: sum(|counts| counts.done),
         waiting_claims: app.waiting(),
-        problems: app.status().problems.iter().map(NodeProblem::from).collect(),
+        problems: app.status().problems.iter().map(shown).collect(),
     }))
+}
+
+/// Get what the token of this request permits.
+#[utoipa::path(
+    get, path = "/v1/access", tag = "service", operation_id = "get_access",
+    responses((status = 200, description = "What the token permits.", body = AccessJson), Problems)
+)]
+pub(super) async fn access(Extension(granted): Extension<Granted>) -> Json<AccessJson> {
+    let Granted { right, name, restricted } = granted;
+    Json(AccessJson { access: right.to_string(), restricted, name })
 }
 
 /// Explain a problem type: what it means, and what to do about it.
@@ -168,8 +142,7 @@ pub(super) async fn ready(State(app): State<App>) -> ApiResult<Response> {
                 return Ok("ready\n".into_response());
             }
             // This path needs no token: names reveal less than details.
-            let name =
-                |problem: &StoreProblem| NodeProblem { detail: None, ..NodeProblem::from(problem) };
+            let name = |problem| NodeProblemJson { detail: None, ..shown(problem) };
             let problems = problems.iter().map(name).collect();
             Ok(Json(Degraded { status: "degraded", problems }).into_response())
         }

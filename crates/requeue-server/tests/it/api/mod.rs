@@ -9,6 +9,7 @@ mod jobs;
 mod kinds;
 mod large_responses;
 mod lists;
+mod monitoring;
 mod mutations;
 mod push;
 mod samples;
